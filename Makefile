@@ -1,0 +1,38 @@
+# make demo   a virtual environment, the installation, and one grade
+# make test   the linters, the type checker and all tests that need no GPU
+
+PYTHON ?= python3
+VENV ?= .venv
+# Where torch comes from, besides pip's own index. A build without CUDA is much smaller:
+#   make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+
+.PHONY: demo test lint schemas clean
+
+demo: $(VENV)/installed
+	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cpp_plain.py
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+schemas: $(VENV)/installed
+	$(BIN)/python -m evaluator.schema --write
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' \
+		|| { echo "Warpgrade needs Python 3.11 or 3.12; say which: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install $(INDEX) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) dist build

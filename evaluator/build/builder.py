@@ -1,0 +1,196 @@
+"""Build one extension: look it up, or compile it in a sandbox where no line of the submission's Python is."""
+
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from pathlib import Path, PurePath
+from typing import Protocol
+
+import msgspec
+
+from evaluator.build import toolchain
+from evaluator.build.cache import BuildCache
+from evaluator.build.diagnostics import parse
+from evaluator.build.flags import refused_compile_flags, refused_link_flags
+from evaluator.build.sources import source_files
+from evaluator.findings import Code, finding
+from evaluator.frames import BuildRequest, SourceFile
+from evaluator.isolation import Limits, ToolResult
+from evaluator.records import BuildUnit, Finding, Record
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
+_CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
+_MAX_SOURCE_BYTES = 4 << 20
+_MAX_LIBRARY_BYTES = 512 << 20
+_MAX_LOG = 64 << 10
+
+# A compile of torch/extension.h takes 1.3 GiB, nvcc 3.1 GB (measured); each compiler process is held to this.
+LIMITS = Limits(memory_bytes=12 << 30, file_bytes=1 << 30, processes=256)
+
+
+class RunTool(Protocol):
+    """Runs a program in the sandbox, with `work` as its folder."""
+
+    def __call__(self, argv: list[str], *, work: Path, limits: Limits, timeout_s: float) -> ToolResult:
+        """Run `argv` to its end, or to `timeout_s`."""
+
+
+class Built(Record):
+    """What came of a build request. `library` is None where `unit.ok` is false."""
+
+    unit: BuildUnit
+    library: bytes | None
+    finding: Finding | None
+
+
+class Builder:
+    """Builds the extensions of one submission, for the CPU."""
+
+    def __init__(self, run_tool: RunTool, cache: BuildCache, submission: str, timeout_s: float) -> None:
+        """Compile through `run_tool`, keep libraries in `cache`, bring messages back to lines of `submission`."""
+        self._run_tool = run_tool
+        self._cache = cache
+        self._submission = submission
+        self._timeout_s = timeout_s
+
+    def build(self, request: BuildRequest) -> Built:
+        """Build what a submission asked for; what it may not ask for is answered with a finding."""
+        files = source_files(request)
+        key = _key(request, files)
+        if (problem := _refusal(request, files)) is not None:
+            return _failed(request, key, problem)
+        if (entry := self._cache.get(key)) is not None:
+            unit = self._unit(request, files, key, ok=True, cached=True, wall_s=0.0, log=entry.manifest.log)
+            return Built(unit=unit, library=entry.library, finding=None)
+        return self._compile(request, files, key)
+
+    def _compile(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
+        with tempfile.TemporaryDirectory(prefix="warpgrade-build-", ignore_cleanup_errors=True) as folder:
+            work = Path(folder) / "work"
+            work.mkdir()
+            for file in files:
+                (work / file.name).write_text(file.text, encoding="utf-8")
+            names = [file.name for file in files]
+            cflags = [*request.extra_cflags, *(f"-I{path}" for path in request.extra_include_paths)]
+            text = toolchain.ninja_text(request.name, names, cflags, request.extra_ldflags)
+            (work / "build.ninja").write_text(text, encoding="utf-8")
+            argv = [toolchain.ninja(), "-f", "build.ninja", "-j", str(len(os.sched_getaffinity(0)))]
+            result = self._run_tool(argv, work=work, limits=LIMITS, timeout_s=self._timeout_s)
+            library = None if result.timed_out or result.exit_code != 0 else _read_library(work / f"{request.name}.so")
+        log = _shortened(result.output)
+        unit = self._unit(request, files, key, ok=library is not None, cached=False, wall_s=result.wall_s, log=log)
+        if library is None:
+            return Built(unit=unit, library=None, finding=self._why(request, result, unit))
+        self._cache.put(key, library, log=log, wall_s=result.wall_s)
+        return Built(unit=unit, library=library, finding=None)
+
+    def _unit(
+        self,
+        request: BuildRequest,
+        files: list[SourceFile],
+        key: str,
+        *,
+        ok: bool,
+        cached: bool,
+        wall_s: float,
+        log: str,
+    ) -> BuildUnit:
+        texts = {file.name: file.text for file in files}
+        return BuildUnit(
+            name=request.name,
+            key=key,
+            ok=ok,
+            cached=cached,
+            wall_s=wall_s,
+            diagnostics=parse(log, texts, self._submission),
+            log=log,
+        )
+
+    def _why(self, request: BuildRequest, result: ToolResult, unit: BuildUnit) -> Finding:
+        if result.timed_out:
+            return finding(
+                Code.COMPILER_TIMED_OUT, f"the compiler of {request.name} was stopped after {self._timeout_s:g} s"
+            )
+        errors = [entry for entry in unit.diagnostics if entry.severity == "error"]
+        if not errors:
+            tail = unit.log.strip().splitlines()[-1:] or [f"the compiler ended with {result.exit_code}"]
+            return finding(Code.COMPILE_FAILED, f"{request.name} does not compile: {tail[0][:300]}")
+        first = errors[0]
+        return finding(
+            Code.COMPILE_FAILED,
+            f"{request.name} does not compile: {first.message}",
+            line=first.submission_line,
+            errors=len(errors),
+        )
+
+
+def _refusal(request: BuildRequest, files: list[SourceFile]) -> Finding | None:
+    """Say why a request is not even tried."""
+    if request.with_cuda or request.cuda_sources:
+        return finding(
+            Code.NOT_ON_THIS_DEVICE,
+            f"{request.name} is inline CUDA, which --device cpu cannot run (it runs inline C++)",
+        )
+    flags = refused_compile_flags([*request.extra_cflags, *(f"-I{path}" for path in request.extra_include_paths)])
+    flags += refused_link_flags(request.extra_ldflags)
+    if flags:
+        return finding(Code.FLAG_REFUSED, f"{request.name}: not allowed: {' '.join(flags)[:300]}")
+    if not _NAME.match(request.name):
+        return finding(Code.BUILD_REQUEST_REFUSED, f"an extension's name is a C identifier, not {request.name[:100]!r}")
+    names = [file.name for file in files]
+    wrong = [
+        name
+        for name in names
+        if not re.fullmatch(r"[\w.+-]{1,200}", name) or PurePath(name).suffix not in _CPP_SUFFIXES
+    ]
+    if wrong or len(set(names)) != len(names) or not names:
+        return finding(Code.BUILD_REQUEST_REFUSED, f"{request.name}: these are not C++ sources: {wrong or names}")
+    if sum(len(file.text.encode()) for file in files) > _MAX_SOURCE_BYTES:
+        return finding(
+            Code.BUILD_REQUEST_REFUSED, f"{request.name}: more than {_MAX_SOURCE_BYTES >> 20} MiB of sources"
+        )
+    return None
+
+
+def _key(request: BuildRequest, files: list[SourceFile]) -> str:
+    """Hash all that decides what the library looks like."""
+    parts = [
+        [(file.name, file.text) for file in files],
+        request.name,
+        request.extra_cflags,
+        request.extra_ldflags,
+        request.extra_include_paths,
+        sorted(toolchain.fingerprint().items()),
+        toolchain.ninja_text(request.name, [file.name for file in files], request.extra_cflags, request.extra_ldflags),
+    ]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _failed(request: BuildRequest, key: str, problem: Finding) -> Built:
+    unit = BuildUnit(
+        name=request.name[:200], key=key, ok=False, cached=False, wall_s=0.0, diagnostics=[], log=problem.message
+    )
+    return Built(unit=unit, library=None, finding=problem)
+
+
+def _read_library(path: Path) -> bytes | None:
+    """Read what the linker made. The folder was the sandbox's: a link, or a file of the wrong kind, is not followed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MAX_LIBRARY_BYTES:
+            return None
+        return file.read()
+
+
+def _shortened(log: str) -> str:
+    """Keep the beginning and the end of a long log; the first errors matter most."""
+    if len(log) <= _MAX_LOG:
+        return log
+    half = _MAX_LOG // 2
+    return f"{log[:half]}\n[… {len(log) - 2 * half} characters left out …]\n{log[-half:]}"

@@ -1,0 +1,48 @@
+"""Which compiler flags a submission may give. Everything that is not named here is refused."""
+
+import re
+from collections.abc import Iterable
+
+_WORD = r"[\w.+=:/,@%-]*"
+
+_COMPILE = re.compile(
+    r"""
+      -O[0-3sgz]?(?:fast)?
+    | -std=(?:c|gnu)\+\+\w+ | --std=(?:c|gnu)\+\+\w+
+    | -[DU]\w+(?:=[^\n]*)?
+    | -I[\w./+-]+
+    | -m(?!plugin)[\w.=+-]+
+    | -f(?!plugin|dump|profile|auto-profile|compare-debug|diagnostics|use-ld|sanitize|debug-prefix|file-prefix)[\w=,+-]+
+    | -W(?![alp],)[\w=+-]*
+    | -w | -g[0-3]? | -pthread | -pipe | -ansi | -pedantic | -fPIC | -fopenmp | -fpermissive
+    """,
+    re.VERBOSE,
+)
+"""g++'s flags: optimisation, language, macros, machine, code generation, warnings.
+
+Not among them: -B, -specs, -wrapper, @FILE (other programs), -fplugin (code inside the compiler), -x, -include and
+-imacros (files that the submission did not hand in), -o, -save-temps, -MF and -fdump (files of its choice), -Wl and
+-Wp and -Wa (words for other programs).
+"""
+
+_LINK = re.compile(
+    rf"-l[\w.+-]+ | -L{_WORD} | -pthread | -fopenmp | -O\d? | -s | -Wl,(?:-O\d|--as-needed|--no-as-needed)", re.VERBOSE
+)
+
+
+def refused_compile_flags(flags: Iterable[str]) -> list[str]:
+    """List the flags that a compile may not have.
+
+    >>> refused_compile_flags(["-O3", "-march=native", "-fplugin=./x.so", "-B/tmp"])
+    ['-fplugin=./x.so', '-B/tmp']
+    """
+    return [flag for flag in flags if not _COMPILE.fullmatch(flag.strip())]
+
+
+def refused_link_flags(flags: Iterable[str]) -> list[str]:
+    """List the flags that a link may not have.
+
+    >>> refused_link_flags(["-lm", "-Wl,-O1", "-Wl,--plugin,x"])
+    ['-Wl,--plugin,x']
+    """
+    return [flag for flag in flags if not _LINK.fullmatch(flag.strip())]

@@ -1,0 +1,172 @@
+"""Read a problem's own folder: `problem.toml` (strictly) and `reference.py` (unrun), and hold them to each other."""
+
+import hashlib
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from enum import EnumMeta
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
+
+import msgspec
+
+from evaluator.catalog.origin import Origin
+from evaluator.catalog.reference import Reference, read_reference
+from evaluator.catalog.text import decode, did_you_mean, one_of, read_bytes
+from evaluator.errors import ProblemError
+from evaluator.records import Constant, Mode, Precision, Problem, SizeName, ToleranceOverride
+
+PROBLEM_FILE = "problem.toml"
+REFERENCE_FILE = "reference.py"
+
+Level = Literal[1, 2, 3]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of `problem.toml`."""
+
+
+class _Tolerance(_Table, frozen=True, kw_only=True):
+    multiple: Positive | None = None
+    floor: Positive | None = None
+
+
+class _Sizes(_Table, frozen=True, kw_only=True):
+    # Checked by hand: msgspec's messages do not name the keys of a dict.
+    full: dict[str, Any]
+    small: dict[str, Any]
+    awkward: dict[str, Any] | None = None
+
+
+class _ProblemFile(_Table, frozen=True, kw_only=True):
+    title: Text
+    level: Level
+    description: Text
+    precision: Precision = Precision.FP32
+    mode: Mode = Mode.TRAIN
+    backward: bool = False
+    split: dict[str, Any] = {}
+    tolerance: _Tolerance = _Tolerance()
+    sizes: _Sizes
+
+
+_TABLES: Final[Mapping[str, type[_Table]]] = {"": _ProblemFile, "tolerance": _Tolerance, "sizes": _Sizes}
+_CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
+    "level": get_args(Level),
+    "precision": Precision,
+    "mode": Mode,
+}
+
+
+def problem_name(folder: Path) -> str:
+    """Name a problem by its folder as it was given: a link keeps its own name, `.` and `..` have the real one."""
+    return folder.name if folder.name not in {"", ".."} else folder.resolve().name
+
+
+def read_folder(folder: Path, origin: Origin) -> Problem:
+    """Read the problem in `folder`; its name is the folder's.
+
+    Raises:
+        ProblemError: a file is missing or broken, or the two do not fit; the message names file and key.
+    """
+    toml_path, reference_path = folder / PROBLEM_FILE, folder / REFERENCE_FILE
+    toml_bytes, reference_bytes = read_bytes(toml_path), read_bytes(reference_path)
+    header = _decode_toml(decode(toml_bytes, toml_path), toml_path)
+    source = decode(reference_bytes, reference_path)
+    reference = read_reference(source, str(reference_path))
+    return Problem(
+        name=problem_name(folder),
+        title=header.title,
+        level=header.level,
+        description=header.description,
+        origin=origin,
+        path=str(folder),
+        source=source,
+        # `cat reference.py problem.toml | sha256sum` gives the same.
+        sha256=hashlib.sha256(reference_bytes + toml_bytes).hexdigest(),
+        sizes=_checked_sizes(header.sizes, reference, toml_path),
+        precision=header.precision,
+        mode=header.mode,
+        backward=header.backward,
+        tolerance=ToleranceOverride(multiple=header.tolerance.multiple, floor=header.tolerance.floor),
+        split=_checked_split(header.split, reference, toml_path),
+    )
+
+
+def _decode_toml(text: str, path: Path) -> _ProblemFile:
+    try:
+        return msgspec.convert(tomllib.loads(text), _ProblemFile)
+    except tomllib.TOMLDecodeError as error:
+        raise ProblemError(f"{path}: is not TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise _explained(str(error), path) from error
+
+
+def _explained(complaint: str, path: Path) -> ProblemError:
+    """Turn msgspec's `what - at `$.where`` into a message that also says what is allowed there."""
+    what, _, place = complaint.partition(" - at ")
+    key = place.strip("`").removeprefix("$").removeprefix(".")
+    found = re.search(r"(unknown|missing required) field `([^`]*)`", what)
+    if found is not None:
+        fields = _TABLES[key].__struct_fields__
+        name = found[2]
+        full_key = f"{key}.{name}" if key else name
+        if found[1] == "unknown":
+            message = f"{path}: {full_key}: unknown key; {one_of(fields)}"
+            return ProblemError(message, hint=did_you_mean(name, fields))
+        return ProblemError(f"{path}: {full_key}: this key is required")
+    # Text of length 0 is the only length that can be wrong here.
+    what = "must not be empty" if "length" in what else what[:1].lower() + what[1:]
+    if key in _CHOICES:
+        what = f"{what}; {one_of(_CHOICES[key])}"
+    return ProblemError(f"{path}: {key}: {what}")
+
+
+def _checked_sizes(sizes: _Sizes, reference: Reference, path: Path) -> dict[SizeName, dict[str, Constant]]:
+    tables = {SizeName.FULL: sizes.full, SizeName.SMALL: sizes.small}
+    if sizes.awkward is not None:
+        tables[SizeName.AWKWARD] = sizes.awkward
+    for size, table in tables.items():
+        for name, value in table.items():
+            _check_constant(f"{path}: sizes.{size}.{name}", name, value, reference)
+        differing = sorted(sizes.full.keys() ^ table.keys())
+        if differing:
+            names = ", ".join(differing)
+            raise ProblemError(
+                f"{path}: {names}: set in only one of sizes.full and sizes.{size}; every size sets the same keys"
+            )
+    for name, value in sizes.full.items():
+        written = reference.constants[name].value
+        if value != written:
+            message = f"{path}: sizes.full.{name} is {value!r}, but {REFERENCE_FILE} says {name} = {written!r}"
+            raise ProblemError(message, hint="the reference's own literals are its full size; make the two equal")
+    return tables
+
+
+def _check_constant(where: str, name: str, value: object, reference: Reference) -> None:
+    constants = reference.constants
+    if name not in constants:
+        message = f"{where}: {REFERENCE_FILE} has no module-level constant {name} = literal; {one_of(constants)}"
+        raise ProblemError(message, hint=did_you_mean(name, constants))
+    expected = type(constants[name].value)
+    if type(value) is not expected:
+        message = f"{where}: is {value!r}; expected {expected.__name__}, as in {REFERENCE_FILE}"
+        raise ProblemError(message)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ProblemError(f"{where}: is {value!r}; expected a finite number")
+
+
+def _checked_split(split: dict[str, Any], reference: Reference, path: Path) -> dict[str, int]:
+    for name, dim in split.items():
+        where = f"{path}: split.{name}"
+        if not isinstance(dim, int) or isinstance(dim, bool) or dim < 0:
+            raise ProblemError(f"{where}: is {dim!r}; expected a dimension: an integer, 0 or more")
+        if reference.forward is None:
+            raise ProblemError(f"{where}: Model in {REFERENCE_FILE} has no forward of its own to look the name up in")
+        if name not in reference.forward:
+            message = f"{where}: Model.forward has no parameter {name}; {one_of(reference.forward)}"
+            raise ProblemError(message, hint=did_you_mean(name, reference.forward))
+    return split

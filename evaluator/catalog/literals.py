@@ -1,0 +1,97 @@
+"""The literals that a module's text sets names to, and where they stand: `n = 4`, `h = w = 2 * 64`, `d, h = 16, 32`."""
+
+import ast
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from evaluator.records import Constant
+
+
+class Span(NamedTuple):
+    """Where a literal stands: a line, and the columns in bytes of UTF-8 (as `ast` counts them). Lines from 1."""
+
+    line: int
+    start: int
+    end: int
+
+
+class Literal(NamedTuple):
+    """The value of a module-level constant and the place where it is written."""
+
+    value: Constant
+    span: Span
+
+
+def module_literals(tree: ast.Module) -> Iterator[tuple[str, Literal]]:
+    """Give each name that a statement of the module itself sets to a literal, in order, with that literal."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    yield from _assigned(target, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                yield from _assigned(target, value)
+            case _:
+                pass
+
+
+def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, Literal]]:
+    """Pair the names of a target with the literals on the right, through tuples of equal length."""
+    match target, value:
+        case ast.Name(id=name), _:
+            constant = _finite_literal(value)
+            if constant is not None and value.end_lineno == value.lineno:
+                yield name, Literal(constant, Span(value.lineno, value.col_offset, value.end_col_offset or 0))
+        case ((ast.Tuple(elts=targets) | ast.List(elts=targets)), (ast.Tuple(elts=values) | ast.List(elts=values))):
+            if len(targets) == len(values):
+                for each, its_value in zip(targets, values, strict=True):
+                    yield from _assigned(each, its_value)
+        case _:
+            pass
+
+
+def _finite_literal(node: ast.expr) -> Constant | None:
+    try:
+        value = _literal_value(node)
+    except (RecursionError, OverflowError):
+        return None
+    # No card could hold an infinite one: JSON has none.
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _literal_value(node: ast.expr) -> Constant | None:
+    """Evaluate a literal, or arithmetic of number literals. Powers are left out: a short one can take for ever."""
+    match node:
+        case ast.Constant(value=(bool() | int() | float() | str()) as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            number = _number(operand)
+            return None if number is None else -number
+        case ast.BinOp(left=left, op=operator, right=right):
+            return _arithmetic(_number(left), operator, _number(right))
+        case _:
+            return None
+
+
+def _number(node: ast.expr) -> int | float | None:
+    value = _literal_value(node)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _arithmetic(left: float | None, operator: ast.operator, right: float | None) -> int | float | None:
+    if left is None or right is None:
+        return None
+    match operator:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            return left * right
+        case ast.FloorDiv() if right:
+            return left // right
+        case ast.Div() if right:
+            return left / right
+        case _:
+            return None

@@ -1,0 +1,124 @@
+"""What the text of a reference shows without running it: its names, its size constants, `forward`'s parameters."""
+
+import ast
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from evaluator.catalog.literals import Literal, Span, module_literals
+from evaluator.catalog.text import one_of
+from evaluator.errors import ProblemError
+from evaluator.records import Constant, Problem, SizeName
+
+REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
+
+_OWN_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Reference(NamedTuple):
+    """A reference, read but not run.
+
+    `constants` are the names set once, at module level, to a literal on one line: `n = 4`, `h = w = 2 * 64`,
+    `d, h, w = 16, 32, 32`. `forward` is None where `Model` has no `forward` of its own in this file.
+    """
+
+    constants: Mapping[str, Literal]
+    forward: tuple[str, ...] | None
+    docstring: str
+
+
+def read_reference(source: str, where: str) -> Reference:
+    """Read the text of a reference; `where` names its file in messages.
+
+    Raises:
+        ProblemError: it is not Python, or `Model`, `get_inputs` or `get_init_inputs` is missing.
+    """
+    tree = _parse(source, where)
+    bound = Counter(_bound_names(tree))
+    missing = [name for name in REQUIRED_NAMES if name not in bound]
+    if missing:
+        message = f"{where}: does not define {' or '.join(missing)}"
+        raise ProblemError(message, hint=f"a reference defines {', '.join(REQUIRED_NAMES)} at its top level")
+    model = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"), None)
+    return Reference(
+        constants={name: literal for name, literal in module_literals(tree) if bound[name] == 1},
+        forward=_forward_parameters(model),
+        docstring=(ast.get_docstring(model) or "") if model else "",
+    )
+
+
+def sized_source(problem: Problem, size: SizeName) -> str:
+    """Put the constants of `size` in place of the literals in the reference; every other byte stays, lines included.
+
+    Raises:
+        ProblemError: the problem has no such size, or the size and the reference do not fit together.
+    """
+    if size not in problem.sizes:
+        message = f"{problem.name} has no size {size.value!r}; {one_of(problem.sizes)}"
+        raise ProblemError(message, hint=f"choose one with --size {next(iter(problem.sizes), SizeName.FULL)}")
+    wanted = problem.sizes[size]
+    return _with_constants(problem.source, wanted, f"{problem.name}, size {size.value}")
+
+
+def _with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> str:
+    """Replace the literals of the `wanted` constants whose value differs."""
+    constants = read_reference(source, where).constants
+    texts: dict[Span, str | None] = {}
+    for name, value in wanted.items():
+        if name not in constants:
+            raise ProblemError(f"{where}: sets {name}, which is not a module-level constant of the reference")
+        literal = constants[name]
+        same = type(value) is type(literal.value) and value == literal.value
+        text = None if same else repr(value)
+        if texts.setdefault(literal.span, text) != text:
+            raise ProblemError(f"{where}: {name} shares its literal with another constant; set both to one value")
+    # Only the line ends that Python knows: str.splitlines would also cut at form feeds and U+2028.
+    lines = source.encode().splitlines(keepends=True)
+    for span, text in sorted(texts.items(), reverse=True):
+        if text is not None:
+            line = lines[span.line - 1]
+            lines[span.line - 1] = line[: span.start] + text.encode() + line[span.end :]
+    return b"".join(lines).decode()
+
+
+def _parse(source: str, where: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            # An invalid escape in somebody's docstring is no concern of a listing.
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except SyntaxError as error:
+        raise ProblemError(f"{where}: line {error.lineno or 0}: is not Python: {error.msg}") from error
+    except ValueError as error:
+        raise ProblemError(f"{where}: is not Python: {error}") from error
+    except (RecursionError, MemoryError) as error:
+        raise ProblemError(f"{where}: is nested too deeply to be read") from error
+
+
+def _bound_names(tree: ast.Module) -> Iterator[str]:
+    """Give every name that the module binds, once for each time; names of functions' own scopes are not among them."""
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Name(ctx=ast.Store() | ast.Del()):
+                yield node.id
+            case ast.alias():
+                yield node.asname or node.name.partition(".")[0]
+            case _:
+                pass
+        if not isinstance(node, _OWN_SCOPE + _COMPREHENSION):
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def _forward_parameters(model: ast.ClassDef | None) -> tuple[str, ...] | None:
+    for node in model.body if model else ():
+        if isinstance(node, ast.FunctionDef) and node.name == "forward":
+            arguments = node.args
+            positional = [*arguments.posonlyargs, *arguments.args][1:]
+            return tuple(each.arg for each in [*positional, *arguments.kwonlyargs])
+    return None

@@ -1,0 +1,211 @@
+"""Say what this machine can and cannot do for a grade, and for everything that is missing how to get it."""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from evaluator.errors import ExitCode, ToolchainMissing
+from evaluator.records import DeviceKind, Record
+
+_GIB = 1 << 30
+_PROGRAM_LIMIT_S = 120
+_TORCH = ((2, 11), (2, 14))  # from, and below
+_PYTHON = ((3, 11), (3, 13))
+_HELLO = """\
+#include <concepts>
+#include <iostream>
+template <std::integral T> T twice(T x) { return x + x; }
+int main() { std::cout << twice(21); }
+"""
+
+
+class Line(Record):
+    """One thing that a grade may need. `needed_for` names the devices that cannot do without it."""
+
+    name: str
+    ok: bool
+    needed_for: list[DeviceKind]
+    found: str
+    fix: str
+
+
+class Diagnosis(Record):
+    """What was found, and which devices can be graded on."""
+
+    lines: list[Line]
+    ready: list[DeviceKind]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Say whether grading can work here at all: on the CPU, which every machine has."""
+        return ExitCode.CORRECT if DeviceKind.CPU in self.ready else ExitCode.INFRASTRUCTURE
+
+
+_EVERYWHERE = [DeviceKind.CPU, DeviceKind.EMULATED, DeviceKind.CUDA]
+_GPU_ONLY = [DeviceKind.CUDA]
+
+
+def diagnose() -> Diagnosis:
+    """Look at everything; this starts a compiler and a Python, and takes some seconds."""
+    checks: list[Callable[[], Line]] = [
+        _python,
+        _torch,
+        _compiler,
+        _ninja,
+        _sandbox,
+        _memory,
+        _shared_memory,
+        _disk,
+        _gpu,
+        _nvcc,
+    ]
+    lines = [check() for check in checks]
+    ready = [
+        device
+        for device in (DeviceKind.CPU, DeviceKind.CUDA)
+        if all(line.ok for line in lines if device in line.needed_for)
+    ]
+    return Diagnosis(lines=lines, ready=ready)
+
+
+def gpu_names() -> list[str]:
+    """Name the NVIDIA GPUs that the driver shows; none where there is no driver. Does not load torch or CUDA."""
+    try:
+        import pynvml
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+        try:
+            handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+            return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return []
+
+
+def _line(name: str, found: str, *, fix: str, ok: bool, needed_for: list[DeviceKind] = _EVERYWHERE) -> Line:
+    return Line(name=name, ok=ok, needed_for=needed_for, found=found, fix="" if ok else fix)
+
+
+def _python() -> Line:
+    version = sys.version_info[:2]
+    found = f"{sys.version.split()[0]} at {sys.executable}"
+    return _line("Python", found, ok=_PYTHON[0] <= version < _PYTHON[1], fix="use Python 3.11 or 3.12")
+
+
+def _torch() -> Line:
+    fix = "pip install 'torch>=2.11,<2.14'"
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return _line("PyTorch", "not installed", ok=False, fix=fix)
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if not _TORCH[0] <= numbers < _TORCH[1]:
+        return _line("PyTorch", version, ok=False, fix=fix)
+    # In a process of its own: a broken installation can do worse than raise an error.
+    answer = _output([sys.executable, "-c", "import torch; print(torch.version.cuda or 'no CUDA')"])
+    if answer is None:
+        return _line("PyTorch", f"{version} cannot be imported", ok=False, fix=f"{fix} --force-reinstall")
+    return _line("PyTorch", f"{version} ({answer})", ok=True, fix="")
+
+
+def _compiler() -> Line:
+    from evaluator.build.toolchain import cxx
+
+    fix = "install g++ 10 or newer (on Debian: apt install g++)"
+    try:
+        compiler = cxx()
+    except (ToolchainMissing, OSError, subprocess.TimeoutExpired) as error:
+        return _line("C++ compiler", str(error), ok=False, fix=fix)
+    with tempfile.TemporaryDirectory(prefix="warpgrade-doctor-") as folder:
+        source, program = Path(folder, "hello.cpp"), Path(folder, "hello")
+        source.write_text(_HELLO, encoding="utf-8")
+        built = _output([compiler.path, "-std=c++20", str(source), "-o", str(program)]) is not None
+        works = built and _output([str(program)]) == "42"
+    found = compiler.version if works else f"{compiler.version}: cannot compile and run C++20"
+    return _line("C++ compiler", found, ok=works, fix=fix)
+
+
+def _ninja() -> Line:
+    from evaluator.build.toolchain import ninja
+
+    try:
+        path = ninja()
+    except (ToolchainMissing, ImportError) as error:
+        return _line("ninja", str(error), ok=False, fix="pip install ninja")
+    version = _output([path, "--version"])
+    return _line("ninja", version or f"{path} cannot be run", ok=version is not None, fix="pip install ninja")
+
+
+def _memory() -> Line:
+    import psutil
+
+    free = psutil.virtual_memory().available
+    limit = _container_limit_bytes()
+    free = free if limit is None else min(free, limit)
+    fix = "a compiler takes 1.3 GiB: close other programs, or raise the container's limit"
+    return _line("free memory", _gib(free), ok=free >= 3 * _GIB, fix=fix)
+
+
+def _container_limit_bytes() -> int | None:
+    """Read what a container leaves of the machine's memory, where it says so."""
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit, used = ((folder / f"memory.{name}").read_text().strip() for name in ("max", "current"))
+        return int(limit) - int(used)
+    except (OSError, ValueError):
+        return None
+
+
+def _shared_memory() -> Line:
+    fix = "inputs and outputs of a grade lie there: start the container with --shm-size=4g"
+    return _space("shared memory", Path("/dev/shm"), _GIB, fix)  # noqa: S108 - it is looked at, not written to
+
+
+def _disk() -> Line:
+    fix = "make room, or set TMPDIR to a folder with more"
+    return _space("temporary files", Path(tempfile.gettempdir()), 2 * _GIB, fix)
+
+
+def _space(name: str, folder: Path, least_bytes: int, fix: str) -> Line:
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return _line(name, f"{folder}: {error.strerror}", ok=False, fix=fix)
+    return _line(name, f"{_gib(free)} in {folder}", ok=free >= least_bytes, fix=fix)
+
+
+def _gpu() -> Line:
+    names = gpu_names()
+    found = ", ".join(names) if names else "no NVIDIA GPU is visible"
+    fix = "for --device cuda, use a machine with an NVIDIA GPU and its driver"
+    return _line("GPU", found, ok=bool(names), fix=fix, needed_for=_GPU_ONLY)
+
+
+def _nvcc() -> Line:
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    path = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
+    answer = _output([path, "--version"]) if path is not None else None
+    release = next((line for line in (answer or "").splitlines() if "release" in line), "not found")
+    fix = "for --device cuda, install the CUDA toolkit and set CUDA_HOME"
+    return _line("nvcc", release.strip(), ok=release != "not found", fix=fix, needed_for=_GPU_ONLY)
+
+
+def _output(command: list[str]) -> str | None:
+    """Run a program of this machine; give what it printed, or None where it failed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PROGRAM_LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / _GIB:.1f} GiB"

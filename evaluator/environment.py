@@ -1,0 +1,40 @@
+"""The software and the machine of a grade, as the judge sees them."""
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+import psutil
+
+from evaluator.build.toolchain import cxx
+from evaluator.errors import ToolchainMissing
+from evaluator.records import Environment
+from evaluator.version import __version__
+
+
+def environment(threads: int) -> Environment:
+    """Describe this machine. Runs the compiler once, for its version."""
+    try:
+        compiler = cxx().version
+    except ToolchainMissing:
+        compiler = "none"
+    return Environment(
+        warpgrade=__version__,
+        python=platform.python_version(),
+        torch=importlib.metadata.version("torch"),
+        compiler=compiler,
+        platform=platform.platform(),
+        cpu=_cpu_name(),
+        cpu_cores=len(os.sched_getaffinity(0)),
+        memory_bytes=psutil.virtual_memory().total,
+        threads=threads,
+    )
+
+
+def _cpu_name() -> str:
+    """Read the processor's name where Linux writes it; arm64 kernels write none."""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

@@ -1,0 +1,283 @@
+"""The closed set of things the judge can notice, each with a code, a title, what it means and the next step.
+
+`warpgrade explain CODE` prints an entry; `docs/findings.md` is made from this table, and a test holds it to that.
+S: the submission's text. B: building it. R: running it. C: comparing its outputs. T: timing. I: isolation.
+X: this machine.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from evaluator.records import Finding
+
+
+class Code(StrEnum):
+    """The code of a finding."""
+
+    NO_CODE = "S101"
+    TOO_LARGE = "S102"
+    NOT_TEXT = "S103"
+    SEVERAL_BLOCKS = "S104"
+
+    NO_MODEL_NEW = "B201"
+    IMPORT_FAILED = "B202"
+    COMPILE_FAILED = "B203"
+    FLAG_REFUSED = "B204"
+    FAILED_BUILD_IGNORED = "B205"
+    NOT_ON_THIS_DEVICE = "B206"
+    COMPILER_TIMED_OUT = "B207"
+    BUILD_REQUEST_REFUSED = "B208"
+
+    CONSTRUCTOR_FAILED = "R301"
+    FORWARD_FAILED = "R302"
+    RUNNER_DIED = "R303"
+    TIMED_OUT = "R304"
+    OUT_OF_MEMORY = "R305"
+    OUTPUT_FLOOD = "R306"
+    WEIGHTS_NOT_COPIED = "R307"
+    MALFORMED_FRAME = "R308"
+
+    WRONG_STRUCTURE = "C401"
+    WRONG_SHAPE = "C402"
+    WRONG_DTYPE = "C403"
+    NOT_A_TENSOR = "C404"
+    WRONG_VALUES = "C405"
+    NOT_FINITE = "C406"
+    NO_GRADIENT = "C407"
+    INPUT_CHANGED = "C408"
+    OUTPUT_REUSED = "C409"
+    NOT_FLOAT64 = "C410"
+    WRONG_DEVICE = "C411"
+
+    REFERENCE_DRIFTED = "T301"
+    BELOW_RESOLUTION = "T303"
+    OUTPUT_COPIED = "T304"
+    NOT_QUIET = "T305"
+
+    NO_SANDBOX = "I501"
+    WALL_MISSING = "I502"
+
+    JUDGE_MEMORY = "X601"
+    JUDGE_FAILED = "X602"
+
+
+class Entry(NamedTuple):
+    """What is known about a code before it happens."""
+
+    title: str
+    meaning: str
+    next_step: str
+
+
+ENTRIES: dict[Code, Entry] = {
+    Code.NO_CODE: Entry(
+        "no code in the answer",
+        "The answer has no fenced block, closed by its own fence, that defines a class or a name ModelNew.",
+        "Put the whole submission in one ```python block that defines `class ModelNew(nn.Module)`.",
+    ),
+    Code.TOO_LARGE: Entry(
+        "the submission is too large",
+        "A submission is at most 1 MiB of text; more is refused before anything looks at it.",
+        "Hand in the code alone, without data in it.",
+    ),
+    Code.NOT_TEXT: Entry(
+        "the submission is not text",
+        "The submission is not UTF-8, or holds a NUL byte.",
+        "Save the file as UTF-8 text.",
+    ),
+    Code.SEVERAL_BLOCKS: Entry(
+        "several blocks define ModelNew",
+        "The answer defines ModelNew in more than one fenced block; the last one was graded.",
+        "Nothing to do if the last block is the one that was meant.",
+    ),
+    Code.NO_MODEL_NEW: Entry(
+        "no ModelNew",
+        "The submission was read to its end and does not define ModelNew, or what it defines is no class.",
+        "Define `class ModelNew(nn.Module)` at the top level of the file.",
+    ),
+    Code.IMPORT_FAILED: Entry(
+        "the submission cannot be read in",
+        "Python raised an error while it read the submission: a syntax error, a missing module, or an error of its own.",
+        "Run the file with Python; the message names its line.",
+    ),
+    Code.COMPILE_FAILED: Entry(
+        "the extension does not compile",
+        "The compiler refused the submission's C++ or CUDA. The first message is usually the one that matters.",
+        "Mend the line under the caret; the whole log is in the scorecard, under build.units.",
+    ),
+    Code.FLAG_REFUSED: Entry(
+        "a compiler flag is not allowed",
+        "Compiler flags come from an allow-list (optimisation, language, machine, warnings, -D, -I, -L, -l). "
+        "Flags that load code into the compiler, replace it, or read other files are refused.",
+        "Leave the flag out.",
+    ),
+    Code.FAILED_BUILD_IGNORED: Entry(
+        "a build failed and the submission went on",
+        "An extension did not compile, the submission caught the error and ran without it: what was graded is its fallback.",
+        "Read build.units in the scorecard for the compiler's message.",
+    ),
+    Code.NOT_ON_THIS_DEVICE: Entry(
+        "this device cannot run it",
+        "The submission asks for something that the chosen device lacks (inline CUDA on `cpu`, for instance). "
+        "That says nothing about whether it is right.",
+        "Grade it with --device cuda on a machine with a GPU.",
+    ),
+    Code.COMPILER_TIMED_OUT: Entry(
+        "the compiler ran too long",
+        "The compiler was stopped at its time limit.",
+        "Make the templates or constant expressions smaller, or raise --build-timeout.",
+    ),
+    Code.BUILD_REQUEST_REFUSED: Entry(
+        "the build was not understood",
+        "load_inline or load was called with something that is not supported: another language, a folder of its own, "
+        "no sources, or sources over 4 MiB.",
+        "Hand cpp_sources and cuda_sources to load_inline as strings.",
+    ),
+    Code.CONSTRUCTOR_FAILED: Entry(
+        "ModelNew cannot be made",
+        "ModelNew(...) raised an error. It is called with exactly what the problem's get_init_inputs() returns.",
+        "Give __init__ the same parameters as the reference Model's.",
+    ),
+    Code.FORWARD_FAILED: Entry(
+        "forward raised an error",
+        "ModelNew.forward (or its backward, where the problem grades gradients) raised an error.",
+        "The message and the submission's own lines are in the scorecard.",
+    ),
+    Code.RUNNER_DIED: Entry(
+        "the process ended",
+        "The submission's process ended before it answered: a signal (segmentation fault, abort), or a call of exit. "
+        "Its exit code proves nothing, so this is never a pass.",
+        "Look for an access out of bounds; `--device emulated` names the place.",
+    ),
+    Code.TIMED_OUT: Entry(
+        "time ran out",
+        "The submission did not answer in the time that this stage is given.",
+        "Look for an endless loop, or raise --timeout if it is just slow.",
+    ),
+    Code.OUT_OF_MEMORY: Entry(
+        "memory ran out",
+        "The submission asked for more memory than a runner is given.",
+        "The limit is in the scorecard, under sandbox.memory_bytes.",
+    ),
+    Code.OUTPUT_FLOOD: Entry(
+        "a great deal was printed",
+        "The submission printed more than is kept; the scorecard holds its beginning and its end.",
+        "Nothing to do. Printing is slow, and inside forward it is timed.",
+    ),
+    Code.WEIGHTS_NOT_COPIED: Entry(
+        "the weights could not be copied",
+        "ModelNew's parameters have other names or shapes than the reference's, so they were not copied; both "
+        "constructors ran under the same seed instead.",
+        "Create the same parameters in the same order as the reference, or use its names.",
+    ),
+    Code.MALFORMED_FRAME: Entry(
+        "the runner broke the protocol",
+        "The submission's process sent a message that no honest runner sends: too long, of the wrong type, or naming "
+        "memory that is not there.",
+        "Nothing but tampering with the runner does this.",
+    ),
+    Code.WRONG_STRUCTURE: Entry(
+        "the output has another structure",
+        "The number or the nesting of the outputs differs from the reference's.",
+        "Return the same tuple, list or dict as the reference.",
+    ),
+    Code.WRONG_SHAPE: Entry(
+        "an output has another shape",
+        "Shapes must be equal exactly; nothing is broadcast.",
+        "Return the shape that the reference returns.",
+    ),
+    Code.WRONG_DTYPE: Entry(
+        "an output has another dtype",
+        "The dtype of an output must be that of the reference's.",
+        "Cast the output, or compute in the reference's dtype.",
+    ),
+    Code.NOT_A_TENSOR: Entry(
+        "an output is not a tensor",
+        "Where the reference returns a tensor, the submission returned something else.",
+        "Return a torch.Tensor.",
+    ),
+    Code.WRONG_VALUES: Entry(
+        "the values differ",
+        "The largest error is beyond what the honest reference's own error against float64 allows, scaled to the row.",
+        "The first mismatch is in the scorecard, with its index.",
+    ),
+    Code.NOT_FINITE: Entry(
+        "NaN or infinity where a number belongs",
+        "An output is NaN or infinite where the reference is not (or the other way round).",
+        "Look for an element that is never written, a division by zero, or an overflow.",
+    ),
+    Code.NO_GRADIENT: Entry(
+        "no gradient",
+        "The problem grades gradients, and the submission gives none for an input or parameter that the reference "
+        "gives one for.",
+        "Wrap the kernel in a torch.autograd.Function with a backward.",
+    ),
+    Code.INPUT_CHANGED: Entry(
+        "an input was changed",
+        "The submission wrote into one of its inputs; the reference does not.",
+        "Write into a tensor of your own.",
+    ),
+    Code.OUTPUT_REUSED: Entry(
+        "an output lies in an earlier one's memory",
+        "Two calls gave outputs in the same memory while the first was still held, so the second overwrote the first.",
+        "Allocate the output in every call (torch.empty_like), not once.",
+    ),
+    Code.NOT_FLOAT64: Entry(
+        "compared in the problem's own precision",
+        "The reference cannot be run in float64 (or gives something else there), so the expected values are its own "
+        "and the tolerance is the floor for its dtype.",
+        "Nothing to do as a submitter; the problem's author can avoid casts in the reference.",
+    ),
+    Code.WRONG_DEVICE: Entry(
+        "an output is on another device",
+        "Outputs must be on the device of the reference's outputs.",
+        "Return the tensor on the device of the input.",
+    ),
+    Code.REFERENCE_DRIFTED: Entry(
+        "the reference's time moved",
+        "The reference was timed before and after the submission, and the two differ by more than 10 %.",
+        "Close other programs and grade again; the machine was not steady.",
+    ),
+    Code.BELOW_RESOLUTION: Entry(
+        "too fast for this clock",
+        "A side's time is near the least difference that the clock can tell, so no speedup is quoted.",
+        "Grade at a larger size (--size full).",
+    ),
+    Code.OUTPUT_COPIED: Entry(
+        "outputs were copied inside the clock",
+        "An output lay in memory that the judge does not share, so it was copied before the clock stopped, on this "
+        "side's account.",
+        "Allocate outputs with torch, not with malloc or new.",
+    ),
+    Code.NOT_QUIET: Entry(
+        "the machine was not quiet",
+        "A call that does nothing took very different times, so other work was running.",
+        "Close other programs and grade again.",
+    ),
+    Code.NO_SANDBOX: Entry(
+        "no sandbox",
+        "The submission ran without isolation (--sandbox none): it could have read or changed anything the user can.",
+        "Use this for your own code only; leave --sandbox out for a grade that others may trust.",
+    ),
+    Code.WALL_MISSING: Entry(
+        "a wall could not be built",
+        "This machine does not allow one of the sandbox's layers; the card names it.",
+        "`warpgrade doctor` says what is missing and how to get it.",
+    ),
+    Code.JUDGE_MEMORY: Entry(
+        "the judge ran out of memory",
+        "The expected outputs did not fit into this machine's memory.",
+        "Grade at a smaller size (--size small).",
+    ),
+    Code.JUDGE_FAILED: Entry(
+        "the judge failed",
+        "Something on the judge's own side broke: a runner could not be started, shared memory could not be had, or the "
+        "reference did not pass its own check. Nothing is said about the submission.",
+        "Run `warpgrade doctor`, then grade again.",
+    ),
+}
+
+
+def finding(code: Code, message: str, *, line: int | None = None, **details: str | float | bool | None) -> Finding:
+    """Make a finding of `code` that says `message`; the next step is the table's."""
+    return Finding(code=code.value, message=message, next_step=ENTRIES[code].next_step, line=line, details=details)

@@ -1,0 +1,278 @@
+"""What judge and runner say to each other: typed, length-limited msgpack frames on one inherited socket.
+
+A frame is four bytes of length (big-endian) and one msgpack map with a tag, optionally with descriptors beside it.
+The two sides never share a Python object: no pickle, no `torch.load`, and nothing that the runner prints is parsed.
+Tensors travel as a place in memory that the judge made (`TensorView`), never as bytes of a frame.
+
+What comes from a runner is hostile. Decoding checks types and lengths; `evaluator.judge.snapshot` checks every offset,
+stride and size before the memory is looked at.
+"""
+
+import array
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+MAX_FRAME_BYTES = 16 << 20
+"""No honest frame is larger: a submission is at most 1 MiB, its C++ and CUDA sources at most 4 MiB."""
+MAX_DESCRIPTORS = 4
+_LENGTH_BYTES = 4
+
+Text = Annotated[str, msgspec.Meta(max_length=4 << 20)]
+ShortText = Annotated[str, msgspec.Meta(max_length=65_536)]
+Dimension = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Stride = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+Dimensions = Annotated[tuple[Dimension, ...], msgspec.Meta(max_length=64)]
+Strides = Annotated[tuple[Stride, ...], msgspec.Meta(max_length=64)]
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+    """The base of every frame and of every node of a value tree."""
+
+
+class TensorView(Frame):
+    """A tensor in shared memory: `offset_bytes` from the start of its region, strides in elements.
+
+    In an answer, `offset_bytes` is None where the tensor did not fit into the region (its shape is then wrong anyway),
+    and `storage` is where the tensor lay before it was copied: address and length in the runner's own memory.
+    """
+
+    dtype: ShortText
+    shape: Dimensions
+    strides: Strides
+    offset_bytes: Dimension | None
+    device: ShortText = "cpu"
+    storage: tuple[int, int] | None = None
+
+
+class Scalar(Frame):
+    """A plain Python value."""
+
+    value: bool | int | float | ShortText | None
+
+
+class Opaque(Frame):
+    """Something that is neither a tensor nor a plain value; only its type's name travels."""
+
+    type_name: ShortText
+
+
+class Items(Frame):
+    """A list or a tuple."""
+
+    is_tuple: bool
+    items: "Annotated[list[Node], msgspec.Meta(max_length=4096)]"
+
+
+class Table(Frame):
+    """A dict, in its order."""
+
+    keys: Annotated[list[int | ShortText], msgspec.Meta(max_length=4096)]
+    items: "Annotated[list[Node], msgspec.Meta(max_length=4096)]"
+
+
+Node = TensorView | Scalar | Opaque | Items | Table
+
+
+class Load(Frame):
+    """Judge: read the submission in. Comes with the descriptors of the input region and of the output region."""
+
+    submission: Text
+    model: Text
+    input_bytes: int
+    output_bytes: int
+    threads: int
+
+
+class BuildReply(Frame):
+    """Judge: what came of a `BuildRequest`. With `ok`, one descriptor holds the finished library."""
+
+    ok: bool
+    log: Text
+
+
+class Construct(Frame):
+    """Judge: make ModelNew under `weight_seed`, then copy the reference's `state` where names and shapes agree."""
+
+    weight_seed: int
+    training: bool
+    args: Node
+    kwargs: Node
+    state: Table
+
+
+class Call(Frame):
+    """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before."""
+
+    index: int
+    random_seed: int
+    args: Node
+    kwargs: Node
+    output_gradients: Items | None
+
+
+class Nothing(Frame):
+    """Judge: answer at once. What this takes is the clock's overhead."""
+
+    index: int
+
+
+ToRunner = Load | BuildReply | Construct | Call | Nothing
+
+
+class SourceFile(Frame):
+    """A file that the submission handed to `load`."""
+
+    name: ShortText
+    text: Text
+
+
+class BuildRequest(Frame):
+    """Runner: `load_inline` or `load` was called. `files` are load's, the source lists are load_inline's."""
+
+    name: ShortText
+    cpp_sources: Annotated[list[Text], msgspec.Meta(max_length=256)] = []
+    cuda_sources: Annotated[list[Text], msgspec.Meta(max_length=256)] = []
+    functions: dict[ShortText, ShortText] | None = None
+    files: Annotated[list[SourceFile], msgspec.Meta(max_length=256)] = []
+    extra_cflags: list[ShortText] = []
+    extra_cuda_cflags: list[ShortText] = []
+    extra_ldflags: list[ShortText] = []
+    extra_include_paths: list[ShortText] = []
+    with_cuda: bool = False
+    python_module: bool = True
+    error_handling: bool = True
+    implicit_headers: bool = True
+
+
+class Loaded(Frame):
+    """Runner: the submission was read to its end and defines ModelNew."""
+
+
+class Constructed(Frame):
+    """Runner: ModelNew stands. `difference` says why the reference's weights were not copied, if they were not."""
+
+    difference: ShortText | None
+
+
+class Done(Frame):
+    """Runner: the call is over. `gradients` are by name: `input x`, `parameter fc.weight`; None where there is none."""
+
+    index: int
+    outputs: Node
+    gradients: dict[ShortText, TensorView | None] | None = None
+
+
+class Failed(Frame):
+    """Runner: the submission raised an error. `lines` are the submission's own, innermost last."""
+
+    kind: ShortText
+    message: ShortText
+    lines: Annotated[list[tuple[int, ShortText]], msgspec.Meta(max_length=32)] = []
+
+
+FromRunner = BuildRequest | Loaded | Constructed | Done | Failed
+
+
+class FrameError(Exception):
+    """The other side broke the protocol: a frame too long, not decodable, or of a type that has no place here."""
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class DeadlinePassed(Exception):
+    """No whole frame arrived in time."""
+
+
+class Channel:
+    """One side's end of the conversation. Not thread-safe."""
+
+    def __init__(self, sock: socket.socket, *, receives: type | object) -> None:
+        """Speak over `sock`; only frames of the union `receives` are accepted."""
+        self._socket = sock
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(receives)  # type: ignore[arg-type]
+        self._descriptors: list[int] = []
+
+    def send(self, frame: Frame, descriptors: Sequence[int] = ()) -> None:
+        """Send one frame. Raises Closed where nobody is there to read it."""
+        body = self._encoder.encode(frame)
+        if len(body) > MAX_FRAME_BYTES:
+            raise FrameError(f"a frame of {len(body)} bytes")
+        data = memoryview(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+        try:
+            sent = socket.send_fds(self._socket, [data], list(descriptors)) if descriptors else 0
+            self._socket.sendall(data[sent:])
+        except (BrokenPipeError, ConnectionResetError, TimeoutError) as error:
+            raise Closed from error
+
+    def receive(self, timeout_s: float | None = None) -> Frame:
+        """Wait for one frame.
+
+        Raises DeadlinePassed after `timeout_s`, Closed at the end of the stream, FrameError for what is no frame.
+        The deadline holds for the whole frame, so a sender that drips bytes gains nothing.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        length = int.from_bytes(self._read(_LENGTH_BYTES, deadline), "big")
+        if length > MAX_FRAME_BYTES:
+            raise FrameError(f"a frame of {length} bytes")
+        body = self._read(length, deadline)
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise FrameError(str(error)) from None
+
+    def take_descriptors(self) -> list[int]:
+        """Hand over the descriptors that came with the frames so far; the caller closes them."""
+        taken, self._descriptors = self._descriptors, []
+        return taken
+
+    def close(self) -> None:
+        """Close the socket, and every descriptor that nobody took."""
+        for descriptor in self.take_descriptors():
+            os.close(descriptor)
+        self._socket.close()
+
+    def _read(self, count: int, deadline: float | None) -> bytes:
+        buffer = bytearray()
+        while len(buffer) < count:
+            buffer += self._read_some(min(count - len(buffer), 1 << 20), deadline)
+        return bytes(buffer)
+
+    def _read_some(self, count: int, deadline: float | None) -> bytes:
+        left_s = None if deadline is None else deadline - time.monotonic()
+        if left_s is not None and left_s <= 0:
+            raise DeadlinePassed
+        self._socket.settimeout(left_s)
+        space = socket.CMSG_SPACE(MAX_DESCRIPTORS * array.array("i").itemsize)
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(count, space, socket.MSG_CMSG_CLOEXEC)
+        except TimeoutError:
+            raise DeadlinePassed from None
+        except ConnectionResetError:
+            raise Closed from None
+        finally:
+            with contextlib.suppress(OSError):
+                self._socket.settimeout(None)
+        self._keep_descriptors(ancillary)
+        if not data:
+            raise Closed
+        return data
+
+    def _keep_descriptors(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                numbers = array.array("i")
+                numbers.frombytes(payload[: len(payload) - len(payload) % numbers.itemsize])
+                self._descriptors.extend(numbers)
+        if len(self._descriptors) > MAX_DESCRIPTORS:
+            for descriptor in self.take_descriptors():
+                os.close(descriptor)
+            raise FrameError("too many descriptors")

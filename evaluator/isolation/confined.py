@@ -1,0 +1,152 @@
+"""The last trusted steps inside of a new runner: put up every wall, then hand over to what is not trusted.
+
+Runs in the process that will be the runner. A failure here is reported to the warden through a pipe that closes by
+itself when untrusted code takes over.
+"""
+
+import contextlib
+import importlib
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from evaluator.isolation import files, landlock, limits, privileges, seccomp, syscalls
+from evaluator.isolation.cage import Cage
+from evaluator.isolation.namespaces import Namespaces
+from evaluator.isolation.wire import Spawn
+
+_FIRST_FREE = 3
+_PREFERRED_VICTIM = "1000"
+
+
+def run(order: Spawn, output: int, runner_socket: int | None, report: int) -> NoReturn:
+    """Become the runner that `order` describes. `report` takes the reason if that fails."""
+    try:
+        os.setsid()
+        socket_at, report = _arrange_descriptors(output, runner_socket, report)
+        # Whatever the entry needs of our own code is read now: its files cannot be opened later.
+        entry = _import_entry(order.entry) if order.entry is not None else None
+        _forget_own_sources()
+        _set_environment(order)
+        _put_up_walls(order)
+        if entry is None:
+            _execute(order)
+        os.close(report)
+    except BaseException:  # noqa: BLE001 - it is told, and the process ends
+        with contextlib.suppress(OSError):
+            os.write(report, traceback.format_exc()[-4000:].encode())
+        os._exit(1)
+    _call(entry, socket.socket(fileno=socket_at), Path(order.files.private))
+
+
+def _arrange_descriptors(output: int, runner_socket: int | None, report: int) -> tuple[int, int]:
+    """Keep nothing but standard streams, the runner's socket and (until the end of this module) the report."""
+    kept = [descriptor for descriptor in (runner_socket, report) if descriptor is not None]
+    # Copies far above first, so that no copy below overwrites a source.
+    above = [os.dup(descriptor) for descriptor in (*kept, output)]
+    while min(above) < _FIRST_FREE + len(above):
+        above = [os.dup(descriptor) for descriptor in above]
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(above[-1], 1)
+    os.dup2(above[-1], 2)
+    for place, source in enumerate(above[:-1], start=_FIRST_FREE):
+        os.dup2(source, place, inheritable=False)
+    syscalls.close_from(_FIRST_FREE + len(kept))
+    return _FIRST_FREE, _FIRST_FREE + len(kept) - 1
+
+
+def _import_entry(entry: str) -> Any:
+    module, _, function = entry.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def _forget_own_sources() -> None:
+    """Leave nothing of ours importable anew; what is imported already stays in memory."""
+    if files.in_checkout():
+        root = str(files.source_root())
+        sys.path[:] = [path for path in sys.path if path and os.path.realpath(path) != root]
+    sys.path_importer_cache.clear()
+    importlib.invalidate_caches()
+
+
+def _set_environment(order: Spawn) -> None:
+    private = order.files.private
+    os.environ.clear()
+    os.environ.update({"HOME": private, "TMPDIR": private, "LANG": "C.UTF-8", **order.environment})
+    os.umask(0o077)
+
+
+def _put_up_walls(order: Spawn) -> None:
+    walls = order.walls
+    if walls.landlock:
+        rules = list(_landlock_rules(order))
+    with contextlib.suppress(OSError):
+        # If memory runs out it is the runner that the kernel takes; nothing but root can lower this again.
+        Path("/proc/self/oom_score_adj").write_text(_PREFERRED_VICTIM, encoding="ascii")
+    counted_alone = order.identities is not None or walls.namespaces is Namespaces.USER
+    limits.apply(order.limits, counted_alone=counted_alone)
+    if walls.cage is Cage.DESCENDANTS and not walls.landlock:
+        os.chdir(order.files.private)
+        return
+    privileges.empty_bounding_set()
+    if order.identities is not None and os.geteuid() != order.identities.runner:
+        privileges.become(order.identities.runner)
+        # Changing the user made /proc/self root's; CUDA writes thread names there.
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
+    os.chdir(order.files.private)
+    privileges.give_up_capabilities()
+    if walls.cage is not Cage.PROCESS_NAMESPACE:
+        syscalls.die_with_parent(os.getppid(), signal.SIGKILL)
+    if walls.landlock:
+        landlock.restrict(rules)
+    if walls.seccomp:
+        seccomp.apply(unix_sockets=walls.private_view)
+
+
+def _landlock_rules(order: Spawn) -> Iterator[tuple[Path, landlock.Access]]:
+    view = order.files
+    yield Path(view.private), landlock.EVERYTHING
+    for device in (*files.PLAIN_DEVICES, *view.devices):
+        yield Path(device), landlock.DEVICE
+    if order.walls.private_view:
+        # The view holds nothing that may not be read; what may be written is said here a second time.
+        yield Path("/"), landlock.READ
+        yield Path("/tmp"), landlock.EVERYTHING
+        yield Path("/dev/shm"), landlock.EVERYTHING
+        yield Path("/proc"), landlock.WRITE_IN_PLACE
+        return
+    for path in files.granted(view.readable, view.hidden):
+        yield path, landlock.READ
+    # CUDA names its threads through /proc. Without a view the processes of others are in there too.
+    yield Path("/proc"), landlock.WRITE_IN_PLACE if view.devices else landlock.READ
+
+
+def _execute(order: Spawn) -> NoReturn:
+    # Python ignores these two, and what is ignored stays so in the program.
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
+    os.execvpe(order.argv[0], order.argv, os.environ)
+
+
+def _call(entry: Any, sock: socket.socket, private: Path) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        # Line by line: what was printed before a crash is worth having.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    status = 1
+    try:
+        entry(sock, private)
+        status = 0
+    except SystemExit as ending:
+        status = ending.code if isinstance(ending.code, int) else 1
+    except BaseException:  # noqa: BLE001 - nothing of the trusted processes above may run on in here
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+        os._exit(status & 0xFF)

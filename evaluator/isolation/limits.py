@@ -1,0 +1,55 @@
+"""What one runner or tool may use of the machine."""
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+_GIB = 1 << 30
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that one runner may take.
+
+    `memory_bytes` is address space, for each process; importing torch alone takes 0.6 GiB of it (CPU) and CUDA tens.
+    `processes` counts threads too. `private_folder_bytes` is for the private folder, /tmp and /dev/shm together.
+    Of what is printed, the first and the last `kept_output_bytes` are kept.
+    """
+
+    memory_bytes: int = 16 * _GIB
+    processes: int = 512
+    file_bytes: int = 1 * _GIB
+    open_files: int = 4096
+    private_folder_bytes: int = 1 * _GIB
+    kept_output_bytes: int = 16 << 10
+
+
+def apply(limits: Limits, *, counted_alone: bool) -> None:
+    """Put `limits` on this process. `counted_alone`: nobody else runs under the same user in this user namespace."""
+    others = 0 if counted_alone else _tasks_of_this_user()
+    for kind, value in (
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_NPROC, limits.processes + others),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(kind)
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def _tasks_of_this_user() -> int:
+    return sum(_threads_of_this_user())
+
+
+def _threads_of_this_user() -> Iterator[int]:
+    user = Path("/proc/self").stat().st_uid
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.stat().st_uid == user:
+                yield sum(1 for _ in (folder / "task").iterdir())
+        except OSError:
+            # It ended while we looked.
+            continue

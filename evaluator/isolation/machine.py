@@ -1,0 +1,116 @@
+"""Which walls a machine allows, and which of them are used."""
+
+from enum import StrEnum
+
+import msgspec
+
+from evaluator.errors import SandboxUnavailable
+from evaluator.isolation import landlock
+from evaluator.isolation.cage import Cage
+from evaluator.isolation.limits import Limits
+from evaluator.isolation.namespaces import Namespaces
+from evaluator.records import SandboxFacts
+
+
+class SandboxMode(StrEnum):
+    """`full`: every wall that this machine allows. `none`: limits and a sure kill, nothing else."""
+
+    FULL = "full"
+    NONE = "none"
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What was tried on this machine and worked; `refused` says why the rest did not.
+
+    `private_view` includes a namespace of mounts; `own_proc` a /proc that shows the runner's processes only;
+    `own_user` that a runner can be given a user of its own. `landlock_abi` is 0 where there is no Landlock.
+    """
+
+    namespaces: Namespaces
+    private_view: bool
+    own_proc: bool
+    own_user: bool
+    landlock_abi: int
+    seccomp: bool
+    refused: dict[str, str]
+
+
+class Walls(msgspec.Struct, frozen=True, kw_only=True):
+    """The walls around one runner."""
+
+    namespaces: Namespaces
+    private_view: bool
+    own_user: bool
+    landlock: bool
+    seccomp: bool
+    cage: Cage
+
+
+_NO_WALLS = Walls(
+    namespaces=Namespaces.NONE,
+    private_view=False,
+    own_user=False,
+    landlock=False,
+    seccomp=False,
+    cage=Cage.DESCENDANTS,
+)
+
+
+def choose_walls(mode: SandboxMode, machine: Machine) -> Walls:
+    """Take every wall that `machine` allows. Raises SandboxUnavailable if none of them guards files."""
+    if mode is SandboxMode.NONE:
+        return _NO_WALLS
+    if not machine.private_view and machine.landlock_abi == 0:
+        reasons = "; ".join(f"{layer}: {reason}" for layer, reason in machine.refused.items())
+        raise SandboxUnavailable(
+            f"this machine allows neither a private file view nor Landlock ({reasons})",
+            hint="allow user namespaces, or use Linux 5.13 or newer; --sandbox none grades your own code without walls",
+        )
+    return Walls(
+        namespaces=machine.namespaces,
+        private_view=machine.private_view,
+        own_user=machine.own_user,
+        landlock=machine.landlock_abi > 0,
+        seccomp=machine.seccomp,
+        cage=_choose_cage(machine),
+    )
+
+
+def _choose_cage(machine: Machine) -> Cage:
+    if machine.namespaces is not Namespaces.NONE:
+        return Cage.PROCESS_NAMESPACE
+    if machine.own_user:
+        return Cage.OWN_USER
+    if machine.landlock_abi >= landlock.SIGNALS_ABI:
+        return Cage.LANDLOCK_DOMAIN
+    return Cage.DESCENDANTS
+
+
+def sandbox_facts(mode: SandboxMode, machine: Machine, walls: Walls, limits: Limits) -> SandboxFacts:
+    """Say for the scorecard which layers stand, and which are missing."""
+    separate = walls.namespaces is not Namespaces.NONE
+    abi = machine.landlock_abi if walls.landlock else 0
+    stands = {
+        "private-file-view": walls.private_view,
+        "process-namespace": separate,
+        "network-namespace": separate,
+        "ipc-namespace": separate,
+        "own-proc": walls.private_view and machine.own_proc,
+        # In a user namespace of its own a runner has no right outside of it, and is counted alone.
+        "own-user": walls.own_user or walls.namespaces is Namespaces.USER,
+        "landlock-files": abi > 0,
+        "landlock-network": abi >= landlock.NETWORK_ABI,
+        "landlock-signals": abi >= landlock.SIGNALS_ABI,
+        "seccomp": walls.seccomp,
+        "folder-quota": walls.private_view,
+        "atomic-freeze": walls.cage is not Cage.DESCENDANTS and walls.seccomp,
+    }
+    return SandboxFacts(
+        mode=mode.value,
+        layers=[layer for layer, there in stands.items() if there],
+        missing=[layer for layer, there in stands.items() if not there],
+        memory_bytes=limits.memory_bytes,
+        processes=limits.processes,
+        file_bytes=limits.file_bytes,
+        private_folder_bytes=limits.private_folder_bytes,
+    )

@@ -1,0 +1,120 @@
+"""What this machine allows: each wall is put up once, in a forked child, and nothing is concluded from versions.
+
+The calling process must have no threads, because a user namespace cannot be entered by one of several.
+"""
+
+import os
+import platform
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from evaluator.isolation import files, landlock, namespaces, privileges, seccomp, syscalls, view
+from evaluator.isolation.machine import Machine
+from evaluator.isolation.namespaces import Namespaces
+
+_REPORT_BYTES = 4096
+_TRIAL_SCRATCH_BYTES = 1 << 20
+
+
+def examine() -> Machine:
+    """Try every wall and say which of them stand."""
+    refused: dict[str, str] = {}
+
+    def works(layer: str, trial: Callable[[], object]) -> bool:
+        problem = _failure_of(trial)
+        if problem:
+            refused[layer] = problem
+        return not problem
+
+    own_user = os.geteuid() == 0 and works("own-user", _try_own_user)
+    kind = _namespaces(refused, own_user=own_user)
+    private_view = kind is not Namespaces.NONE and works("private-file-view", lambda: _try_view(kind, own_user))
+    own_proc = private_view and works("own-proc", lambda: _try_view(kind, own_user, proc_needed=True))
+    return Machine(
+        namespaces=kind,
+        private_view=private_view,
+        own_proc=own_proc,
+        own_user=own_user,
+        landlock_abi=landlock.abi() if works("landlock", _try_landlock) else 0,
+        seccomp=works("seccomp", _try_seccomp),
+        refused=refused,
+    )
+
+
+def _namespaces(refused: dict[str, str], *, own_user: bool) -> Namespaces:
+    kinds = [Namespaces.ROOT] if os.geteuid() == 0 else []
+    for kind in (*kinds, Namespaces.USER):
+        user = privileges.fresh_identities().runner if own_user else None
+        problem = _failure_of(lambda kind=kind, user=user: namespaces.enter(kind, user))
+        if not problem:
+            return kind
+        refused[f"{kind}-namespaces"] = problem
+    return Namespaces.NONE
+
+
+def _try_own_user() -> None:
+    identities = privileges.fresh_identities()
+    privileges.become(identities.runner)
+
+
+def _try_landlock() -> None:
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    landlock.restrict([(Path("/"), landlock.READ)])
+
+
+def _try_seccomp() -> None:
+    if platform.machine() not in seccomp.ARCHITECTURES:
+        raise OSError(f"no filter is written for {platform.machine()}")
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.apply(unix_sockets=True)
+
+
+def _try_view(kind: Namespaces, own_user: bool, *, proc_needed: bool = False) -> None:  # noqa: FBT001 - private
+    user = privileges.fresh_identities().runner if own_user else None
+    with tempfile.TemporaryDirectory(prefix="warpgrade-probe-") as folder:
+        if user is not None:
+            os.chown(folder, user, user)
+        trial_view = files.FileView(
+            private=folder,
+            host_private=False,
+            readable=files.readable_paths(),
+            hidden=files.hidden_paths(),
+            devices=(),
+            scratch_bytes=_TRIAL_SCRATCH_BYTES,
+        )
+
+        def build() -> None:
+            own_proc = view.build(trial_view, (os.geteuid(), os.getegid()))
+            if proc_needed and not own_proc:
+                raise PermissionError("the kernel refuses a fresh /proc; parts of this one are hidden")
+
+        def enter_and_build() -> None:
+            namespaces.enter(kind, user)
+            # The first process of the new process namespace is the next child.
+            problem = _failure_of(build)
+            if problem:
+                raise OSError(problem)
+
+        problem = _failure_of(enter_and_build)
+        if problem:
+            raise OSError(problem)
+
+
+def _failure_of(trial: Callable[[], object]) -> str:
+    """Run `trial` in a forked child; the text of what it raised, or nothing."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            trial()
+        except BaseException as error:  # noqa: BLE001 - nothing may run on in the child
+            os.write(writer, (str(error) or traceback.format_exc())[:_REPORT_BYTES].encode())
+            os._exit(1)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as report:
+        text = report.read().decode()
+    _, status = os.waitpid(child, 0)
+    return text or ("" if status == 0 else f"the trial ended with status {status}")

@@ -1,0 +1,257 @@
+"""A seccomp filter, written by hand as classic BPF: what no kernel code of a submission needs is refused.
+
+Three kinds of calls are in it:
+
+* those that would widen the kernel's attack surface or reach other processes (ptrace, mounts, namespaces, bpf, ...);
+* `socket` for anything but AF_UNIX;
+* those that let a process arrange for a SIGCONT from the kernel. A frozen runner must stay frozen, and SIGCONT wakes a
+  stopped process whoever sends it: a POSIX timer, F_SETSIG, a parent-death signal, a child's exit signal, a message
+  queue, or the death of the parent of a process group that thereby becomes orphaned.
+
+clone3 gives ENOSYS, because its flags lie in memory where a filter cannot look; libc then falls back on clone.
+"""
+
+import ctypes
+import errno
+import platform
+import signal
+import socket
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from evaluator.isolation import syscalls
+
+_LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
+_JUMP_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
+_JUMP_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
+_JUMP_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
+_AND = 0x54  # BPF_ALU | BPF_AND | BPF_K
+_RETURN = 0x06  # BPF_RET | BPF_K
+
+_KILL = 0x80000000  # SECCOMP_RET_KILL_PROCESS
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+_REFUSE = _ERRNO | errno.EPERM
+_PRETEND = _ERRNO | 0
+"""Skip the call and return 0."""
+
+# Offsets in struct seccomp_data; both architectures are little-endian, so the low half of an argument comes first.
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
+_X32_BIT = 0x40000000
+
+_PR_SET_PDEATHSIG = syscalls.PR_SET_PDEATHSIG
+_F_SETSIG = 10
+_EXIT_SIGNAL_MASK = 0xFF
+_SOCKET_TYPE_MASK = 0xF
+_NEW_NAMESPACES = (
+    syscalls.CLONE_NEWNS
+    | syscalls.CLONE_NEWCGROUP
+    | syscalls.CLONE_NEWUTS
+    | syscalls.CLONE_NEWIPC
+    | syscalls.CLONE_NEWUSER
+    | syscalls.CLONE_NEWPID
+    | syscalls.CLONE_NEWNET
+)
+
+
+class _Numbers(NamedTuple):
+    """The number of one call on each architecture; None where it does not exist."""
+
+    x86_64: int | None
+    aarch64: int | None
+
+
+# From asm/unistd_64.h and asm-generic/unistd.h.
+_REFUSED: dict[str, _Numbers] = {
+    "acct": _Numbers(163, 89),
+    "add_key": _Numbers(248, 217),
+    "adjtimex": _Numbers(159, 171),
+    "bpf": _Numbers(321, 280),
+    "chroot": _Numbers(161, 51),
+    "clock_adjtime": _Numbers(305, 266),
+    "clock_settime": _Numbers(227, 112),
+    "delete_module": _Numbers(176, 106),
+    "fanotify_init": _Numbers(300, 262),
+    "finit_module": _Numbers(313, 273),
+    "fsconfig": _Numbers(431, 431),
+    "fsmount": _Numbers(432, 432),
+    "fsopen": _Numbers(430, 430),
+    "fspick": _Numbers(433, 433),
+    "init_module": _Numbers(175, 105),
+    "io_setup": _Numbers(206, 0),
+    "io_uring_enter": _Numbers(426, 426),
+    "io_uring_register": _Numbers(427, 427),
+    "io_uring_setup": _Numbers(425, 425),
+    "ioperm": _Numbers(173, None),
+    "iopl": _Numbers(172, None),
+    "kcmp": _Numbers(312, 272),
+    "kexec_file_load": _Numbers(320, 294),
+    "kexec_load": _Numbers(246, 104),
+    "keyctl": _Numbers(250, 219),
+    "lookup_dcookie": _Numbers(212, 18),
+    "modify_ldt": _Numbers(154, None),
+    "mount": _Numbers(165, 40),
+    "mount_setattr": _Numbers(442, 442),
+    "move_mount": _Numbers(429, 429),
+    "move_pages": _Numbers(279, 239),
+    "mq_notify": _Numbers(244, 184),
+    "mq_open": _Numbers(240, 180),
+    "msgget": _Numbers(68, 186),
+    "name_to_handle_at": _Numbers(303, 264),
+    "nfsservctl": _Numbers(180, 42),
+    "open_by_handle_at": _Numbers(304, 265),
+    "open_tree": _Numbers(428, 428),
+    "perf_event_open": _Numbers(298, 241),
+    "personality": _Numbers(135, 92),
+    "pidfd_getfd": _Numbers(438, 438),
+    "pivot_root": _Numbers(155, 41),
+    "process_madvise": _Numbers(440, 440),
+    "process_vm_readv": _Numbers(310, 270),
+    "process_vm_writev": _Numbers(311, 271),
+    "ptrace": _Numbers(101, 117),
+    "quotactl": _Numbers(179, 60),
+    "quotactl_fd": _Numbers(443, 443),
+    "reboot": _Numbers(169, 142),
+    "request_key": _Numbers(249, 218),
+    "semget": _Numbers(64, 190),
+    "setdomainname": _Numbers(171, 162),
+    "sethostname": _Numbers(170, 161),
+    "setns": _Numbers(308, 268),
+    "settimeofday": _Numbers(164, 170),
+    "shmget": _Numbers(29, 194),
+    "swapoff": _Numbers(168, 225),
+    "swapon": _Numbers(167, 224),
+    "syslog": _Numbers(103, 116),
+    "timer_create": _Numbers(222, 107),
+    "umount2": _Numbers(166, 39),
+    "unshare": _Numbers(272, 97),
+    "uselib": _Numbers(134, None),
+    "userfaultfd": _Numbers(323, 282),
+    "ustat": _Numbers(136, None),
+    "vhangup": _Numbers(153, 58),
+}
+# A process group of one's own is what makes an orphaned group (and its SIGCONT) possible. Programs that start others
+# often ask for one and need nothing of it, so they are told that they have it.
+_PRETENDED: dict[str, _Numbers] = {"setpgid": _Numbers(109, 154), "setsid": _Numbers(112, 157)}
+_CLONE = _Numbers(56, 220)
+_CLONE3 = _Numbers(435, 435)
+_CONNECT = _Numbers(42, 203)
+_FCNTL = _Numbers(72, 25)
+_PRCTL = _Numbers(157, 167)
+_SOCKET = _Numbers(41, 198)
+_SOCKETPAIR = _Numbers(53, 199)
+
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+_Instruction = tuple[int, int, int, int]
+
+
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> _Instruction:
+    return code, if_true, if_false, value
+
+
+def _load_argument(index: int) -> _Instruction:
+    return _instruction(_LOAD, _FIRST_ARGUMENT + index * _ARGUMENT_BYTES)
+
+
+def _return(value: int) -> _Instruction:
+    return _instruction(_RETURN, value)
+
+
+def _on_call(number: int | None, body: list[_Instruction]) -> list[_Instruction]:
+    """Run `body`, which returns on every path, if the call is `number`. The call's number is in the accumulator."""
+    if number is None:
+        return []
+    return [_instruction(_JUMP_EQUAL, number, 0, len(body)), *body]
+
+
+def _clone_rule() -> list[_Instruction]:
+    """Threads and plain children only: no namespaces, and no exit signal but the usual one."""
+    return [
+        _load_argument(0),
+        _instruction(_JUMP_ANY_BIT, _NEW_NAMESPACES, 4, 0),
+        _instruction(_AND, _EXIT_SIGNAL_MASK),
+        _instruction(_JUMP_EQUAL, 0, 1, 0),
+        _instruction(_JUMP_EQUAL, signal.SIGCHLD, 0, 1),
+        _return(_ALLOW),
+        _return(_REFUSE),
+    ]
+
+
+def _allow_only(index: int, value: int, mask: int = 0xFFFFFFFF) -> list[_Instruction]:
+    return [
+        _load_argument(index),
+        _instruction(_AND, mask),
+        _instruction(_JUMP_EQUAL, value, 0, 1),
+        _return(_ALLOW),
+        _return(_REFUSE),
+    ]
+
+
+def _refuse_only(index: int, value: int) -> list[_Instruction]:
+    return [_load_argument(index), _instruction(_JUMP_EQUAL, value, 0, 1), _return(_REFUSE), _return(_ALLOW)]
+
+
+def _no_continue_signal_from_parent() -> list[_Instruction]:
+    return [
+        _load_argument(0),
+        _instruction(_JUMP_EQUAL, _PR_SET_PDEATHSIG, 0, 3),
+        _load_argument(1),
+        _instruction(_JUMP_EQUAL, signal.SIGCONT, 0, 1),
+        _return(_REFUSE),
+        _return(_ALLOW),
+    ]
+
+
+def program(machine: str, *, unix_sockets: bool) -> list[_Instruction]:
+    """Write the filter for `machine` ("x86_64" or "aarch64") as (code, jump if true, jump if false, value).
+
+    `unix_sockets` may be True only where the file view is private. Elsewhere it would be possible to connect to the
+    sockets of the host's services, which Landlock does not prevent. Raises KeyError for another machine.
+    """
+
+    def number(numbers: _Numbers) -> int | None:
+        return getattr(numbers, machine)
+
+    filtered: list[_Instruction] = [
+        _instruction(_LOAD, _ARCHITECTURE),
+        _instruction(_JUMP_EQUAL, ARCHITECTURES[machine], 1, 0),
+        _return(_KILL),
+        _instruction(_LOAD, _NUMBER),
+    ]
+    if machine == "x86_64":
+        filtered += [_instruction(_JUMP_AT_LEAST, _X32_BIT, 0, 1), _return(_KILL)]
+    filtered += _on_call(number(_CLONE3), [_return(_ERRNO | errno.ENOSYS)])
+    filtered += _on_call(number(_CLONE), _clone_rule())
+    filtered += _on_call(number(_FCNTL), _refuse_only(1, _F_SETSIG))
+    filtered += _on_call(number(_PRCTL), _no_continue_signal_from_parent())
+    if unix_sockets:
+        filtered += _on_call(number(_SOCKET), _allow_only(0, socket.AF_UNIX))
+    else:
+        filtered += _on_call(number(_SOCKET), [_return(_REFUSE)])
+        filtered += _on_call(number(_CONNECT), [_return(_REFUSE)])
+        # A datagram socket can be pointed at any address with sendmsg, where a filter cannot look.
+        filtered += _on_call(number(_SOCKETPAIR), _allow_only(1, socket.SOCK_STREAM, _SOCKET_TYPE_MASK))
+    filtered += _all_on_call((number(call) for call in _PRETENDED.values()), _PRETEND)
+    filtered += _all_on_call((number(call) for call in _REFUSED.values()), _REFUSE)
+    return [*filtered, _return(_ALLOW)]
+
+
+def _all_on_call(numbers: Iterable[int | None], verdict: int) -> list[_Instruction]:
+    return [line for number in numbers for line in _on_call(number, [_return(verdict)])]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def apply(*, unix_sockets: bool) -> None:
+    """Filter this thread and everything that it starts from now on, for good. Needs PR_SET_NO_NEW_PRIVS first."""
+    lines = program(platform.machine(), unix_sockets=unix_sockets)
+    packed = b"".join(struct.pack("=HBBI", *line) for line in lines)
+    buffer = ctypes.create_string_buffer(packed, len(packed))
+    described = _Program(length=len(lines), filter=ctypes.addressof(buffer))
+    syscalls.prctl(
+        syscalls.PR_SET_SECCOMP, syscalls.SECCOMP_MODE_FILTER, ctypes.c_void_p(ctypes.addressof(described))
+    )

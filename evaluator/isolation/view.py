@@ -1,0 +1,158 @@
+"""A private file view: a new root in memory, with read-only windows on what a runner may see.
+
+Runs in a fresh mount namespace, in the trusted process that will start the runner. Everything is built under the old
+root's eyes and the old root is then let go, so that there is nothing left to climb out to.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.isolation import syscalls
+from evaluator.isolation.files import PLAIN_DEVICES, PROCESSLESS_PROC, FileView
+
+_OLD = "/.old-root"
+_SCRATCH = "/.scratch"
+_INODES_AT_MOST = 65_536
+_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
+
+
+class _Piece(NamedTuple):
+    """One path of the new root and how it comes to be there."""
+
+    path: str
+    place: Callable[[str], None]
+
+
+def build(view: FileView, owner: tuple[int, int]) -> bool:
+    """Change this mount namespace into `view`; files in memory belong to `owner` (user and group).
+
+    Returns whether /proc is the process namespace's own; where the kernel refuses that (a container that hides parts
+    of its /proc), a few files about the machine stand in. Raises OSError if there can be no such view here.
+    """
+    os.umask(0o022)
+    pieces = sorted(_pieces(view), key=lambda piece: piece.path.count("/"))
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+    _move_into_empty_root(view.private)
+    _make_scratch(view.scratch_bytes, owner)
+    for piece in pieces:
+        piece.place(piece.path)
+    own_proc = _mount_proc()
+    for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        Path("/dev", name).symlink_to(f"/proc/self/{target}")
+    for leftover in (_SCRATCH, _OLD):
+        syscalls.unmount(leftover, syscalls.MNT_DETACH)
+        Path(leftover).rmdir()
+    read_only = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
+    for folder in ("/", *(path for path in view.hidden if Path(path).is_dir() and os.path.ismount(path))):
+        syscalls.mount_setattr(folder, read_only, recursive=False)
+    return own_proc
+
+
+def _pieces(view: FileView) -> Iterator[_Piece]:
+    for path in view.readable:
+        if Path(path).is_symlink():
+            yield _Piece(path, _symlink_to(str(Path(path).readlink())))
+        else:
+            yield _Piece(path, _read_only_window_on(os.path.realpath(path)))
+    for path in view.hidden:
+        yield _Piece(path, _hide)
+    for path in (*PLAIN_DEVICES, *view.devices):
+        yield _Piece(path, _window_on(path))
+    yield _Piece("/tmp", _part_of_scratch("tmp"))
+    yield _Piece("/dev/shm", _part_of_scratch("shm"))
+    if view.host_private:
+        yield _Piece(view.private, _private_window_on(view.private))
+    else:
+        yield _Piece(view.private, _part_of_scratch("private"))
+
+
+def _move_into_empty_root(mount_point: str) -> None:
+    """Make an empty folder in memory the root. `mount_point` is any folder; it is not covered afterwards."""
+    syscalls.mount("tmpfs", mount_point, "tmpfs", _FLAGS, "size=1m,mode=755")
+    os.mkdir(mount_point + _OLD)
+    syscalls.pivot_root(mount_point, mount_point + _OLD)
+    os.chdir("/")
+
+
+def _make_scratch(size_bytes: int, owner: tuple[int, int]) -> None:
+    """Mount the one piece of memory that holds all files the runner can write, so that there is one quota."""
+    Path(_SCRATCH).mkdir()
+    options = f"size={size_bytes},nr_inodes={_INODES_AT_MOST},mode=755"
+    syscalls.mount("tmpfs", _SCRATCH, "tmpfs", _FLAGS, options)
+    for name, mode in (("tmp", 0o1777), ("shm", 0o1777), ("private", 0o700)):
+        folder = Path(_SCRATCH, name)
+        folder.mkdir()
+        folder.chmod(mode)
+    os.chown(f"{_SCRATCH}/private", *owner)
+
+
+def _mount_proc() -> bool:
+    Path("/proc").mkdir()
+    try:
+        syscalls.mount("proc", "/proc", "proc", _FLAGS | syscalls.MS_NOEXEC)
+    except PermissionError:
+        for path in PROCESSLESS_PROC:
+            if Path(_OLD + path).exists():
+                _read_only_window_on(path)(path)
+        return False
+    return True
+
+
+def _make_mount_point(path: str, *, folder: bool) -> None:
+    if Path(path).exists():
+        return
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    if folder:
+        Path(path).mkdir()
+    else:
+        Path(path).touch()
+
+
+def _bind(source: str, path: str) -> None:
+    _make_mount_point(path, folder=Path(source).is_dir())
+    # Recursive, because an ordinary user may not uncover what lies below another mount.
+    syscalls.mount(source, path, flags=syscalls.MS_BIND | syscalls.MS_REC)
+
+
+def _read_only_window_on(source: str) -> Callable[[str], None]:
+    def place(path: str) -> None:
+        _bind(_OLD + source, path)
+        syscalls.mount_setattr(path, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID, recursive=True)
+
+    return place
+
+
+def _private_window_on(source: str) -> Callable[[str], None]:
+    def place(path: str) -> None:
+        _bind(_OLD + source, path)
+        syscalls.mount_setattr(path, syscalls.MOUNT_ATTR_NOSUID, recursive=True)
+
+    return place
+
+
+def _window_on(source: str) -> Callable[[str], None]:
+    return lambda path: _bind(_OLD + source, path)
+
+
+def _part_of_scratch(name: str) -> Callable[[str], None]:
+    return lambda path: _bind(f"{_SCRATCH}/{name}", path)
+
+
+def _symlink_to(target: str) -> Callable[[str], None]:
+    def place(path: str) -> None:
+        if os.path.lexists(path):
+            return
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).symlink_to(target)
+
+    return place
+
+
+def _hide(path: str) -> None:
+    """Put nothing where Warpgrade's own files are, if they are inside of something readable."""
+    if Path(path).is_dir():
+        syscalls.mount("tmpfs", path, "tmpfs", _FLAGS, "size=1m,mode=755")
+    elif Path(path).exists():
+        syscalls.mount(f"{_OLD}/dev/null", path, flags=syscalls.MS_BIND)

@@ -1,0 +1,204 @@
+"""The two trusted processes over each runner.
+
+    starter ── supervisor ── warden ── runner ── whatever it starts
+                            (first process of the runner's process namespace)
+
+The supervisor makes the namespaces, starts the warden, and after the warden's end sees to it that nobody is left. The
+warden builds the file view, starts the runner, and then obeys three orders of the judge: freeze, thaw, and (by hanging
+up) kill. It never runs code of a submission and never reads what one wrote.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+from evaluator.isolation import cage, confined, namespaces, syscalls, view, wire
+from evaluator.isolation.cage import Cage
+from evaluator.isolation.wire import Command, Spawn
+
+_SETTLE_S = 0.05
+"""How long a frozen runner is given to show that it has stopped. A thread inside a long system call takes a while."""
+_REPORT_BYTES = 4096
+_FROZEN = {settled: wire.encode(wire.Frozen(settled=settled)) for settled in (True, False)}
+_THAWED = wire.encode(wire.Thawed())
+
+
+def supervise(order: Spawn, judge: socket.socket, output: int, runner_socket: int | None) -> NoReturn:
+    """Start a warden and outlive it. `judge` is the warden's end of its socket."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        warden_pid = _start_warden(order, judge, output, runner_socket)
+    except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
+        _tell_failure(judge, error)
+        os._exit(1)
+    judge.close()
+    os.close(output)
+    if runner_socket is not None:
+        os.close(runner_socket)
+    walls, users = order.walls, order.identities
+    if users is not None:
+        cage.enter_after_fork(walls.cage, runner=users.runner, own=users.supervisor)
+    os.waitpid(warden_pid, 0)
+    if walls.cage is not Cage.PROCESS_NAMESPACE:
+        cage.kill_all(walls.cage)
+    os._exit(0)
+
+
+def _start_warden(order: Spawn, judge: socket.socket, output: int, runner_socket: int | None) -> int:
+    walls, users, starter = order.walls, order.identities, os.getppid()
+    namespaces.enter(walls.namespaces, users.runner if users is not None else None)
+    cage.enter_before_fork(walls.cage)
+    in_namespace = walls.cage is Cage.PROCESS_NAMESPACE
+    if in_namespace:
+        # Elsewhere a sudden death would leave the runner's descendants to nobody; hanging up ends those.
+        syscalls.die_with_parent(starter, signal.SIGKILL)
+    supervisor_pid = os.getpid()
+    warden_pid = os.fork()
+    if warden_pid == 0:
+        try:
+            if in_namespace:
+                # A parent outside of the process namespace has the number 0.
+                syscalls.die_with_parent(0, signal.SIGKILL)
+            _watch_over(order, judge, output, runner_socket)
+        except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
+            _tell_failure(judge, error)
+        finally:
+            os._exit(1)
+    descriptors = [os.pidfd_open(supervisor_pid), os.pidfd_open(warden_pid)]
+    wire.send(judge, wire.Created(), descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return warden_pid
+
+
+def _tell_failure(judge: socket.socket, error: BaseException) -> None:
+    reason = str(error) or traceback.format_exc()
+    with contextlib.suppress(OSError):
+        wire.send(judge, wire.Failed(reason=reason[-_REPORT_BYTES:]))
+
+
+def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: int | None) -> NoReturn:
+    """Build the view, start the runner, then serve the judge until it hangs up."""
+    walls, users = order.walls, order.identities
+    owner = (users.runner, users.runner) if users is not None else (os.geteuid(), os.getegid())
+    if walls.private_view:
+        view.build(order.files, owner)
+    cage.enter_before_fork(walls.cage)
+    child_events = _listen_for_children()
+    report, report_end = os.pipe()
+    runner_pid = os.fork()
+    if runner_pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        confined.run(order, output, runner_socket, report_end)
+    os.close(report_end)
+    os.close(output)
+    if runner_socket is not None:
+        os.close(runner_socket)
+    if walls.cage is Cage.PROCESS_NAMESPACE:
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        syscalls.set_capabilities(syscalls.CAP_KILL)
+    elif users is not None:
+        cage.enter_after_fork(walls.cage, runner=users.runner, own=users.warden)
+    with os.fdopen(report, "rb") as problems:
+        problem = problems.read(_REPORT_BYTES).decode()
+    if problem:
+        raise OSError(problem)
+    wire.send(judge, wire.Started())
+    _Watch(walls.cage, judge, runner_pid, child_events).serve()
+
+
+def _listen_for_children() -> int:
+    """Turn SIGCHLD into something that poll sees."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reader
+
+
+class _Watch:
+    """The warden at work. Freezing ends a clock, so nothing stands between its order and its system call."""
+
+    def __init__(self, its_cage: Cage, judge: socket.socket, runner_pid: int, child_events: int) -> None:
+        self._cage = its_cage
+        self._judge = judge
+        self._runner_pid = runner_pid
+        self._child_events = child_events
+        self._oom_kills = _oom_kills()
+
+    def serve(self) -> NoReturn:
+        poll = select.poll()
+        poll.register(self._judge, select.POLLIN)
+        poll.register(self._child_events, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._judge.fileno() in ready:
+                self._obey(self._judge.recv(16))
+            if self._child_events in ready:
+                self._drain_child_events()
+            # Without a look at the events: one may have been used up while a freeze settled.
+            self._reap()
+
+    def _obey(self, order: bytes) -> None:
+        if order == Command.FREEZE.value:
+            cage.signal_all(self._cage, signal.SIGSTOP)
+            self._judge.send(_FROZEN[self._settled()])
+        elif order == Command.THAW.value:
+            cage.signal_all(self._cage, signal.SIGCONT)
+            self._judge.send(_THAWED)
+        else:
+            self._end()
+
+    def _end(self) -> NoReturn:
+        if self._cage is not Cage.PROCESS_NAMESPACE:
+            cage.kill_all(self._cage)
+        # The first process of a process namespace takes all others with it.
+        os._exit(0)
+
+    def _settled(self) -> bool:
+        """Wait until all threads of the runner's first process have stopped, or it has ended."""
+        deadline = time.monotonic() + _SETTLE_S
+        while True:
+            try:
+                # WNOWAIT: look without using the event up, so that the answer is about now.
+                options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+                if os.waitid(os.P_PID, self._runner_pid, options) is not None:
+                    return True
+            except ChildProcessError:
+                return True
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            select.select([self._child_events], [], [], left_s)
+            self._drain_child_events()
+
+    def _drain_child_events(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._child_events, 4096)
+
+    def _reap(self) -> None:
+        """Bury the dead: the runner with a message to the judge, its orphans in silence."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self._runner_pid:
+                    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+                    out_of_memory = killed and _oom_kills() > self._oom_kills
+                    wire.send(self._judge, wire.Exited(status=status, out_of_memory=out_of_memory))
+
+
+def _oom_kills() -> int:
+    """Read how often the kernel has killed for want of memory; 0 where it does not say."""
+    try:
+        lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

@@ -1,0 +1,179 @@
+"""Hold one tensor against the expected one. Values in, a record out; nothing here knows of processes or frames."""
+
+from typing import NamedTuple
+
+import torch
+
+from evaluator.judge.tolerance import Bounds
+from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
+
+_CHUNK_ELEMENTS = 1 << 22
+"""Comparison works on 4 Mi elements at a time (some 200 MiB in float64 with its temporaries)."""
+_SMALL_ROW = 2.0**-10
+"""A row is not held to a finer scale than this part of the whole tensor's: its size may be rounding alone."""
+
+
+class Sides(NamedTuple):
+    """The three values of an output, of one shape: the submission's, the exact one, the honest reference's."""
+
+    actual: torch.Tensor
+    exact: torch.Tensor
+    honest: torch.Tensor
+
+
+class _Tally(NamedTuple):
+    """What a chunk, or all chunks so far, came to. `ratio` is an error as a multiple of what is allowed."""
+
+    max_abs_error: float = 0.0
+    ratio: float = 0.0
+    honest_ratio: float = 0.0
+    mismatches: int = 0
+    nonfinite: int = 0
+    first: int | None = None
+
+
+def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
+    """Compare tensors of equal shape and dtype.
+
+    Without `bounds` (integers, booleans) elements must be equal to the exact value or to the honest one: a tie that
+    float64 breaks differently is no error. An element passes only where its error is proven to be at most what is
+    allowed; a NaN proves nothing, so it passes only where the honest reference has one too.
+    """
+    if sides.actual.is_complex():
+        sides = Sides(*(torch.view_as_real(side.resolve_conj()) for side in sides))
+    tally = _compare_exactly(sides) if bounds is None else _compare_closely(sides, bounds)
+    return TensorCheck(
+        path=path,
+        dtype=str(sides.honest.dtype).removeprefix("torch."),
+        shape=list(sides.honest.shape),
+        ok=tally.mismatches == 0,
+        max_abs_error=None if tally.nonfinite else finite_or_none(tally.max_abs_error),
+        error_ratio=None if tally.nonfinite else finite_or_none(tally.ratio),
+        honest_error_ratio=finite_or_none(tally.honest_ratio),
+        mismatches=tally.mismatches,
+        nonfinite=tally.nonfinite,
+        first_mismatch=None if tally.first is None else _mismatch(sides, tally.first),
+    )
+
+
+def _compare_exactly(sides: Sides) -> _Tally:
+    actual, exact, honest = (side.reshape(-1) for side in sides)
+    bad = (actual != honest) & (actual != exact)
+    count = int(bad.sum())
+    if count == 0:
+        return _Tally()
+    distance = (actual.double() - honest.double()).abs()[bad]
+    first = int(bad.to(torch.uint8).argmax())
+    return _Tally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
+
+
+def _compare_closely(sides: Sides, bounds: Bounds) -> _Tally:
+    rows = [_as_rows(side) for side in sides]
+    width = max(rows[0].shape[1], 1)
+    step = max(1, _CHUNK_ELEMENTS // width)
+    chunks = [[side[start : start + step] for side in rows] for start in range(0, rows[0].shape[0], step)]
+    whole_square, honest_error = _overview(chunks, bounds)
+    tally = _Tally()
+    for index, (actual, exact, honest) in enumerate(chunks):
+        part = _compare_chunk(actual, exact, honest, bounds, whole_square, honest_error)
+        tally = _merged(tally, part, index * step * width)
+    return tally
+
+
+def _overview(chunks: list[list[torch.Tensor]], bounds: Bounds) -> tuple[float, float]:
+    """Measure the mean square of the whole tensor, and the honest reference's largest error relative to its row."""
+    if bounds.rule is ToleranceRule.KERNELBENCH:
+        return 0.0, 0.0
+    total, count = 0.0, 0
+    for _, exact, _ in chunks:
+        finite = exact[torch.isfinite(exact)].double()
+        total += float(finite.square().sum())
+        count += finite.numel()
+    whole_square = total / count if count else 0.0
+    honest_error = 0.0
+    for _, exact, honest in chunks:
+        wide, plain = exact.double(), honest.double()
+        error = (plain - wide).abs() / _row_scale(wide, whole_square)
+        error = error[torch.isfinite(error)]
+        honest_error = max(honest_error, float(error.max()) if error.numel() else 0.0)
+    return whole_square, honest_error
+
+
+def _compare_chunk(
+    actual: torch.Tensor,
+    exact: torch.Tensor,
+    honest: torch.Tensor,
+    bounds: Bounds,
+    whole_square: float,
+    honest_error: float,
+) -> _Tally:
+    got, plain = actual.double(), honest.double()
+    wide = torch.where(torch.isfinite(exact), exact.double(), plain)
+    if bounds.rule is ToleranceRule.KERNELBENCH:
+        wide = plain
+        allowed = bounds.floor + bounds.unit * plain.abs()
+    else:
+        relative = max(bounds.multiple * honest_error, bounds.floor)
+        allowed = relative * _row_scale(wide, whole_square) + bounds.unit * wide.abs()
+    error = (got - wide).abs()
+    same = (got == plain) | (got.isnan() & plain.isnan())
+    close = torch.isfinite(got) & (error <= allowed)
+    passed = torch.where(torch.isfinite(plain), close, same | close)
+    finite = torch.isfinite(got) & torch.isfinite(wide)
+    bad = ~passed
+    mismatches = int(bad.sum())
+    return _Tally(
+        max_abs_error=_largest(error[finite]),
+        ratio=_largest(_ratio(error, allowed)[finite]),
+        honest_ratio=_largest(_ratio((plain - wide).abs(), allowed)[torch.isfinite(plain) & torch.isfinite(wide)]),
+        mismatches=mismatches,
+        nonfinite=int((bad & ~finite).sum()),
+        first=int(bad.reshape(-1).to(torch.uint8).argmax()) if mismatches else None,
+    )
+
+
+def _row_scale(wide: torch.Tensor, whole_square: float) -> torch.Tensor:
+    """Give the root mean square of each row's finite elements, not below a small part of the whole tensor's."""
+    finite = torch.isfinite(wide)
+    squares = torch.where(finite, wide, torch.zeros_like(wide)).square().sum(1, keepdim=True)
+    mean = squares / finite.sum(1, keepdim=True).clamp(min=1)
+    return mean.clamp(min=whole_square * _SMALL_ROW**2).sqrt()
+
+
+def _ratio(error: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Divide, with 0 / 0 = 0: no error where none is allowed is a pass."""
+    return torch.where(error == 0, torch.zeros_like(error), error / allowed)
+
+
+def _as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Look at a tensor as rows along its last dimension; a vector or a scalar is one row."""
+    if tensor.dim() <= 1:
+        return tensor.reshape(1, -1)
+    return tensor.reshape(-1, tensor.shape[-1])
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0
+
+
+def _merged(tally: _Tally, part: _Tally, offset: int) -> _Tally:
+    first = tally.first if tally.first is not None or part.first is None else offset + part.first
+    return _Tally(
+        max(tally.max_abs_error, part.max_abs_error),
+        max(tally.ratio, part.ratio),
+        max(tally.honest_ratio, part.honest_ratio),
+        tally.mismatches + part.mismatches,
+        tally.nonfinite + part.nonfinite,
+        first,
+    )
+
+
+def _mismatch(sides: Sides, position: int) -> Mismatch:
+    index: list[int] = []
+    rest = position
+    for size in reversed(sides.honest.shape):
+        rest, place = divmod(rest, size)
+        index.append(place)
+    index.reverse()
+    exact, actual = sides.exact.reshape(-1)[position], sides.actual.reshape(-1)[position]
+    return Mismatch(index=index, expected=number_text(exact.item()), actual=number_text(actual.item()))

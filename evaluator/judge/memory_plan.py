@@ -1,0 +1,69 @@
+"""How much memory a grade takes, worked out before any of it is taken."""
+
+from typing import NamedTuple
+
+import psutil
+import torch
+
+from evaluator.catalog import sized_source
+from evaluator.errors import UsageError
+from evaluator.judge.trees import Value, tensors
+from evaluator.records import Problem, SizeName
+
+
+class Plan(NamedTuple):
+    """The sizes of one call."""
+
+    input_bytes: int
+    output_bytes: int
+    state_bytes: int
+
+    def judge_bytes(self, *, backward: bool) -> int:
+        """Estimate what judge and runner hold together at the worst moment, in bytes.
+
+        Inputs: the judge's, the shared ones, and a copy in float64 (2 x). Outputs: honest, float64 (2 x), shared,
+        snapshot, and the runner's last two. Gradients double the whole.
+        """
+        once = 4 * self.input_bytes + 7 * self.output_bytes + 5 * self.state_bytes
+        return 2 * once if backward else once
+
+
+def plan(problem: Problem, size: SizeName) -> Plan | None:
+    """Work the sizes out on the meta device, where tensors have shapes and no memory; None where that fails."""
+    space: dict[str, object] = {"__name__": "model"}
+    try:
+        with torch.device("meta"), torch.no_grad():
+            exec(compile(sized_source(problem, size), problem.path, "exec"), space)  # noqa: S102 - the author's code
+            inputs, init = _call(space, "get_inputs"), _call(space, "get_init_inputs")
+            model = space["Model"](*init[0], **init[1])  # type: ignore[operator]
+            outputs = model(*inputs[0], **inputs[1])
+    except Exception:  # noqa: BLE001 - no shapes without values; then there is no plan, and no refusal either
+        return None
+    return Plan(_bytes(inputs), _bytes(outputs), _bytes(model.state_dict()))
+
+
+def refuse_what_does_not_fit(problem: Problem, size: SizeName) -> None:
+    """Raise UsageError where this machine has too little free memory, with the sizes."""
+    sizes = plan(problem, size)
+    if sizes is None:
+        return
+    needed, free = sizes.judge_bytes(backward=problem.backward), psutil.virtual_memory().available
+    if needed > free:
+        raise UsageError(
+            f"{problem.name} at size {size.value} needs about {_gib(needed)} ({_gib(sizes.input_bytes)} of inputs, "
+            f"{_gib(sizes.output_bytes)} of outputs); this machine has {_gib(free)} free",
+            hint="grade at a smaller size (--size small)",
+        )
+
+
+def _call(space: dict[str, object], function: str) -> tuple[list[Value], dict[str, Value]]:
+    value = space[function]()  # type: ignore[operator]
+    return ([], value) if isinstance(value, dict) else (list(value), {})
+
+
+def _bytes(value: Value) -> int:
+    return sum(leaf.numel() * leaf.element_size() for leaf in tensors(value))
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"

@@ -1,0 +1,228 @@
+"""The problem's own code, run by the judge: it draws the inputs and computes what is expected of them.
+
+A problem's author is trusted; what its code prints goes to stderr, and what it raises is the problem's error.
+"""
+
+import contextlib
+import copy
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from evaluator.catalog import sized_source
+from evaluator.errors import ProblemError
+from evaluator.judge.trees import Value, leaves, mapped, tensors
+from evaluator.records import Mode, Problem, SizeName
+from evaluator.runner import calls
+
+
+class Arguments(NamedTuple):
+    """What forward or a constructor is called with."""
+
+    args: list[Value]
+    kwargs: dict[str, Value]
+
+
+class Expected(NamedTuple):
+    """What a call should give.
+
+    `exact` is the value to compare with, in float64 where the reference can be run so (`in_float64`); `honest` is
+    the reference's own result in the problem's precision, which says what rounding alone does.
+    """
+
+    exact: calls.Result
+    honest: calls.Result
+    in_float64: bool
+
+
+class Reference:
+    """A problem at one size, with one set of weights."""
+
+    def __init__(self, problem: Problem, size: SizeName, weight_seed: int) -> None:
+        """Run the reference's file and construct its `Model` under `weight_seed`."""
+        self.problem = problem
+        self.source = sized_source(problem, size)
+        self._module = ModuleType("model")
+        # dataclasses and torch.jit look a class's module up by its name.
+        sys.modules.setdefault("model", self._module)
+        with self._author("reading it"):
+            exec(compile(self.source, problem.path, "exec"), self._module.__dict__)  # noqa: S102 - the author's own code
+        self.init = self._arguments("get_init_inputs")
+        with self._author("Model(...)"):
+            torch.manual_seed(weight_seed)
+            self.model = self._module.__dict__["Model"](*self.init.args, **self.init.kwargs)
+            self.model.train(problem.mode is Mode.TRAIN)
+        self._exact_model = self._in_float64()
+
+    def draw(self, seed: int) -> Arguments:
+        """Draw the inputs of one call. The seed comes from the operating system and never enters a runner."""
+        torch.manual_seed(seed)
+        return self._arguments("get_inputs")
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Give the weights that a submission's model receives."""
+        return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
+
+    def output_gradients(self, outputs: Value, seed: int) -> list[torch.Tensor]:
+        """Draw what is propagated back: one standard normal tensor for each floating-point output."""
+        generator = torch.Generator().manual_seed(seed)
+        return [
+            torch.randn(leaf.shape, generator=generator, dtype=torch.float64).to(leaf.dtype)
+            for leaf in tensors(outputs)
+            if leaf.is_floating_point()
+        ]
+
+    def forward(self, inputs: Arguments, random_seed: int) -> Value:
+        """Run the plain reference once."""
+        with self._author("forward"):
+            return self._run(self.model, inputs, random_seed, None).outputs
+
+    def expected(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> Expected:
+        """Compute what a call should give: honestly, and in float64 (by blocks where the problem says how)."""
+        with self._author("forward"):
+            honest = self._run(self.model, inputs, random_seed, gradients)
+        exact = self._exact(inputs, random_seed, gradients)
+        if exact is None or not _comparable(exact, honest):
+            return Expected(honest, honest, in_float64=False)
+        return Expected(exact, honest, in_float64=True)
+
+    def _exact(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> calls.Result | None:
+        if self._exact_model is None:
+            return None
+        wide = None if gradients is None else [gradient.double() for gradient in gradients]
+        blocks = self._blocks(inputs) if gradients is None else [inputs]
+        try:
+            results = [self._run(self._exact_model, _widened(block), random_seed, wide) for block in blocks]
+        except Exception:  # noqa: BLE001 - a reference with casts of its own; the card then says NOT_FLOAT64
+            return None
+        return results[0] if len(results) == 1 else calls.Result(_joined([part.outputs for part in results]), None)
+
+    def _run(
+        self, model: Callable[..., Any], inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None
+    ) -> calls.Result:
+        inputs = Arguments(mapped(inputs.args, torch.clone), mapped(inputs.kwargs, torch.clone))
+        torch.manual_seed(random_seed)
+        if gradients is None:
+            return calls.forward(model, *inputs)
+        return calls.forward_backward(model, *inputs, gradients)
+
+    def _blocks(self, inputs: Arguments) -> list[Arguments]:
+        """Cut the inputs as `split` says, so that a block's float64 copies stay within `_BLOCK_BYTES`."""
+        names = forward_parameters(self.model, inputs)
+        whole = sum(leaf.numel() * 8 for leaf in tensors(inputs.args) + tensors(inputs.kwargs))
+        pieces = -(-whole // _BLOCK_BYTES)
+        if not self.problem.split or pieces <= 1:
+            return [inputs]
+        cut = {
+            name: value.chunk(pieces, self.problem.split[name]) for name, value in names if name in self.problem.split
+        }
+        count = min(len(parts) for parts in cut.values())
+        return [
+            Arguments(
+                [cut[name][index] if name in cut else value for name, value in names[: len(inputs.args)]],
+                {name: cut[name][index] if name in cut else value for name, value in names[len(inputs.args) :]},
+            )
+            for index in range(count)
+        ]
+
+    def _in_float64(self) -> torch.nn.Module | None:
+        try:
+            return copy.deepcopy(self.model).double()
+        except Exception:  # noqa: BLE001 - a model that cannot be copied or cast; the card then says NOT_FLOAT64
+            return None
+
+    def _arguments(self, function: str) -> Arguments:
+        with self._author(f"{function}()"):
+            value = self._module.__dict__[function]()
+        if isinstance(value, dict):
+            return Arguments([], {str(key): item for key, item in value.items()})
+        if isinstance(value, list | tuple):
+            return Arguments(list(value), {})
+        raise ProblemError(
+            f"{self.problem.name}: {function}() gives a {type(value).__name__}",
+            hint="return a list of positional arguments, or a dict of keyword arguments",
+        )
+
+    @contextlib.contextmanager
+    def _author(self, doing: str) -> Iterator[None]:
+        """Turn whatever the problem's code raises into a ProblemError that names its line."""
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                yield
+        except (ProblemError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if isinstance(error, RuntimeError) and "not enough memory" in str(error):
+                raise MemoryError(str(error)) from None
+            lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == self.problem.path]
+            where = f", line {lines[-1]}" if lines else ""
+            raise ProblemError(
+                f"{self.problem.path}{where}: {doing} failed: {type(error).__name__}: {error}",
+                hint="the problem is broken, not the submission; mend its reference.py",
+            ) from None
+
+
+_BLOCK_BYTES = 256 << 20
+
+
+def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:
+    """Pair forward's parameter names with the values: the positional ones first, then the keywords."""
+    code = type(model).forward.__code__
+    names = code.co_varnames[1 : code.co_argcount]
+    padded = list(names) + [str(index) for index in range(len(names), len(inputs.args))]
+    return [*zip(padded, inputs.args, strict=False), *inputs.kwargs.items()]
+
+
+def _widened(inputs: Arguments) -> Arguments:
+    return Arguments(mapped(inputs.args, _double), mapped(inputs.kwargs, _double))
+
+
+def _double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _joined(parts: list[Value]) -> Value:
+    """Put the outputs of blocks together again, along dimension 0."""
+    first = parts[0]
+    if isinstance(first, torch.Tensor):
+        return torch.cat(parts)
+    if isinstance(first, dict):
+        return {key: _joined([part[key] for part in parts]) for key in first}
+    if isinstance(first, list | tuple):
+        items = [_joined([part[index] for part in parts]) for index in range(len(first))]
+        return tuple(items) if isinstance(first, tuple) else items
+    return first
+
+
+def _comparable(exact: calls.Result, honest: calls.Result) -> bool:
+    """Say whether float64 computed the same thing: same structure and shapes, and close to the honest result.
+
+    A reference that draws random numbers, or casts by dtype, gives something else in float64.
+    """
+    pairs = list(
+        zip(leaves([exact.outputs, exact.gradients]), leaves([honest.outputs, honest.gradients]), strict=False)
+    )
+    if len(list(leaves(exact.outputs))) != len(list(leaves(honest.outputs))):
+        return False
+    for (wide_path, wide), (path, plain) in pairs:
+        if wide_path != path or isinstance(wide, torch.Tensor) != isinstance(plain, torch.Tensor):
+            return False
+        if isinstance(wide, torch.Tensor) and not _near(wide, plain):
+            return False
+    return True
+
+
+def _near(wide: torch.Tensor, plain: torch.Tensor) -> bool:
+    if wide.shape != plain.shape:
+        return False
+    if not plain.is_floating_point() or plain.numel() == 0:
+        return True
+    both = torch.isfinite(wide) & torch.isfinite(plain)
+    distance = (wide - plain.double())[both].square().mean().sqrt()
+    scale = wide[both].square().mean().sqrt()
+    # Rounding in the problem's own precision stays far below a tenth of the outputs' size.
+    return bool(~both.any() | (distance <= 0.1 * scale))

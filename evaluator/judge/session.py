@@ -1,0 +1,218 @@
+"""The conversation with one runner, and the clock of device `cpu`.
+
+Between two calls every process of the runner is stopped. Inputs are written while it is stopped, so they cannot be
+seen before `go`; the clock ends when it is stopped again, so work after `done` is either charged or never happens:
+
+    judge:   stopped | write fresh inputs | t0 | let go |                | stop | t1 | snapshot, compare
+    runner:                                     | forward | copy | done  |
+"""
+
+import os
+import time
+from enum import Enum
+from typing import NamedTuple, Self
+
+from evaluator.devices.memory import Region
+from evaluator.findings import Code, finding
+from evaluator.frames import (
+    BuildReply,
+    BuildRequest,
+    Call,
+    Channel,
+    Closed,
+    Construct,
+    Constructed,
+    DeadlinePassed,
+    Done,
+    Failed,
+    Frame,
+    FrameError,
+    FromRunner,
+    Load,
+    Loaded,
+    Nothing,
+)
+from evaluator.isolation import Child
+from evaluator.judge.desk import BuildDesk
+from evaluator.records import Finding, Status
+
+_EXIT_WAIT_S = 5.0
+
+
+class Stage(Enum):
+    """What a runner was doing."""
+
+    IMPORT = "reading the submission in"
+    CONSTRUCT = "making ModelNew"
+    CALL = "forward"
+
+
+class Fault(NamedTuple):
+    """A submission's failure: the verdict it leads to, and why."""
+
+    status: Status
+    finding: Finding
+
+
+class Answered(NamedTuple):
+    """A call that was answered: what the runner says it gave, and how long that took by the judge's clock."""
+
+    done: Done
+    elapsed_ms: float
+
+
+class Session:
+    """One runner, from its start to its death. A context manager: leaving it kills every process of the runner."""
+
+    def __init__(self, child: Child, inputs: Region, outputs: Region, desk: BuildDesk | None) -> None:
+        """Talk to `child`; without a `desk` (the reference's own runner) nothing can be built."""
+        self.child = child
+        self._channel = Channel(child.socket, receives=FromRunner)
+        self._inputs = inputs
+        self._outputs = outputs
+        self._desk = desk
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.kill()
+        self._channel.close()
+
+    def load(self, submission: str, model: str, *, threads: int, timeout_s: float) -> Fault | None:
+        """Have the submission read in. Building is not counted against `timeout_s`."""
+        frame = Load(
+            submission=submission,
+            model=model,
+            input_bytes=self._inputs.size_bytes,
+            output_bytes=self._outputs.size_bytes,
+            threads=threads,
+        )
+        descriptors = (self._inputs.descriptor, self._outputs.descriptor)
+        answer = self._converse(frame, Stage.IMPORT, timeout_s, descriptors)
+        return answer if isinstance(answer, Fault) else self._expect(answer, Loaded)
+
+    def construct(self, frame: Construct, *, timeout_s: float) -> Constructed | Fault:
+        """Have ModelNew made and given its weights."""
+        answer = self._converse(frame, Stage.CONSTRUCT, timeout_s)
+        if isinstance(answer, Constructed):
+            self.stop()
+            return answer
+        return answer if isinstance(answer, Fault) else self._out_of_place(answer)
+
+    def call(self, frame: Call | Nothing, *, timeout_s: float) -> Answered | Fault:
+        """Let the runner go with what lies in the input region, and stop it when it has answered."""
+        start_ns = time.perf_counter_ns()
+        self._let_go()
+        answer = self._converse(frame, Stage.CALL, timeout_s)
+        if isinstance(answer, Fault):
+            return answer
+        self.stop()
+        elapsed_ms = (time.perf_counter_ns() - start_ns) / 1e6
+        if isinstance(answer, Done) and answer.index == frame.index:
+            return Answered(answer, elapsed_ms)
+        return self._out_of_place(answer)
+
+    def stop(self) -> None:
+        """Stop every process of the runner until the next call."""
+        if not self._stopped:
+            self.child.freeze()
+            self._stopped = True
+
+    def _let_go(self) -> None:
+        if self._stopped:
+            self.child.thaw()
+            self._stopped = False
+
+    def _converse(
+        self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()
+    ) -> Frame | Fault:
+        """Send a frame and wait for the answer, serving build requests on the way."""
+        try:
+            self._channel.send(frame, descriptors)
+            left_s = timeout_s
+            while True:
+                asked = time.monotonic()
+                answer = self._channel.receive(left_s)
+                left_s -= time.monotonic() - asked
+                if not isinstance(answer, BuildRequest):
+                    return self._failure(answer, stage) if isinstance(answer, Failed) else answer
+                self._serve(answer)
+        except DeadlinePassed:
+            return Fault(
+                Status.TIMEOUT,
+                finding(Code.TIMED_OUT, f"{stage.value} was stopped after {timeout_s:g} s", stage=stage.name),
+            )
+        except Closed:
+            return self._death(stage)
+        except FrameError as error:
+            return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent no proper frame: {error}"))
+
+    def _serve(self, request: BuildRequest) -> None:
+        if self._desk is None:
+            self._channel.send(BuildReply(ok=False, log="the reference builds nothing"))
+            return
+        reply, descriptor = self._desk.serve(request)
+        try:
+            self._channel.send(reply, () if descriptor is None else (descriptor,))
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _failure(self, failed: Failed, stage: Stage) -> Fault:
+        line = failed.lines[-1][0] if failed.lines else None
+        said = f"{failed.kind}: {failed.message}" if failed.message else failed.kind
+        if _is_out_of_memory(failed):
+            return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, _first_lines(said), line=line))
+        if stage is Stage.IMPORT and failed.kind == "NoModelNew":
+            return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
+        if (failure := self._failed_build()) is not None:
+            return failure
+        match stage:
+            case Stage.IMPORT:
+                return Fault(Status.BUILD_ERROR, finding(Code.IMPORT_FAILED, _first_lines(said), line=line))
+            case Stage.CONSTRUCT:
+                return Fault(Status.RUNTIME_ERROR, finding(Code.CONSTRUCTOR_FAILED, _first_lines(said), line=line))
+            case Stage.CALL:
+                return Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, _first_lines(said), line=line))
+
+    def _failed_build(self) -> Fault | None:
+        """A submission that fails after a failed build fails because of it."""
+        if self._desk is None or not self._desk.failures:
+            return None
+        if (elsewhere := self._desk.failed_with(Code.NOT_ON_THIS_DEVICE)) is not None:
+            return Fault(Status.INCONCLUSIVE, elsewhere)
+        if (slow := self._desk.failed_with(Code.COMPILER_TIMED_OUT)) is not None:
+            return Fault(Status.TIMEOUT, slow)
+        return Fault(Status.BUILD_ERROR, self._desk.failures[0])
+
+    def _death(self, stage: Stage) -> Fault:
+        info = self.child.wait_exit(_EXIT_WAIT_S)
+        if info is None:
+            how = "closed its socket"
+        elif info.signal is not None:
+            how = f"was ended by {info.signal}"
+        else:
+            how = f"ended by itself (exit code {info.exit_code})"
+        message = f"the submission's process {how} while {stage.value}"
+        return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name))
+
+    def _expect(self, answer: Frame, wanted: type[Frame]) -> Fault | None:
+        return None if isinstance(answer, wanted) else self._out_of_place(answer)
+
+    def _out_of_place(self, answer: Frame) -> Fault:
+        return Fault(
+            Status.REJECTED,
+            finding(Code.MALFORMED_FRAME, f"the runner sent a {type(answer).__name__} where none belongs"),
+        )
+
+
+def _is_out_of_memory(failed: Failed) -> bool:
+    """Torch has no exception type of its own for a CPU allocation that fails."""
+    return failed.kind in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in failed.message
+
+
+def _first_lines(text: str, count: int = 12) -> str:
+    lines = text.strip().splitlines()
+    return "\n".join(lines[:count]) + (f"\n[{len(lines) - count} more lines]" if len(lines) > count else "")

@@ -1,0 +1,76 @@
+"""From a runner's answer to the judge's own copies of the outputs. Every number of the answer is hostile."""
+
+from typing import NamedTuple
+
+import torch
+
+from evaluator.devices.memory import Region, strided
+from evaluator.findings import Code, finding
+from evaluator.frames import Node, Opaque, Scalar, TensorView
+from evaluator.judge.trees import Pair, dtype_name
+from evaluator.records import Finding
+
+
+class Snapshot(NamedTuple):
+    """One output as the judge copied it while the runner was stopped; `storage` is where the runner says it lay."""
+
+    path: str
+    expected: torch.Tensor
+    tensor: torch.Tensor
+    storage: tuple[int, int] | None
+
+
+def take(pairs: list[Pair], region: Region) -> list[Snapshot] | Finding:
+    """Copy every tensor of an answer out of shared memory; plain values are compared on the spot."""
+    snapshots: list[Snapshot] = []
+    for path, expected, answer in pairs:
+        if isinstance(expected, torch.Tensor):
+            taken = _take_one(path, expected, answer, region)
+            if isinstance(taken, Finding):
+                return taken
+            snapshots.append(taken)
+        elif (problem := _compare_plain(path, expected, answer)) is not None:
+            return problem
+    return snapshots
+
+
+def _take_one(path: str, expected: torch.Tensor, answer: Node, region: Region) -> Snapshot | Finding:
+    match answer:
+        case Scalar(value=value):
+            return finding(Code.NOT_A_TENSOR, f"{path} is a {type(value).__name__}, not a tensor", path=path)
+        case Opaque(type_name=name):
+            return finding(Code.NOT_A_TENSOR, f"{path} is a {name}, not a dense tensor", path=path)
+        case TensorView():
+            return _checked(path, expected, answer, region)
+        case _:
+            return finding(Code.WRONG_STRUCTURE, f"{path} is not a single tensor", path=path)
+
+
+def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region) -> Snapshot | Finding:
+    if view.shape != tuple(expected.shape):
+        wanted, found = list(expected.shape), _shape_text(view.shape)
+        return finding(Code.WRONG_SHAPE, f"{path} has the shape {found}; it should be {wanted}", path=path)
+    if view.dtype != dtype_name(expected.dtype):
+        wanted_dtype = dtype_name(expected.dtype)
+        return finding(Code.WRONG_DTYPE, f"{path} is {view.dtype[:40]}; it should be {wanted_dtype}", path=path)
+    if view.device != "cpu":
+        return finding(Code.WRONG_DEVICE, f"{path} is on {view.device[:40]}; it should be on cpu", path=path)
+    if view.offset_bytes is None:
+        return finding(Code.MALFORMED_FRAME, f"{path} has no place in shared memory", path=path)
+    try:
+        shared = strided(region.buffer, expected.dtype, view.shape, view.strides, view.offset_bytes)
+    except ValueError as error:
+        return finding(Code.MALFORMED_FRAME, f"{path}: {error}", path=path)
+    return Snapshot(path, expected, shared.clone(), view.storage)
+
+
+def _compare_plain(path: str, expected: object, answer: Node) -> Finding | None:
+    if not isinstance(answer, Scalar):
+        return finding(Code.WRONG_STRUCTURE, f"{path} should be {expected!r}", path=path)
+    if type(answer.value) is not type(expected) or answer.value != expected:
+        return finding(Code.WRONG_VALUES, f"{path} is {str(answer.value)[:80]}; it should be {expected!r}", path=path)
+    return None
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return str(list(shape)) if len(shape) <= 12 else f"{list(shape[:12])} and {len(shape) - 12} more dimensions"

@@ -1,0 +1,137 @@
+"""The stages of a grade: each runs the submission in a fresh process and says what came of it."""
+
+import itertools
+import time
+from typing import NamedTuple
+
+from evaluator.errors import JudgeFailed
+from evaluator.findings import Code, finding
+from evaluator.judge import measure
+from evaluator.judge.desk import BuildDesk
+from evaluator.judge.session import Fault
+from evaluator.judge.workshop import AS_REFERENCE, Workshop
+from evaluator.records import Build, Check, Finding, Samples, Timing
+from evaluator.timing.stats import quote
+
+CHECKS = 5
+"""Checked calls before anything is timed. Every timed call is checked as well."""
+
+
+class BuildOutcome(NamedTuple):
+    """The submission read in, or why not."""
+
+    build: Build
+    fault: Fault | None
+
+
+class CheckOutcome(NamedTuple):
+    """The checked calls, and the first failure among them."""
+
+    checks: list[Check]
+    fault: Fault | None
+    findings: list[Finding]
+
+
+class TimeOutcome(NamedTuple):
+    """The times of both sides; `failed` is a timed call's own check, where one was not a pass."""
+
+    timing: Timing | None
+    failed: Check | None
+    fault: Fault | None
+    findings: list[Finding]
+
+
+def build(shop: Workshop) -> BuildOutcome:
+    """Have the submission read in once, and everything built that it asks for on the way."""
+    desk = shop.desk()
+    started = time.monotonic()
+    with shop.runner(shop.source, desk) as place:
+        fault = place.load()
+    import_s = max(time.monotonic() - started - desk.wall_s, 0.0)
+    return BuildOutcome(Build(ok=fault is None and not desk.failures, import_s=import_s, units=desk.units), fault)
+
+
+def check(shop: Workshop) -> CheckOutcome:
+    """Hold the submission's answers to fresh inputs against the expected ones."""
+    checks: list[Check] = []
+    desk = shop.desk()
+    with shop.runner(shop.source, desk) as place:
+        if (fault := place.load()) is not None:
+            return CheckOutcome(checks, fault, _build_findings(desk))
+        constructed = place.construct()
+        if isinstance(constructed, Fault):
+            return CheckOutcome(checks, constructed, _build_findings(desk))
+        bench = place.bench()
+        for index, seed in enumerate(itertools.islice(shop.seeds.checks(), CHECKS)):
+            trial = bench.run(index, seed, timeout_s=shop.call_timeout_s)
+            checks += [trial.check] if trial.check is not None else []
+            if trial.fault is not None:
+                fault = trial.fault
+                break
+    findings = _build_findings(desk) + _remarks(constructed.difference, checks)
+    return CheckOutcome(checks, fault, findings)
+
+
+def measure_both(shop: Workshop) -> TimeOutcome:
+    """Time the reference, then the submission, then the reference again, each in a runner of its own."""
+    before, empty = _reference_side(shop, "reference_before")
+    with shop.runner(shop.source, shop.desk()) as place:
+        fault = place.load()
+        constructed = fault if fault is not None else place.construct()
+        if isinstance(constructed, Fault):
+            return TimeOutcome(None, None, constructed, [])
+        side = measure.side("submission", place.bench(), shop.seeds.timed("submission"), empty, shop.call_timeout_s)
+    if side.samples is None:
+        failed = side.failed
+        return TimeOutcome(None, failed.check if failed else None, failed.fault if failed else None, [])
+    after, _ = _reference_side(shop, "reference_after")
+    said = quote(before, side.samples, after)
+    timing = Timing(
+        clock="host",
+        reference_before=before,
+        submission=side.samples,
+        reference_after=after,
+        reference_median_ms=said.reference_median_ms,
+        submission_median_ms=said.submission_median_ms,
+        speedup=said.speedup,
+        resolution_ms=said.resolution_ms,
+    )
+    return TimeOutcome(timing, None, None, said.findings)
+
+
+def _reference_side(shop: Workshop, name: str) -> tuple[Samples, measure.Overhead]:
+    """Time the reference in a runner that never saw a submission; what goes wrong there is not the submission's."""
+    with shop.runner(AS_REFERENCE) as place:
+        fault = place.load()
+        constructed = fault if fault is not None else place.construct()
+        if isinstance(constructed, Fault):
+            raise JudgeFailed(f"the reference's own runner failed: {constructed.finding.message}")
+        empty = measure.overhead(place.session)
+        if isinstance(empty, Fault):
+            raise JudgeFailed(f"the reference's own runner failed: {empty.finding.message}")
+        side = measure.side(name, place.bench(), shop.seeds.timed(name), empty, shop.call_timeout_s)
+    if side.samples is None:
+        fault = side.failed.fault if side.failed is not None else None
+        why = fault.finding.message if fault is not None else "no samples"
+        raise JudgeFailed(
+            f"the reference does not pass its own check: {why}",
+            hint="its output may depend on more than its inputs and weights; see `warpgrade problems show`",
+        )
+    return side.samples, empty
+
+
+def _build_findings(desk: BuildDesk) -> list[Finding]:
+    """A submission that got here although a build failed went on without it."""
+    return [
+        finding(Code.FAILED_BUILD_IGNORED, f"a build failed and was ignored: {failure.message}", line=failure.line)
+        for failure in desk.failures
+    ]
+
+
+def _remarks(difference: str | None, checks: list[Check]) -> list[Finding]:
+    remarks = []
+    if difference is not None:
+        remarks.append(finding(Code.WEIGHTS_NOT_COPIED, f"weights were seeded, not copied: {difference}"))
+    if any(each.precision != "float64" for each in checks):
+        remarks.append(finding(Code.NOT_FLOAT64, "expected values are the reference's own, not float64"))
+    return remarks

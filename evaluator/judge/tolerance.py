@@ -1,0 +1,49 @@
+"""How far from the exact value an output may be.
+
+`measured`: an element may be off by its row's root mean square times the larger of `multiple` x the honest
+reference's own relative error and a `floor`, plus one unit in the last place of its dtype. The honest error is the
+largest distance of the plain reference from float64, measured on the very same inputs; the floor leaves room for
+another order of summation, which a reference that sums in blocks does not show.
+
+`kernelbench`: |actual - reference| <= atol + rtol x |reference|, against the plain reference.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from evaluator.records import Problem, ToleranceRule
+
+_MULTIPLE = 4.0
+
+_FLOORS = {
+    # A naive sum of 8192 products in fp32 is off by 1e-5 of the row's root mean square at worst (random walk of
+    # 2**-24 roundings, five standard deviations); TF32 operands would be off by 2e-3.
+    torch.float32: 5e-5,
+    torch.float64: 1e-12,
+    # Half of a unit in the last place of a value of the row's own size.
+    torch.float16: 2.0**-11,
+    torch.bfloat16: 2.0**-8,
+}
+_KERNELBENCH = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
+_KERNELBENCH_DEFAULT = 1e-4
+
+
+class Bounds(NamedTuple):
+    """The numbers of a rule for one dtype."""
+
+    rule: ToleranceRule
+    multiple: float
+    floor: float
+    unit: float
+
+
+def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype) -> Bounds:
+    """Choose the numbers for outputs of `dtype`; a problem's own override the defaults."""
+    if rule is ToleranceRule.KERNELBENCH:
+        tolerance = _KERNELBENCH.get(dtype, _KERNELBENCH_DEFAULT)
+        return Bounds(rule, 0.0, tolerance, tolerance)
+    override = problem.tolerance
+    multiple = _MULTIPLE if override.multiple is None else override.multiple
+    floor = _FLOORS[dtype] if override.floor is None else override.floor
+    return Bounds(rule, multiple, floor, torch.finfo(dtype).eps)

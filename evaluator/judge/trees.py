@@ -1,0 +1,167 @@
+"""Value trees, on the judge's side: inputs into shared memory, answers held against the expected structure."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from evaluator.devices.memory import Region, places, strided
+from evaluator.errors import ProblemError
+from evaluator.findings import Code, finding
+from evaluator.frames import Table, Node, Opaque, Scalar, Items, TensorView
+from evaluator.records import Finding
+
+Value = Any
+"""A tensor, a plain Python value, or lists, tuples and dicts of them."""
+
+
+def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Value]]:
+    """Walk a value; each leaf with its path, such as `[0].mask`."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def tensors(value: Value) -> list[torch.Tensor]:
+    """List the tensors of a value, in order."""
+    return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def mapped(value: Value, change: Callable[[torch.Tensor], torch.Tensor]) -> Value:
+    """Give the same structure with each tensor changed."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [mapped(item, change) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
+
+
+class Placed(NamedTuple):
+    """Values as they were written into a region: what the runner is told, and where to look whether it changed them."""
+
+    nodes: list[Node]
+    pairs: list[tuple[str, torch.Tensor, torch.Tensor]]
+
+
+def place(values: list[tuple[str, Value]], region: Region) -> Placed:
+    """Write named values into `region`, at addresses that differ from call to call.
+
+    Every pair of the answer holds a path, the judge's own tensor, and the shared one that was made from it.
+    """
+    found = [_with_own_elements(leaf) for _, value in values for leaf in tensors(value)]
+    offsets = places([_extent_bytes(leaf) for leaf in found], region.size_bytes)
+    pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+
+    def node(value: Value, path: str) -> Node:
+        if isinstance(value, torch.Tensor):
+            value = _with_own_elements(value)
+            view = TensorView(
+                dtype=dtype_name(value.dtype),
+                shape=tuple(value.shape),
+                strides=tuple(value.stride()),
+                offset_bytes=next(offsets),
+            )
+            shared = strided(region.buffer, value.dtype, view.shape, view.strides, view.offset_bytes or 0)
+            shared.copy_(value)
+            pairs.append((path, value, shared))
+            return view
+        if isinstance(value, Mapping):
+            items = [node(item, f"{path}.{key}") for key, item in value.items()]
+            return Table(keys=list(value), items=items)
+        if isinstance(value, list | tuple):
+            items = [node(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            return Items(is_tuple=isinstance(value, tuple), items=items)
+        if value is None or isinstance(value, bool | int | float | str):
+            return Scalar(value=value)
+        raise ProblemError(
+            f"{path} is a {type(value).__name__}, which cannot be sent to a runner",
+            hint="inputs are tensors, numbers, strings, None, and lists, tuples and dicts of them",
+        )
+
+    return Placed([node(value, path) for path, value in values], pairs)
+
+
+class Pair(NamedTuple):
+    """An expected leaf and what the runner gave in its place."""
+
+    path: str
+    expected: Value
+    answer: Node
+
+
+def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] | Finding:
+    """Hold an answer's structure against the expected one: number, nesting, keys and order exactly."""
+    match answer:
+        case Items(is_tuple=is_tuple, items=items) if isinstance(expected, tuple if is_tuple else list):
+            if len(items) != len(expected):
+                return _structure(path, f"{len(expected)} values", f"{len(items)}")
+            children = [(f"{path}[{index}]", index, item) for index, item in enumerate(items)]
+        case Table(keys=keys, items=items) if isinstance(expected, Mapping):
+            if list(expected) != keys or len(items) != len(keys):
+                return _structure(path, f"the keys {list(expected)}", f"{keys[:20]}")
+            children = [(f"{path}.{key}", key, item) for key, item in zip(keys, items, strict=True)]
+        case _ if isinstance(expected, list | tuple | Mapping) or isinstance(answer, Items | Table):
+            return _structure(path, _kind(expected), _kind_of_node(answer))
+        case _:
+            return [Pair(path, expected, answer)]
+    pairs: list[Pair] = []
+    for child_path, key, item in children:
+        below = pair_up(expected[key], item, child_path)
+        if isinstance(below, Finding):
+            return below
+        pairs += below
+    return pairs
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Spell a dtype as frames and cards do.
+
+    >>> dtype_name(torch.float32)
+    'float32'
+    """
+    return str(dtype).removeprefix("torch.")
+
+
+def _with_own_elements(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor whose elements share memory (an expanded one), which cannot be written element by element."""
+    overlapping = any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.contiguous() if overlapping else tensor
+
+
+def _extent_bytes(tensor: torch.Tensor) -> int:
+    if tensor.numel() == 0:
+        return 0
+    span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return span * tensor.element_size()
+
+
+def _structure(path: str, wanted: str, found: str) -> Finding:
+    return finding(Code.WRONG_STRUCTURE, f"{path} should be {wanted}; it is {found}", path=path)
+
+
+def _kind(value: Value) -> str:
+    if isinstance(value, Mapping):
+        return f"a dict of {len(value)}"
+    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, list | tuple) else "a single value"
+
+
+def _kind_of_node(node: Node) -> str:
+    match node:
+        case Items(is_tuple=is_tuple, items=items):
+            return f"a {'tuple' if is_tuple else 'list'} of {len(items)}"
+        case Table(items=items):
+            return f"a dict of {len(items)}"
+        case TensorView():
+            return "a tensor"
+        case Scalar(value=value):
+            return f"a {type(value).__name__}"
+        case Opaque(type_name=name):
+            return f"a {name}"

@@ -1,0 +1,191 @@
+"""One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls are the same trials."""
+
+import hashlib
+import secrets
+from typing import NamedTuple
+
+import torch
+
+from evaluator.devices.memory import Region
+from evaluator.findings import Code, finding
+from evaluator.frames import Call, Done, Items, Table
+from evaluator.judge.compare import Sides, compare
+from evaluator.judge.reference import Expected, Reference
+from evaluator.judge.session import Fault, Session
+from evaluator.judge.snapshot import Snapshot, take
+from evaluator.judge.tolerance import bounds
+from evaluator.judge.trees import Pair, Placed, Value, leaves, pair_up, place
+from evaluator.records import Check, Finding, Status, TensorCheck, ToleranceRule, seed_text
+
+PROFILE = "as_given"
+"""Inputs as the problem's own `get_inputs` draws them."""
+
+
+class Trial(NamedTuple):
+    """What came of one call: its record, the verdict it leads to if it is not a pass, and how long it took."""
+
+    check: Check | None
+    fault: Fault | None
+    elapsed_ms: float
+    copied: bool
+
+
+class Bench:
+    """Runs trials of one runner: it owns the shared memory and remembers the last outputs' addresses."""
+
+    def __init__(
+        self, reference: Reference, session: Session, inputs: Region, outputs: Region, rule: ToleranceRule
+    ) -> None:
+        """Hold what `session`'s runner answers against `reference`."""
+        self._reference = reference
+        self._session = session
+        self._inputs = inputs
+        self._outputs = outputs
+        self._rule = rule
+        self._last_storages: dict[str, tuple[int, int]] = {}
+
+    def run(self, index: int, seed: int, *, timeout_s: float) -> Trial:
+        """Draw inputs from `seed`, let the runner answer, compare. The runner is stopped before and after."""
+        inputs = self._reference.draw(seed)
+        random_seed = _derived(seed)
+        backward = self._reference.problem.backward
+        gradients = (
+            self._reference.output_gradients(self._reference.forward(inputs, random_seed), random_seed)
+            if backward
+            else None
+        )
+        expected = self._reference.expected(inputs, random_seed, gradients)
+        placed = place(
+            [
+                *((f"input {position}", value) for position, value in enumerate(inputs.args)),
+                *((f"input {name}", value) for name, value in inputs.kwargs.items()),
+                ("gradient", gradients or []),
+            ],
+            self._inputs,
+        )
+        frame = _call_frame(index, random_seed, placed, inputs.kwargs, backward=backward)
+        answer = self._session.call(frame, timeout_s=timeout_s)
+        if isinstance(answer, Fault):
+            return Trial(None, answer, 0.0, copied=False)
+        tensors, problem = self._judge(answer.done, expected, placed)
+        check = Check(
+            index=index,
+            profile=PROFILE,
+            seed=seed_text(seed),
+            ok=problem is None,
+            precision="float64" if expected.in_float64 else "reference",
+            tensors=tensors,
+            finding=problem,
+        )
+        fault = None if problem is None else Fault(_status(problem), problem)
+        return Trial(check, fault, answer.elapsed_ms, copied=True)
+
+    def _judge(self, done: Done, expected: Expected, placed: Placed) -> tuple[list[TensorCheck], Finding | None]:
+        """Compare an answer. It starts as a failure: only a comparison of every output makes it a pass."""
+        pairs = pair_up(expected.honest.outputs, done.outputs)
+        if isinstance(pairs, Finding):
+            return [], pairs
+        if expected.honest.gradients is not None:
+            found = _gradient_pairs(expected.honest.gradients, done)
+            if isinstance(found, Finding):
+                return [], found
+            pairs += found
+        snapshots = take(pairs, self._outputs)
+        if isinstance(snapshots, Finding):
+            return [], snapshots
+        exact = dict(leaves(expected.exact.outputs, "output"))
+        exact |= {f"gradient of {name}": value for name, value in (expected.exact.gradients or {}).items()}
+        checks = [self._compare(snapshot, exact[snapshot.path]) for snapshot in snapshots]
+        problem = next((problem for check in checks if (problem := _verdict(check)) is not None), None)
+        return checks, problem or _changed_input(placed) or self._reused(snapshots, expected.honest.outputs)
+
+    def _compare(self, snapshot: Snapshot, exact: torch.Tensor) -> TensorCheck:
+        dtype = snapshot.expected.dtype
+        closely = dtype.is_floating_point or dtype.is_complex
+        real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
+        limits = bounds(self._rule, self._reference.problem, real) if closely else None
+        if not closely:
+            exact = exact.to(dtype)
+        return compare(snapshot.path, Sides(snapshot.tensor, exact, snapshot.expected), limits)
+
+    def _reused(self, snapshots: list[Snapshot], honest: Value) -> Finding | None:
+        """Find an output in the memory of the last call's, which the runner still held.
+
+        The reference may do so itself, by returning a view of a weight or of an input; then anyone may.
+        """
+        exempt = _aliased_paths(self._reference, honest)
+        before, self._last_storages = self._last_storages, {}
+        for path, _, tensor, storage in snapshots:
+            if storage is None or tensor.numel() == 0 or path in exempt or not path.startswith("output"):
+                continue
+            self._last_storages[path] = storage
+            start, size = storage
+            for old_path, (old_start, old_size) in before.items():
+                if start < old_start + old_size and old_start < start + size:
+                    return finding(Code.OUTPUT_REUSED, f"{path} lies in the memory of the call before's {old_path}")
+        return None
+
+
+def _call_frame(index: int, random_seed: int, placed: Placed, kwargs: dict[str, Value], *, backward: bool) -> Call:
+    *nodes, gradients = placed.nodes
+    count = len(nodes) - len(kwargs)
+    return Call(
+        index=index,
+        random_seed=random_seed,
+        args=Items(is_tuple=False, items=nodes[:count]),
+        kwargs=Table(keys=list(kwargs), items=nodes[count:]),
+        output_gradients=gradients if backward and isinstance(gradients, Items) else None,
+    )
+
+
+def _gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:
+    answers = done.gradients or {}
+    pairs = []
+    for name, gradient in expected.items():
+        if gradient is None:
+            continue
+        answer = answers.get(name)
+        if answer is None:
+            return finding(Code.NO_GRADIENT, f"there is no gradient of {name}", name=name)
+        pairs.append(Pair(f"gradient of {name}", gradient, answer))
+    return pairs
+
+
+def _verdict(check: TensorCheck) -> Finding | None:
+    if check.ok:
+        return None
+    first = check.first_mismatch
+    place = f", first at {first.index}: expected {first.expected}, got {first.actual}" if first is not None else ""
+    code = Code.NOT_FINITE if check.nonfinite else Code.WRONG_VALUES
+    total = torch.Size(check.shape).numel()
+    return finding(code, f"{check.path}: {check.mismatches} of {total} values differ{place}", path=check.path)
+
+
+def _changed_input(placed: Placed) -> Finding | None:
+    for path, own, shared in placed.pairs:
+        if not torch.equal(own.contiguous().view(torch.uint8), shared.contiguous().view(torch.uint8)):
+            return finding(Code.INPUT_CHANGED, f"{path} was written to", path=path)
+    return None
+
+
+def _aliased_paths(reference: Reference, honest: Value) -> set[str]:
+    owned = {tensor.untyped_storage().data_ptr() for tensor in reference.model.state_dict().values()}
+    return {
+        path
+        for path, leaf in leaves(honest, "output")
+        if isinstance(leaf, torch.Tensor) and leaf.untyped_storage().data_ptr() in owned
+    }
+
+
+def _status(problem: Finding) -> Status:
+    return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT
+
+
+def _derived(seed: int) -> int:
+    """Give the seed for random numbers inside of forward. It is told to the runner, so it must not tell the inputs'."""
+    return int.from_bytes(hashlib.blake2b(seed.to_bytes(8, "big"), digest_size=8).digest(), "big") >> 1
+
+
+def fresh_seed() -> int:
+    """Draw a 63-bit seed from the operating system."""
+    return secrets.randbits(63)

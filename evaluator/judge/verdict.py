@@ -1,0 +1,39 @@
+"""The stages in their order, and the verdict they lead to."""
+
+from msgspec.structs import replace
+
+from evaluator.judge import stages
+from evaluator.judge.workshop import Workshop
+from evaluator.outcome import Outcome
+from evaluator.records import Status
+from evaluator.stopwatch import Stopwatch
+
+
+def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
+    """Build, check and time the submission; the cheapest rejection comes first, and a failed one is not timed."""
+    outcome = _stages(shop, stopwatch)
+    return replace(outcome, sandbox=shop.sandbox, output=shop.output)
+
+
+def _stages(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
+    with stopwatch.stage("build"):
+        built = stages.build(shop)
+    outcome = Outcome(build=built.build)
+    if built.fault is not None:
+        return outcome.failed(*built.fault)
+    with stopwatch.stage("check"):
+        checked = stages.check(shop)
+    outcome = replace(outcome, checks=checked.checks, findings=checked.findings)
+    if checked.fault is not None:
+        return outcome.failed(*checked.fault)
+    with stopwatch.stage("time"):
+        timed = stages.measure_both(shop)
+    outcome = replace(
+        outcome,
+        checks=[*outcome.checks, *([timed.failed] if timed.failed is not None else [])],
+        timing=timed.timing,
+        findings=[*outcome.findings, *timed.findings],
+    )
+    if timed.fault is not None:
+        return outcome.failed(*timed.fault)
+    return replace(outcome, status=Status.CORRECT)

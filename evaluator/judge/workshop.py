@@ -1,0 +1,171 @@
+"""What all stages of one grade share: the problem's reference, the builder, and the making of runners."""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from evaluator.build.builder import Builder
+from evaluator.build.cache import BuildCache, cache_folder
+from evaluator.devices.memory import Region, room_for
+from evaluator.errors import ProblemError
+from evaluator.frames import Constructed, Construct, Items, Table
+from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
+from evaluator.judge.desk import BuildDesk
+from evaluator.judge.reference import Reference
+from evaluator.judge.seeds import SeedBook
+from evaluator.judge.session import Fault, Session
+from evaluator.judge.trees import place, tensors
+from evaluator.judge.trial import Bench, fresh_seed
+from evaluator.records import Mode, Problem, RunnerOutput, SandboxFacts, SizeName, ToleranceRule
+
+AS_REFERENCE = "from model import Model as ModelNew\n"
+"""The reference, handed in as a submission: it is timed by the same code in the same kind of runner."""
+
+_RUNNER = "evaluator.runner.main:run"
+_IMPORT_TIMEOUT_S = 60.0
+_CALL_TIMEOUT_S = 10.0
+_REFERENCES_PER_TIMEOUT = 20.0
+# Address space for torch, its threads and a submission's own memory, beside the tensors of the problem.
+_RUNNER_BYTES = 16 << 30
+
+
+class Terms(NamedTuple):
+    """What was asked for. `timeout_s` is for each stage of the submission; None leaves the choice to the judge."""
+
+    problem: Problem
+    size: SizeName
+    tolerance: ToleranceRule
+    sandbox: SandboxMode
+    timeout_s: float | None
+    build_timeout_s: float
+    threads: int
+
+
+class _CallSizes(NamedTuple):
+    """What one call moves, and how long the reference takes for it in the judge."""
+
+    input_bytes: int
+    output_bytes: int
+    reference_s: float
+
+
+class Workshop:
+    """The judge's side of one grade. A context manager: leaving it ends every process that was started."""
+
+    def __init__(self, terms: Terms, source: str, seeds: SeedBook) -> None:
+        """Start the starter, and run the problem's own code while it gets ready."""
+        self.terms = terms
+        self.source = source
+        self.seeds = seeds
+        self.output = RunnerOutput(total_bytes=0, text="")
+        self._starter = Starter(terms.sandbox, threads=terms.threads)
+        try:
+            self.reference = Reference(terms.problem, terms.size, seeds.weight)
+            self._sizes = self._try_one_call()
+        except BaseException:
+            self._starter.close()
+            raise
+        self._builder = Builder(self._run_tool, BuildCache(cache_folder()), source, terms.build_timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._starter.close()
+
+    @property
+    def sandbox(self) -> SandboxFacts:
+        """Say which walls stand."""
+        return self._starter.facts
+
+    @property
+    def call_timeout_s(self) -> float:
+        """Say how long a call may take: what was asked for, or much longer than the reference."""
+        if self.terms.timeout_s is not None:
+            return self.terms.timeout_s
+        return max(_CALL_TIMEOUT_S, _REFERENCES_PER_TIMEOUT * self._sizes.reference_s)
+
+    def desk(self) -> BuildDesk:
+        """Open a desk for the build requests of one runner."""
+        return BuildDesk(self._builder)
+
+    @contextlib.contextmanager
+    def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator["Place"]:
+        """Start a runner for `source`; every process of it is dead when the context is left."""
+        inputs = Region(room_for(self._sizes.input_bytes))
+        outputs = Region(2 * room_for(self._sizes.output_bytes))
+        limits = Limits(memory_bytes=_RUNNER_BYTES + 4 * (inputs.size_bytes + outputs.size_bytes))
+        with inputs, outputs, Session(self._starter.spawn(_RUNNER, limits), inputs, outputs, desk) as session:
+            try:
+                yield Place(self, source, session, inputs, outputs)
+            finally:
+                session.child.kill()
+                if source is self.source:
+                    self.output = session.child.output()
+
+    def _run_tool(self, argv: list[str], *, work: Path, limits: Limits, timeout_s: float) -> ToolResult:
+        return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s)
+
+    def _try_one_call(self) -> _CallSizes:
+        """Run the reference once on inputs that are thrown away, to learn sizes and time, and that it works at all."""
+        inputs = self.reference.draw(fresh_seed())
+        started = time.monotonic()
+        outputs = self.reference.forward(inputs, 0)
+        reference_s = time.monotonic() - started
+        found = tensors(outputs)
+        if not found:
+            raise ProblemError(f"{self.terms.problem.name}: the reference's forward returns no tensor")
+        if any(leaf.numel() == 0 for leaf in found):
+            raise ProblemError(f"{self.terms.problem.name}: the reference's output is empty: nothing can be compared")
+        given = [*tensors(inputs.args), *tensors(inputs.kwargs)]
+        state = [*tensors(self.reference.state()), *tensors(self.reference.init.args)]
+        input_bytes = _bytes([*given, *state, *found])
+        backward = self.terms.problem.backward
+        return _CallSizes(input_bytes, _bytes(found) + (_bytes([*given, *state]) if backward else 0), reference_s)
+
+
+class Place(NamedTuple):
+    """A runner and its shared memory, before and after the submission is in it."""
+
+    shop: Workshop
+    source: str
+    session: Session
+    inputs: Region
+    outputs: Region
+
+    def load(self) -> Fault | None:
+        """Have the submission read in."""
+        terms = self.shop.terms
+        timeout_s = _IMPORT_TIMEOUT_S if terms.timeout_s is None else terms.timeout_s
+        return self.session.load(self.source, self.shop.reference.source, threads=terms.threads, timeout_s=timeout_s)
+
+    def construct(self) -> Constructed | Fault:
+        """Have ModelNew made, as the reference was, and given the reference's weights."""
+        reference, terms = self.shop.reference, self.shop.terms
+        values = [("init", reference.init.args), ("init", reference.init.kwargs), ("state", reference.state())]
+        args, kwargs, state = place(list(values), self.inputs).nodes
+        if not isinstance(state, Table):
+            raise TypeError("a state_dict is a table")
+        frame = Construct(
+            weight_seed=self.shop.seeds.weight,
+            training=terms.problem.mode is Mode.TRAIN,
+            args=args,
+            kwargs=kwargs,
+            state=state,
+        )
+        timeout_s = _IMPORT_TIMEOUT_S if terms.timeout_s is None else terms.timeout_s
+        return self.session.construct(frame, timeout_s=timeout_s)
+
+    def bench(self) -> Bench:
+        """Set up trials with this runner."""
+        return Bench(self.shop.reference, self.session, self.inputs, self.outputs, self.shop.terms.tolerance)
+
+
+def _bytes(found: list["torch.Tensor"]) -> int:  # type: ignore[name-defined]  # noqa: F821
+    return sum(math.prod(leaf.shape) * leaf.element_size() + 512 for leaf in found)

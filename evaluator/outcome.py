@@ -1,0 +1,27 @@
+"""What the judge found out about a submission, before it is written into a scorecard."""
+
+import msgspec
+from msgspec.structs import replace
+
+from evaluator.records import Build, Check, Finding, Record, RunnerOutput, SandboxFacts, Status, Timing
+
+
+def _nothing_printed() -> RunnerOutput:
+    return RunnerOutput(total_bytes=0, text="")
+
+
+class Outcome(Record):
+    """What is known of a submission. It starts as a failure; nothing but the judge's own evidence makes it a pass."""
+
+    status: Status = Status.INFRA_ERROR
+    reason: Finding | None = None
+    build: Build | None = None
+    checks: list[Check] = []
+    timing: Timing | None = None
+    findings: list[Finding] = []
+    sandbox: SandboxFacts | None = None
+    output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
+
+    def failed(self, status: Status, reason: Finding) -> "Outcome":
+        """Settle on a failure."""
+        return replace(self, status=status, reason=reason)

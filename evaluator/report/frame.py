@@ -1,0 +1,73 @@
+"""Show a place in the submission: numbered lines, and a caret under the column a compiler named."""
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.text import Text
+
+from evaluator.records import Diagnostic
+from evaluator.report.sheet import Sheet
+from evaluator.report.text import printable
+
+_BEFORE = 2
+_AFTER = 1
+_GUTTER = 10  # "  > 1234 | "
+
+
+def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None) -> None:
+    """Show line `line` (from 1) of `source` between its neighbours, with a `caret` under that cell (from 0)."""
+    lines = source.splitlines()
+    first = max(1, line - _BEFORE)
+    last = min(len(lines), line + _AFTER)
+    room = sheet.width - _GUTTER - 1
+    start = 0 if caret is None or caret < room else caret - room // 2
+    for number in range(first, last + 1):
+        text = _cut(sheet, printable(lines[number - 1], sheet.encoding), start, room)
+        mark, style = (">", "bold") if number == line else (" ", "dim")
+        sheet.line(_gutter(sheet, f"{mark}{number:>5}").append(text, style=style))
+        if number == line and caret is not None:
+            sheet.line(_gutter(sheet, "").append(" " * (caret - start) + "^", style="bold red"))
+
+
+def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
+    """Show a compiler's message at the submission's own line, or as the compiler saw it where there is none."""
+    lines = source.splitlines()
+    own = diagnostic.submission_line
+    if own is not None and not 1 <= own <= len(lines):
+        own = None
+    place = f"line {own}" if own is not None else f"{diagnostic.file}, line {diagnostic.line}"
+    message = sheet.say(place, 80, "bold").append(":").append(" ")
+    sheet.paragraph(Text(), message.append_text(sheet.say(diagnostic.message, 240, "not bold")))
+    if own is not None:
+        show_line(sheet, source, own, caret=caret_cell(diagnostic, lines[own - 1]))
+    elif diagnostic.source_line.strip():
+        show_line(sheet, diagnostic.source_line, 1, caret=caret_cell(diagnostic, diagnostic.source_line))
+
+
+def caret_cell(diagnostic: Diagnostic, own_line: str) -> int | None:
+    """Find the cell (from 0) of the submission's `own_line` that the compiler's column means, if there is one.
+
+    The compiler saw the text of a string: its first line lacks the quotes before it, and it may have been dedented.
+    So what both lines share is laid over each other first.
+    """
+    shown = printable(own_line)
+    given = printable(diagnostic.source_line) or shown
+    shared = given.strip()
+    found = shown.find(shared)
+    if diagnostic.column < 1 or not shared or found < 0:
+        return None
+    lead = len(given) - len(given.lstrip())
+    cell = cell_len(shown[:found]) - cell_len(given[:lead]) + diagnostic.column - 1
+    return cell if 0 <= cell <= cell_len(shown) else None
+
+
+def _gutter(sheet: Sheet, text: str) -> Text:
+    return Text(f"  {text:<6} {sheet.symbols.rule} ", style="dim")
+
+
+def _cut(sheet: Sheet, text: str, start: int, room: int) -> str:
+    """Take the `room` cells of `text` that begin at cell `start`."""
+    if start:
+        text = text[len(chop_cells(text, start)[0]) :] if cell_len(text) > start else ""
+    if cell_len(text) <= room:
+        return text
+    ellipsis = sheet.symbols.ellipsis
+    return set_cell_size(text, room - len(ellipsis)) + ellipsis

@@ -1,0 +1,56 @@
+"""A page of text for a terminal: a label on the left, wrapped text on the right, no wider than the screen."""
+
+from rich.console import Console
+from rich.text import Text
+
+from evaluator.report.text import Symbols, one_line, symbols_for
+
+_WIDEST = 100  # lines longer than this are hard to read, however wide the window
+_NARROWEST = 20
+_MARGIN = 2
+_LABEL = 15
+
+
+class Sheet:
+    """Collects lines for `console`. Data enters it through `say` only, which makes it safe to show."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lines: list[Text] = []
+        self.encoding: str = console.encoding
+        self.symbols: Symbols = symbols_for(self.encoding)
+        self.width: int = max(_NARROWEST, min(console.width, _WIDEST))
+
+    def say(self, data: object, limit: int = 200, style: str = "") -> Text:
+        """Turn `data` into one line of text, cut at `limit` characters, in which nothing is markup."""
+        return Text(one_line(str(data), limit, self.encoding), style=style)
+
+    def blank(self) -> None:
+        """Leave a line empty."""
+        self._lines.append(Text())
+
+    def paragraph(self, mark: Text, body: Text) -> None:
+        """Add `body`, wrapped, with `mark` in front of its first line."""
+        self._hang(mark, body, indent=_MARGIN)
+
+    def row(self, label: str, body: Text) -> None:
+        """Add `body`, wrapped, in the right column; an empty `label` continues the row above."""
+        self._hang(Text(" " * _MARGIN + label, style="bold"), body, indent=_MARGIN + _LABEL)
+
+    def line(self, text: Text) -> None:
+        """Add a line as it is, cut where the screen ends."""
+        text.truncate(self.width, overflow="crop")
+        self._lines.append(text)
+
+    def print(self) -> None:
+        """Show the page."""
+        for line in self._lines:
+            line.rstrip()
+            self._console.print(line, soft_wrap=True)
+
+    def _hang(self, mark: Text, body: Text, *, indent: int) -> None:
+        room = max(self.width - indent, _NARROWEST - _MARGIN)
+        for number, line in enumerate(body.wrap(self._console, room, overflow="fold")):
+            start = mark.copy() if number == 0 else Text()
+            start.pad_right(indent - start.cell_len)
+            self._lines.append(start.append_text(line))

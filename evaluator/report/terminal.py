@@ -1,0 +1,184 @@
+"""Show one scorecard on one screen: the verdict first, then what it rests on, then what to do.
+
+Everything that a submission, its compiler or its process could have written goes through `Sheet.say` or
+`printable`, and is never read as markup.
+"""
+
+from itertools import islice
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing
+from evaluator.report.frame import show_diagnostic, show_line
+from evaluator.report.sheet import Sheet
+from evaluator.report.text import counted, duration, printable, side_by_side, significant
+
+_MOST_FINDINGS = 3
+_MOST_ERRORS = 3
+_MOST_LOG_LINES = 6
+_PASSED = frozenset({Status.CORRECT})
+_NO_VERDICT = frozenset({Status.INCONCLUSIVE, Status.INFRA_ERROR})
+
+
+def render_card(card: Scorecard, console: Console, written_to: Path | None = None) -> None:
+    """Print `card` on `console`, and where it was stored."""
+    sheet = Sheet(console)
+    _verdict(sheet, card)
+    _place(sheet, card)
+    sheet.blank()
+    _subject(sheet, card)
+    _correctness(sheet, card)
+    if card.status is Status.CORRECT:
+        _time(sheet, card)
+    _findings(sheet, card)
+    _scorecard(sheet, card, written_to)
+    sheet.print()
+
+
+def _verdict(sheet: Sheet, card: Scorecard) -> None:
+    if card.status in _PASSED:
+        mark, style = sheet.symbols.right, "bold green"
+    elif card.status in _NO_VERDICT:
+        mark, style = sheet.symbols.unsure, "bold yellow"
+    else:
+        mark, style = sheet.symbols.wrong, "bold red"
+    word = Text(card.status.value.replace("_", " "), style=style)
+    sheet.paragraph(Text(mark, style=style), word.append("  ").append_text(_reason(sheet, card)))
+
+
+def _reason(sheet: Sheet, card: Scorecard) -> Text:
+    if card.reason is not None:
+        return sheet.say(card.reason.message, 320, "not bold default")
+    if card.status is Status.CORRECT:
+        return sheet.say("every call agrees with the reference", style="not bold default")
+    return sheet.say("the scorecard gives no reason", style="not bold default")
+
+
+def _place(sheet: Sheet, card: Scorecard) -> None:
+    """Show where in the submission it went wrong, as far as that is known."""
+    if card.status is Status.BUILD_ERROR and _compiler_messages(sheet, card):
+        return
+    line = card.reason.line if card.reason is not None else None
+    if line is not None and 1 <= line <= len(card.submission.source.splitlines()):
+        sheet.blank()
+        show_line(sheet, card.submission.source, line)
+
+
+def _compiler_messages(sheet: Sheet, card: Scorecard) -> bool:
+    failed = [unit for unit in card.build.units if not unit.ok] if card.build is not None else []
+    errors = [message for unit in failed for message in unit.diagnostics if "error" in message.severity]
+    for diagnostic in errors[:_MOST_ERRORS]:
+        sheet.blank()
+        show_diagnostic(sheet, card.submission.source, diagnostic)
+    if len(errors) > _MOST_ERRORS:
+        sheet.blank()
+        more = counted(len(errors) - _MOST_ERRORS, "more error")
+        sheet.paragraph(Text(), Text(f"and {more}; all are in the scorecard, under build.units", style="dim"))
+    if failed and not errors:
+        _end_of_log(sheet, failed[0].log)
+    return bool(failed)
+
+
+def _end_of_log(sheet: Sheet, log: str) -> None:
+    """Show the end of a log that names no line, as a linker's does."""
+    lines = [line for line in printable(log[-10_000:], sheet.encoding).splitlines() if line.strip()]
+    if lines:
+        sheet.blank()
+    for line in lines[-_MOST_LOG_LINES:]:
+        sheet.line(Text(f"  {sheet.symbols.rule} {line}", style="dim"))
+
+
+def _subject(sheet: Sheet, card: Scorecard) -> None:
+    subject = sheet.say(card.submission.name, 80).append(" for ").append_text(sheet.say(card.problem.name, 80))
+    subject.append(f", size {card.problem.size.value}, on {card.device.kind.value}")
+    sheet.row("Submission", subject.append(" (").append_text(sheet.say(card.device.name, 60)).append(")"))
+
+
+def _correctness(sheet: Sheet, card: Scorecard) -> None:
+    if not card.checks:
+        return
+    wrong = [check for check in card.checks if not check.ok]
+    calls = counted(len(card.checks), "call")
+    summary = Text(f"{len(wrong)} of {calls} wrong", style="red") if wrong else Text(f"{calls} checked")
+    ratios = [tensor.error_ratio for check in card.checks for tensor in check.tensors]
+    finite = [ratio for ratio in ratios if ratio is not None]
+    if finite:
+        summary.append(
+            f", worst error {significant(max(finite))} {sheet.symbols.times} what is allowed", style="default"
+        )
+    sheet.row("Correctness", summary)
+    if wrong:
+        _first_mismatch(sheet, wrong[0])
+
+
+def _first_mismatch(sheet: Sheet, check: Check) -> None:
+    sheet.row("", Text("first on inputs ").append_text(sheet.say(check.profile, 60)).append(":"))
+    tensor = next((tensor for tensor in check.tensors if not tensor.ok), None)
+    if tensor is None:
+        if check.finding is not None:
+            sheet.row("", sheet.say(check.finding.message))
+        return
+    sheet.row("", _tensor(sheet, tensor))
+    if tensor.first_mismatch is not None:
+        place = sheet.say(f"at {tensor.first_mismatch.index}: expected", 80).append(" ")
+        place.append_text(sheet.say(tensor.first_mismatch.expected, 32, "green"))
+        place.append(", got ", style="default").append_text(sheet.say(tensor.first_mismatch.actual, 32, "red"))
+        sheet.row("", place)
+
+
+def _tensor(sheet: Sheet, tensor: TensorCheck) -> Text:
+    text = sheet.say(f"{tensor.path}, {tensor.dtype} {tensor.shape}", 120)
+    if tensor.mismatches:
+        text.append(f": {counted(tensor.mismatches, 'element')} differ")
+    if tensor.nonfinite:
+        text.append(f", {tensor.nonfinite} NaN or infinite")
+    return text
+
+
+def _time(sheet: Sheet, card: Scorecard) -> None:
+    if card.timing is None:
+        sheet.row("Time", Text(f"not measured on {card.device.kind.value}"))
+        return
+    timing = card.timing
+    calls = counted(len(timing.submission.samples_ms), "verified call")
+    reference, submission = side_by_side(timing.reference_median_ms, timing.submission_median_ms, sheet.symbols.micro)
+    room = max(len(reference), len(submission))
+    sheet.row("Time", Text(f"reference   {reference:>{room}}"))
+    sheet.row("", Text(f"submission  {submission:>{room}}").append(f"  median of {calls}", style="dim"))
+    sheet.row("Speedup", _speedup(sheet, timing))
+
+
+def _speedup(sheet: Sheet, timing: Timing) -> Text:
+    if timing.speedup is None:
+        least = duration(timing.resolution_ms, sheet.symbols.micro)
+        return Text(f"not quoted: this clock tells differences from {least}")
+    text = Text(f"{significant(timing.speedup)} {sheet.symbols.times}", style="bold")
+    if timing.speedup < 1:
+        text.append("  slower than the reference", style="not bold dim")
+    return text
+
+
+def _findings(sheet: Sheet, card: Scorecard) -> None:
+    if card.reason is not None:
+        sheet.row("Next", sheet.say(card.reason.next_step, 240))
+        sheet.row("", sheet.say(f"warpgrade explain {card.reason.code}", 60, "dim"))
+    others = [finding for finding in card.findings if finding != card.reason]
+    for number, finding in enumerate(islice(others, _MOST_FINDINGS)):
+        sheet.row(
+            "" if number else "Findings",
+            sheet.say(finding.code, 8, "yellow").append(" ").append_text(sheet.say(finding.message, 160, "default")),
+        )
+        sheet.row("", Text(f"{sheet.symbols.arrow} ", style="dim").append_text(sheet.say(finding.next_step, 160)))
+    if len(others) > _MOST_FINDINGS:
+        more = counted(len(others) - _MOST_FINDINGS, "more finding")
+        sheet.row("", Text(f"and {more} in the scorecard", style="dim"))
+
+
+def _scorecard(sheet: Sheet, card: Scorecard, written_to: Path | None) -> None:
+    if card.output.total_bytes:
+        sheet.row("Printed", Text(f"{counted(card.output.total_bytes, 'byte')}, kept in the scorecard"))
+    if written_to is not None:
+        took = Text(f"  after {duration(card.wall_s * 1e3, sheet.symbols.micro)}", style="dim")
+        sheet.row("Scorecard", sheet.say(written_to, 400).append_text(took))

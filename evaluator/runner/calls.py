@@ -1,0 +1,69 @@
+"""One call of the model: forward alone, or forward and backward with the gradients of inputs and parameters."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Result(NamedTuple):
+    """What a call gives. `gradients` is None for a forward alone; a gradient is None where there is none."""
+
+    outputs: Any
+    gradients: dict[str, torch.Tensor | None] | None
+
+
+def forward(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Result:
+    """Run forward without recording gradients."""
+    with torch.no_grad():
+        return Result(model(*args, **kwargs), None)
+
+
+def forward_backward(
+    model: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    output_gradients: Sequence[torch.Tensor],
+) -> Result:
+    """Run forward, then backward from `output_gradients`: one for each floating-point output, in order.
+
+    The gradients are named `input NAME` (a position, or the keyword) and `parameter NAME`.
+    """
+    leaves = {f"input {name}": leaf for name, leaf in _floating_inputs(args, kwargs)}
+    for leaf in leaves.values():
+        leaf.requires_grad_(True)  # noqa: FBT003 - torch's signature
+    parameters = dict(model.named_parameters()) if isinstance(model, torch.nn.Module) else {}
+    leaves |= {f"parameter {name}": value for name, value in parameters.items() if value.requires_grad}
+    for leaf in leaves.values():
+        leaf.grad = None
+    outputs = model(*args, **kwargs)
+    roots = [leaf for leaf in tensors_of(outputs) if leaf.is_floating_point()]
+    pairs = [
+        (root, gradient)
+        for root, gradient in zip(roots, output_gradients, strict=False)
+        if root.requires_grad and root.shape == gradient.shape
+    ]
+    if pairs:
+        torch.autograd.backward([root for root, _ in pairs], [gradient for _, gradient in pairs])
+    return Result(outputs, {name: leaf.grad for name, leaf in leaves.items()})
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """List the tensors of a nested value, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in tensors_of(item)]
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in tensors_of(item)]
+    return []
+
+
+def _floating_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
+    named = [(str(index), value) for index, value in enumerate(args)] + list(kwargs.items())
+    found = []
+    for name, value in named:
+        leaves = [leaf for leaf in tensors_of(value) if leaf.is_floating_point()]
+        single = isinstance(value, torch.Tensor)
+        found += [(name if single else f"{name}.{place}", leaf) for place, leaf in enumerate(leaves)]
+    return found

@@ -1,0 +1,179 @@
+"""`load_inline` and `load`, as a submission sees them: they ask the judge for the build and load what comes back.
+
+No compiler runs here, and nothing that was compiled here is ever kept: the compiler works in a sandbox of its own,
+without a line of the submission's Python, so an entry of the cache cannot be poisoned.
+"""
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+from torch.utils import cpp_extension
+
+from evaluator.frames import BuildReply, BuildRequest, Channel, SourceFile
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
+
+
+class ExtensionLoader:
+    """Serves `load_inline` and `load` in one runner."""
+
+    def __init__(self, channel: Channel, folder: Path) -> None:
+        """Ask over `channel`; keep the libraries in `folder`."""
+        self._channel = channel
+        self._folder = folder
+        self._requests: dict[str, list[BuildRequest]] = {}
+        self._loaded: dict[str, ModuleType | str] = {}
+
+    def install(self) -> None:
+        """Put ours in the place of PyTorch's."""
+        cpp_extension.load_inline = self.load_inline
+        cpp_extension.load = self.load
+
+    def load_inline(  # noqa: PLR0913 - the parameters are PyTorch's
+        self,
+        name: str,
+        cpp_sources: str | Sequence[str],
+        cuda_sources: str | Sequence[str] | None = None,
+        sycl_sources: str | Sequence[str] | None = None,
+        functions: str | Sequence[str] | dict[str, str] | None = None,
+        extra_cflags: Sequence[str] | None = None,
+        extra_cuda_cflags: Sequence[str] | None = None,
+        extra_sycl_cflags: Sequence[str] | None = None,
+        extra_ldflags: Sequence[str] | None = None,
+        extra_include_paths: Sequence[str] | None = None,
+        build_directory: str | None = None,  # noqa: ARG002 - the judge's cache decides where
+        verbose: bool = False,  # noqa: ARG002, FBT001, FBT002 - the whole log goes into the scorecard
+        with_cuda: bool | None = None,  # noqa: FBT001
+        with_sycl: bool | None = None,  # noqa: FBT001
+        is_python_module: bool = True,  # noqa: FBT001, FBT002
+        with_pytorch_error_handling: bool = True,  # noqa: FBT001, FBT002
+        keep_intermediates: bool = True,  # noqa: ARG002, FBT001, FBT002
+        use_pch: bool = False,  # noqa: ARG002, FBT001, FBT002 - speed is the builder's business
+        no_implicit_headers: bool = False,  # noqa: FBT001, FBT002
+    ) -> ModuleType | str:
+        """Build an extension from strings; the arguments and results of PyTorch's function of that name."""
+        if sycl_sources or with_sycl or extra_sycl_cflags:
+            raise RuntimeError("SYCL extensions are not supported")
+        cuda = _as_list(cuda_sources)
+        return self._build(
+            BuildRequest(
+                name=name,
+                cpp_sources=_as_list(cpp_sources),
+                cuda_sources=cuda,
+                functions=_function_table(functions),
+                extra_cflags=_as_list(extra_cflags),
+                extra_cuda_cflags=_as_list(extra_cuda_cflags),
+                extra_ldflags=_as_list(extra_ldflags),
+                extra_include_paths=_as_list(extra_include_paths),
+                with_cuda=bool(cuda) if with_cuda is None else with_cuda,
+                python_module=is_python_module,
+                error_handling=with_pytorch_error_handling,
+                implicit_headers=not no_implicit_headers,
+            )
+        )
+
+    def load(  # noqa: PLR0913 - the parameters are PyTorch's
+        self,
+        name: str,
+        sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        extra_cflags: Sequence[str] | None = None,
+        extra_cuda_cflags: Sequence[str] | None = None,
+        extra_sycl_cflags: Sequence[str] | None = None,
+        extra_ldflags: Sequence[str] | None = None,
+        extra_include_paths: Sequence[str] | None = None,
+        build_directory: str | None = None,  # noqa: ARG002
+        verbose: bool = False,  # noqa: ARG002, FBT001, FBT002
+        with_cuda: bool | None = None,  # noqa: FBT001
+        with_sycl: bool | None = None,  # noqa: FBT001
+        is_python_module: bool = True,  # noqa: FBT001, FBT002
+        is_standalone: bool = False,  # noqa: FBT001, FBT002
+        keep_intermediates: bool = True,  # noqa: ARG002, FBT001, FBT002
+    ) -> ModuleType | str:
+        """Build an extension from files that the submission wrote; PyTorch's function of that name."""
+        if with_sycl or extra_sycl_cflags or is_standalone:
+            raise RuntimeError("SYCL and standalone extensions are not supported")
+        paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+        files = [SourceFile(name=Path(path).name, text=Path(path).read_text()) for path in paths]
+        has_cuda = any(file.name.endswith(".cu") for file in files)
+        return self._build(
+            BuildRequest(
+                name=name,
+                files=files,
+                extra_cflags=_as_list(extra_cflags),
+                extra_cuda_cflags=_as_list(extra_cuda_cflags),
+                extra_ldflags=_as_list(extra_ldflags),
+                extra_include_paths=_as_list(extra_include_paths),
+                with_cuda=has_cuda if with_cuda is None else with_cuda,
+                python_module=is_python_module,
+            )
+        )
+
+    def _build(self, request: BuildRequest) -> ModuleType | str:
+        request = self._with_free_name(request)
+        if request.name in self._loaded:
+            return self._loaded[request.name]
+        self._channel.send(request)
+        reply = self._channel.receive()
+        if not isinstance(reply, BuildReply):
+            raise TypeError("the judge answered a build with something else")
+        if not reply.ok:
+            raise RuntimeError(f"Error building extension '{request.name}': {reply.log}")
+        path = self._store(request.name)
+        if request.python_module:
+            self._loaded[request.name] = _import_library(request.name, path)
+        else:
+            torch.ops.load_library(str(path))
+            self._loaded[request.name] = str(path)
+        return self._loaded[request.name]
+
+    def _with_free_name(self, request: BuildRequest) -> BuildRequest:
+        """Give a second extension of the same name, with other contents, a name of its own, as PyTorch does."""
+        if not _NAME.match(request.name):
+            raise ValueError(f"an extension's name is a C identifier, not {request.name[:100]!r}")
+        earlier = self._requests.setdefault(request.name, [])
+        if request not in earlier:
+            earlier.append(request)
+        version = earlier.index(request)
+        return replace(request, name=f"{request.name}_v{version}") if version else request
+
+    def _store(self, name: str) -> Path:
+        (descriptor,) = self._channel.take_descriptors()
+        folder = self._folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name}.so"
+        with os.fdopen(descriptor, "rb") as library:
+            path.write_bytes(library.read())
+        return path
+
+
+def _import_library(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no extension module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules.setdefault(name, module)
+    return module
+
+
+def _as_list(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+def _function_table(functions: str | Sequence[str] | dict[str, str] | None) -> dict[str, str] | None:
+    """Map each bound function to its docstring, which is its name where none is given."""
+    if functions is None:
+        return None
+    if isinstance(functions, dict):
+        return dict(functions)
+    return {name: name for name in _as_list(functions)}

@@ -1,0 +1,142 @@
+"""The loop of a runner: one frame in, one frame out, until the judge hangs up."""
+
+import contextlib
+import mmap
+import os
+import socket
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from evaluator.frames import (
+    Call,
+    Channel,
+    Closed,
+    Construct,
+    Constructed,
+    Done,
+    Frame,
+    Load,
+    Loaded,
+    Nothing,
+    Scalar,
+    TensorView,
+    ToRunner,
+)
+from evaluator.runner import calls, module
+from evaluator.runner.extensions import ExtensionLoader
+from evaluator.runner.trees import Outbox, to_value
+
+
+def run(sock: socket.socket, private: Path) -> NoReturn:
+    """Answer the judge's frames over `sock`; keep files in `private`. Ends the process when the judge hangs up."""
+    runner = Runner(Channel(sock, receives=ToRunner), private)
+    with contextlib.suppress(Closed):
+        while True:
+            runner.serve_one()
+    os._exit(0)
+
+
+class Runner:
+    """A submission, from its import to its last call."""
+
+    def __init__(self, channel: Channel, private: Path) -> None:
+        """Speak over `channel`; keep files in `private`."""
+        self._channel = channel
+        self._private = private
+        self._model_new: type | None = None
+        self._model: Any = None
+        self._inputs: mmap.mmap | None = None
+        self._outputs: mmap.mmap | None = None
+        self._held: calls.Result | None = None
+
+    def serve_one(self) -> None:
+        """Wait for a frame, do what it says, answer. Whatever the submission raises becomes the answer."""
+        frame = self._channel.receive()
+        try:
+            answer = self._answer(frame)
+        except Closed:
+            raise
+        except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
+            answer = module.describe(error, self._private)
+        self._channel.send(answer)
+
+    def _answer(self, frame: Frame) -> Frame:
+        match frame:
+            case Load():
+                return self._load(frame)
+            case Construct():
+                return self._construct(frame)
+            case Call():
+                return self._call(frame)
+            case Nothing(index=index):
+                return Done(index=index, outputs=Scalar(value=None))
+            case _:
+                raise TypeError(f"no frame of this type is expected here: {type(frame).__name__}")
+
+    def _load(self, frame: Load) -> Frame:
+        inputs, outputs = self._channel.take_descriptors()
+        self._inputs = mmap.mmap(inputs, frame.input_bytes)
+        self._outputs = mmap.mmap(outputs, frame.output_bytes)
+        os.close(inputs)
+        os.close(outputs)
+        torch.set_num_threads(frame.threads)
+        ExtensionLoader(self._channel, self._private / "extensions").install()
+        self._model_new = module.read_in(self._private, frame.submission, frame.model)
+        return Loaded()
+
+    def _construct(self, frame: Construct) -> Frame:
+        if self._model_new is None or self._inputs is None:
+            raise RuntimeError("nothing is loaded")
+        args = _cloned(to_value(frame.args, self._inputs))
+        kwargs = _cloned(to_value(frame.kwargs, self._inputs))
+        self._model = module.construct(
+            self._model_new, args, kwargs, weight_seed=frame.weight_seed, training=frame.training
+        )
+        state = to_value(frame.state, self._inputs)
+        return Constructed(difference=module.copy_weights(self._model, state))
+
+    def _call(self, frame: Call) -> Frame:
+        if self._inputs is None or self._outputs is None:
+            raise RuntimeError("nothing is loaded")
+        args = to_value(frame.args, self._inputs)
+        kwargs = to_value(frame.kwargs, self._inputs)
+        torch.manual_seed(frame.random_seed)
+        if frame.output_gradients is None:
+            result = calls.forward(self._model, args, kwargs)
+        else:
+            gradients = to_value(frame.output_gradients, self._inputs)
+            result = calls.forward_backward(self._model, args, kwargs, gradients)
+        outbox = Outbox(self._outputs)
+        answer = Done(
+            index=frame.index,
+            outputs=outbox.from_value(result.outputs),
+            gradients=_gradient_views(result.gradients, outbox),
+        )
+        # Held until the next call has answered: two outputs that share memory are then seen to share it.
+        self._held = result
+        return answer
+
+
+def _gradient_views(
+    gradients: dict[str, torch.Tensor | None] | None, outbox: Outbox
+) -> dict[str, TensorView | None] | None:
+    if gradients is None:
+        return None
+    views: dict[str, TensorView | None] = {}
+    for name, gradient in gradients.items():
+        view = None if gradient is None else outbox.from_tensor(gradient)
+        views[name] = view if isinstance(view, TensorView) else None
+    return views
+
+
+def _cloned(value: Any) -> Any:
+    """Copy the tensors of a constructor's arguments: the memory they came in is used again for the inputs."""
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, list | tuple):
+        return type(value)(_cloned(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _cloned(item) for key, item in value.items()}
+    return value

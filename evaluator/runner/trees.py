@@ -1,0 +1,97 @@
+"""Value trees, on the runner's side: from frames to tensors in shared memory, and back."""
+
+import mmap
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from evaluator.devices.memory import ALIGNMENT_BYTES, strided
+from evaluator.frames import Table, Node, Opaque, Scalar, Items, TensorView
+
+_MAX_DEPTH = 32
+_MAX_TEXT = 4096
+
+
+def to_value(node: Node, region: mmap.mmap) -> Any:
+    """Make the Python value that a node describes; tensors look into `region`."""
+    match node:
+        case TensorView():
+            return to_tensor(node, region)
+        case Scalar(value=value):
+            return value
+        case Items(is_tuple=is_tuple, items=items):
+            values = [to_value(item, region) for item in items]
+            return tuple(values) if is_tuple else values
+        case Table(keys=keys, items=items):
+            return {key: to_value(item, region) for key, item in zip(keys, items, strict=True)}
+        case Opaque(type_name=name):
+            raise TypeError(f"the judge cannot send a {name}")
+
+
+def to_tensor(view: TensorView, region: mmap.mmap) -> torch.Tensor:
+    """Look at shared memory as the tensor that `view` describes."""
+    if view.offset_bytes is None:
+        raise ValueError("a tensor without a place")
+    return strided(region, getattr(torch, view.dtype), view.shape, view.strides, view.offset_bytes)
+
+
+class Outbox:
+    """Copies the outputs of one call into the region that the judge reads.
+
+    The copy is made inside the clock. It is the same for the reference, whose runner does just this too.
+    """
+
+    def __init__(self, region: mmap.mmap) -> None:
+        """Write into `region`, from its start on."""
+        self._region = region
+        self._used_bytes = 0
+
+    def from_value(self, value: Any, depth: int = 0) -> Node:
+        """Describe an output, copying its tensors."""
+        if isinstance(value, torch.Tensor):
+            return self.from_tensor(value)
+        if value is None or isinstance(value, bool | float):
+            return Scalar(value=value)
+        if isinstance(value, int) and abs(value) < 2**63:
+            return Scalar(value=int(value))
+        if isinstance(value, str) and len(value) <= _MAX_TEXT:
+            return Scalar(value=str(value))
+        if depth < _MAX_DEPTH and isinstance(value, list | tuple):
+            items = [self.from_value(item, depth + 1) for item in value]
+            return Items(is_tuple=isinstance(value, tuple), items=items)
+        if depth < _MAX_DEPTH and isinstance(value, Mapping):
+            keys = [key if isinstance(key, int) else str(key) for key in value]
+            return Table(keys=keys, items=[self.from_value(item, depth + 1) for item in value.values()])
+        return Opaque(type_name=type(value).__name__[:_MAX_TEXT])
+
+    def from_tensor(self, tensor: torch.Tensor) -> TensorView | Opaque:
+        """Copy one tensor and say where it is; a tensor without plain memory is only named."""
+        tensor = tensor.detach()
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            return Opaque(type_name=f"{tensor.layout} tensor")
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        shape = tuple(tensor.shape)
+        view = TensorView(
+            dtype=dtype, shape=shape, strides=_contiguous(shape), offset_bytes=None, device=tensor.device.type
+        )
+        size_bytes = tensor.numel() * tensor.element_size()
+        if tensor.device.type != "cpu" or self._used_bytes + size_bytes > len(self._region):
+            return view
+        offset = self._used_bytes
+        if size_bytes:
+            target = torch.frombuffer(self._region, dtype=tensor.dtype, count=tensor.numel(), offset=offset)
+            target.view(shape).copy_(tensor)
+        self._used_bytes = -(-(offset + size_bytes) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        storage = tensor.untyped_storage()
+        return replace(view, offset_bytes=offset, storage=(storage.data_ptr(), storage.nbytes()))
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

@@ -1,0 +1,132 @@
+"""Start a problem or a submission from a working example. Nothing is overwritten, and nothing is left half-written."""
+
+import keyword
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evaluator.catalog import find_problem
+from evaluator.errors import UsageError
+from evaluator.records import Problem
+from evaluator.skeleton import Language, solution_text
+
+_PROBLEM_TOML = """\
+# What this problem is. Unknown keys are errors, so a typing mistake never passes unseen.
+title = "{title}"
+level = 2  # 1 a single operation, 2 a chain of operations, 3 an architecture
+description = "A linear layer, then ReLU and a division by a constant."
+
+# precision = "fp32"   # the arithmetic asked for: fp32, tf32, bf16 or fp16
+# mode = "train"       # or "eval": what Model and ModelNew are put into
+# backward = false     # true: gradients are graded too, and forward + backward is timed
+
+# Rows of x do not influence each other, so the exact result may be computed in blocks of rows (dimension 0).
+split = {{ x = 0 }}
+
+# Each size sets constants of reference.py, by name; all sizes set the same ones.
+[sizes.full]  # what is graded on a GPU; equal to the numbers in reference.py
+batch_size = 1024
+in_features = 4096
+out_features = 4096
+
+[sizes.small]  # a second on a laptop
+batch_size = 32
+in_features = 128
+out_features = 128
+
+[sizes.awkward]  # no multiple of anything: finds kernels that forget the remainder
+batch_size = 7
+in_features = 97
+out_features = 131
+"""
+
+_REFERENCE = '''\
+"""{title}: what a submission's ModelNew has to compute, and on what."""
+
+import torch
+from torch import nn
+
+# The constants that the sizes in problem.toml replace: each a plain literal on its own line.
+batch_size = 1024
+in_features = 4096
+out_features = 4096
+divisor = 2.0
+
+
+class Model(nn.Module):
+    """Apply a linear layer, set what is negative to zero, and divide."""
+
+    def __init__(self, in_features, out_features, divisor):
+        super().__init__()
+        # A submission that uses the same names of parameters is given these weights.
+        self.linear = nn.Linear(in_features, out_features)
+        self.divisor = divisor
+
+    def forward(self, x):
+        # This is run in float64 too, for the exact result: take dtypes from x, and name none here.
+        return torch.relu(self.linear(x)) / self.divisor
+
+
+def get_inputs():
+    """Draw what forward is called with. Warpgrade seeds torch before every call: do not seed here."""
+    return [torch.randn(batch_size, in_features)]
+
+
+def get_init_inputs():
+    """Give what Model and ModelNew are constructed with."""
+    return [in_features, out_features, divisor]
+'''
+
+
+def new_problem(name: str, folder: Path) -> Path:
+    """Write a problem called `name` into `folder`, ready to be graded and to be changed; give its own folder.
+
+    Raises:
+        UsageError: the name is no identifier, something of that name is there, or the folder cannot be written to.
+    """
+    if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
+        hint = "use letters, digits and underscores, not beginning with a digit: fused_softmax"
+        raise UsageError(f"{name!r} cannot be the name of a problem", hint=hint)
+    target = folder / name
+    title = name.replace("_", " ").strip().capitalize() or name
+    with _beside(target) as draft:
+        problem = draft / name
+        problem.mkdir()
+        (problem / "problem.toml").write_text(_PROBLEM_TOML.format(title=title), encoding="utf-8")
+        (problem / "reference.py").write_text(_REFERENCE.format(title=title), encoding="utf-8")
+        find_problem(name, draft)
+        problem.rename(target)
+    return target
+
+
+def new_solution(problem: Problem, path: Path, language: Language = Language.CUDA) -> None:
+    """Write a submission for `problem` to `path`: correct from the start, with a kernel to be filled in.
+
+    Raises:
+        UsageError: `path` is there, cannot be written to, or the reference has no class Model to start from.
+    """
+    text = solution_text(problem, language)
+    with _beside(path) as draft:
+        file = draft / "solution.py"
+        file.write_text(text, encoding="utf-8")
+        file.rename(path)
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """Give a folder next to `target` to write in; what is still in it at the end is removed."""
+    if os.path.lexists(target):
+        hint = f"choose another name, or remove {target} first; nothing was changed"
+        raise UsageError(f"{target} is there already", hint=hint)
+    draft = target.parent / f".warpgrade-{secrets.token_hex(8)}"
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+    except OSError as error:
+        message = f"{target} cannot be written: {error.strerror or error}"
+        raise UsageError(message, hint="choose a folder that you may write to") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,174 @@
+"""The JSON Schemas of what Warpgrade writes and reads, made from its records, and the check of a file against them.
+
+`python -m evaluator.schema --write` renews `schemas/`; a test fails where the two differ.
+"""
+
+import reprlib
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from evaluator.errors import CardError
+from evaluator.records import SCHEMA_VERSION, Scorecard
+from evaluator.store import read_bytes
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_MOST_PROBLEMS = 20
+
+
+class SchemaName(StrEnum):
+    """The documents that have a schema."""
+
+    SCORECARD = "scorecard"
+
+
+def schema(name: SchemaName) -> dict[str, Any]:
+    """Make the JSON Schema of the document `name`."""
+    match name:
+        case SchemaName.SCORECARD:
+            made = _document(name, Scorecard, "Warpgrade scorecard")
+            made["$defs"]["Scorecard"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+            made["$defs"]["Scorecard"]["required"].insert(0, "schema_version")
+    return made
+
+
+def schema_bytes(name: SchemaName) -> bytes:
+    """Write the JSON Schema of `name` as it stands in `schemas/`."""
+    return msgspec.json.format(msgspec.json.encode(schema(name)), indent=2) + b"\n"
+
+
+def check_card(path: Path) -> list[str]:
+    """Compare the file at `path` with the scorecard's schema; say for each fault where it is and what it is.
+
+    Raises:
+        CardError: the file cannot be read, is too large, or does not hold one JSON object.
+    """
+    content = read_bytes(path)
+    try:
+        document = msgspec.json.decode(content)
+    except (ValueError, RecursionError) as error:
+        raise CardError(f"{path} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise CardError(f"{path} is not a scorecard: it holds {_kind(document)}, not an object")
+    version = document.get("schema_version")
+    if isinstance(version, int) and version != SCHEMA_VERSION:
+        return [f"schema_version: this card is of version {version}; this Warpgrade reads {SCHEMA_VERSION}"]
+    try:
+        return _faults(document)
+    except RecursionError as error:
+        raise CardError(f"{path} is not a scorecard: it is nested too deeply") from error
+
+
+def _document(name: SchemaName, record: type, title: str) -> dict[str, Any]:
+    made = msgspec.json.schema(record)
+    described = made["$defs"][record.__name__]["description"]
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:warpgrade:schema:{name.value}:{SCHEMA_VERSION}",
+        "title": title,
+        "description": described,
+    } | made
+
+
+def _faults(document: dict[str, Any]) -> list[str]:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError, best_match
+
+    def where(error: ValidationError) -> list[str]:
+        return [str(part) for part in error.absolute_path]
+
+    validator = Draft202012Validator(schema(SchemaName.SCORECARD))
+    errors = sorted(validator.iter_errors(document), key=where)
+    # Of the alternatives of an `anyOf`, the one that came nearest is the one that was meant.
+    nearest = [best_match([error]) or error for error in errors]
+    faults = [f"{json_path(error.absolute_path)}: {_friendly(error)}" for error in nearest]
+    if len(faults) > _MOST_PROBLEMS:
+        faults = [*faults[:_MOST_PROBLEMS], f"and {len(faults) - _MOST_PROBLEMS} more"]
+    return faults
+
+
+def json_path(parts: Iterable[str | int]) -> str:
+    """Write a place in a document as one would in Python.
+
+    >>> json_path(["checks", 2, "tensors"]), json_path([])
+    ('checks[2].tensors', 'the card')
+    """
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return path.removeprefix(".") or "the card"
+
+
+def _friendly(error: Any) -> str:
+    """Say what is wrong without printing the whole of a large value."""
+    match error.validator:
+        case "type":
+            return f"{_kind(error.instance)} stands where {_kinds(error.validator_value)} belongs"
+        case "anyOf" if all("type" in branch for branch in error.validator_value):
+            allowed = [branch["type"] for branch in error.validator_value]
+            return f"{_kind(error.instance)} stands where {_kinds(allowed)} belongs"
+        case "required" | "additionalProperties":
+            return str(error.message)[:200]
+        case "enum":
+            return f"{reprlib.repr(error.instance)} is none of {', '.join(map(str, error.validator_value))}"
+        case "pattern":
+            return f"{reprlib.repr(error.instance)} does not have the form {error.validator_value}"
+        case _:
+            return str(error.message)[:200]
+
+
+_KINDS = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+
+def _kinds(names: str | list[str]) -> str:
+    return " or ".join(_KINDS[name] for name in ([names] if isinstance(names, str) else names))
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def schema_file(name: SchemaName, folder: Path) -> Path:
+    """Name the file of a schema in `folder`."""
+    return folder / f"{name.value}.schema.json"
+
+
+@click.command()
+@click.option("--write", is_flag=True, help="Renew the files; without it, only name those that differ.")
+@click.argument("folder", default="schemas", type=click.Path(file_okay=False, path_type=Path))
+def main(*, write: bool, folder: Path) -> None:
+    """Compare the schemas in FOLDER with the records, or renew them."""
+    for name in SchemaName:
+        path, made = schema_file(name, folder), schema_bytes(name)
+        if path.is_file() and path.read_bytes() == made:
+            continue
+        if write:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(made)
+        click.echo(f"{path}: {'written' if write else 'differs from the records'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""Turn a reference into the text of a first submission: its Model as ModelNew, its result through a kernel.
+
+The reference is read with `ast`, never run; what is kept of it is kept to the byte, comments included.
+"""
+
+import ast
+import re
+import symtable
+from collections.abc import Iterator
+from enum import StrEnum
+from string import Template
+from typing import NamedTuple
+
+from evaluator.errors import UsageError
+from evaluator.records import Problem
+
+
+class Language(StrEnum):
+    """What a submission's kernel is written in."""
+
+    CUDA = "cuda"
+    CPP = "cpp"
+
+
+_HEAD = Template('''\
+"""A submission for $name: $title.
+
+It is correct as it stands, and no faster than the reference: $kernel.
+Move work from `forward` into the kernel, step by step, and grade it after each:
+
+    warpgrade grade $name THIS_FILE
+"""
+
+$imports
+
+''')
+
+_CUDA = Template('''\
+cpp_source = "torch::Tensor finish(torch::Tensor x);"
+
+cuda_source = r"""
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+
+template <typename scalar_t>
+__global__ void finish_kernel(const scalar_t* __restrict__ in, scalar_t* __restrict__ out, int64_t count) {
+    int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+    if (i < count) {
+        out[i] = in[i];
+    }
+}
+
+torch::Tensor finish(torch::Tensor x) {
+    x = x.contiguous();
+    auto out = torch::empty_like(x);
+    const int64_t count = x.numel();
+    if (count == 0) {
+        return out;
+    }
+    const int threads = 256;
+    const int64_t blocks = (count + threads - 1) / threads;
+    AT_DISPATCH_ALL_TYPES_AND3(at::kHalf, at::kBFloat16, at::kBool, x.scalar_type(), "finish", [&] {
+        finish_kernel<scalar_t><<<blocks, threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+            x.data_ptr<scalar_t>(), out.data_ptr<scalar_t>(), count);
+    });
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return out;
+}
+"""
+
+kernels = load_inline(
+    name="$extension",
+    cpp_sources=cpp_source,
+    cuda_sources=cuda_source,
+    functions=["finish"],
+)
+
+''')
+
+_CPP = Template('''\
+cpp_source = r"""
+#include <torch/extension.h>
+
+torch::Tensor finish(torch::Tensor x) {
+    x = x.contiguous();
+    auto out = torch::empty_like(x);
+    const int64_t count = x.numel();
+    AT_DISPATCH_ALL_TYPES_AND3(at::kHalf, at::kBFloat16, at::kBool, x.scalar_type(), "finish", [&] {
+        const scalar_t* from = x.data_ptr<scalar_t>();
+        scalar_t* to = out.data_ptr<scalar_t>();
+        for (int64_t i = 0; i < count; ++i) {
+            to[i] = from[i];
+        }
+    });
+    return out;
+}
+"""
+
+kernels = load_inline(name="$extension", cpp_sources=cpp_source, functions=["finish"])
+
+''')
+
+_AUTOGRAD = '''
+class Finish(torch.autograd.Function):
+    """The kernel with its derivative: PyTorch cannot see into a kernel, so backward is written by hand."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return kernels.finish(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return kernels.finish(grad)
+
+'''
+
+_NEEDED_IMPORTS = ("import torch", "from torch.utils.cpp_extension import load_inline")
+
+
+class _Edit(NamedTuple):
+    """A replacement in one line; the columns count bytes, as `ast` does. Lines from 1."""
+
+    line: int
+    start: int
+    end: int
+    text: str
+
+
+def solution_text(problem: Problem, language: Language) -> str:
+    """Write the text of a first submission for `problem`.
+
+    Raises:
+        UsageError: the reference does not define Model by a class statement of its own.
+    """
+    tree = ast.parse(problem.source)
+    model = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"), None)
+    if model is None:
+        message = f"{problem.name} does not define Model by a class statement, so there is nothing to start from"
+        raise UsageError(message, hint="write a file that defines `class ModelNew(nn.Module)`")
+    imports = [_segment(problem.source, node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    missing = [line for line in _NEEDED_IMPORTS if line not in imports]
+    results = list(_results(model))
+    used = "its result goes through a kernel that copies it" if results else "its kernel, a copy, is not called yet"
+    title = problem.title.replace("\\", " ").replace('"', "'")
+    kernel = _CUDA if language is Language.CUDA else _CPP
+    parts = [
+        _HEAD.substitute(name=problem.name, title=title, kernel=used, imports="\n".join([*imports, *missing])),
+        kernel.substitute(extension="kernels_" + re.sub(r"\W", "_", problem.name.rpartition("/")[2])),
+        *(_spaced(problem.source, helper) for helper in _helpers(problem, tree, model)),
+        _AUTOGRAD if problem.backward else "",
+        "\n" + _model_new(problem.source, model, results, "Finish.apply" if problem.backward else "kernels.finish"),
+    ]
+    text = "".join(parts)
+    compile(text, f"<submission for {problem.name}>", "exec", dont_inherit=True)
+    return text
+
+
+def _helpers(problem: Problem, tree: ast.Module, model: ast.ClassDef) -> list[ast.stmt]:
+    """Find the definitions that Model needs from its module, and those that they need, in their order."""
+    scopes = symtable.symtable(problem.source, problem.name, "exec").get_children()
+    needed: set[ast.stmt] = set()
+    todo: list[ast.stmt] = [model]
+    while todo:
+        names = set(_names_needed(todo.pop(), scopes))
+        for statement in tree.body:
+            if statement not in needed and statement is not model and names & set(_defined(statement)):
+                needed.add(statement)
+                todo.append(statement)
+    return [statement for statement in tree.body if statement in needed]
+
+
+def _names_needed(statement: ast.stmt, scopes: list[symtable.SymbolTable]) -> Iterator[str]:
+    """Name what a statement takes from its module; parameters and locals of the same name are not meant."""
+    match statement:
+        case ast.ClassDef(name=name):
+            outside: list[ast.AST] = [*statement.bases, *statement.keywords, *statement.decorator_list]
+        case ast.FunctionDef(name=name, args=arguments) | ast.AsyncFunctionDef(name=name, args=arguments):
+            defaults = [*arguments.defaults, *(each for each in arguments.kw_defaults if each is not None)]
+            outside = [*defaults, *statement.decorator_list]
+        case _:
+            name, outside = "", [statement]
+    yield from (node.id for part in outside for node in ast.walk(part) if isinstance(node, ast.Name))
+    for scope in scopes:
+        if scope.get_name() == name:
+            yield from _globals(scope)
+
+
+def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
+    yield from (symbol.get_name() for symbol in scope.get_symbols() if symbol.is_global())
+    for inner in scope.get_children():
+        yield from _globals(inner)
+
+
+def _defined(statement: ast.stmt) -> Iterator[str]:
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign() | ast.AnnAssign():
+            yield from (
+                node.id
+                for node in ast.walk(statement)
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            )
+        case _:
+            pass
+
+
+def _segment(source: str, node: ast.stmt) -> str:
+    """Give the lines of a statement, its decorators included, as they are written."""
+    decorators = getattr(node, "decorator_list", [])
+    first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
+    return "\n".join(line.decode() for line in source.encode().splitlines()[first - 1 : node.end_lineno])
+
+
+def _spaced(source: str, node: ast.stmt) -> str:
+    """Give a definition with the empty lines around it that its kind is used to."""
+    text = _segment(source, node)
+    return f"{text}\n" if isinstance(node, ast.Assign | ast.AnnAssign) else f"\n{text}\n\n"
+
+
+def _model_new(source: str, model: ast.ClassDef, results: list[ast.expr], finish: str) -> str:
+    """Give the class under its new name, with the `results` of its forward passed through `finish`."""
+    lines = source.encode().splitlines()
+    name_at = lines[model.lineno - 1].index(b"Model", model.col_offset + len(b"class"))
+    edits = [_Edit(model.lineno, name_at, name_at + len(b"Model"), "ModelNew")]
+    edits += [
+        _Edit(node.lineno, node.col_offset, node.col_offset + len(b"Model"), "ModelNew")
+        for node in ast.walk(model)
+        if isinstance(node, ast.Name) and node.id == "Model"
+    ]
+    for value in results:
+        edits.append(_Edit(value.lineno, value.col_offset, value.col_offset, f"{finish}("))
+        edits.append(_Edit(value.end_lineno or 0, value.end_col_offset or 0, value.end_col_offset or 0, ")"))
+    for edit in sorted(edits, reverse=True):
+        line = lines[edit.line - 1]
+        lines[edit.line - 1] = line[: edit.start] + edit.text.encode() + line[edit.end :]
+    return _segment(b"\n".join(lines).decode(), model) + "\n"
+
+
+def _results(model: ast.ClassDef) -> Iterator[ast.expr]:
+    """Find the values that forward returns, one by one where it writes out a collection of them."""
+    forward = next((node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "forward"), None)
+    todo: list[ast.AST] = list(forward.body) if forward else []
+    while todo:
+        match node := todo.pop():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() | ast.ClassDef():
+                continue
+            case ast.Return(value=ast.expr() as value):
+                yield from _values(value)
+            case _:
+                todo.extend(ast.iter_child_nodes(node))
+
+
+def _values(value: ast.expr) -> Iterator[ast.expr]:
+    match value:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
+            for part in parts:
+                yield from _values(part)
+        case ast.Constant() | ast.Starred():
+            return
+        case _:
+            yield value

@@ -1,0 +1,120 @@
+"""Keep scorecards in files: written whole or not at all, and read with suspicion."""
+
+import contextlib
+import errno
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from evaluator.errors import CardError, CardNotWritten, UsageError
+from evaluator.records import Scorecard
+
+MAX_CARD_BYTES = 64 * 1024 * 1024
+"""Far more than a card with a full-size source, its builds' logs and thousands of samples."""
+
+_OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+
+
+def card_bytes(card: Scorecard) -> bytes:
+    """Write `card` as JSON for people and programs: indented, one final line break."""
+    return msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
+
+
+def check_target(path: Path) -> None:
+    """Make sure that a card can be stored at `path`, before any time is spent on grading.
+
+    Raises:
+        UsageError: the folder cannot be made or written to, or something other than a file is in the way.
+        CardNotWritten: the disk is full or broken.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(path) and not path.is_file():
+            # Replacing /dev/null or a pipe by a file is never what was meant.
+            message = f"{path} is there already and is not a file"
+            raise UsageError(message, hint="name a file for --output; --json writes the scorecard to stdout")
+        trial = _temporary_beside(path)
+        trial.touch(exist_ok=False)
+        trial.unlink()
+    except OSError as error:
+        message = f"no scorecard can be written to {path}: {_reason(error)}"
+        if error.errno in _OUT_OF_SPACE:
+            raise CardNotWritten(message, hint="make room, or choose another place with --output") from error
+        raise UsageError(message, hint="choose another place with --output FILE") from error
+
+
+def write_card(card: Scorecard, path: Path) -> None:
+    """Store `card` at `path`, whole or not at all, and on the disk by the time this returns.
+
+    Raises:
+        CardNotWritten: with the reason; whatever was at `path` before is still there.
+    """
+    target = path.resolve()  # a link stays a link; the file behind it is replaced
+    temporary = _temporary_beside(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("xb") as file:
+            file.write(card_bytes(card))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    except (OSError, UnicodeError) as error:
+        message = f"the scorecard could not be written to {path}: {_reason(error)}"
+        raise CardNotWritten(message, hint="--json prints it instead, --output puts it elsewhere") from error
+    finally:
+        # Also when the user interrupts; after the replacement there is nothing left to remove.
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read the file of a card, at most `MAX_CARD_BYTES` of it.
+
+    Raises:
+        CardError: it cannot be read, is not a regular file, or is too large.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise CardError(f"{path} is not a file")
+        with path.open("rb") as file:
+            content = file.read(MAX_CARD_BYTES + 1)
+    except OSError as error:
+        raise CardError(f"{path} cannot be read: {_reason(error)}") from error
+    if len(content) > MAX_CARD_BYTES:
+        raise CardError(f"{path} is larger than {MAX_CARD_BYTES >> 20} MiB: no scorecard is")
+    return content
+
+
+def read_card(path: Path) -> Scorecard:
+    """Read the scorecard at `path`.
+
+    Raises:
+        CardError: it cannot be read or is not a scorecard of this version.
+    """
+    content = read_bytes(path)
+    try:
+        return msgspec.json.decode(content, type=Scorecard)
+    except (ValueError, RecursionError) as error:
+        hint = f"`warpgrade check-card {path}` lists what is wrong with it"
+        raise CardError(f"{path} is not a scorecard: {error}", hint=hint) from error
+
+
+def _temporary_beside(path: Path) -> Path:
+    return path.with_name(f".warpgrade-{secrets.token_hex(8)}.tmp")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the new name on the disk as well; some file systems cannot, and the card is safe all the same."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,254 @@
+"""Read a submission: a Python file as it is, or the code out of a language model's answer.
+
+Nothing is run and nothing is parsed: the text is hostile, and Python's own parser can be brought down by it. Every
+step takes time linear in the text.
+
+Which is it? A `.py` file is Python. A `.txt`, `.md` or `.markdown` file is an answer. Anything else (stdin too) is an
+answer if it has a fenced block that defines ModelNew, and Python if not.
+"""
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Literal, NamedTuple
+
+from evaluator.errors import SubmissionUnreadable
+from evaluator.findings import Code, finding
+from evaluator.records import Finding, Record, Sha256
+
+MAX_CODE_BYTES = 1024 * 1024
+"""More than any honest kernel; what a card can carry and a build can be asked for."""
+MAX_ANSWER_BYTES = 4 * MAX_CODE_BYTES
+"""An answer holds its thoughts and drafts beside the code."""
+
+STDIN = "-"
+_ANSWER_SUFFIXES = frozenset({".txt", ".md", ".markdown"})
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+_MARKER = re.compile(
+    r"^(?P<indent>[ \t]*)(?:(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)|</think(?:ing)?>[ \t\r]*)$", re.MULTILINE
+)
+"""A line that may open or close a fenced block, or that ends a model's thoughts."""
+_DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=(?!=))", re.MULTILINE)
+_FENCE_SLACK = 3
+"""How much further than the opening fence another may be indented (CommonMark); beyond, it is content."""
+
+
+class Submission(Record, frozen=True, kw_only=True):
+    """What is handed in: Python text that should define ModelNew.
+
+    Line n of `source` is line n + `line_offset` of the file that was read. `sha256` is that of `source` in UTF-8.
+    """
+
+    name: str
+    origin: str
+    sha256: Sha256
+    source: str
+    extracted_from_answer: bool
+    line_offset: int
+    findings: tuple[Finding, ...]
+
+
+class _Block(NamedTuple):
+    """The content of a fenced block, as offsets into the answer; `closed` by its own fence or cut off."""
+
+    start: int
+    end: int
+    indent: int
+    closed: bool
+
+
+class _Code(NamedTuple):
+    """The text that is the submission, and how it was come by."""
+
+    source: str
+    extracted: bool = False
+    line_offset: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
+def read_submission(path: Path | Literal["-"], stdin: BinaryIO | None = None) -> Submission | Finding:
+    """Read the submission at `path`, or from standard input where it is `-`.
+
+    Args:
+        path: a file; its suffix says what it is.
+        stdin: what is read for `-`; the process's own standard input where None.
+
+    Returns:
+        The submission, or the finding that says why there is none: it is too large, no text, or an answer without code.
+
+    Raises:
+        SubmissionUnreadable: the system does not let us read it.
+    """
+    suffix = "" if path == STDIN else Path(path).suffix.lower()
+    limit = MAX_CODE_BYTES if suffix == ".py" else MAX_ANSWER_BYTES
+    data = _read(path, stdin, limit + 1)
+    if len(data) > limit:
+        what = "a submission" if suffix == ".py" else "an answer"
+        return _too_large(f"{what} is at most {limit >> 20} MiB of text, and this file is larger", limit)
+    text = _decode(data)
+    if isinstance(text, Finding):
+        return text
+    code = _Code(text) if suffix == ".py" else _code_in(text, must_be_answer=suffix in _ANSWER_SUFFIXES)
+    if isinstance(code, Finding):
+        return code
+    source_bytes = code.source.encode()
+    if len(source_bytes) > MAX_CODE_BYTES:
+        message = f"the code is {len(source_bytes)} bytes; a submission is at most {MAX_CODE_BYTES >> 20} MiB"
+        return _too_large(message, MAX_CODE_BYTES)
+    return Submission(
+        name="stdin" if path == STDIN else _printable(Path(path).stem),
+        origin="stdin" if path == STDIN else _printable(path),
+        sha256=hashlib.sha256(source_bytes).hexdigest(),
+        source=code.source,
+        extracted_from_answer=code.extracted,
+        line_offset=code.line_offset,
+        findings=code.findings,
+    )
+
+
+def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int) -> bytes:
+    """Read no more than is needed to see that there is too much."""
+    try:
+        if path == STDIN:
+            return (sys.stdin.buffer if stdin is None else stdin).read(at_most)
+        with Path(path).open("rb") as file:
+            return file.read(at_most)
+    except IsADirectoryError as error:
+        hint = "name one file in it; `warpgrade batch` grades a folder of submissions"
+        raise SubmissionUnreadable(f"{path} is a folder, not a submission", hint=hint) from error
+    except (OSError, ValueError) as error:
+        # ValueError: a name with a NUL in it, or a stream that is closed.
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        hint = "check the name and that you may read it; `-` reads standard input"
+        raise SubmissionUnreadable(f"{path} cannot be read: {reason}", hint=hint) from error
+
+
+def _decode(data: bytes) -> str | Finding:
+    if data.startswith(_UTF16_MARKS):
+        return finding(Code.NOT_TEXT, "the submission is UTF-16, not UTF-8")
+    nul = data.find(b"\0")
+    if nul >= 0:
+        return finding(Code.NOT_TEXT, f"the submission holds a NUL byte, at byte {nul}", line=_line_at(data, nul))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"the submission is not UTF-8: {error.reason}, at byte {error.start}"
+        return finding(Code.NOT_TEXT, message, line=_line_at(data, error.start))
+
+
+def _line_at(data: bytes, offset: int) -> int:
+    return data.count(b"\n", 0, offset) + 1
+
+
+def _too_large(message: str, limit_bytes: int) -> Finding:
+    return finding(Code.TOO_LARGE, message, limit_bytes=limit_bytes)
+
+
+def _printable(path: Path | str) -> str:
+    """Spell a path so that JSON can hold it: file names need not be UTF-8."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _code_in(text: str, *, must_be_answer: bool) -> _Code | Finding:
+    """Take the last closed block that defines ModelNew, or the whole text where it need not be an answer."""
+    blocks = [block for block in _fenced_blocks(text) if _defines_model_new(text, block)]
+    closed = [block for block in blocks if block.closed]
+    if closed:
+        return _extracted(text, closed[-1], blocks)
+    if blocks:
+        line = _line_of(text, blocks[-1])
+        message = f"the block that defines ModelNew, from line {line}, is never closed: the answer seems to be cut off"
+        return finding(Code.NO_CODE, message, line=line)
+    if must_be_answer:
+        return finding(Code.NO_CODE, "the answer has no fenced block that defines ModelNew")
+    return _Code(text)
+
+
+def _extracted(text: str, chosen: _Block, defining: list[_Block]) -> _Code:
+    line = _line_of(text, chosen)
+    # Drafts among the thoughts are no rivals of what the answer says in the end.
+    thoughts_end = max((match.end() for match in _MARKER.finditer(text) if match["fence"] is None), default=0)
+    rivals = [block for block in defining if block != chosen and block.start >= min(thoughts_end, chosen.start)]
+    findings: list[Finding] = []
+    if rivals:
+        message = f"{len(rivals) + 1} blocks define ModelNew; the last closed one was taken, from line {line}"
+        cut_off = next((block for block in rivals if block.start > chosen.start), None)
+        if cut_off is not None:
+            message += f" (a later one, from line {_line_of(text, cut_off)}, is never closed)"
+        findings.append(finding(Code.SEVERAL_BLOCKS, message, line=line, blocks=len(rivals) + 1))
+    return _Code(_content(text, chosen), extracted=True, line_offset=line - 1, findings=tuple(findings))
+
+
+def _fenced_blocks(text: str) -> Iterator[_Block]:
+    """Find fenced blocks by CommonMark's rules, at any indentation (answers put them into lists).
+
+    Two things end a block that was never closed, so that a model's abandoned draft does not swallow its answer: a
+    fence that can only be an opening one (it names a language), and the end of the thoughts.
+    """
+    opener: re.Match[str] | None = None
+    for marker in _MARKER.finditer(text):
+        if opener is not None:
+            if _closes(marker, opener):
+                yield _block(opener, marker.start(), closed=True)
+                opener = None
+                continue
+            if not _ends_unclosed(marker, opener):
+                continue
+            yield _block(opener, marker.start(), closed=False)
+        opener = marker if _can_open(marker) else None
+    if opener is not None:
+        yield _block(opener, len(text), closed=False)
+
+
+def _block(opener: re.Match[str], end: int, *, closed: bool) -> _Block:
+    return _Block(min(opener.end() + 1, end), end, len(opener["indent"]), closed)
+
+
+def _can_open(marker: re.Match[str]) -> bool:
+    fence = marker["fence"]
+    return fence is not None and not (fence.startswith("`") and "`" in marker["info"])
+
+
+def _could_belong(marker: re.Match[str], opener: re.Match[str]) -> bool:
+    """Whether a fence inside a block is of the block's own kind: same character, no shorter, hardly more indented."""
+    fence = marker["fence"]
+    return (
+        fence is not None
+        and fence.startswith(opener["fence"])
+        and len(marker["indent"]) <= len(opener["indent"]) + _FENCE_SLACK
+    )
+
+
+def _closes(marker: re.Match[str], opener: re.Match[str]) -> bool:
+    return _could_belong(marker, opener) and not marker["info"].strip()
+
+
+def _ends_unclosed(marker: re.Match[str], opener: re.Match[str]) -> bool:
+    if marker["fence"] is None:
+        return True
+    names_language = len(marker["info"].split()) == 1
+    return names_language and _can_open(marker) and _could_belong(marker, opener)
+
+
+def _defines_model_new(text: str, block: _Block) -> bool:
+    """Whether a line of the block begins with `class ModelNew` or `ModelNew =`, less the block's own indentation."""
+    found = _DEFINITION.finditer(text, block.start, block.end)
+    return any(len(match["indent"]) <= block.indent for match in found)
+
+
+def _content(text: str, block: _Block) -> str:
+    """Give a block's lines without the indentation of its opening fence."""
+    content = text[block.start : block.end]
+    if not block.indent:
+        return content
+    lines = content.split("\n")
+    return "\n".join(line[: block.indent].lstrip(" \t") + line[block.indent :] for line in lines)
+
+
+def _line_of(text: str, block: _Block) -> int:
+    """Give the line of the block's first line of content, from 1."""
+    return text.count("\n", 0, block.start) + 1

@@ -1,0 +1,1 @@
+"""From samples to what is quoted. Pure: values in, values out."""

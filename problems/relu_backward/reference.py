@@ -1,0 +1,22 @@
+"""ReLU of a large matrix, forward and backward."""
+
+import torch
+from torch import nn
+
+batch_size = 4096
+dim = 65536
+
+
+class Model(nn.Module):
+    """Clamps every element to zero from below; the gradient passes where the input was positive."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.randn(batch_size, dim)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,240 @@
+"""Scorecards for tests: one honest card, and the same card with something changed."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from evaluator.findings import Code, finding
+from evaluator.records import (
+    Build,
+    BuildUnit,
+    Check,
+    DeviceFacts,
+    DeviceKind,
+    Diagnostic,
+    Environment,
+    Mismatch,
+    Mode,
+    Precision,
+    ProblemRef,
+    RunnerOutput,
+    Samples,
+    SandboxFacts,
+    Scorecard,
+    Seeds,
+    SizeName,
+    Status,
+    SubmissionRef,
+    TensorCheck,
+    Timing,
+    ToleranceRule,
+    seed_text,
+)
+
+SOURCE = '''\
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+cpp_source = """
+#include <torch/extension.h>
+
+torch::Tensor relu(torch::Tensor x) {
+    auto y = torch::empty_like(x)
+    const float* in = x.data_ptr<float>();
+    float* out = y.data_ptr<float>();
+    for (int64_t i = 0; i < x.numel(); ++i) out[i] = in[i] > 0 ? in[i] : 0;
+    return y;
+}
+"""
+
+extension = load_inline(name="relu", cpp_sources=cpp_source, functions=["relu"])
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.relu(x)
+'''
+
+
+def tensor_check(**changes: Any) -> TensorCheck:
+    return msgspec.structs.replace(
+        TensorCheck(
+            path="output",
+            dtype="float32",
+            shape=[64, 16384],
+            ok=True,
+            max_abs_error=2.4e-7,
+            error_ratio=0.31,
+            honest_error_ratio=0.25,
+            mismatches=0,
+            nonfinite=0,
+            first_mismatch=None,
+        ),
+        **changes,
+    )
+
+
+def check(index: int = 0, **changes: Any) -> Check:
+    return msgspec.structs.replace(
+        Check(
+            index=index,
+            profile="as drawn",
+            seed=seed_text(1000 + index),
+            ok=True,
+            precision="float64",
+            tensors=[tensor_check()],
+            finding=None,
+        ),
+        **changes,
+    )
+
+
+def wrong_check(index: int = 0, **changes: Any) -> Check:
+    mismatch = Mismatch(index=[0, 3], expected="0.0", actual="-0.5123")
+    wrong = tensor_check(ok=False, error_ratio=812.4, mismatches=524288, first_mismatch=mismatch)
+    return check(index, **{"ok": False, "tensors": [wrong]} | changes)
+
+
+def samples(side: str, median_ms: float, calls: int = 50) -> Samples:
+    return Samples(
+        side=side,
+        seeds=[seed_text(n) for n in range(calls)],
+        samples_ms=[median_ms] * calls,
+        overhead_ms=0.02,
+        overhead_iqr_ms=0.001,
+        median_ms=median_ms,
+        iqr_ms=median_ms / 100,
+        first_call_ms=median_ms * 2,
+        outputs_copied=False,
+    )
+
+
+def timing(reference_ms: float = 1.852, submission_ms: float = 0.6213, **changes: Any) -> Timing:
+    return msgspec.structs.replace(
+        Timing(
+            clock="host",
+            reference_before=samples("reference", reference_ms),
+            submission=samples("submission", submission_ms),
+            reference_after=samples("reference", reference_ms),
+            reference_median_ms=reference_ms,
+            submission_median_ms=submission_ms,
+            speedup=reference_ms / submission_ms,
+            resolution_ms=0.005,
+        ),
+        **changes,
+    )
+
+
+def diagnostic(line: int = 9, column: int = 34, **changes: Any) -> Diagnostic:
+    text = SOURCE.splitlines()[line - 1]
+    return msgspec.structs.replace(
+        Diagnostic(
+            severity="error",
+            message="expected ',' or ';' before 'const'",
+            file="main.cpp",
+            line=line - 4,
+            column=column,
+            submission_line=line,
+            source_line=text,
+        ),
+        **changes,
+    )
+
+
+def build_unit(*, diagnostics: list[Diagnostic] | None = None, **changes: Any) -> BuildUnit:
+    return msgspec.structs.replace(
+        BuildUnit(
+            name="relu",
+            key=hashlib.sha256(b"relu").hexdigest(),
+            ok=not diagnostics,
+            cached=False,
+            wall_s=21.4,
+            diagnostics=diagnostics or [],
+            log="",
+        ),
+        **changes,
+    )
+
+
+def card(**changes: Any) -> Scorecard:
+    """Give an honest, correct, faster submission's card, with `changes` of its fields."""
+    source = changes.pop("source", SOURCE)
+    honest = Scorecard(
+        status=Status.CORRECT,
+        reason=None,
+        problem=ProblemRef(
+            name="relu",
+            title="ReLU",
+            level=1,
+            origin="warpgrade",
+            sha256=hashlib.sha256(b"reference").hexdigest(),
+            size=SizeName.SMALL,
+            constants={"batch_size": 64},
+            precision=Precision.FP32,
+            mode=Mode.TRAIN,
+            backward=False,
+        ),
+        submission=SubmissionRef(
+            name="relu_inline",
+            origin="relu_inline.py",
+            sha256=hashlib.sha256(source.encode("utf-8", "replace")).hexdigest(),
+            source_bytes=len(source),
+            source=source,
+            extracted_from_answer=False,
+        ),
+        device=DeviceFacts(kind=DeviceKind.CPU, name="AMD EPYC 7B13"),
+        environment=Environment(
+            warpgrade="0.1.0",
+            python="3.11.9",
+            torch="2.13.0",
+            compiler="g++ 12.2.0",
+            platform="Linux",
+            cpu="AMD EPYC 7B13",
+            cpu_cores=2,
+            memory_bytes=8 << 30,
+            threads=2,
+        ),
+        sandbox=SandboxFacts(
+            mode="full",
+            layers=["namespaces", "seccomp"],
+            missing=[],
+            memory_bytes=4 << 30,
+            processes=64,
+            file_bytes=1 << 30,
+            private_folder_bytes=1 << 30,
+        ),
+        tolerance=ToleranceRule.MEASURED,
+        seeds=Seeds(weight=seed_text(7), replayed_from=None),
+        build=Build(ok=True, import_s=22.0, units=[build_unit()]),
+        checks=[check(n) for n in range(12)],
+        timing=timing(),
+        findings=[],
+        output=RunnerOutput(total_bytes=0, text=""),
+        graded_at="2026-01-02T03:04:05Z",
+        stages_s={"build": 22.0, "check": 3.0, "time": 4.1},
+        wall_s=29.3,
+    )
+    return msgspec.structs.replace(honest, **changes)
+
+
+def wrong_card(**changes: Any) -> Scorecard:
+    reason = finding(Code.WRONG_VALUES, "call 3: output differs; the largest error is 812 times what is allowed")
+    checks = [*(check(n) for n in range(2)), wrong_check(2)]
+    return card(**{"status": Status.WRONG_RESULT, "reason": reason, "checks": checks, "timing": None} | changes)
+
+
+def uncompiled_card(diagnostics: list[Diagnostic] | None = None, **changes: Any) -> Scorecard:
+    reason = finding(Code.COMPILE_FAILED, "the extension 'relu' does not compile", line=9)
+    unit = build_unit(diagnostics=diagnostics or [diagnostic()])
+    build = Build(ok=False, import_s=9.0, units=[unit])
+    failed = {"status": Status.BUILD_ERROR, "reason": reason, "build": build, "checks": [], "timing": None}
+    return card(**failed | changes)
+
+
+def crashed_card(**changes: Any) -> Scorecard:
+    reason = finding(Code.FORWARD_FAILED, "RuntimeError: relu expects float32, got float64", line=22)
+    failed = {"status": Status.RUNTIME_ERROR, "reason": reason, "checks": [], "timing": None}
+    printed = RunnerOutput(total_bytes=13, text="hello, world\n")
+    return card(**failed | {"output": printed} | changes)
