@@ -22,9 +22,22 @@ from evaluator.version import __version__
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evaluator.pipeline import GradeRequest
+    from evaluator.pipeline import GradeRequest, Unread
+    from evaluator.submissions import Submission
 
 _AUTO = "auto"
+_SCHEMAS = ["scorecard", "problem"]  # evaluator.schema.SchemaName; a test holds the two together
+
+
+# The first character keeps click from filling the lines.
+_EXIT_STATUS = """\b
+Exit status:
+  0    the submission is correct
+  1    it is not, or no verdict was possible on this device
+  2    the command, or a file that it was given, is wrong
+  3    this machine failed; nothing is said about the submission
+  130  interrupted
+"""
 
 
 class Seconds(click.ParamType):
@@ -61,19 +74,12 @@ _problems_option = click.option(
 _json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout, and nothing else.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "WARPGRADE"})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "WARPGRADE"}, epilog=_EXIT_STATUS
+)
 @click.version_option(__version__, prog_name="warpgrade", message="%(prog)s %(version)s")
 def warpgrade() -> None:
-    """Grade GPU kernels written against PyTorch references.
-
-    \b
-    Exit status:
-      0    the submission is correct
-      1    it is not, or no verdict was possible on this device
-      2    the command, or a file that it was given, is wrong
-      3    this machine failed; nothing is said about the submission
-      130  interrupted
-    """
+    """Grade GPU kernels written against PyTorch references."""
 
 
 @warpgrade.command()
@@ -81,18 +87,20 @@ def warpgrade() -> None:
 @click.argument("submission", required=False, type=click.Path(allow_dash=True))
 @click.option(
     "--device",
-    type=click.Choice([_AUTO, *DeviceKind]),
+    type=click.Choice([_AUTO, *(kind.value for kind in DeviceKind)]),
     default=_AUTO,
     show_default=True,
     help="Where the submission is run.",
 )
 @click.option(
-    "--size", type=click.Choice(list(SizeName)), help="Which of the problem's sizes.  [default: full on cuda, else small]"
+    "--size",
+    type=click.Choice([size.value for size in SizeName]),
+    help="Which of the problem's sizes.  [default: full on cuda, else small]",
 )
 @_problems_option
 @click.option(
     "--tolerance",
-    type=click.Choice(list(ToleranceRule)),
+    type=click.Choice([rule.value for rule in ToleranceRule]),
     help="How far an output may be off.  [default: measured]",
 )
 @click.option(
@@ -147,7 +155,7 @@ def grade(
 
     replayed = read_card(replay) if replay is not None else None
     request = _request(problem, submission, replayed, **options)
-    target = output or _default_target(request.problem, submission, replayed)
+    target = output or _default_target(request)
     check_target(target)
     with progress_on(sys.stderr, quiet=quiet) as progress:
         card = pipeline.grade(request, progress)
@@ -178,23 +186,299 @@ def _request(
     timeout: float | None,
     build_timeout: float,
 ) -> "GradeRequest":
-    """Put together what is asked for: what was said on the command line, then what the replayed card says."""
+    """Put together what is asked for: what the command line says, else what the replayed card says, else defaults."""
     from evaluator.isolation import SandboxMode
     from evaluator.pipeline import GradeRequest
-    from evaluator.submissions import read_submission, submission_of
 
-    if replayed is None and (problem is None or submission is None):
-        missing = "PROBLEM and SUBMISSION" if problem is None else "SUBMISSION"
-        raise click.UsageError(f"{missing} must be named, unless --replay names a scorecard")
+    problem_name = problem or (replayed.problem.name if replayed else None)
+    if problem_name is None or (submission is None and replayed is None):
+        raise click.UsageError("PROBLEM and SUBMISSION must be named, unless --replay names a scorecard")
     kind = _device(device, replayed)
+    default_size = SizeName.FULL if kind is DeviceKind.CUDA else SizeName.SMALL
     return GradeRequest(
-        problem=find_problem(problem or replayed.problem.name, problems),
-        submission=submission_of(replayed) if submission is None else read_submission(submission),
+        problem=find_problem(problem_name, problems),
+        submission=_submission(submission, replayed),
         device=kind,
-        size=_size(size, replayed, kind),
+        size=SizeName(size or (replayed.problem.size if replayed else default_size)),
         tolerance=ToleranceRule(tolerance or (replayed.tolerance if replayed else ToleranceRule.MEASURED)),
         sandbox=SandboxMode(sandbox),
         timeout_s=timeout,
         build_timeout_s=build_timeout,
         replay=replayed,
     )
+
+
+def _device(name: str, replayed: Scorecard | None) -> DeviceKind:
+    """Choose the device. `auto` is the first that this version can grade on, or the one that a card was made on."""
+    from evaluator.doctor import GRADABLE
+
+    if name == _AUTO:
+        return replayed.device.kind if replayed else GRADABLE[0]
+    if name not in GRADABLE:
+        hint = f"leave --device out, or choose {' or '.join(GRADABLE)}"
+        raise UsageError(f"this version of Warpgrade cannot grade on {name} yet", hint=hint)
+    return DeviceKind(name)
+
+
+def _submission(path: str | None, replayed: Scorecard | None) -> "Submission | Unread":
+    """Read the submission at `path`, or take the one that the card holds."""
+    from evaluator.pipeline import Unread
+    from evaluator.submissions import Submission, read_submission
+
+    if path is None and replayed is not None:
+        graded = replayed.submission
+        if graded.sha256 is None:
+            raise CardError("this scorecard holds no submission to grade again", hint="name SUBMISSION as well")
+        return Submission(
+            name=graded.name,
+            origin=graded.origin,
+            sha256=graded.sha256,
+            source=graded.source,
+            extracted_from_answer=graded.extracted_from_answer,
+            line_offset=0,
+            findings=(),
+        )
+    read = read_submission(path if path == "-" else Path(path or ""))
+    return read if isinstance(read, Submission) else Unread(name=_stem(path or ""), origin=path or "", finding=read)
+
+
+def _stem(path: str) -> str:
+    return "stdin" if path == "-" else os.fsencode(Path(path).stem).decode("utf-8", "replace")
+
+
+def _default_target(request: "GradeRequest") -> Path:
+    # A replay does not overwrite the card that it is compared with.
+    ending = "replay.json" if request.replay is not None else "json"
+    return Path("scorecards", request.problem.name, f"{request.submission.name}.{ending}")
+
+
+def _exit_code(card: Scorecard) -> ExitCode:
+    match card.status:
+        case Status.CORRECT:
+            return ExitCode.CORRECT
+        case Status.INFRA_ERROR:
+            return ExitCode.INFRASTRUCTURE
+        case _:
+            return ExitCode.NOT_CORRECT
+
+
+@warpgrade.group()
+def problems() -> None:
+    """See which problems there are."""
+
+
+@problems.command("list")
+@_problems_option
+@_json_option
+def list_them(*, problems: Path | None, as_json: bool) -> ExitCode:
+    """List the problems by level."""
+    listing = list_problems(problems)
+    _emit(_listing_json(listing) if as_json else _listing_text(listing))
+    for broken in listing.broken:
+        _complain("broken", broken)
+    return ExitCode.USAGE if listing.broken else ExitCode.CORRECT
+
+
+def _listing_text(listing: Listing) -> str:
+    width = max((len(problem.name) for problem in listing.problems), default=0)
+    if not listing.problems:
+        return "no problems here\n"
+    lines = [f"{each.level:<5}  {each.name:<{width}}  {one_line(each.title, 60)}" for each in listing.problems]
+    return "\n".join([f"level  {'name':<{width}}  title", *lines]) + "\n"
+
+
+def _listing_json(listing: Listing) -> bytes:
+    shown = [
+        {key: getattr(each, key) for key in ("name", "title", "level", "origin", "sha256")} for each in listing.problems
+    ]
+    return _json({"problems": shown, "broken": [error.message for error in listing.broken]})
+
+
+@problems.command("show")
+@click.argument("name", shell_complete=_complete_problem)
+@_problems_option
+@_json_option
+def show(*, name: str, problems: Path | None, as_json: bool) -> None:
+    """Show what a problem asks for, its sizes and its reference."""
+    problem = find_problem(name, problems)
+    _emit(_json(problem) if as_json else _problem_text(problem))
+
+
+def _problem_text(problem: Problem) -> str:
+    gradients = "forward and gradients" if problem.backward else "forward"
+    sizes = [
+        f"  {size.value:<8} " + ", ".join(f"{key} = {value!r}" for key, value in constants.items())
+        for size, constants in problem.sizes.items()
+    ]
+    parts = [
+        f"{problem.name}: {one_line(problem.title, 100)}",
+        f"level {problem.level}, {problem.precision.value}, {problem.mode.value} mode, {gradients}\n{problem.path}",
+        *([printable(problem.description)] if problem.description else []),
+        "sizes\n" + "\n".join(sizes),
+        printable(problem.source).rstrip(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+@warpgrade.command()
+@click.argument("name", type=click.Choice(_SCHEMAS))
+def schema(*, name: str) -> None:
+    """Print the JSON Schema of a document."""
+    from evaluator.schema import SchemaName, schema_bytes
+
+    _emit(schema_bytes(SchemaName(name)))
+
+
+@warpgrade.command("check-card")
+@click.argument("file", type=click.Path(path_type=Path))
+def check_card(*, file: Path) -> ExitCode:
+    """Check that FILE is a scorecard; name every fault with its place."""
+    from evaluator.schema import check_card as faults_of
+
+    faults = faults_of(file)
+    if faults:
+        _emit("".join(f"{one_line(fault, 300)}\n" for fault in faults))
+        raise CardError(f"{file} is not a valid scorecard: {counted(len(faults), 'fault')}")
+    _emit(f"{file} is a valid scorecard\n")
+    return ExitCode.CORRECT
+
+
+@warpgrade.group()
+def new() -> None:
+    """Start a problem or a submission from a working example."""
+
+
+@new.command("problem")
+@click.argument("name")
+@click.option(
+    "--problems",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("problems"),
+    show_default=True,
+    help="The folder in which the problem's own is made.",
+)
+def new_problem(*, name: str, problems: Path) -> None:
+    """Write a problem called NAME, to be graded as it is and changed from there."""
+    from evaluator import scaffold
+
+    folder = scaffold.new_problem(name, problems)
+    _emit(f"{folder} is written: problem.toml and reference.py\n")
+    _emit(f"next: warpgrade new solution {name} --problems {problems}\n")
+
+
+@new.command("solution")
+@click.argument("problem", shell_complete=_complete_problem)
+@_problems_option
+@click.option("--language", type=click.Choice(["cuda", "cpp"]), default="cuda", show_default=True, help="The kernel's.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="[default: NAME.py, here]")
+def new_solution(*, problem: str, problems: Path | None, language: str, output: Path | None) -> None:
+    """Write a submission for PROBLEM: correct from the start, with a kernel to be filled in."""
+    from evaluator import scaffold
+
+    found = find_problem(problem, problems)
+    path = output or Path(f"{found.name.rpartition('/')[2]}.py")
+    scaffold.new_solution(found, path, scaffold.Language(language))
+    _emit(f"{path} is written\n")
+    _emit(f"next: warpgrade grade {problem} {path}{f' --problems {problems}' if problems else ''}\n")
+
+
+@warpgrade.command()
+@_json_option
+def doctor(*, as_json: bool) -> ExitCode:
+    """Say what this machine can and cannot do, and how to get what is missing."""
+    from evaluator.doctor import diagnose
+    from evaluator.report.checkup import render_diagnosis
+
+    diagnosis = diagnose()
+    if as_json:
+        _emit(_json(diagnosis))
+    else:
+        _show(lambda console: render_diagnosis(diagnosis, console))
+    return diagnosis.exit_code
+
+
+@warpgrade.command()
+@click.argument("code", required=False)
+def explain(*, code: str | None) -> None:
+    """Explain the CODE of a finding, or name them all."""
+    if code is None:
+        _emit("".join(f"{each.value}  {entry.title}\n" for each, entry in ENTRIES.items()))
+        return
+    try:
+        wanted = Code(code.upper())
+    except ValueError as error:
+        near = difflib.get_close_matches(code.upper(), [each.value for each in Code], n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`warpgrade explain` names them all"
+        raise UsageError(f"there is no finding {one_line(code, 40)!r}", hint=hint) from error
+    entry = ENTRIES[wanted]
+    paragraphs = [f"{wanted.value}: {entry.title}", entry.meaning, f"Next: {entry.next_step}"]
+    _emit("\n\n".join(click.wrap_text(paragraph, width=80) for paragraph in paragraphs) + "\n")
+
+
+def _show_card(card: Scorecard, written_to: Path | None) -> None:
+    from evaluator.report.terminal import render_card
+
+    _show(lambda console: render_card(card, console, written_to))
+
+
+def _show(render: "Callable[[Console], None]") -> None:
+    """Draw on stdout. It is drawn in memory first, so that a closed pipe cannot cut into it."""
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False)
+    with console.capture() as drawn:
+        render(console)
+    _emit(drawn.get())
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _emit(content: str | bytes) -> None:
+    """Write to stdout. A reader that went away (`| head`) is no error, and changes no verdict."""
+    if isinstance(content, str):
+        encoding = sys.stdout.encoding or "ascii"
+        content = content.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        click.echo(content, nl=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more when it ends; give it somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(what: str, error: WarpgradeError) -> None:
+    encoding = sys.stderr.encoding or "ascii"
+    click.echo(f"{click.style(what, fg='red', bold=True)}: {printable(error.message, encoding)}", err=True)
+    if error.hint:
+        click.echo(f"  hint: {printable(error.hint, encoding)}", err=True)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; give its exit code. `arguments` are the process's own where None."""
+    try:
+        code = warpgrade.main(arguments, prog_name="warpgrade", standalone_mode=False)
+    except WarpgradeError as error:
+        _complain("error", error)
+        return error.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except Exception:  # noqa: BLE001 - Python's own exit code, 1, would read as a verdict
+        traceback.print_exc()
+        click.echo("error: this is a fault in Warpgrade; it says nothing about the submission", err=True)
+        return ExitCode.INFRASTRUCTURE
+    return int(code or ExitCode.CORRECT)
+
+
+def main() -> None:
+    """Run the command that the process was started with."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -9,8 +9,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from evaluator.errors import ExitCode, ToolchainMissing
+from evaluator.errors import ExitCode, SandboxUnavailable, ToolchainMissing
 from evaluator.records import DeviceKind, Record
+
+GRADABLE = (DeviceKind.CPU,)
+"""The devices that this version can grade on, the best first."""
 
 _GIB = 1 << 30
 _PROGRAM_LIMIT_S = 120
@@ -24,7 +27,7 @@ int main() { std::cout << twice(21); }
 """
 
 
-class Line(Record):
+class Line(Record, frozen=True):
     """One thing that a grade may need. `needed_for` names the devices that cannot do without it."""
 
     name: str
@@ -34,7 +37,7 @@ class Line(Record):
     fix: str
 
 
-class Diagnosis(Record):
+class Diagnosis(Record, frozen=True):
     """What was found, and which devices can be graded on."""
 
     lines: list[Line]
@@ -65,11 +68,7 @@ def diagnose() -> Diagnosis:
         _nvcc,
     ]
     lines = [check() for check in checks]
-    ready = [
-        device
-        for device in (DeviceKind.CPU, DeviceKind.CUDA)
-        if all(line.ok for line in lines if device in line.needed_for)
-    ]
+    ready = [device for device in GRADABLE if all(line.ok for line in lines if device in line.needed_for)]
     return Diagnosis(lines=lines, ready=ready)
 
 
@@ -144,6 +143,21 @@ def _ninja() -> Line:
     return _line("ninja", version or f"{path} cannot be run", ok=version is not None, fix="pip install ninja")
 
 
+def _sandbox() -> Line:
+    from evaluator.isolation.limits import Limits
+    from evaluator.isolation.machine import SandboxMode, choose_walls, sandbox_facts
+    from evaluator.isolation.probe import examine
+
+    machine = examine()
+    try:
+        walls = choose_walls(SandboxMode.FULL, machine)
+    except SandboxUnavailable as error:
+        return _line("sandbox", error.message, ok=False, fix=error.hint)
+    facts = sandbox_facts(SandboxMode.FULL, machine, walls, Limits())
+    missing = f"; missing here: {', '.join(facts.missing)}" if facts.missing else ""
+    return _line("sandbox", f"{len(facts.layers)} walls stand{missing}", ok=True, fix="")
+
+
 def _memory() -> Line:
     import psutil
 
@@ -171,7 +185,7 @@ def _shared_memory() -> Line:
 
 def _disk() -> Line:
     fix = "make room, or set TMPDIR to a folder with more"
-    return _space("temporary files", Path(tempfile.gettempdir()), 2 * _GIB, fix)
+    return _space("disk", Path(tempfile.gettempdir()), 2 * _GIB, fix)
 
 
 def _space(name: str, folder: Path, least_bytes: int, fix: str) -> Line:

@@ -97,7 +97,7 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.IMPORT_FAILED: Entry(
         "the submission cannot be read in",
-        "Python raised an error while it read the submission: a syntax error, a missing module, or an error of its own.",
+        "Python raised an error while it read the submission: a syntax error, a missing module, an error of its own.",
         "Run the file with Python; the message names its line.",
     ),
     Code.COMPILE_FAILED: Entry(
@@ -113,7 +113,7 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.FAILED_BUILD_IGNORED: Entry(
         "a build failed and the submission went on",
-        "An extension did not compile, the submission caught the error and ran without it: what was graded is its fallback.",
+        "An extension did not compile, the submission caught the error and ran without it: its fallback was graded.",
         "Read build.units in the scorecard for the compiler's message.",
     ),
     Code.NOT_ON_THIS_DEVICE: Entry(
@@ -271,7 +271,7 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.JUDGE_FAILED: Entry(
         "the judge failed",
-        "Something on the judge's own side broke: a runner could not be started, shared memory could not be had, or the "
+        "Something on the judge's own side broke: a runner could not be started, there was no shared memory, or the "
         "reference did not pass its own check. Nothing is said about the submission.",
         "Run `warpgrade doctor`, then grade again.",
     ),

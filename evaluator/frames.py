@@ -31,15 +31,16 @@ Dimensions = Annotated[tuple[Dimension, ...], msgspec.Meta(max_length=64)]
 Strides = Annotated[tuple[Stride, ...], msgspec.Meta(max_length=64)]
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+class Frame(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """The base of every frame and of every node of a value tree."""
 
 
-class TensorView(Frame):
+class TensorView(Frame, frozen=True):
     """A tensor in shared memory: `offset_bytes` from the start of its region, strides in elements.
 
     In an answer, `offset_bytes` is None where the tensor did not fit into the region (its shape is then wrong anyway),
-    and `storage` is where the tensor lay before it was copied: address and length in the runner's own memory.
+    `copied` says that it did not lie there but was copied, and `storage` is where it lay: address and length of its
+    memory as the runner sees them.
     """
 
     dtype: ShortText
@@ -47,29 +48,30 @@ class TensorView(Frame):
     strides: Strides
     offset_bytes: Dimension | None
     device: ShortText = "cpu"
+    copied: bool = False
     storage: tuple[int, int] | None = None
 
 
-class Scalar(Frame):
+class Scalar(Frame, frozen=True):
     """A plain Python value."""
 
     value: bool | int | float | ShortText | None
 
 
-class Opaque(Frame):
+class Opaque(Frame, frozen=True):
     """Something that is neither a tensor nor a plain value; only its type's name travels."""
 
     type_name: ShortText
 
 
-class Items(Frame):
+class Items(Frame, frozen=True):
     """A list or a tuple."""
 
     is_tuple: bool
     items: "Annotated[list[Node], msgspec.Meta(max_length=4096)]"
 
 
-class Table(Frame):
+class Table(Frame, frozen=True):
     """A dict, in its order."""
 
     keys: Annotated[list[int | ShortText], msgspec.Meta(max_length=4096)]
@@ -79,24 +81,30 @@ class Table(Frame):
 Node = TensorView | Scalar | Opaque | Items | Table
 
 
-class Load(Frame):
-    """Judge: read the submission in. Comes with the descriptors of the input region and of the output region."""
+class Load(Frame, frozen=True):
+    """Judge: read the submission in.
+
+    Comes with the descriptors of the input region, of the output region, and (with `arena`) of the allocator's
+    library. The first `copy_bytes` of the output region are for copies, the rest is the allocator's.
+    """
 
     submission: Text
     model: Text
     input_bytes: int
     output_bytes: int
+    copy_bytes: int
+    arena: bool
     threads: int
 
 
-class BuildReply(Frame):
+class BuildReply(Frame, frozen=True):
     """Judge: what came of a `BuildRequest`. With `ok`, one descriptor holds the finished library."""
 
     ok: bool
     log: Text
 
 
-class Construct(Frame):
+class Construct(Frame, frozen=True):
     """Judge: make ModelNew under `weight_seed`, then copy the reference's `state` where names and shapes agree."""
 
     weight_seed: int
@@ -106,7 +114,15 @@ class Construct(Frame):
     state: Table
 
 
-class Call(Frame):
+class Prepare(Frame, frozen=True):
+    """Judge: let go of the call before last, and fill what is free with `poison`. The clock does not run."""
+
+    index: int
+    poison: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    ahead_bytes: int
+
+
+class Call(Frame, frozen=True):
     """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before."""
 
     index: int
@@ -116,23 +132,23 @@ class Call(Frame):
     output_gradients: Items | None
 
 
-class Nothing(Frame):
+class Nothing(Frame, frozen=True):
     """Judge: answer at once. What this takes is the clock's overhead."""
 
     index: int
 
 
-ToRunner = Load | BuildReply | Construct | Call | Nothing
+ToRunner = Load | BuildReply | Construct | Prepare | Call | Nothing
 
 
-class SourceFile(Frame):
+class SourceFile(Frame, frozen=True):
     """A file that the submission handed to `load`."""
 
     name: ShortText
     text: Text
 
 
-class BuildRequest(Frame):
+class BuildRequest(Frame, frozen=True):
     """Runner: `load_inline` or `load` was called. `files` are load's, the source lists are load_inline's."""
 
     name: ShortText
@@ -150,17 +166,17 @@ class BuildRequest(Frame):
     implicit_headers: bool = True
 
 
-class Loaded(Frame):
+class Loaded(Frame, frozen=True):
     """Runner: the submission was read to its end and defines ModelNew."""
 
 
-class Constructed(Frame):
+class Constructed(Frame, frozen=True):
     """Runner: ModelNew stands. `difference` says why the reference's weights were not copied, if they were not."""
 
     difference: ShortText | None
 
 
-class Done(Frame):
+class Done(Frame, frozen=True):
     """Runner: the call is over. `gradients` are by name: `input x`, `parameter fc.weight`; None where there is none."""
 
     index: int
@@ -168,7 +184,7 @@ class Done(Frame):
     gradients: dict[ShortText, TensorView | None] | None = None
 
 
-class Failed(Frame):
+class Failed(Frame, frozen=True):
     """Runner: the submission raised an error. `lines` are the submission's own, innermost last."""
 
     kind: ShortText
@@ -198,7 +214,7 @@ class Channel:
         """Speak over `sock`; only frames of the union `receives` are accepted."""
         self._socket = sock
         self._encoder = msgspec.msgpack.Encoder()
-        self._decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(receives)  # type: ignore[arg-type]
+        self._decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(receives)
         self._descriptors: list[int] = []
 
     def send(self, frame: Frame, descriptors: Sequence[int] = ()) -> None:

@@ -10,7 +10,7 @@ def _nothing_printed() -> RunnerOutput:
     return RunnerOutput(total_bytes=0, text="")
 
 
-class Outcome(Record):
+class Outcome(Record, frozen=True):
     """What is known of a submission. It starts as a failure; nothing but the judge's own evidence makes it a pass."""
 
     status: Status = Status.INFRA_ERROR

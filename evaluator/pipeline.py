@@ -34,7 +34,7 @@ from evaluator.submissions import Submission
 _FLOOD_BYTES = 1 << 20
 
 
-class Unread(Record):
+class Unread(Record, frozen=True):
     """A submission that could not be made out: why, and where it came from. It still gets a scorecard."""
 
     name: str
@@ -42,7 +42,7 @@ class Unread(Record):
     finding: Finding
 
 
-class GradeRequest(Record):
+class GradeRequest(Record, frozen=True):
     """What is to be graded, and how. `timeout_s` is for each stage of the submission; None leaves it to the judge."""
 
     problem: Problem
@@ -75,7 +75,9 @@ def grade(request: GradeRequest, progress: Progress) -> Scorecard:
 
 
 def _judged(request: GradeRequest, submission: Submission, stopwatch: Stopwatch, threads: int) -> tuple[Outcome, Seeds]:
-    # Here torch comes in; the cheap commands never get this far.
+    # Here torch comes in; the cheap commands never get this far. Its threads shall sleep while they wait, not spin:
+    # judge and runner share the cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with stopwatch.stage("read", request.problem.name):
         from evaluator.judge.memory_plan import refuse_what_does_not_fit
         from evaluator.judge.seeds import SeedBook

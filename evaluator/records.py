@@ -14,8 +14,8 @@ import msgspec
 SCHEMA_VERSION = 1
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The base of every record: immutable, keyword-only, strict on reading."""
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of every record: immutable, and strict on reading."""
 
 
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -78,7 +78,7 @@ class Precision(StrEnum):
     FP16 = "fp16"
 
 
-class ToleranceOverride(Record):
+class ToleranceOverride(Record, frozen=True):
     """What a problem's author says instead of the measured rule's own numbers; `None` leaves one as it is."""
 
     multiple: float | None = None
@@ -89,8 +89,10 @@ Constant = bool | int | float | str
 """A module-level constant of a reference that a size may set."""
 
 
-class Problem(Record):
-    """A reference `Model` with `get_inputs` and `get_init_inputs`, and what is known about it. Reading one runs nothing.
+class Problem(Record, frozen=True):
+    """A reference `Model` with `get_inputs` and `get_init_inputs`, and what is known about it.
+
+    Reading one runs nothing.
 
     `source` is the text of the reference as its author wrote it; `sizes` holds, for each size, the constants that
     replace the ones written there. `split` names inputs and the dimension along which they may be cut into blocks
@@ -113,7 +115,7 @@ class Problem(Record):
     split: dict[str, int]
 
 
-class Finding(Record):
+class Finding(Record, frozen=True):
     """Something the judge noticed. `code` is explained by `warpgrade explain CODE`."""
 
     code: str
@@ -123,7 +125,7 @@ class Finding(Record):
     details: dict[str, str | int | float | bool | None] = {}
 
 
-class ProblemRef(Record):
+class ProblemRef(Record, frozen=True):
     """Which problem was graded, precisely enough to find it again and to see whether it changed."""
 
     name: str
@@ -138,7 +140,7 @@ class ProblemRef(Record):
     backward: bool
 
 
-class SubmissionRef(Record):
+class SubmissionRef(Record, frozen=True):
     """What was graded. `source` is the Python text that was run, so a card replays without any other file.
 
     `sha256` is that of `source`; None where no code could be made out.
@@ -151,7 +153,7 @@ class SubmissionRef(Record):
     extracted_from_answer: bool
 
 
-class Environment(Record):
+class Environment(Record, frozen=True):
     """The software and the machine, as the judge sees them."""
 
     warpgrade: str
@@ -165,14 +167,14 @@ class Environment(Record):
     threads: int
 
 
-class DeviceFacts(Record):
+class DeviceFacts(Record, frozen=True):
     """The device that ran the submission."""
 
     kind: DeviceKind
     name: str
 
 
-class SandboxFacts(Record):
+class SandboxFacts(Record, frozen=True):
     """Which walls stood around the submission, which could not be built here, and the limits inside."""
 
     mode: str
@@ -184,7 +186,7 @@ class SandboxFacts(Record):
     private_folder_bytes: int
 
 
-class Diagnostic(Record):
+class Diagnostic(Record, frozen=True):
     """One message of a compiler, at the submission's own line where it could be found there."""
 
     severity: str
@@ -196,7 +198,7 @@ class Diagnostic(Record):
     source_line: str
 
 
-class BuildUnit(Record):
+class BuildUnit(Record, frozen=True):
     """One extension that the submission asked for."""
 
     name: str
@@ -208,7 +210,7 @@ class BuildUnit(Record):
     log: str
 
 
-class Build(Record):
+class Build(Record, frozen=True):
     """Reading the submission in: its import and the extensions built on the way."""
 
     ok: bool
@@ -216,7 +218,7 @@ class Build(Record):
     units: list[BuildUnit]
 
 
-class Mismatch(Record):
+class Mismatch(Record, frozen=True):
     """One element that differs. The values are text, because they may be NaN or infinite."""
 
     index: list[int]
@@ -224,7 +226,7 @@ class Mismatch(Record):
     actual: str
 
 
-class TensorCheck(Record):
+class TensorCheck(Record, frozen=True):
     """How one output (or gradient) compares with the expected one.
 
     `error_ratio` is the largest error as a multiple of what is allowed (at most 1 passes); `None` where an element
@@ -243,7 +245,7 @@ class TensorCheck(Record):
     first_mismatch: Mismatch | None
 
 
-class Check(Record):
+class Check(Record, frozen=True):
     """One call on inputs that the submission had never seen, and what came of it."""
 
     index: int
@@ -255,7 +257,7 @@ class Check(Record):
     finding: Finding | None
 
 
-class Samples(Record):
+class Samples(Record, frozen=True):
     """The timed calls of one side, in order. Each one's output was verified before the next was let go."""
 
     side: str
@@ -269,7 +271,7 @@ class Samples(Record):
     outputs_copied: bool
 
 
-class Timing(Record):
+class Timing(Record, frozen=True):
     """The reference before and after, the submission between them, by the judge's clock.
 
     `overhead_ms` of each side (a call that does nothing, in a runner that never loaded a submission) is already
@@ -286,21 +288,21 @@ class Timing(Record):
     resolution_ms: float
 
 
-class Seeds(Record):
+class Seeds(Record, frozen=True):
     """The seeds that are not written beside a call. They are drawn fresh for every grade and revealed here."""
 
     weight: Seed
     replayed_from: str | None
 
 
-class RunnerOutput(Record):
+class RunnerOutput(Record, frozen=True):
     """What the submission printed: untrusted text, cut to its beginning and end."""
 
     total_bytes: int
     text: str
 
 
-class Scorecard(Record):
+class Scorecard(Record, frozen=True, kw_only=True):
     """The record of one grade: everything needed to believe it, and to repeat it."""
 
     schema_version: int = SCHEMA_VERSION

@@ -12,18 +12,21 @@ from typing import Any
 import click
 import msgspec
 
+from evaluator.catalog.folder import _ProblemFile, _Sizes
 from evaluator.errors import CardError
 from evaluator.records import SCHEMA_VERSION, Scorecard
 from evaluator.store import read_bytes
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_MOST_PROBLEMS = 20
+_MOST_FAULTS = 20
+_CONSTANT_TYPES = ["boolean", "integer", "number", "string"]
 
 
 class SchemaName(StrEnum):
     """The documents that have a schema."""
 
     SCORECARD = "scorecard"
+    PROBLEM = "problem"
 
 
 def schema(name: SchemaName) -> dict[str, Any]:
@@ -33,6 +36,15 @@ def schema(name: SchemaName) -> dict[str, Any]:
             made = _document(name, Scorecard, "Warpgrade scorecard")
             made["$defs"]["Scorecard"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
             made["$defs"]["Scorecard"]["required"].insert(0, "schema_version")
+        case SchemaName.PROBLEM:
+            made = _document(name, _ProblemFile, "problem.toml")
+            made["description"] = "What a problem's folder says about its reference.py."
+            # The catalog checks these tables by hand, for better messages; a schema can say their form as well.
+            made["$defs"]["Constants"] = {"type": "object", "additionalProperties": {"type": _CONSTANT_TYPES}}
+            sizes = made["$defs"][_Sizes.__name__]["properties"]
+            sizes.update({size: {"$ref": "#/$defs/Constants"} for size in sizes})
+            dimension = {"type": "integer", "minimum": 0}
+            made["$defs"][_ProblemFile.__name__]["properties"]["split"] |= {"additionalProperties": dimension}
     return made
 
 
@@ -65,7 +77,7 @@ def check_card(path: Path) -> list[str]:
 
 def _document(name: SchemaName, record: type, title: str) -> dict[str, Any]:
     made = msgspec.json.schema(record)
-    described = made["$defs"][record.__name__]["description"]
+    described = made["$defs"][record.__name__].get("description", "")
     return {
         "$schema": DIALECT,
         "$id": f"urn:warpgrade:schema:{name.value}:{SCHEMA_VERSION}",
@@ -86,8 +98,8 @@ def _faults(document: dict[str, Any]) -> list[str]:
     # Of the alternatives of an `anyOf`, the one that came nearest is the one that was meant.
     nearest = [best_match([error]) or error for error in errors]
     faults = [f"{json_path(error.absolute_path)}: {_friendly(error)}" for error in nearest]
-    if len(faults) > _MOST_PROBLEMS:
-        faults = [*faults[:_MOST_PROBLEMS], f"and {len(faults) - _MOST_PROBLEMS} more"]
+    if len(faults) > _MOST_FAULTS:
+        faults = [*faults[:_MOST_FAULTS], f"and {len(faults) - _MOST_FAULTS} more"]
     return faults
 
 
@@ -106,8 +118,9 @@ def _friendly(error: Any) -> str:
     match error.validator:
         case "type":
             return f"{_kind(error.instance)} stands where {_kinds(error.validator_value)} belongs"
-        case "anyOf" if all("type" in branch for branch in error.validator_value):
-            allowed = [branch["type"] for branch in error.validator_value]
+        case "anyOf":
+            # A branch without a type refers to a record.
+            allowed = [branch.get("type", "object") for branch in error.validator_value]
             return f"{_kind(error.instance)} stands where {_kinds(allowed)} belongs"
         case "required" | "additionalProperties":
             return str(error.message)[:200]

@@ -4,17 +4,24 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from pathlib import Path
 
 import msgspec
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
-from evaluator.records import Scorecard
+from evaluator.records import SCHEMA_VERSION, Scorecard
 
 MAX_CARD_BYTES = 64 * 1024 * 1024
 """Far more than a card with a full-size source, its builds' logs and thousands of samples."""
 
 _OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+
+
+class _Versioned(msgspec.Struct):
+    """What is read of a card before it is known which fields it has."""
+
+    schema_version: int
 
 
 def card_bytes(card: Scorecard) -> bytes:
@@ -31,10 +38,7 @@ def check_target(path: Path) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(path) and not path.is_file():
-            # Replacing /dev/null or a pipe by a file is never what was meant.
-            message = f"{path} is there already and is not a file"
-            raise UsageError(message, hint="name a file for --output; --json writes the scorecard to stdout")
+        _refuse_what_is_no_file(path)
         trial = _temporary_beside(path)
         trial.touch(exist_ok=False)
         trial.unlink()
@@ -43,6 +47,17 @@ def check_target(path: Path) -> None:
         if error.errno in _OUT_OF_SPACE:
             raise CardNotWritten(message, hint="make room, or choose another place with --output") from error
         raise UsageError(message, hint="choose another place with --output FILE") from error
+
+
+def _refuse_what_is_no_file(path: Path) -> None:
+    """Replacing a folder, a pipe or /dev/null by a file is never what was meant."""
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return
+    if not is_file:
+        message = f"{path} is there already and is not a file"
+        raise UsageError(message, hint="name a file for --output; --json writes the scorecard to stdout")
 
 
 def write_card(card: Scorecard, path: Path) -> None:
@@ -96,10 +111,14 @@ def read_card(path: Path) -> Scorecard:
     """
     content = read_bytes(path)
     try:
-        return msgspec.json.decode(content, type=Scorecard)
+        version = msgspec.json.decode(content, type=_Versioned).schema_version
+        card = msgspec.json.decode(content, type=Scorecard) if version == SCHEMA_VERSION else None
     except (ValueError, RecursionError) as error:
         hint = f"`warpgrade check-card {path}` lists what is wrong with it"
         raise CardError(f"{path} is not a scorecard: {error}", hint=hint) from error
+    if card is None:
+        raise CardError(f"{path} is a card of version {version}; this Warpgrade reads {SCHEMA_VERSION}")
+    return card
 
 
 def _temporary_beside(path: Path) -> Path:

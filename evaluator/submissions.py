@@ -33,6 +33,7 @@ _MARKER = re.compile(
 )
 """A line that may open or close a fenced block, or that ends a model's thoughts."""
 _DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=(?!=))", re.MULTILINE)
+_BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)*+(?P<indent>[ \t]*)")
 _FENCE_SLACK = 3
 """How much further than the opening fence another may be indented (CommonMark); beyond, it is content."""
 
@@ -53,7 +54,10 @@ class Submission(Record, frozen=True, kw_only=True):
 
 
 class _Block(NamedTuple):
-    """The content of a fenced block, as offsets into the answer; `closed` by its own fence or cut off."""
+    """The content of a fenced block, as offsets into the answer; `closed` by its own fence or cut off.
+
+    `indent` is how many blanks at the beginning of each line belong to the answer (a list, say) and not to the code.
+    """
 
     start: int
     end: int
@@ -205,7 +209,13 @@ def _fenced_blocks(text: str) -> Iterator[_Block]:
 
 
 def _block(opener: re.Match[str], end: int, *, closed: bool) -> _Block:
-    return _Block(min(opener.end() + 1, end), end, len(opener["indent"]), closed)
+    start = min(opener.end() + 1, end)
+    indent = len(opener["indent"])
+    if indent:
+        # The first line of Python is at the left margin; where it is less indented than its fence, so is the code.
+        first = _BLANK_LINES.match(opener.string, start, end)
+        indent = min(indent, len(first["indent"])) if first else 0
+    return _Block(start, end, indent, closed)
 
 
 def _can_open(marker: re.Match[str]) -> bool:
@@ -235,13 +245,13 @@ def _ends_unclosed(marker: re.Match[str], opener: re.Match[str]) -> bool:
 
 
 def _defines_model_new(text: str, block: _Block) -> bool:
-    """Whether a line of the block begins with `class ModelNew` or `ModelNew =`, less the block's own indentation."""
+    """Whether a line of the block begins with `class ModelNew` or `ModelNew =`, less the block's indentation."""
     found = _DEFINITION.finditer(text, block.start, block.end)
     return any(len(match["indent"]) <= block.indent for match in found)
 
 
 def _content(text: str, block: _Block) -> str:
-    """Give a block's lines without the indentation of its opening fence."""
+    """Give a block's lines without the block's indentation."""
     content = text[block.start : block.end]
     if not block.indent:
         return content

@@ -180,7 +180,6 @@ def card(**changes: Any) -> Scorecard:
             name="relu_inline",
             origin="relu_inline.py",
             sha256=hashlib.sha256(source.encode("utf-8", "replace")).hexdigest(),
-            source_bytes=len(source),
             source=source,
             extracted_from_answer=False,
         ),
@@ -238,3 +237,11 @@ def crashed_card(**changes: Any) -> Scorecard:
     failed = {"status": Status.RUNTIME_ERROR, "reason": reason, "checks": [], "timing": None}
     printed = RunnerOutput(total_bytes=13, text="hello, world\n")
     return card(**failed | {"output": printed} | changes)
+
+
+def unread_card(**changes: Any) -> Scorecard:
+    """Give the card of an answer in which there was no code: nothing was run."""
+    reason = finding(Code.NO_CODE, "the answer has no fenced block that defines ModelNew")
+    missing = SubmissionRef(name="answer", origin="answer.md", sha256=None, source="", extracted_from_answer=False)
+    empty = {"submission": missing, "build": None, "checks": [], "timing": None, "seeds": None, "sandbox": None}
+    return card(**{"status": Status.BUILD_ERROR, "reason": reason} | empty | changes)

@@ -1,10 +1,12 @@
 """Build one extension: look it up, or compile it in a sandbox where no line of the submission's Python is."""
 
+import contextlib
 import hashlib
 import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -27,17 +29,17 @@ _MAX_LIBRARY_BYTES = 512 << 20
 _MAX_LOG = 64 << 10
 
 # A compile of torch/extension.h takes 1.3 GiB, nvcc 3.1 GB (measured); each compiler process is held to this.
-LIMITS = Limits(memory_bytes=12 << 30, file_bytes=1 << 30, processes=256)
+LIMITS = Limits(memory_bytes=12 << 30, file_bytes=1 << 30, processes=256, kept_output_bytes=_MAX_LOG // 2)
 
 
 class RunTool(Protocol):
     """Runs a program in the sandbox, with `work` as its folder."""
 
-    def __call__(self, argv: list[str], *, work: Path, limits: Limits, timeout_s: float) -> ToolResult:
+    def __call__(self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits) -> ToolResult:
         """Run `argv` to its end, or to `timeout_s`."""
 
 
-class Built(Record):
+class Built(Record, frozen=True):
     """What came of a build request. `library` is None where `unit.ok` is false."""
 
     unit: BuildUnit
@@ -67,9 +69,7 @@ class Builder:
         return self._compile(request, files, key)
 
     def _compile(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
-        with tempfile.TemporaryDirectory(prefix="warpgrade-build-", ignore_cleanup_errors=True) as folder:
-            work = Path(folder) / "work"
-            work.mkdir()
+        with work_folder() as work:
             for file in files:
                 (work / file.name).write_text(file.text, encoding="utf-8")
             names = [file.name for file in files]
@@ -78,8 +78,8 @@ class Builder:
             (work / "build.ninja").write_text(text, encoding="utf-8")
             argv = [toolchain.ninja(), "-f", "build.ninja", "-j", str(len(os.sched_getaffinity(0)))]
             result = self._run_tool(argv, work=work, limits=LIMITS, timeout_s=self._timeout_s)
-            library = None if result.timed_out or result.exit_code != 0 else _read_library(work / f"{request.name}.so")
-        log = _shortened(result.output)
+            library = None if result.timed_out or result.exit_code != 0 else read_library(work / f"{request.name}.so")
+        log = result.output
         unit = self._unit(request, files, key, ok=library is not None, cached=False, wall_s=result.wall_s, log=log)
         if library is None:
             return Built(unit=unit, library=None, finding=self._why(request, result, unit))
@@ -175,7 +175,17 @@ def _failed(request: BuildRequest, key: str, problem: Finding) -> Built:
     return Built(unit=unit, library=None, finding=problem)
 
 
-def _read_library(path: Path) -> bytes | None:
+@contextlib.contextmanager
+def work_folder() -> Iterator[Path]:
+    """Make a folder for a compiler; its user may pass through the one above, and see nothing else there."""
+    with tempfile.TemporaryDirectory(prefix="warpgrade-build-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)
+        work = Path(folder) / "work"
+        work.mkdir()
+        yield work
+
+
+def read_library(path: Path) -> bytes | None:
     """Read what the linker made. The folder was the sandbox's: a link, or a file of the wrong kind, is not followed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -186,11 +196,3 @@ def _read_library(path: Path) -> bytes | None:
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MAX_LIBRARY_BYTES:
             return None
         return file.read()
-
-
-def _shortened(log: str) -> str:
-    """Keep the beginning and the end of a long log; the first errors matter most."""
-    if len(log) <= _MAX_LOG:
-        return log
-    half = _MAX_LOG // 2
-    return f"{log[:half]}\n[… {len(log) - 2 * half} characters left out …]\n{log[-half:]}"

@@ -19,7 +19,7 @@ _LIBRARY = "library.so"
 _MANIFEST = "manifest.json"
 
 
-class Manifest(Record):
+class Manifest(Record, frozen=True):
     """What an entry says about its library."""
 
     key: Sha256
@@ -29,7 +29,7 @@ class Manifest(Record):
     wall_s: float
 
 
-class Entry(Record):
+class Entry(Record, frozen=True):
     """A library from the cache, with its manifest."""
 
     library: bytes

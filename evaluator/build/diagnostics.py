@@ -8,7 +8,8 @@ from pathlib import PurePath
 from evaluator.records import Diagnostic
 
 _MESSAGE = re.compile(
-    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<severity>fatal error|error|warning): (?P<text>.*)$"
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? "
+    r"(?P<severity>fatal error|error|warning): (?P<text>.*)$"
 )
 _LINKER = re.compile(
     r"^(?:\S*ld\S*: |collect2: |\S+\.o: |\S+\.cpp:).*?(?P<text>undefined reference to .*|cannot find -l.*)$"

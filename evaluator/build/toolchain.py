@@ -69,6 +69,15 @@ def link_flags() -> list[str]:
     return ["-shared", *folders, "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
 
 
+def native_flags() -> list[str]:
+    """Give the flags for our own native code, which needs torch's core library and no Python."""
+    from torch.utils import cpp_extension
+
+    includes = [f"-isystem{path}" for path in cpp_extension.include_paths()]
+    folders = [f"-L{path}" for path in cpp_extension.library_paths()]
+    return ["-O2", f"-std={_language_standard()}", "-fPIC", "-shared", *includes, *folders, "-lc10"]
+
+
 def fingerprint() -> dict[str, str]:
     """Name everything outside of a submission that decides what its library looks like."""
     return {

@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from evaluator.errors import JudgeFailed
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 # linux/fcntl.h and linux/memfd.h; Python's fcntl module has them from 3.12 on under other conditions.
 _F_ADD_SEALS = 1033
+_F_SEAL_SEAL = 0x1
 _F_SEAL_SHRINK = 0x2
 _F_SEAL_GROW = 0x4
+_F_SEAL_WRITE = 0x8
 
 ALIGNMENT_BYTES = 256
 """What torch's own CPU and CUDA allocators promise at most; vectorised kernels rely on 16."""
@@ -59,6 +61,24 @@ class Region:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class SharedMemory(NamedTuple):
+    """What judge and one runner share: inputs, outputs, and the library of the runner's allocator, if there is one.
+
+    The first `copy_bytes` of the outputs are for copies; behind them is the allocator's arena.
+    """
+
+    inputs: Region
+    outputs: Region
+    copy_bytes: int
+    allocator: int | None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What is passed to the runner."""
+        passed = (self.inputs.descriptor, self.outputs.descriptor)
+        return passed if self.allocator is None else (*passed, self.allocator)
 
 
 def strided(
@@ -100,6 +120,19 @@ def places(sizes_bytes: Sequence[int], region_bytes: int) -> Iterator[int]:
 def room_for(payload_bytes: int) -> int:
     """Say how large a region must be for `payload_bytes`, with space left for addresses to change."""
     return _aligned(payload_bytes) + max(_aligned(payload_bytes), 16 * _ROTATION_BYTES)
+
+
+def sealed_file(content: bytes) -> int:
+    """Put `content` into memory that nobody can change any more, and give its descriptor.
+
+    A descriptor of a file of ours could be reopened for writing by a runner under the same user; this one cannot.
+    """
+    descriptor = os.memfd_create("library", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(content)
+    fcntl.fcntl(descriptor, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_WRITE | _F_SEAL_SEAL)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _aligned(size_bytes: int) -> int:

@@ -15,9 +15,8 @@ import contextlib
 import os
 import signal
 from enum import StrEnum
+from pathlib import Path
 from typing import assert_never
-
-import psutil
 
 from evaluator.isolation import landlock, syscalls
 
@@ -71,9 +70,28 @@ def kill_all(cage: Cage) -> None:
 
 
 def _signal_descendants(sig: signal.Signals) -> None:
-    reached: set[psutil.Process] = set()
-    while fresh := set(psutil.Process().children(recursive=True)) - reached:
-        for process in fresh:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(sig)
+    reached: set[int] = set()
+    while fresh := _descendants() - reached:
+        for pid in fresh:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, sig)
         reached |= fresh
+
+
+def _descendants() -> set[int]:
+    """Find every process below this one."""
+    parents = dict(_process_and_parent(folder) for folder in Path("/proc").glob("[0-9]*"))
+    found: set[int] = set()
+    layer = {os.getpid()}
+    while layer := {pid for pid, parent in parents.items() if parent in layer}:
+        found |= layer
+    return found
+
+
+def _process_and_parent(folder: Path) -> tuple[int, int]:
+    try:
+        # The name in parentheses may hold anything; state and parent follow the last one.
+        fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return int(folder.name), 0
+    return int(folder.name), int(fields[1])

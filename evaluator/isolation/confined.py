@@ -11,9 +11,9 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from evaluator.isolation import files, landlock, limits, privileges, seccomp, syscalls
 from evaluator.isolation.cage import Cage
@@ -31,7 +31,7 @@ def run(order: Spawn, output: int, runner_socket: int | None, report: int) -> No
         socket_at, report = _arrange_descriptors(output, runner_socket, report)
         # Whatever the entry needs of our own code is read now: its files cannot be opened later.
         entry = _import_entry(order.entry) if order.entry is not None else None
-        _forget_own_sources()
+        _forget_own_sources(order.files.hidden)
         _set_environment(order)
         _put_up_walls(order)
         if entry is None:
@@ -66,11 +66,9 @@ def _import_entry(entry: str) -> Any:
     return getattr(importlib.import_module(module), function)
 
 
-def _forget_own_sources() -> None:
+def _forget_own_sources(hidden: Sequence[str]) -> None:
     """Leave nothing of ours importable anew; what is imported already stays in memory."""
-    if files.in_checkout():
-        root = str(files.source_root())
-        sys.path[:] = [path for path in sys.path if path and os.path.realpath(path) != root]
+    sys.path[:] = [path for path in sys.path if path and path not in hidden]
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
 
@@ -84,8 +82,7 @@ def _set_environment(order: Spawn) -> None:
 
 def _put_up_walls(order: Spawn) -> None:
     walls = order.walls
-    if walls.landlock:
-        rules = list(_landlock_rules(order))
+    rules = list(_landlock_rules(order)) if walls.landlock else []
     with contextlib.suppress(OSError):
         # If memory runs out it is the runner that the kernel takes; nothing but root can lower this again.
         Path("/proc/self/oom_score_adj").write_text(_PREFERRED_VICTIM, encoding="ascii")
@@ -117,8 +114,8 @@ def _landlock_rules(order: Spawn) -> Iterator[tuple[Path, landlock.Access]]:
     if order.walls.private_view:
         # The view holds nothing that may not be read; what may be written is said here a second time.
         yield Path("/"), landlock.READ
-        yield Path("/tmp"), landlock.EVERYTHING
-        yield Path("/dev/shm"), landlock.EVERYTHING
+        yield Path("/tmp"), landlock.EVERYTHING  # noqa: S108 - its own
+        yield Path("/dev/shm"), landlock.EVERYTHING  # noqa: S108 - its own
         yield Path("/proc"), landlock.WRITE_IN_PLACE
         return
     for path in files.granted(view.readable, view.hidden):
@@ -131,15 +128,20 @@ def _execute(order: Spawn) -> NoReturn:
     # Python ignores these two, and what is ignored stays so in the program.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
-    os.execvpe(order.argv[0], order.argv, os.environ)
+    os.execvpe(order.argv[0], order.argv, os.environ)  # noqa: S606
+
+
+def _line_writer(descriptor: int) -> TextIO:
+    return open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def _call(entry: Any, sock: socket.socket, private: Path) -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        # Line by line: what was printed before a crash is worth having.
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     status = 1
     try:
+        # New streams, because the old ones remember what they were opened on; line by line, because what was printed
+        # before a crash is worth having.
+        sys.stdout = sys.__stdout__ = _line_writer(1)
+        sys.stderr = sys.__stderr__ = _line_writer(2)
         entry(sock, private)
         status = 0
     except SystemExit as ending:

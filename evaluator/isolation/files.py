@@ -1,6 +1,7 @@
 """Which files a runner may see: the system, Python with torch, its private folder; never Warpgrade's own."""
 
 import os
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -68,6 +69,14 @@ def hidden_paths() -> tuple[str, ...]:
     if in_checkout():
         return (str(root),)
     return tuple(str(path) for path in (root / "evaluator", root / "cli.py") if path.exists())
+
+
+def unreachable_for_others() -> str | None:
+    """Name this Python's folder if another user could not reach it (it lies in a home of root, say)."""
+    for place in dict.fromkeys(map(os.path.realpath, (sys.base_prefix, sys.prefix))):
+        if any(not folder.stat().st_mode & stat.S_IXOTH for folder in (Path(place), *Path(place).parents)):
+            return place
+    return None
 
 
 def granted(readable: Sequence[str], hidden: Sequence[str]) -> Iterator[Path]:

@@ -8,6 +8,7 @@ import platform
 import tempfile
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from evaluator.isolation import files, landlock, namespaces, privileges, seccomp, syscalls, view
@@ -47,7 +48,7 @@ def _namespaces(refused: dict[str, str], *, own_user: bool) -> Namespaces:
     kinds = [Namespaces.ROOT] if os.geteuid() == 0 else []
     for kind in (*kinds, Namespaces.USER):
         user = privileges.fresh_identities().runner if own_user else None
-        problem = _failure_of(lambda kind=kind, user=user: namespaces.enter(kind, user))
+        problem = _failure_of(partial(namespaces.enter, kind, user))
         if not problem:
             return kind
         refused[f"{kind}-namespaces"] = problem

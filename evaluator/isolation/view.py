@@ -60,8 +60,8 @@ def _pieces(view: FileView) -> Iterator[_Piece]:
         yield _Piece(path, _hide)
     for path in (*PLAIN_DEVICES, *view.devices):
         yield _Piece(path, _window_on(path))
-    yield _Piece("/tmp", _part_of_scratch("tmp"))
-    yield _Piece("/dev/shm", _part_of_scratch("shm"))
+    yield _Piece("/tmp", _part_of_scratch("tmp"))  # noqa: S108 - the new root's
+    yield _Piece("/dev/shm", _part_of_scratch("shm"))  # noqa: S108 - the new root's
     if view.host_private:
         yield _Piece(view.private, _private_window_on(view.private))
     else:
@@ -71,7 +71,7 @@ def _pieces(view: FileView) -> Iterator[_Piece]:
 def _move_into_empty_root(mount_point: str) -> None:
     """Make an empty folder in memory the root. `mount_point` is any folder; it is not covered afterwards."""
     syscalls.mount("tmpfs", mount_point, "tmpfs", _FLAGS, "size=1m,mode=755")
-    os.mkdir(mount_point + _OLD)
+    Path(mount_point + _OLD).mkdir()
     syscalls.pivot_root(mount_point, mount_point + _OLD)
     os.chdir("/")
 

@@ -94,9 +94,13 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
     report, report_end = os.pipe()
     runner_pid = os.fork()
     if runner_pid == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        confined.run(order, output, runner_socket, report_end)
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            confined.run(order, output, runner_socket, report_end)
+        finally:
+            # Nothing of the runner may come back up here, where the numbers of descriptors mean something else.
+            os._exit(1)
     os.close(report_end)
     os.close(output)
     if runner_socket is not None:
@@ -136,14 +140,18 @@ class _Watch:
         poll = select.poll()
         poll.register(self._judge, select.POLLIN)
         poll.register(self._child_events, select.POLLIN)
-        while True:
-            ready = {descriptor for descriptor, _ in poll.poll()}
-            if self._judge.fileno() in ready:
-                self._obey(self._judge.recv(16))
-            if self._child_events in ready:
-                self._drain_child_events()
-            # Without a look at the events: one may have been used up while a freeze settled.
-            self._reap()
+        try:
+            while True:
+                ready = {descriptor for descriptor, _ in poll.poll()}
+                if self._judge.fileno() in ready:
+                    self._obey(self._judge.recv(16))
+                if self._child_events in ready:
+                    self._drain_child_events()
+                # Without a look at the events: one may have been used up while a freeze settled.
+                self._reap()
+        except OSError:
+            # The judge hung up in the middle of a message.
+            self._end()
 
     def _obey(self, order: bytes) -> None:
         if order == Command.FREEZE.value:

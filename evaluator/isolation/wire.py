@@ -25,23 +25,23 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The base of every message."""
 
 
-class Setup(Message):
+class Setup(Message, frozen=True, kw_only=True):
     """Judge to starter, once: what to import before the first runner is asked for."""
 
     preload: tuple[str, ...]
     extra_sys_path: tuple[str, ...]
 
 
-class Ready(Message):
+class Ready(Message, frozen=True, kw_only=True):
     """Starter to judge, once: everything is imported."""
 
     machine: Machine
 
 
-class Spawn(Message):
-    """Judge to starter: start a runner. Beside it: the warden's socket, the output pipe and, for an `entry`, its socket.
+class Spawn(Message, frozen=True, kw_only=True):
+    """Judge to starter: start a runner that calls `entry` ("module:function"), or executes `argv`.
 
-    Either `entry` ("module:function") is called or `argv` is executed.
+    Beside it: the warden's socket, the output pipe and, for an `entry`, the runner's socket.
     """
 
     walls: Walls
@@ -53,34 +53,34 @@ class Spawn(Message):
     argv: tuple[str, ...] = ()
 
 
-class Created(Message):
+class Created(Message, frozen=True, kw_only=True):
     """Supervisor to judge. Beside it: a descriptor of the supervisor's process and one of the warden's."""
 
 
-class Started(Message):
+class Started(Message, frozen=True, kw_only=True):
     """Warden to judge: the walls stand and untrusted code is about to run."""
 
 
-class Failed(Message):
+class Failed(Message, frozen=True, kw_only=True):
     """Supervisor or warden to judge: no runner was made."""
 
     reason: str
 
 
-class Exited(Message):
+class Exited(Message, frozen=True, kw_only=True):
     """Warden to judge: the runner's first process has ended; `status` is that of waitpid."""
 
     status: int
     out_of_memory: bool
 
 
-class Frozen(Message):
+class Frozen(Message, frozen=True, kw_only=True):
     """Warden to judge: every process was sent a stop; `settled` if the first one has taken it with all its threads."""
 
     settled: bool
 
 
-class Thawed(Message):
+class Thawed(Message, frozen=True, kw_only=True):
     """Warden to judge: every process goes on."""
 
 
@@ -91,7 +91,7 @@ class Command(bytes, Enum):
     THAW = b"T"
 
 
-class HungUp(Exception):  # noqa: N818 - an event, not an error
+class HungUp(Exception):
     """The other side closed its socket."""
 
 

@@ -117,7 +117,7 @@ def _compare_chunk(
         allowed = relative * _row_scale(wide, whole_square) + bounds.unit * wide.abs()
     error = (got - wide).abs()
     same = (got == plain) | (got.isnan() & plain.isnan())
-    close = torch.isfinite(got) & (error <= allowed)
+    close = torch.isfinite(got) & torch.isfinite(wide) & (error <= allowed)
     passed = torch.where(torch.isfinite(plain), close, same | close)
     finite = torch.isfinite(got) & torch.isfinite(wide)
     bad = ~passed

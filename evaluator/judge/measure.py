@@ -50,6 +50,7 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
     """Time calls until there are `MIN_CALLS` and two seconds of them, or a hundred. Every output is verified."""
     used: list[int] = []
     times_ms: list[float] = []
+    copied = False
     started = time.monotonic()
     while len(times_ms) <= MIN_CALLS or (len(times_ms) <= _MAX_CALLS and time.monotonic() - started < _ENOUGH_S):
         seed = next(seeds)
@@ -57,6 +58,7 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
         if trial.fault is not None:
             return Side(None, trial)
         used.append(seed)
+        copied |= trial.copied
         times_ms.append(max(trial.elapsed_ms - empty.median_ms, 0.0))
     first_ms, rest_ms = times_ms[0], times_ms[1:]
     samples = Samples(
@@ -68,6 +70,6 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
         median_ms=median(rest_ms),
         iqr_ms=interquartile_range(rest_ms),
         first_call_ms=first_ms,
-        outputs_copied=True,
+        outputs_copied=copied,
     )
     return Side(samples, None)

@@ -131,9 +131,10 @@ class Reference:
 
     def _in_float64(self) -> torch.nn.Module | None:
         try:
-            return copy.deepcopy(self.model).double()
+            wide: torch.nn.Module = copy.deepcopy(self.model).double()
         except Exception:  # noqa: BLE001 - a model that cannot be copied or cast; the card then says NOT_FLOAT64
             return None
+        return wide
 
     def _arguments(self, function: str) -> Arguments:
         with self._author(f"{function}()"):
@@ -155,7 +156,7 @@ class Reference:
                 yield
         except (ProblemError, KeyboardInterrupt):
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever it raises is the problem's
             if isinstance(error, RuntimeError) and "not enough memory" in str(error):
                 raise MemoryError(str(error)) from None
             lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == self.problem.path]

@@ -12,7 +12,8 @@ class SeedBook:
     def __init__(self, card: Scorecard | None) -> None:
         """Take the seeds of `card`, or none."""
         self._card = card
-        self.weight = fresh_seed() if card is None else int(card.seeds.weight, 16)
+        known = None if card is None else card.seeds
+        self.weight = fresh_seed() if known is None else int(known.weight, 16)
 
     def record(self) -> Seeds:
         """Write down what a card says of the seeds that stand beside no call."""

@@ -4,7 +4,7 @@ Between two calls every process of the runner is stopped. Inputs are written whi
 seen before `go`; the clock ends when it is stopped again, so work after `done` is either charged or never happens:
 
     judge:   stopped | write fresh inputs | t0 | let go |                | stop | t1 | snapshot, compare
-    runner:                                     | forward | copy | done  |
+    runner:                                     | forward | done |
 """
 
 import os
@@ -12,7 +12,8 @@ import time
 from enum import Enum
 from typing import NamedTuple, Self
 
-from evaluator.devices.memory import Region
+from evaluator.devices.memory import SharedMemory
+from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import (
     BuildReply,
@@ -31,12 +32,14 @@ from evaluator.frames import (
     Load,
     Loaded,
     Nothing,
+    Prepare,
 )
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.records import Finding, Status
 
 _EXIT_WAIT_S = 5.0
+_STOP_TRIES = 100
 
 
 class Stage(Enum):
@@ -64,12 +67,10 @@ class Answered(NamedTuple):
 class Session:
     """One runner, from its start to its death. A context manager: leaving it kills every process of the runner."""
 
-    def __init__(self, child: Child, inputs: Region, outputs: Region, desk: BuildDesk | None) -> None:
+    def __init__(self, child: Child, desk: BuildDesk | None) -> None:
         """Talk to `child`; without a `desk` (the reference's own runner) nothing can be built."""
         self.child = child
         self._channel = Channel(child.socket, receives=FromRunner)
-        self._inputs = inputs
-        self._outputs = outputs
         self._desk = desk
         self._stopped = False
 
@@ -80,17 +81,20 @@ class Session:
         self.child.kill()
         self._channel.close()
 
-    def load(self, submission: str, model: str, *, threads: int, timeout_s: float) -> Fault | None:
+    def load(
+        self, submission: str, model: str, *, memory: SharedMemory, threads: int, timeout_s: float
+    ) -> Fault | None:
         """Have the submission read in. Building is not counted against `timeout_s`."""
         frame = Load(
             submission=submission,
             model=model,
-            input_bytes=self._inputs.size_bytes,
-            output_bytes=self._outputs.size_bytes,
+            input_bytes=memory.inputs.size_bytes,
+            output_bytes=memory.outputs.size_bytes,
+            copy_bytes=memory.copy_bytes,
+            arena=memory.allocator is not None,
             threads=threads,
         )
-        descriptors = (self._inputs.descriptor, self._outputs.descriptor)
-        answer = self._converse(frame, Stage.IMPORT, timeout_s, descriptors)
+        answer = self._converse(frame, Stage.IMPORT, timeout_s, memory.descriptors)
         return answer if isinstance(answer, Fault) else self._expect(answer, Loaded)
 
     def construct(self, frame: Construct, *, timeout_s: float) -> Constructed | Fault:
@@ -101,7 +105,7 @@ class Session:
             return answer
         return answer if isinstance(answer, Fault) else self._out_of_place(answer)
 
-    def call(self, frame: Call | Nothing, *, timeout_s: float) -> Answered | Fault:
+    def call(self, frame: Prepare | Call | Nothing, *, timeout_s: float) -> Answered | Fault:
         """Let the runner go with what lies in the input region, and stop it when it has answered."""
         start_ns = time.perf_counter_ns()
         self._let_go()
@@ -116,9 +120,12 @@ class Session:
 
     def stop(self) -> None:
         """Stop every process of the runner until the next call."""
-        if not self._stopped:
-            self.child.freeze()
-            self._stopped = True
+        tries = 0
+        while not self._stopped:
+            self._stopped = self.child.freeze()
+            tries += 1
+            if tries == _STOP_TRIES:
+                raise JudgeFailed("a runner could not be stopped: a thread of it is stuck inside of the kernel")
 
     def _let_go(self) -> None:
         if self._stopped:
@@ -210,7 +217,9 @@ class Session:
 
 def _is_out_of_memory(failed: Failed) -> bool:
     """Torch has no exception type of its own for a CPU allocation that fails."""
-    return failed.kind in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in failed.message
+    return failed.kind in ("MemoryError", "OutOfMemoryError") or any(
+        words in failed.message for words in ("can't allocate memory", "std::bad_alloc")
+    )
 
 
 def _first_lines(text: str, count: int = 12) -> str:

@@ -8,7 +8,7 @@ import torch
 from evaluator.devices.memory import Region, places, strided
 from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
-from evaluator.frames import Table, Node, Opaque, Scalar, Items, TensorView
+from evaluator.frames import Items, Node, Opaque, Scalar, Table, TensorView
 from evaluator.records import Finding
 
 Value = Any
@@ -103,7 +103,9 @@ def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] |
         case Items(is_tuple=is_tuple, items=items) if isinstance(expected, tuple if is_tuple else list):
             if len(items) != len(expected):
                 return _structure(path, f"{len(expected)} values", f"{len(items)}")
-            children = [(f"{path}[{index}]", index, item) for index, item in enumerate(items)]
+            children: list[tuple[str, int | str, Node]] = [
+                (f"{path}[{index}]", index, item) for index, item in enumerate(items)
+            ]
         case Table(keys=keys, items=items) if isinstance(expected, Mapping):
             if list(expected) != keys or len(items) != len(keys):
                 return _structure(path, f"the keys {list(expected)}", f"{keys[:20]}")

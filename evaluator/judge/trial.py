@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.devices.memory import Region
+from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
-from evaluator.frames import Call, Done, Items, Table
+from evaluator.frames import Call, Done, Items, Node, Prepare, Table, TensorView
 from evaluator.judge.compare import Sides, compare
 from evaluator.judge.reference import Expected, Reference
 from evaluator.judge.session import Fault, Session
@@ -33,14 +33,13 @@ class Trial(NamedTuple):
 class Bench:
     """Runs trials of one runner: it owns the shared memory and remembers the last outputs' addresses."""
 
-    def __init__(
-        self, reference: Reference, session: Session, inputs: Region, outputs: Region, rule: ToleranceRule
-    ) -> None:
+    def __init__(self, reference: Reference, session: Session, memory: SharedMemory, rule: ToleranceRule) -> None:
         """Hold what `session`'s runner answers against `reference`."""
         self._reference = reference
         self._session = session
-        self._inputs = inputs
-        self._outputs = outputs
+        self._inputs = memory.inputs
+        self._outputs = memory.outputs
+        self._ahead_bytes = 2 * memory.copy_bytes
         self._rule = rule
         self._last_storages: dict[str, tuple[int, int]] = {}
 
@@ -55,6 +54,11 @@ class Bench:
             else None
         )
         expected = self._reference.expected(inputs, random_seed, gradients)
+        prepared = self._session.call(
+            Prepare(index=index, poison=secrets.randbelow(256), ahead_bytes=self._ahead_bytes), timeout_s=timeout_s
+        )
+        if isinstance(prepared, Fault):
+            return Trial(None, prepared, 0.0, copied=False)
         placed = place(
             [
                 *((f"input {position}", value) for position, value in enumerate(inputs.args)),
@@ -68,6 +72,7 @@ class Bench:
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False)
         tensors, problem = self._judge(answer.done, expected, placed)
+        copied = any(view.copied for view in _views(answer.done.outputs))
         check = Check(
             index=index,
             profile=PROFILE,
@@ -78,7 +83,7 @@ class Bench:
             finding=problem,
         )
         fault = None if problem is None else Fault(_status(problem), problem)
-        return Trial(check, fault, answer.elapsed_ms, copied=True)
+        return Trial(check, fault, answer.elapsed_ms, copied=copied)
 
     def _judge(self, done: Done, expected: Expected, placed: Placed) -> tuple[list[TensorCheck], Finding | None]:
         """Compare an answer. It starts as a failure: only a comparison of every output makes it a pass."""
@@ -136,6 +141,17 @@ def _call_frame(index: int, random_seed: int, placed: Placed, kwargs: dict[str, 
         kwargs=Table(keys=list(kwargs), items=nodes[count:]),
         output_gradients=gradients if backward and isinstance(gradients, Items) else None,
     )
+
+
+def _views(node: Node) -> list[TensorView]:
+    """List the tensors of an answer."""
+    match node:
+        case TensorView():
+            return [node]
+        case Items(items=items) | Table(items=items):
+            return [view for item in items for view in _views(item)]
+        case _:
+            return []
 
 
 def _gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:

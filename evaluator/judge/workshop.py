@@ -2,17 +2,21 @@
 
 import contextlib
 import math
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+import torch
+
 from evaluator.build.builder import Builder
 from evaluator.build.cache import BuildCache, cache_folder
-from evaluator.devices.memory import Region, room_for
+from evaluator.build.native import build_allocator
+from evaluator.devices.memory import Region, SharedMemory, room_for, sealed_file
 from evaluator.errors import ProblemError
-from evaluator.frames import Constructed, Construct, Items, Table
+from evaluator.frames import Construct, Constructed, Table
 from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.reference import Reference
@@ -31,6 +35,8 @@ _CALL_TIMEOUT_S = 10.0
 _REFERENCES_PER_TIMEOUT = 20.0
 # Address space for torch, its threads and a submission's own memory, beside the tensors of the problem.
 _RUNNER_BYTES = 16 << 30
+# The allocator's arena holds outputs of two calls, gradients, weights and workspaces; its pages cost nothing unused.
+_ARENA_FACTOR = 8
 
 
 class Terms(NamedTuple):
@@ -62,14 +68,17 @@ class Workshop:
         self.source = source
         self.seeds = seeds
         self.output = RunnerOutput(total_bytes=0, text="")
-        self._starter = Starter(terms.sandbox, threads=terms.threads)
+        self._starter = Starter(mode=terms.sandbox, environment=_environment(terms.threads))
         try:
             self.reference = Reference(terms.problem, terms.size, seeds.weight)
             self._sizes = self._try_one_call()
         except BaseException:
             self._starter.close()
             raise
-        self._builder = Builder(self._run_tool, BuildCache(cache_folder()), source, terms.build_timeout_s)
+        cache = BuildCache(cache_folder())
+        self._builder = Builder(self._run_tool, cache, source, terms.build_timeout_s)
+        library = build_allocator(self._run_tool, cache)
+        self._allocator = None if library is None else sealed_file(library)
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +87,8 @@ class Workshop:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._starter.close()
+        if self._allocator is not None:
+            os.close(self._allocator)
 
     @property
     def sandbox(self) -> SandboxFacts:
@@ -98,18 +109,20 @@ class Workshop:
     @contextlib.contextmanager
     def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator["Place"]:
         """Start a runner for `source`; every process of it is dead when the context is left."""
+        copy_bytes = room_for(self._sizes.output_bytes)
         inputs = Region(room_for(self._sizes.input_bytes))
-        outputs = Region(2 * room_for(self._sizes.output_bytes))
+        outputs = Region(copy_bytes + _ARENA_FACTOR * (copy_bytes + inputs.size_bytes))
+        memory = SharedMemory(inputs, outputs, copy_bytes, self._allocator)
         limits = Limits(memory_bytes=_RUNNER_BYTES + 4 * (inputs.size_bytes + outputs.size_bytes))
-        with inputs, outputs, Session(self._starter.spawn(_RUNNER, limits), inputs, outputs, desk) as session:
+        with inputs, outputs, Session(self._starter.spawn(_RUNNER, limits=limits), desk) as session:
             try:
-                yield Place(self, source, session, inputs, outputs)
+                yield Place(self, source, session, memory)
             finally:
                 session.child.kill()
                 if source is self.source:
                     self.output = session.child.output()
 
-    def _run_tool(self, argv: list[str], *, work: Path, limits: Limits, timeout_s: float) -> ToolResult:
+    def _run_tool(self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits) -> ToolResult:
         return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s)
 
     def _try_one_call(self) -> _CallSizes:
@@ -136,20 +149,25 @@ class Place(NamedTuple):
     shop: Workshop
     source: str
     session: Session
-    inputs: Region
-    outputs: Region
+    memory: SharedMemory
 
     def load(self) -> Fault | None:
         """Have the submission read in."""
         terms = self.shop.terms
         timeout_s = _IMPORT_TIMEOUT_S if terms.timeout_s is None else terms.timeout_s
-        return self.session.load(self.source, self.shop.reference.source, threads=terms.threads, timeout_s=timeout_s)
+        return self.session.load(
+            self.source,
+            self.shop.reference.source,
+            memory=self.memory,
+            threads=terms.threads,
+            timeout_s=timeout_s,
+        )
 
     def construct(self) -> Constructed | Fault:
         """Have ModelNew made, as the reference was, and given the reference's weights."""
         reference, terms = self.shop.reference, self.shop.terms
         values = [("init", reference.init.args), ("init", reference.init.kwargs), ("state", reference.state())]
-        args, kwargs, state = place(list(values), self.inputs).nodes
+        args, kwargs, state = place(list(values), self.memory.inputs).nodes
         if not isinstance(state, Table):
             raise TypeError("a state_dict is a table")
         frame = Construct(
@@ -164,8 +182,17 @@ class Place(NamedTuple):
 
     def bench(self) -> Bench:
         """Set up trials with this runner."""
-        return Bench(self.shop.reference, self.session, self.inputs, self.outputs, self.shop.terms.tolerance)
+        return Bench(self.shop.reference, self.session, self.memory, self.shop.terms.tolerance)
 
 
-def _bytes(found: list["torch.Tensor"]) -> int:  # type: ignore[name-defined]  # noqa: F821
+def _environment(threads: int) -> dict[str, str]:
+    """Name the variables of a runner. Both sides of a comparison get the same.
+
+    Waiting threads sleep: where they spin, two busy cores make a parallel loop six times slower (measured), and the
+    time of every call depends on what else the machine does.
+    """
+    return {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
+
+
+def _bytes(found: list[torch.Tensor]) -> int:
     return sum(math.prod(leaf.shape) * leaf.element_size() + 512 for leaf in found)

@@ -12,8 +12,11 @@ _AFTER = 1
 _GUTTER = 10  # "  > 1234 | "
 
 
-def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None) -> None:
-    """Show line `line` (from 1) of `source` between its neighbours, with a `caret` under that cell (from 0)."""
+def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None, offset: int = 0) -> None:
+    """Show line `line` (from 1) of `source` between its neighbours, with a `caret` under that cell (from 0).
+
+    `offset` is added to the numbers shown, where `source` is a piece of something longer.
+    """
     lines = source.splitlines()
     first = max(1, line - _BEFORE)
     last = min(len(lines), line + _AFTER)
@@ -22,7 +25,7 @@ def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None)
     for number in range(first, last + 1):
         text = _cut(sheet, printable(lines[number - 1], sheet.encoding), start, room)
         mark, style = (">", "bold") if number == line else (" ", "dim")
-        sheet.line(_gutter(sheet, f"{mark}{number:>5}").append(text, style=style))
+        sheet.line(_gutter(sheet, f"{mark}{number + offset:>5}").append(text, style=style))
         if number == line and caret is not None:
             sheet.line(_gutter(sheet, "").append(" " * (caret - start) + "^", style="bold red"))
 
@@ -33,13 +36,17 @@ def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
     own = diagnostic.submission_line
     if own is not None and not 1 <= own <= len(lines):
         own = None
-    place = f"line {own}" if own is not None else f"{diagnostic.file}, line {diagnostic.line}"
+    if own is not None:
+        place = f"line {own}"
+    else:
+        place = f"{diagnostic.file}, line {diagnostic.line}" if diagnostic.file else "linking"
     message = sheet.say(place, 80, "bold").append(":").append(" ")
     sheet.paragraph(Text(), message.append_text(sheet.say(diagnostic.message, 240, "not bold")))
     if own is not None:
         show_line(sheet, source, own, caret=caret_cell(diagnostic, lines[own - 1]))
     elif diagnostic.source_line.strip():
-        show_line(sheet, diagnostic.source_line, 1, caret=caret_cell(diagnostic, diagnostic.source_line))
+        caret = caret_cell(diagnostic, diagnostic.source_line)
+        show_line(sheet, diagnostic.source_line, 1, caret=caret, offset=diagnostic.line - 1)
 
 
 def caret_cell(diagnostic: Diagnostic, own_line: str) -> int | None:

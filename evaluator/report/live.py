@@ -42,8 +42,9 @@ class Lines:
     def stage(self, name: str, detail: str = "") -> None:
         """Write `name: detail`."""
         line = f"{name}: {detail}" if detail else name
-        self._stream.write(one_line(line, 200, getattr(self._stream, "encoding", None) or "ascii") + "\n")
-        self._stream.flush()
+        with contextlib.suppress(OSError):  # a reader that went away stops no grade
+            self._stream.write(one_line(line, 200, getattr(self._stream, "encoding", None) or "ascii") + "\n")
+            self._stream.flush()
 
 
 class MovingLine:

@@ -6,7 +6,7 @@ from rich.text import Text
 from evaluator.report.text import Symbols, one_line, symbols_for
 
 _WIDEST = 100  # lines longer than this are hard to read, however wide the window
-_NARROWEST = 20
+_NARROWEST = 40  # below this nothing can be laid out; the terminal breaks the lines
 _MARGIN = 2
 _LABEL = 15
 
@@ -49,7 +49,7 @@ class Sheet:
             self._console.print(line, soft_wrap=True)
 
     def _hang(self, mark: Text, body: Text, *, indent: int) -> None:
-        room = max(self.width - indent, _NARROWEST - _MARGIN)
+        room = self.width - indent
         for number, line in enumerate(body.wrap(self._console, room, overflow="fold")):
             start = mark.copy() if number == 0 else Text()
             start.pad_right(indent - start.cell_len)

@@ -37,7 +37,7 @@ class ExtensionLoader:
         cpp_extension.load_inline = self.load_inline
         cpp_extension.load = self.load
 
-    def load_inline(  # noqa: PLR0913 - the parameters are PyTorch's
+    def load_inline(
         self,
         name: str,
         cpp_sources: str | Sequence[str],
@@ -80,7 +80,7 @@ class ExtensionLoader:
             )
         )
 
-    def load(  # noqa: PLR0913 - the parameters are PyTorch's
+    def load(
         self,
         name: str,
         sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -130,7 +130,7 @@ class ExtensionLoader:
         if request.python_module:
             self._loaded[request.name] = _import_library(request.name, path)
         else:
-            torch.ops.load_library(str(path))
+            torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
             self._loaded[request.name] = str(path)
         return self._loaded[request.name]
 

@@ -20,11 +20,13 @@ from evaluator.frames import (
     Load,
     Loaded,
     Nothing,
+    Prepare,
     Scalar,
     TensorView,
     ToRunner,
 )
 from evaluator.runner import calls, module
+from evaluator.runner.arena import Arena
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.trees import Outbox, to_value
 
@@ -48,8 +50,8 @@ class Runner:
         self._model_new: type | None = None
         self._model: Any = None
         self._inputs: mmap.mmap | None = None
-        self._outputs: mmap.mmap | None = None
-        self._held: calls.Result | None = None
+        self._arena: Arena | None = None
+        self._held: list[calls.Result] = []
 
     def serve_one(self) -> None:
         """Wait for a frame, do what it says, answer. Whatever the submission raises becomes the answer."""
@@ -68,6 +70,8 @@ class Runner:
                 return self._load(frame)
             case Construct():
                 return self._construct(frame)
+            case Prepare():
+                return self._prepare(frame)
             case Call():
                 return self._call(frame)
             case Nothing(index=index):
@@ -76,11 +80,13 @@ class Runner:
                 raise TypeError(f"no frame of this type is expected here: {type(frame).__name__}")
 
     def _load(self, frame: Load) -> Frame:
-        inputs, outputs = self._channel.take_descriptors()
+        inputs, outputs, *library = self._channel.take_descriptors()
         self._inputs = mmap.mmap(inputs, frame.input_bytes)
-        self._outputs = mmap.mmap(outputs, frame.output_bytes)
+        self._arena = Arena(mmap.mmap(outputs, frame.output_bytes), frame.copy_bytes)
         os.close(inputs)
         os.close(outputs)
+        if frame.arena:
+            self._arena.install(library[0])
         torch.set_num_threads(frame.threads)
         ExtensionLoader(self._channel, self._private / "extensions").install()
         self._model_new = module.read_in(self._private, frame.submission, frame.model)
@@ -97,8 +103,16 @@ class Runner:
         state = to_value(frame.state, self._inputs)
         return Constructed(difference=module.copy_weights(self._model, state))
 
+    def _prepare(self, frame: Prepare) -> Frame:
+        """Keep the last call's outputs alive, so that two which share memory are seen to share it; free older ones."""
+        if self._arena is None:
+            raise RuntimeError("nothing is loaded")
+        del self._held[:-1]
+        self._arena.poison(frame.poison, frame.ahead_bytes)
+        return Done(index=frame.index, outputs=Scalar(value=None))
+
     def _call(self, frame: Call) -> Frame:
-        if self._inputs is None or self._outputs is None:
+        if self._inputs is None or self._arena is None:
             raise RuntimeError("nothing is loaded")
         args = to_value(frame.args, self._inputs)
         kwargs = to_value(frame.kwargs, self._inputs)
@@ -108,14 +122,13 @@ class Runner:
         else:
             gradients = to_value(frame.output_gradients, self._inputs)
             result = calls.forward_backward(self._model, args, kwargs, gradients)
-        outbox = Outbox(self._outputs)
+        outbox = Outbox(self._arena)
         answer = Done(
             index=frame.index,
             outputs=outbox.from_value(result.outputs),
             gradients=_gradient_views(result.gradients, outbox),
         )
-        # Held until the next call has answered: two outputs that share memory are then seen to share it.
-        self._held = result
+        self._held.append(result)
         return answer
 
 

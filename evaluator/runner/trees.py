@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-from evaluator.devices.memory import ALIGNMENT_BYTES, strided
-from evaluator.frames import Table, Node, Opaque, Scalar, Items, TensorView
+from evaluator.devices.memory import strided
+from evaluator.frames import Items, Node, Opaque, Scalar, Table, TensorView
+from evaluator.runner.arena import Arena
 
 _MAX_DEPTH = 32
 _MAX_TEXT = 4096
@@ -38,15 +39,14 @@ def to_tensor(view: TensorView, region: mmap.mmap) -> torch.Tensor:
 
 
 class Outbox:
-    """Copies the outputs of one call into the region that the judge reads.
+    """Describes the outputs of one call to the judge, copying those that do not lie in shared memory.
 
-    The copy is made inside the clock. It is the same for the reference, whose runner does just this too.
+    A copy is made inside the clock, on the account of whoever put the output elsewhere.
     """
 
-    def __init__(self, region: mmap.mmap) -> None:
-        """Write into `region`, from its start on."""
-        self._region = region
-        self._used_bytes = 0
+    def __init__(self, arena: Arena) -> None:
+        """Answer in `arena`."""
+        self._arena = arena
 
     def from_value(self, value: Any, depth: int = 0) -> Node:
         """Describe an output, copying its tensors."""
@@ -67,25 +67,25 @@ class Outbox:
         return Opaque(type_name=type(value).__name__[:_MAX_TEXT])
 
     def from_tensor(self, tensor: torch.Tensor) -> TensorView | Opaque:
-        """Copy one tensor and say where it is; a tensor without plain memory is only named."""
+        """Say where a tensor is; one without plain memory is only named."""
         tensor = tensor.detach()
         if tensor.layout is not torch.strided or tensor.is_quantized:
             return Opaque(type_name=f"{tensor.layout} tensor")
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        shape = tuple(tensor.shape)
+        tensor = tensor.resolve_conj().resolve_neg()
         view = TensorView(
-            dtype=dtype, shape=shape, strides=_contiguous(shape), offset_bytes=None, device=tensor.device.type
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            shape=tuple(tensor.shape),
+            strides=tuple(tensor.stride()),
+            offset_bytes=None,
+            device=tensor.device.type,
         )
-        size_bytes = tensor.numel() * tensor.element_size()
-        if tensor.device.type != "cpu" or self._used_bytes + size_bytes > len(self._region):
+        if tensor.device.type != "cpu":
             return view
-        offset = self._used_bytes
-        if size_bytes:
-            target = torch.frombuffer(self._region, dtype=tensor.dtype, count=tensor.numel(), offset=offset)
-            target.view(shape).copy_(tensor)
-        self._used_bytes = -(-(offset + size_bytes) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         storage = tensor.untyped_storage()
-        return replace(view, offset_bytes=offset, storage=(storage.data_ptr(), storage.nbytes()))
+        view = replace(view, storage=(storage.data_ptr(), storage.nbytes()))
+        if (offset := self._arena.offset_bytes(tensor)) is not None:
+            return replace(view, offset_bytes=offset)
+        return replace(view, strides=_contiguous(view.shape), offset_bytes=self._arena.copy(tensor), copied=True)
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -73,7 +73,7 @@ def quote(before: Samples, submission: Samples, after: Samples) -> Quote:
         findings.append(
             finding(
                 Code.BELOW_RESOLUTION,
-                f"{min(reference_ms, submission_ms):.3g} ms is too near the clock's resolution of {resolution_ms:.3g} ms",
+                f"{min(reference_ms, submission_ms):.3g} ms is too near the clock's own {resolution_ms:.3g} ms",
             )
         )
     return Quote(reference_ms, submission_ms, speedup, resolution_ms, findings)

@@ -146,6 +146,11 @@ class TestFences:
         assert submission.source == MODEL + "\nx = 1\n"
         assert submission.line_offset == 3
 
+    def test_code_that_is_less_indented_than_its_fence_keeps_its_own_indentation(self, written):
+        assert accepted(written(f"    ```\n\n{MODEL}    ```\n")).source == f"\n{MODEL}"
+        code = " if 1:\n     x = 1\n class ModelNew: 1\n"
+        assert accepted(written(f"   ```\n{code}   ```\n")).source == "if 1:\n    x = 1\nclass ModelNew: 1\n"
+
     def test_windows_line_ends(self, written):
         text = f"So:\n```python\n{MODEL}```\n".replace("\n", "\r\n")
         assert accepted(written(text)).source == MODEL.replace("\n", "\r\n")
@@ -161,14 +166,17 @@ class TestFences:
         assert accepted(written(f"{outer}python\n{code}{outer}\n")).source == code
 
     def test_backticks_in_a_line_of_prose_open_nothing(self, written):
-        assert accepted(written(f"```max(x, 0)``` is all\n\n```python\n{MODEL}```\n")).source == MODEL
+        assert accepted(written(f"```max(x, 0)``` is all\n\n```\n{MODEL}```\n")).source == MODEL
 
-    @pytest.mark.parametrize("line", ["ModelNew = Fast", "ModelNew=Fast", "class ModelNew(nn.Module):", "class  ModelNew:"])
+    @pytest.mark.parametrize(
+        "line", ["ModelNew = Fast", "ModelNew=Fast", "class ModelNew(nn.Module):", "class  ModelNew:"]
+    )
     def test_these_lines_define_modelnew(self, written, line):
         assert accepted(written(f"```\n{line}\n```\n")).source == f"{line}\n"
 
     @pytest.mark.parametrize(
-        "line", ["  class ModelNew:", "class ModelNewer:", "ModelNew == 1", "# class ModelNew:", "ModelNew()", "class Model:"]
+        "line",
+        ["  class ModelNew:", "class ModelNewer:", "ModelNew == 1", "# class ModelNew:", "ModelNew()", "class Model:"],
     )
     def test_these_lines_do_not(self, written, line):
         assert refused(written(f"```\n{line}\n```\n")).code == Code.NO_CODE
@@ -262,7 +270,19 @@ class TestLimits:
 
     @pytest.mark.parametrize(
         "unit",
-        ["`", "~", " ", "\n", "```\n", "```py\n", "~~~`\n", "</think>\n", "```\nclass ModelNew\n```\n", "`` `", "```\nModelNew"],
+        [
+            "`",
+            "~",
+            " ",
+            "\n",
+            "```\n",
+            "```py\n",
+            "~~~`\n",
+            "</think>\n",
+            "```\nclass ModelNew\n```\n",
+            "`` `",
+            "```\nModelNew",
+        ],
     )
     def test_four_mebibytes_of_anything_cost_linear_time(self, written, unit):
         path = written((unit * (MAX_ANSWER_BYTES // len(unit))).encode())
@@ -290,7 +310,9 @@ class TestLimits:
         assert time.process_time() - start < 20
 
 
-@given(st.lists(st.sampled_from(["```", "```py", "````", "~~~", "  ```", MODEL.rstrip(), "x", "</think>", "", "\t~~~"])))
+@given(
+    st.lists(st.sampled_from(["```", "```py", "````", "~~~", "  ```", MODEL.rstrip(), "x", "</think>", "", "\t~~~"]))
+)
 def test_code_is_always_lines_of_the_answer_from_where_it_says(lines):
     text = "\n".join(lines)
     result = read_submission("-", io.BytesIO(text.encode()))
@@ -298,7 +320,8 @@ def test_code_is_always_lines_of_the_answer_from_where_it_says(lines):
         source = result.source.split("\n")
         there = text.split("\n")[result.line_offset :]
         for found, expected in zip(source[:-1], there, strict=False):
-            assert found == expected.lstrip(" \t") or found == expected
+            assert expected.endswith(found)
+            assert expected.strip() == found.strip()
         assert result.extracted_from_answer <= ("class ModelNew" in result.source)
 
 
@@ -309,7 +332,12 @@ def test_code_is_always_lines_of_the_answer_from_where_it_says(lines):
         ("relu_autograd.md", "import torch", "class Relu(torch.autograd.Function)", False),
         ("relu_float4_wrong_index.txt", "import torch", "int place = 4 * quad;", True),
         ("relu_torch_library.md", "from model import Model", "TORCH_LIBRARY(answer_relu", True),
-        ("linear_relu_divide.md", '"""A linear layer, then ReLU and a division in one kernel.', "ModelNew = Linear", False),
+        (
+            "linear_relu_divide.md",
+            '"""A linear layer, then ReLU and a division in one kernel.',
+            "ModelNew = Linear",
+            False,
+        ),
     ],
 )
 def test_our_own_answers(name, first_line, holds, several):

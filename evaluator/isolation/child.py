@@ -1,0 +1,219 @@
+"""One confined process as the judge holds it: freeze it, let it go on, end it, ask how it ended."""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from evaluator.errors import JudgeFailed
+from evaluator.isolation import wire
+from evaluator.isolation.output import OutputDrain
+from evaluator.records import RunnerOutput
+
+_ANSWER_S = 5.0
+_KILL_S = 20.0
+_OUTPUT_S = 2.0
+"""How long the end of the output is waited for. Once all writers are dead it is there at once."""
+
+M = TypeVar("M", wire.Started, wire.Frozen, wire.Thawed)
+
+
+class ExitInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How a runner's first process ended: by itself with `exit_code`, or by `signal` ("SIGSEGV").
+
+    `out_of_memory`: the kernel killed something for want of memory while this process lived, and it died of SIGKILL.
+    `by_judge`: it was still alive when the judge killed it. None of this proves anything about its work.
+    """
+
+    exit_code: int | None
+    signal: str | None
+    out_of_memory: bool
+    by_judge: bool
+
+
+_KILLED_BY_JUDGE = ExitInfo(exit_code=None, signal="SIGKILL", out_of_memory=False, by_judge=True)
+
+
+class ConfinedProcess:
+    """An untrusted process and all that it started. Methods may be called from several threads."""
+
+    def __init__(
+        self, warden: socket.socket, output: OutputDrain, when_dead: Callable[["ConfinedProcess"], None]
+    ) -> None:
+        """Wait until the walls stand. `warden` is the judge's end; `when_dead` is called once, after the last death.
+
+        Raises JudgeFailed if the process could not be made; nothing of it is left then.
+        """
+        self._warden = warden
+        self._output = output
+        self._when_dead = when_dead
+        self._exit: ExitInfo | None = None
+        self._dead = False
+        self._lock = threading.RLock()
+        self._processes: tuple[int, ...] = ()
+        self._warden.settimeout(_ANSWER_S)
+        try:
+            self._processes = self._meet_supervisor()
+            self._await(wire.Started)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _meet_supervisor(self) -> tuple[int, ...]:
+        message, descriptors = self._receive()
+        if not isinstance(message, wire.Created):
+            raise JudgeFailed(f"a supervisor began with {type(message).__name__}")
+        return tuple(descriptors)
+
+    def freeze(self) -> bool:
+        """Stop every process of the runner, in one step. Returns whether all threads of the first one have stopped.
+
+        They have not if one of them is inside of a system call that cannot be interrupted (50 ms are waited for). A
+        process that the runner started has been sent the stop too, and takes it within microseconds. Raises
+        JudgeFailed if the warden does not answer.
+        """
+        with self._lock:
+            self._order(wire.Command.FREEZE)
+            return self._await(wire.Frozen).settled
+
+    def thaw(self) -> None:
+        """Let every process of the runner go on."""
+        with self._lock:
+            self._order(wire.Command.THAW)
+            self._await(wire.Thawed)
+
+    def poll_exit(self) -> ExitInfo | None:
+        """Say how the first process ended, or None while it runs."""
+        return self.wait_exit(0)
+
+    def wait_exit(self, timeout_s: float) -> ExitInfo | None:
+        """Wait for the end of the first process, at most `timeout_s`. Others that it started may live on."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            while self._exit is None:
+                ready, _, _ = select.select([self._warden], [], [], max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    return None
+                self._note(self._receive()[0])
+            return self._exit
+
+    def kill(self) -> ExitInfo:
+        """End every process of the runner; when this returns there is none. Calling it again changes nothing.
+
+        Raises JudgeFailed if one of them cannot be killed (it hangs inside of a driver).
+        """
+        with self._lock:
+            if not self._dead:
+                self._kill()
+            return self._exit or _KILLED_BY_JUDGE
+
+    def _kill(self) -> None:
+        # The supervisor's process, and after it the warden's: the first ends when the warden and all below it are gone.
+        if self._processes:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                # The kernel does this at once, whatever state the warden is in.
+                signal.pidfd_send_signal(self._processes[-1], signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self._warden.shutdown(socket.SHUT_WR)
+        deadline = time.monotonic() + _KILL_S
+        for process in self._processes:
+            if not _ended(process, deadline):
+                raise JudgeFailed("a runner cannot be killed: one of its processes does not return from the kernel")
+        with contextlib.suppress(wire.HungUp, OSError):
+            while self._exit is None:
+                self._note(wire.receive(self._warden)[0])
+        self._exit = self._exit or _KILLED_BY_JUDGE
+        self._dead = True
+        self._output.finish(_OUTPUT_S)
+        for process in self._processes:
+            os.close(process)
+        self._warden.close()
+        self._when_dead(self)
+
+    def output(self) -> RunnerOutput:
+        """Give what was printed so far; after `kill`, all of it that is kept."""
+        return self._output.text()
+
+    def _order(self, command: wire.Command) -> None:
+        try:
+            self._warden.send(command.value, socket.MSG_NOSIGNAL)
+        except OSError as error:
+            raise JudgeFailed(f"the warden of a runner is gone: {error.strerror}") from None
+
+    def _await(self, kind: type[M]) -> M:
+        while True:
+            message, _ = self._receive()
+            if isinstance(message, kind):
+                return message
+            self._note(message)
+
+    def _receive(self) -> tuple[wire.AnyMessage, list[int]]:
+        try:
+            message, descriptors = wire.receive(self._warden)
+        except TimeoutError:
+            raise JudgeFailed(f"the warden of a runner has not answered for {_ANSWER_S:.0f} s") from None
+        except (wire.HungUp, OSError):
+            raise JudgeFailed("the warden of a runner was lost") from None
+        if isinstance(message, wire.Failed):
+            raise JudgeFailed(f"a runner could not be started: {message.reason}")
+        return message, descriptors
+
+    def _note(self, message: wire.AnyMessage) -> None:
+        if isinstance(message, wire.Exited):
+            name = wire.exit_signal(message.status)
+            self._exit = ExitInfo(
+                exit_code=None if name else os.waitstatus_to_exitcode(message.status),
+                signal=name,
+                out_of_memory=message.out_of_memory,
+                by_judge=False,
+            )
+
+
+class Child(ConfinedProcess):
+    """A runner. `socket` is connected to it; `private` is its folder, at this path on its side."""
+
+    def __init__(
+        self,
+        warden: socket.socket,
+        output: OutputDrain,
+        when_dead: Callable[["ConfinedProcess"], None],
+        *,
+        runner: socket.socket,
+        private: Path,
+    ) -> None:
+        """Wait until the walls stand, as for any confined process."""
+        self.socket = runner
+        self.private = private
+        super().__init__(warden, output, when_dead)
+
+    def kill(self) -> ExitInfo:
+        """End every process of the runner, close its socket and remove its private folder."""
+        ending = super().kill()
+        self.socket.close()
+        remove_folder(self.private)
+        return ending
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that untrusted code has written, once that code is dead; folders without rights included."""
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                path.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ended(process: int, deadline: float) -> bool:
+    """Wait until the process behind a descriptor is dead."""
+    ready, _, _ = select.select([process], [], [], max(0.0, deadline - time.monotonic()))
+    return bool(ready)

@@ -1,0 +1,270 @@
+"""The judge's handle on its starter: begin it early, ask it for confined processes, end it with all of them."""
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+
+from evaluator.errors import JudgeFailed, SandboxUnavailable
+from evaluator.isolation import files, wire
+from evaluator.isolation.child import Child, ConfinedProcess, remove_folder
+from evaluator.isolation.limits import Limits
+from evaluator.isolation.machine import Machine, SandboxMode, Walls, choose_walls, sandbox_facts
+from evaluator.isolation.output import OutputDrain
+from evaluator.isolation.privileges import Identities, fresh_identities
+from evaluator.records import SandboxFacts
+
+DEFAULT_PRELOAD = ("torch", "evaluator.runner.main")
+_READY_S = 60.0
+_CLOSE_S = 5.0
+_STDERR_BYTES = 8 << 10
+# -I: nothing of the environment or the current folder is imported. -B: nothing is written.
+_PYTHON = (sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore")
+_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from evaluator.isolation import starter; starter.main({})"
+
+
+class Starter:
+    """A process with torch imported from which runners are forked. A context manager; leaving it kills them all.
+
+    Making one returns at once, so that its start overlaps with the judge's own; the first use waits for it.
+    Methods may be called from several threads.
+
+        with Starter(environment={"OMP_NUM_THREADS": "2"}) as starter:
+            child = starter.spawn("evaluator.runner.main:run")
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: SandboxMode = SandboxMode.FULL,
+        limits: Limits | None = None,
+        environment: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
+        preload: Sequence[str] = DEFAULT_PRELOAD,
+        extra_sys_path: Sequence[Path] = (),
+    ) -> None:
+        """Begin a starter.
+
+        Args:
+            mode: which walls are wanted.
+            limits: what each runner may take, unless `spawn` says otherwise.
+            environment: variables for the starter and every runner, besides PATH, HOME, TMPDIR and LANG.
+            readable: paths that every runner may read, besides the system, Python and its packages.
+            preload: modules to import before the first fork; none of them may compute anything with torch.
+            extra_sys_path: folders to import them from, besides those of this Python.
+        """
+        self._mode = mode
+        self._limits = limits if limits is not None else Limits()
+        self._environment = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", **(environment or {})}
+        self._readable = tuple(readable)
+        self._machine: Machine | None = None
+        self._alive: set[ConfinedProcess] = set()
+        self._lock = threading.RLock()
+        self._socket, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its_end:
+            self._process = subprocess.Popen(
+                [*_PYTHON, "-c", _BOOT.format(its_end.fileno()), str(files.source_root())],
+                env={**self._environment, "HOME": "/", "TMPDIR": "/tmp", "LANG": "C.UTF-8"},  # noqa: S108
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(its_end.fileno(),),
+                start_new_session=True,  # Ctrl-C is for the judge, which then ends the rest in order.
+            )
+        assert self._process.stderr is not None  # noqa: S101 - for the type checker: PIPE was asked for
+        self._stderr = OutputDrain(os.dup(self._process.stderr.fileno()), _STDERR_BYTES)
+        self._process.stderr.close()
+        setup = wire.Setup(preload=tuple(preload), extra_sys_path=tuple(map(str, extra_sys_path)))
+        with contextlib.suppress(OSError):  # If it is dead already, the first use says so and why.
+            wire.send(self._socket, setup)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def machine(self) -> Machine:
+        """What this machine allows. Waits for the starter; raises JudgeFailed if it fails."""
+        with self._lock:
+            if self._machine is None:
+                self._machine = self._await_ready()
+            return self._machine
+
+    @property
+    def walls(self) -> Walls:
+        """Which walls stand around every runner. Raises SandboxUnavailable if there are too few for this mode."""
+        walls = choose_walls(self._mode, self.machine)
+        if walls.own_user and not walls.private_view:
+            hidden = files.unreachable_for_others()
+            if hidden is not None:
+                raise SandboxUnavailable(
+                    f"runners need a user of their own, and only this one can reach Python in {hidden}",
+                    hint="run as an ordinary user, or with a Python that every user may read",
+                )
+        return walls
+
+    @property
+    def facts(self) -> SandboxFacts:
+        """Describe the walls for a scorecard."""
+        return sandbox_facts(self._mode, self.machine, self.walls, self._limits)
+
+    def spawn(
+        self,
+        entry: str,
+        *,
+        limits: Limits | None = None,
+        readable: Sequence[Path] = (),
+        devices: Sequence[Path] = (),
+    ) -> Child:
+        """Start a runner that calls `entry` ("module:function") with its socket and its private folder.
+
+        `readable` and `devices` are added to what all runners see. Raises JudgeFailed if it cannot be started,
+        SandboxUnavailable if this machine has too few walls.
+        """
+        walls, users = self._walls_and_identities()
+        limits = limits if limits is not None else self._limits
+        private = Path(tempfile.mkdtemp(prefix="warpgrade-"))
+        if users is not None:
+            os.chown(private, users.runner, users.runner)
+        judges_end, runners_end = socket.socketpair()
+        order = wire.Spawn(
+            walls=walls,
+            identities=users,
+            limits=limits,
+            files=self._view(private, limits, readable, devices, host_private=False),
+            environment=self._environment,
+            entry=entry,
+        )
+        try:
+            warden, output = self._ask(order, runners_end)
+        except JudgeFailed:
+            judges_end.close()
+            remove_folder(private)
+            raise
+        finally:
+            runners_end.close()
+        child = Child(warden, output, self._alive.discard, runner=judges_end, private=private)
+        self._alive.add(child)
+        return child
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        work: Path,
+        limits: Limits | None = None,
+        readable: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> ConfinedProcess:
+        """Start the program `argv` in the host's folder `work`, which it may write and which must be its to write.
+
+        See `run_tool`, which also hands the folder over and takes it back.
+        """
+        walls, users = self._walls_and_identities()
+        limits = limits if limits is not None else self._limits
+        order = wire.Spawn(
+            walls=walls,
+            identities=users,
+            limits=limits,
+            files=self._view(work, limits, readable, (), host_private=True),
+            environment={**self._environment, **(environment or {})},
+            argv=tuple(argv),
+        )
+        if users is not None:
+            hand_over(work, users.runner)
+        warden, output = self._ask(order, None)
+        process = ConfinedProcess(warden, output, self._alive.discard)
+        self._alive.add(process)
+        return process
+
+    def close(self) -> None:
+        """Kill every runner that is left, and the starter."""
+        for process in tuple(self._alive):
+            process.kill()
+        self._socket.close()
+        try:
+            self._process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _walls_and_identities(self) -> tuple[Walls, Identities | None]:
+        walls = self.walls
+        return walls, fresh_identities() if walls.own_user else None
+
+    def _view(
+        self,
+        private: Path,
+        limits: Limits,
+        readable: Sequence[Path],
+        devices: Sequence[Path],
+        *,
+        host_private: bool,
+    ) -> files.FileView:
+        return files.FileView(
+            private=str(private.absolute()),
+            host_private=host_private,
+            readable=files.readable_paths([*self._readable, *readable]),
+            hidden=files.hidden_paths(),
+            devices=tuple(map(str, devices)),
+            scratch_bytes=limits.private_folder_bytes,
+        )
+
+    def _ask(self, order: wire.Spawn, runners_end: socket.socket | None) -> tuple[socket.socket, OutputDrain]:
+        """Send `order`; give the judge's end of the warden's socket and the drain of what will be printed."""
+        judges_end, wardens_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reader, writer = os.pipe()
+        descriptors = [wardens_end.fileno(), writer]
+        if runners_end is not None:
+            descriptors.append(runners_end.fileno())
+        try:
+            with self._lock:
+                wire.send(self._socket, order, descriptors)
+        except OSError:
+            os.close(reader)
+            judges_end.close()
+            self._lost("the starter of runners has ended")
+        finally:
+            wardens_end.close()
+            os.close(writer)
+        return judges_end, OutputDrain(reader, order.limits.kept_output_bytes)
+
+    def _await_ready(self) -> Machine:
+        ready, _, _ = select.select([self._socket], [], [], _READY_S)
+        if not ready:
+            self._lost(f"the starter of runners was not ready within {_READY_S:.0f} s")
+        try:
+            message, _ = wire.receive(self._socket)
+        except (wire.HungUp, OSError):
+            self._lost("the starter of runners ended before it was ready")
+        if not isinstance(message, wire.Ready):
+            self._lost(f"the starter of runners began with {type(message).__name__}")
+        return message.machine
+
+    def _lost(self, what: str) -> NoReturn:
+        self._process.kill()
+        self._process.wait()
+        self._stderr.finish(1.0)
+        said = self._stderr.text().text.strip()
+        raise JudgeFailed(f"{what}: {said}" if said else what, hint="run `warpgrade doctor`, then grade again")
+
+
+def hand_over(folder: Path, user: int) -> None:
+    """Give `folder` and all in it to `user` (and its group), without following a symbolic link. Needs root."""
+    os.chown(folder, user, user, follow_symlinks=False)
+    for _, folders, names, parent in os.fwalk(folder):
+        for name in (*folders, *names):
+            os.chown(name, user, user, dir_fd=parent, follow_symlinks=False)

@@ -1,0 +1,385 @@
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import cli
+from evaluator import pipeline
+from evaluator.errors import CardNotWritten, JudgeFailed
+from evaluator.findings import Code
+from evaluator.isolation import SandboxMode
+from evaluator.records import DeviceKind, Scorecard, SizeName, Status, ToleranceRule
+from evaluator.report.live import Progress
+from evaluator.schema import check_card
+from evaluator.store import card_bytes, read_card, write_card
+from evaluator.version import __version__
+from tests import cards
+
+TOP = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("WARPGRADE")]:
+        monkeypatch.delenv(name)
+
+
+class Run:
+    """Runs commands as the console script does, and keeps what they printed."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: str | Path) -> int:
+        code = cli.run([str(argument) for argument in arguments])
+        self.out, self.err = self._capture.readouterr()
+        return code
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(capsys)
+
+
+class FakeGrade:
+    """Stands in for the pipeline: keeps what it was asked and gives the card it was told to."""
+
+    def __init__(self) -> None:
+        self.card: Scorecard | Exception | KeyboardInterrupt = cards.card()
+        self.requests: list[pipeline.GradeRequest] = []
+
+    def __call__(self, request: pipeline.GradeRequest, progress: Progress) -> Scorecard:
+        self.requests.append(request)
+        progress.stage("build", "relu")
+        if isinstance(self.card, BaseException):
+            raise self.card
+        return self.card
+
+
+@pytest.fixture
+def graded(monkeypatch: pytest.MonkeyPatch) -> FakeGrade:
+    fake = FakeGrade()
+    monkeypatch.setattr(pipeline, "grade", fake)
+    return fake
+
+
+@pytest.fixture
+def submission(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(cards.SOURCE)
+    return path
+
+
+def _commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, command in getattr(group, "commands", {}).items():
+        yield from _commands(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(_commands(cli.warpgrade)), ids=" ".join)
+def test_every_command_and_option_has_help(path: tuple[str, ...], run: Run) -> None:
+    assert run(*path, "--help") == 0
+    assert run.out.startswith(f"Usage: {' '.join(('warpgrade', *path))}")
+    command: Any = cli.warpgrade
+    for name in path:
+        command = command.commands[name]
+    assert command.help
+    assert all(option.help for option in command.params if isinstance(option, click.Option))
+
+
+def test_the_version(run: Run) -> None:
+    assert run("--version") == 0
+    assert run.out == f"warpgrade {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["grad"], "No such command"),
+        (["grade"], "PROBLEM and SUBMISSION must be named"),
+        (["grade", "relu"], "PROBLEM and SUBMISSION must be named"),
+        (["grade", "relu", "x.py", "--device", "tpu"], "Invalid value for '--device'"),
+        (["grade", "relu", "x.py", "--timeout", "0"], "is not a length of time"),
+        (["grade", "relu", "x.py", "--timeout", "nan"], "is not a length of time"),
+        (["grade", "relu", "x.py", "--build-timeout", "inf"], "is not a length of time"),
+        (["grade", "relu", "x.py", "--timeout", "soon"], "is not a number of seconds"),
+        (["grade", "relu", "missing.py"], "missing.py cannot be read"),
+        (["grade", "rleu", "mine.py"], "hint: did you mean relu?"),
+        (["grade", "relu", "mine.py", "--device", "cuda"], "cannot grade on cuda yet"),
+        (["grade", "--replay", "missing.json"], "missing.json cannot be read"),
+        (["problems", "show"], "Missing argument 'NAME'"),
+        (["problems", "show", "rleu"], "there is no problem named 'rleu'"),
+        (["problems", "list", "--problems", "nowhere"], "does not exist"),
+        (["schema", "card"], "'card' is not one of 'scorecard', 'problem'"),
+        (["explain", "c406x"], "hint: did you mean C406"),
+        (["explain", "\x1b[31mQ"], "`warpgrade explain` names them all"),
+        (["check-card", "missing.json"], "cannot be read"),
+        (["new", "problem", "2fast"], "cannot be the name of a problem"),
+        (["new", "solution", "rleu"], "did you mean relu?"),
+    ],
+)
+def test_wrong_usage_says_what_is_wrong_and_exits_2(
+    arguments: list[str], message: str, run: Run, submission: Path
+) -> None:
+    assert submission.name == "mine.py"
+    assert run(*arguments) == 2
+    assert message in run.err
+    assert "\x1b" not in run.err
+    assert "Traceback" not in run.err
+    assert run.out == ""
+
+
+def test_problems_are_listed(run: Run) -> None:
+    assert run("problems", "list") == 0
+    assert "\n1      relu " in run.out
+    assert run("problems", "list", "--json") == 0
+    assert "relu" in [problem["name"] for problem in json.loads(run.out)["problems"]]
+
+
+def test_a_broken_problem_is_named_and_hides_no_other(run: Run, tmp_path: Path) -> None:
+    assert run("new", "problem", "good", "--problems", "own") == 0
+    (tmp_path / "own" / "bad").mkdir()
+    (tmp_path / "own" / "bad" / "problem.toml").write_text("titel = 1\n")
+    assert run("problems", "list", "--problems", "own") == 2
+    assert "good" in run.out
+    assert "broken: own/bad/" in run.err
+    assert run("problems", "list", "--problems", "own", "--json") == 2
+    assert len(json.loads(run.out)["broken"]) == 1
+
+
+def test_an_empty_folder_has_no_problems(run: Run, tmp_path: Path) -> None:
+    assert run("problems", "list", "--problems", tmp_path) == 0
+    assert run.out == "no problems here\n"
+
+
+def test_a_problem_is_shown(run: Run) -> None:
+    assert run("problems", "show", "relu") == 0
+    assert "relu: ReLU\n" in run.out
+    assert "class Model(nn.Module):" in run.out
+    assert run("problems", "show", "relu", "--json") == 0
+    assert json.loads(run.out)["sizes"]["small"]
+
+
+def test_the_folder_of_problems_may_come_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("new", "problem", "mine", "--problems", "own") == 0
+    monkeypatch.setenv("WARPGRADE_PROBLEMS", "own")
+    assert run("problems", "list") == 0
+    assert "mine" in run.out
+    assert "relu " not in run.out
+
+
+def test_a_schema_is_printed(run: Run) -> None:
+    assert run("schema", "scorecard") == 0
+    assert json.loads(run.out)["title"] == "Warpgrade scorecard"
+
+
+def test_codes_are_explained_in_any_case(run: Run) -> None:
+    assert run("explain", "c405") == 0
+    assert run.out.startswith("C405: the values differ\n\n")
+    assert run("explain") == 0
+    assert len(run.out.splitlines()) == len(Code)
+
+
+def test_cards_are_checked(run: Run) -> None:
+    write_card(cards.card(), Path("card.json"))
+    assert run("check-card", "card.json") == 0
+    assert run.out == "card.json is a valid scorecard\n"
+    Path("card.json").write_text(Path("card.json").read_text().replace('"correct"', '"perfect"'))
+    assert run("check-card", "card.json") == 2
+    assert run.out.startswith("status: 'perfect' is none of ")
+    assert "1 fault" in run.err
+
+
+def test_a_new_problem_and_solution_lead_on_to_a_grade(run: Run, graded: FakeGrade) -> None:
+    assert run("new", "problem", "mine") == 0
+    assert "next: warpgrade new solution mine --problems problems\n" in run.out
+    assert run("new", "solution", "mine", "--problems", "problems") == 0
+    assert "next: warpgrade grade mine mine.py --problems problems\n" in run.out
+    assert run("grade", "mine", "mine.py", "--problems", "problems") == 0
+    assert graded.requests[0].problem.name == "mine"
+    assert run("new", "solution", "mine", "--problems", "problems") == 2
+    assert "mine.py is there already" in run.err
+
+
+def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade, submission: Path) -> None:
+    assert run("grade", "relu", submission) == 0
+    assert run.out.startswith("✓ correct  every call agrees")
+    assert "scorecards/relu/mine.json" in run.out
+    assert run.err == "build: relu\n"
+    assert check_card(Path("scorecards/relu/mine.json")) == []
+    (request,) = graded.requests
+    assert request.device is DeviceKind.CPU
+    assert request.size is SizeName.SMALL
+    assert request.tolerance is ToleranceRule.MEASURED
+    assert request.sandbox is SandboxMode.FULL
+    assert request.timeout_s is None
+    assert request.replay is None
+
+
+def test_the_options_reach_the_pipeline(run: Run, graded: FakeGrade, submission: Path) -> None:
+    options = "--device cpu --size awkward --tolerance kernelbench --sandbox none --timeout 7 --build-timeout 8.5"
+    assert run("grade", "relu", submission, *options.split()) == 0
+    (request,) = graded.requests
+    assert request.size is SizeName.AWKWARD
+    assert request.tolerance is ToleranceRule.KERNELBENCH
+    assert request.sandbox is SandboxMode.NONE
+    assert request.timeout_s == 7.0
+    assert request.build_timeout_s == 8.5
+
+
+def test_an_option_may_come_from_the_environment(
+    run: Run, graded: FakeGrade, submission: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARPGRADE_GRADE_SIZE", "full")
+    assert run("grade", "relu", submission) == 0
+    assert graded.requests[0].size is SizeName.FULL
+
+
+def test_json_is_the_scorecard_and_nothing_else(run: Run, graded: FakeGrade, submission: Path) -> None:
+    assert run("grade", "relu", submission, "--json", "--quiet", "--output", "here.json") == 0
+    assert run.out.encode() == card_bytes(graded.card) == Path("here.json").read_bytes()
+    assert run.err == ""
+
+
+@pytest.mark.parametrize("status", Status)
+def test_the_exit_code_says_the_verdict(status: Status, run: Run, graded: FakeGrade, submission: Path) -> None:
+    graded.card = cards.card(status=status)
+    expected = {Status.CORRECT: 0, Status.INFRA_ERROR: 3}.get(status, 1)
+    assert run("grade", "relu", submission) == expected
+    assert run("grade", "relu", submission, "--json") == expected
+
+
+def test_a_bad_target_fails_before_the_grade(run: Run, graded: FakeGrade, submission: Path) -> None:
+    assert run("grade", "relu", submission, "--output", submission / "card.json") == 2
+    assert "no scorecard can be written to" in run.err
+    assert graded.requests == []
+
+
+def test_a_card_that_cannot_be_stored_is_shown_all_the_same(
+    run: Run, graded: FakeGrade, submission: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise CardNotWritten("the scorecard could not be written: No space left on device")
+
+    monkeypatch.setattr("evaluator.store.write_card", full)
+    assert run("grade", "relu", submission) == 3
+    assert run.out.startswith("✓ correct")
+    assert "Scorecard" not in run.out
+    assert "error: the scorecard could not be written: No space left on device" in run.err
+    assert run("grade", "relu", submission, "--json") == 3
+    assert json.loads(run.out)["status"] == "correct"
+    assert len(graded.requests) == 2
+
+
+def test_what_cannot_be_read_as_code_still_gets_a_card(run: Run, graded: FakeGrade) -> None:
+    Path("answer.md").write_text("I am sorry, I cannot do that.")
+    graded.card = cards.unread_card()
+    assert run("grade", "relu", "answer.md") == 1
+    unread = graded.requests[0].submission
+    assert isinstance(unread, pipeline.Unread)
+    assert (unread.name, unread.finding.code) == ("answer", Code.NO_CODE.value)
+    assert Path("scorecards/relu/answer.json").is_file()
+
+
+def test_stdin_is_a_submission(run: Run, graded: FakeGrade, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(cards.SOURCE.encode())))
+    assert run("grade", "relu", "-") == 0
+    assert graded.requests[0].submission.name == "stdin"
+    assert Path("scorecards/relu/stdin.json").is_file()
+
+
+def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) -> None:
+    card = cards.card(tolerance=ToleranceRule.KERNELBENCH)
+    write_card(card, Path("card.json"))
+    assert run("grade", "--replay", "card.json") == 0
+    (request,) = graded.requests
+    assert request.replay == card
+    assert request.problem.name == "relu"
+    assert request.submission.source == cards.SOURCE
+    assert request.tolerance is ToleranceRule.KERNELBENCH
+    assert request.size is SizeName.SMALL
+    assert read_card(Path("card.json")) == card
+    assert Path("scorecards/relu/relu_inline.replay.json").is_file()
+
+
+def test_a_card_without_code_cannot_be_replayed(run: Run, graded: FakeGrade) -> None:
+    write_card(cards.unread_card(), Path("card.json"))
+    assert run("grade", "--replay", "card.json") == 2
+    assert "holds no submission" in run.err
+    assert graded.requests == []
+
+
+def test_an_interruption_exits_130(run: Run, graded: FakeGrade, submission: Path) -> None:
+    graded.card = KeyboardInterrupt()
+    assert run("grade", "relu", submission) == 130
+    assert "interrupted" in run.err
+    assert not list(Path("scorecards").rglob("*.*"))
+
+
+def test_the_machines_failure_exits_3_with_its_hint(run: Run, graded: FakeGrade, submission: Path) -> None:
+    graded.card = JudgeFailed("the starter is lost", hint="run `warpgrade doctor`")
+    assert run("grade", "relu", submission) == 3
+    assert "error: the starter is lost\n  hint: run `warpgrade doctor`\n" in run.err
+
+
+def test_a_fault_of_our_own_is_never_a_verdict(run: Run, graded: FakeGrade, submission: Path) -> None:
+    graded.card = ZeroDivisionError("oops")
+    assert run("grade", "relu", submission) == 3
+    assert "ZeroDivisionError: oops" in run.err
+    assert "this is a fault in Warpgrade" in run.err
+
+
+def test_the_doctor_sees_this_machine(run: Run) -> None:
+    code = run("doctor", "--json")
+    diagnosis = json.loads(run.out)
+    lines = {line["name"]: line for line in diagnosis["lines"]}
+    assert lines["Python"]["ok"]
+    assert lines["PyTorch"]["ok"]
+    assert (code == 0) == ("cpu" in diagnosis["ready"])
+    assert all(line["ok"] or line["fix"] for line in diagnosis["lines"])
+    assert run("doctor") == code
+    assert ("✓" if code == 0 else "✗") == run.out[0]
+
+
+def test_the_doctor_says_how_to_get_a_compiler(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evaluator.build import toolchain
+
+    toolchain.cxx.cache_clear()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert run("doctor") == 3
+    toolchain.cxx.cache_clear()
+    assert run.out.startswith("✗ this machine cannot grade yet")
+    assert "C++ compiler   missing  no C++ compiler" in run.out
+    assert "→ install g++" in run.out
+
+
+def _shell(command: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(TOP), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    script = command.replace("warpgrade", f"{sys.executable} -m cli")
+    return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_closed_pipe_is_silent() -> None:
+    done = _shell("set -o pipefail; warpgrade schema scorecard | head -c 1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{", "")
+
+
+def test_an_ascii_terminal_is_no_crash() -> None:
+    done = _shell("PYTHONIOENCODING=ascii warpgrade grade relu größe.py")
+    assert done.returncode == 2
+    assert done.stderr.isascii()
+    assert "Traceback" not in done.stderr
+
+
+def test_the_shell_completes_names_of_problems() -> None:
+    done = _shell("_WARPGRADE_COMPLETE=bash_complete COMP_WORDS='warp grade rel' COMP_CWORD=2 warpgrade")
+    assert "plain,relu" in done.stdout.splitlines()

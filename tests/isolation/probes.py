@@ -1,0 +1,383 @@
+"""Hostile entries: each tries something and answers one line of JSON over its socket.
+
+They are imported by the starter, before any wall stands, and called by name. The first line that a test sends is the
+question, the answer is "allowed" or the name of the error, or whatever the test wants to know.
+"""
+
+import ctypes
+import errno
+import fcntl
+import json
+import mmap
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def answer(sock, value):
+    sock.sendall(json.dumps(value).encode() + b"\n")
+
+
+def question(sock):
+    line = b""
+    while not line.endswith(b"\n"):
+        line += sock.recv(1)
+    return json.loads(line)
+
+
+def outcome(action):
+    try:
+        action()
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error))
+    return "allowed"
+
+
+def system_call(number, *arguments):
+    wide = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    result = _libc.syscall(ctypes.c_long(number), *wide)
+    return "allowed" if result >= 0 else errno.errorcode[ctypes.get_errno()]
+
+
+def identity(sock, private):
+    answer(
+        sock,
+        {
+            "uid": os.getresuid(),
+            "gid": os.getresgid(),
+            "groups": os.getgroups(),
+            "status": dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines()),
+            "environ": dict(os.environ),
+            "initial_environ": Path("/proc/self/environ").read_text(),
+            "cwd": str(Path.cwd()),
+            "private": str(private),
+            "path": sys.path,
+            "descriptors": sorted(os.listdir("/proc/self/fd"), key=int),
+            "core": resource.getrlimit(resource.RLIMIT_CORE),
+        },
+    )
+
+
+def read_files(sock, private):
+    answer(sock, {path: outcome(lambda path=path: os.listdir(path) if Path(path).is_dir() else open(path).close())
+                  for path in question(sock)})
+
+
+def write_files(sock, private):
+    answer(sock, {path: outcome(lambda path=path: Path(path, "planted").write_text("x")) for path in question(sock)})
+
+
+def fill_private(sock, private):
+    chunk = bytes(1 << 20)
+    written = 0
+
+    def fill():
+        nonlocal written
+        for index in range(64):
+            with open(private / str(index), "wb") as file:
+                file.write(chunk)
+            written += 1
+
+    answer(sock, [outcome(fill), written])
+
+
+def write_large_file(sock, private):
+    with open(private / "large", "wb") as file:
+        answer(sock, outcome(lambda: [file.write(bytes(1 << 20)) for _ in range(16)] and file.flush()))
+
+
+def network(sock, private):
+    port = question(sock)
+    results = {}
+    for name, family, kind in (
+        ("tcp", socket.AF_INET, socket.SOCK_STREAM),
+        ("udp", socket.AF_INET, socket.SOCK_DGRAM),
+        ("tcp6", socket.AF_INET6, socket.SOCK_STREAM),
+        ("raw", socket.AF_PACKET, socket.SOCK_RAW),
+        ("netlink", socket.AF_NETLINK, socket.SOCK_RAW),
+        ("vsock", socket.AF_VSOCK, socket.SOCK_STREAM),
+    ):
+        results[name] = outcome(lambda family=family, kind=kind: socket.socket(family, kind))
+    results["connect"] = outcome(lambda: socket.socket().connect(("127.0.0.1", port)))
+    answer(sock, results)
+
+
+def unix_sockets(sock, private):
+    path = question(sock)
+
+    def connect(address):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(address)
+
+    answer(sock, {"path": outcome(lambda: connect(path)), "abstract": outcome(lambda: connect("\0" + Path(path).name))})
+
+
+def signal_processes(sock, private):
+    answer(sock, {str(pid): outcome(lambda pid=pid: os.kill(pid, 0)) for pid in question(sock)})
+
+
+def kill_everything(sock, private):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    result = outcome(lambda: os.kill(-1, signal.SIGKILL))
+    result = [result, outcome(lambda: os.kill(os.getppid(), signal.SIGKILL)) if os.getppid() else "no parent"]
+    time.sleep(0.1)
+    answer(sock, result)
+    time.sleep(60)
+
+
+def processes(sock, private):
+    pids = [name for name in os.listdir("/proc") if name.isdigit()]
+    mine = {str(os.getpid())}
+    environs, memories = {}, {}
+    for pid in set(pids) - mine:
+        environs[pid] = outcome(lambda pid=pid: Path("/proc", pid, "environ").read_bytes())
+        memories[pid] = outcome(lambda pid=pid: open(f"/proc/{pid}/mem", "rb").close())
+    answer(sock, {"pids": pids, "pid": os.getpid(), "environ": environs, "mem": memories})
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+def other_memory(sock, private):
+    pid = question(sock) or os.getppid()
+    buffer = ctypes.create_string_buffer(8)
+    vector = _Vector(ctypes.addressof(buffer), 8)
+    x86 = os.uname().machine == "x86_64"
+    answer(
+        sock,
+        {
+            "ptrace": system_call(101 if x86 else 117, 16, pid, 0, 0),
+            "process_vm_readv": system_call(
+                310 if x86 else 270, pid, ctypes.byref(vector), 1, ctypes.byref(vector), 1, 0
+            ),
+            "pidfd_getfd": system_call(438, 0, 0, 0),
+        },
+    )
+
+
+def namespaces(sock, private):
+    x86 = os.uname().machine == "x86_64"
+    clone = 56 if x86 else 220
+    results = {
+        "unshare user": system_call(272 if x86 else 97, 0x10000000),
+        "unshare mount": system_call(272 if x86 else 97, 0x20000),
+        "clone user": system_call(clone, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0),
+        "clone with SIGCONT": system_call(clone, int(signal.SIGCONT), 0, 0, 0, 0),
+        "clone3": system_call(435, 0, 0),
+        "mount": outcome(lambda: _mount()),
+        "chroot": outcome(lambda: os.chroot("/")),
+        "bpf": system_call(321 if x86 else 280, 0, 0, 0),
+        "io_uring_setup": system_call(425, 1, 0),
+        "userfaultfd": system_call(323 if x86 else 282, 0),
+        "keyctl": system_call(250 if x86 else 219, 0, 0, 0),
+        "shmget": system_call(29 if x86 else 194, 0, 4096, 0o1600),
+    }
+    answer(sock, results)
+
+
+def _mount():
+    if _libc.mount(b"none", b"/tmp", b"tmpfs", 0, None) < 0:
+        raise OSError(ctypes.get_errno(), "mount")
+
+
+def wake_ups(sock, private):
+    """Ways to ask the kernel for a SIGCONT later on."""
+    x86 = os.uname().machine == "x86_64"
+    event = (ctypes.c_int * 16)()
+    event[2] = signal.SIGCONT
+    timer = ctypes.c_int()
+    reader, _ = os.pipe()
+    answer(
+        sock,
+        {
+            "timer_create": system_call(222 if x86 else 107, 1, ctypes.byref(event), ctypes.byref(timer)),
+            "F_SETSIG": outcome(lambda: fcntl.fcntl(reader, 10, int(signal.SIGCONT))),
+            "PR_SET_PDEATHSIG": "allowed" if _libc.prctl(1, int(signal.SIGCONT), 0, 0, 0) == 0 else "EPERM",
+            "other PR_SET_PDEATHSIG": "allowed" if _libc.prctl(1, int(signal.SIGTERM), 0, 0, 0) == 0 else "EPERM",
+            "group moved": _moves_group(),
+        },
+    )
+
+
+def _moves_group():
+    child = os.fork()
+    if child == 0:
+        before = os.getpgid(0)
+        os.setpgid(0, 0)
+        _libc.setsid()
+        os._exit(0 if os.getpgid(0) == before else 1)
+    return bool(os.waitpid(child, 0)[1])
+
+
+def fork_bomb(sock, private):
+    children = 0
+    while True:
+        try:
+            child = os.fork()
+        except OSError as error:
+            answer(sock, [errno.errorcode[error.errno], children])
+            break
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        children += 1
+    time.sleep(60)
+
+
+def endless_fork_bomb(sock, private):
+    answer(sock, "lit")
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            pass
+
+
+def allocate(sock, private):
+    import torch
+
+    try:
+        held = torch.empty(question(sock), dtype=torch.uint8)
+    except (MemoryError, RuntimeError) as error:
+        answer(sock, type(error).__name__)
+    else:
+        answer(sock, f"allowed {held.nbytes}")
+
+
+def flood(sock, private):
+    total = question(sock)
+    chunk = b"x" * (1 << 20)
+    os.write(1, b"first words\n")
+    for _ in range(total >> 20):
+        os.write(1, chunk)
+    os.write(2, b"\x1b[2Jlast words\n")
+    answer(sock, "printed")
+
+
+def prints(sock, private):
+    print("to stdout")
+    print("to stderr", file=sys.stderr)
+    print("no newline", end="")
+    answer(sock, "printed")
+
+
+def counting_grandchild(sock, private):
+    """Count in shared memory from a thread and from a process that left its group, its session and its parent."""
+    _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
+    counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
+    if os.fork() == 0:
+        os.setpgid(0, 0)
+        _libc.setsid()
+        if os.fork() == 0:
+            _count(counters, 1)
+        os._exit(0)
+    threading.Thread(target=_count, args=(counters, 0), daemon=True).start()
+    answer(sock, "counting")
+    time.sleep(60)
+
+
+def _count(counters, place):
+    while True:
+        counters[place] += 1
+
+
+def revived_by_orphanage(sock, private):
+    """Get a SIGHUP and SIGCONT from the kernel while frozen: a group becomes orphaned when a slow exit ends."""
+    _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
+    counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
+    middle = os.fork()
+    if middle == 0:
+        worker = os.fork()
+        if worker == 0:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            _count(counters, 0)
+        # Much memory to give back makes the exit slow: it begins before the freeze and ends after it.
+        ballast = mmap.mmap(-1, 1 << 30)
+        for page in range(0, len(ballast), 4096):
+            ballast[page] = 1
+        answer(sock, "ready")
+        question(sock)
+        os._exit(0)
+    time.sleep(60)
+
+
+def daemon(sock, private):
+    """Leave a process behind that has no parent here, ignores what can be ignored, and holds nothing open."""
+    if os.fork() == 0:
+        if os.fork() == 0:
+            for number in set(range(1, 65)) - {signal.SIGKILL, signal.SIGSTOP, 32, 33}:
+                signal.signal(number, signal.SIG_IGN)
+            os.closerange(0, 100)
+            time.sleep(300)
+        os._exit(0)
+    answer(sock, "left")
+
+
+def segfault(sock, private):
+    ctypes.string_at(0)
+
+
+def abort(sock, private):
+    print("about to abort")
+    os.abort()
+
+
+def exit_code(sock, private):
+    sys.exit(question(sock))
+
+
+def raises(sock, private):
+    raise ValueError("an error of the entry's own")
+
+
+def stack_frames(sock, private):
+    frame, names = sys._getframe(), []
+    while frame:
+        names.append(frame.f_code.co_filename)
+        frame = frame.f_back
+    answer(sock, names)
+
+
+def torch_works(sock, private):
+    import torch
+
+    torch.set_num_threads(2)
+    value = torch.ones(1_000_000).mul(2).sum().item()
+    product = (torch.ones(512, 512) @ torch.ones(512, 512)).sum().item()
+    answer(sock, [value, product, torch.get_num_threads()])
+
+
+def child_program(sock, private):
+    result = subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True, start_new_session=True)
+    answer(sock, [result.returncode, result.stdout, result.stderr])
+
+
+def own_sources(sock, private):
+    import importlib
+
+    results = {}
+    for name in ("problems", "cli", "evaluator.catalog", "tests"):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            results[name] = type(error).__name__
+        except OSError as error:
+            results[name] = type(error).__name__
+        else:
+            results[name] = "imported"
+    answer(sock, results)
+
+
+def sleeper(sock, private):
+    answer(sock, os.getpid())
+    time.sleep(300)

@@ -1,0 +1,75 @@
+"""Compilers and other programs inside of the walls."""
+
+import os
+import sys
+import time
+
+import pytest
+
+from evaluator.errors import JudgeFailed
+from evaluator.isolation import Limits, run_tool
+
+
+@pytest.fixture
+def work(tmp_path):
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def test_a_program_writes_into_its_folder_and_the_judge_owns_it(starter, work):
+    result = run_tool(
+        starter, ["/bin/sh", "-c", "mkdir a; echo made > a/b; ln -s /etc/shadow a/c; pwd; echo $PATH"], work=work, timeout_s=10
+    )
+    assert result.ok
+    assert result.output == f"{work}\n{sys.prefix}/bin:/usr/bin:/bin\n"
+    assert (work / "a/b").read_text() == "made\n"
+    assert {path.lstat().st_uid for path in (work, *work.rglob("*"))} == {os.geteuid()}
+    if os.geteuid() == 0:
+        assert os.stat("/etc/shadow").st_uid == 0
+
+
+def test_a_compiler_runs(starter, work):
+    (work / "a.cpp").write_text("#include <vector>\nextern \"C\" int f() { return std::vector<int>{41}.size(); }\n")
+    result = run_tool(starter, ["g++", "-shared", "-fPIC", "-o", "a.so", "a.cpp"], work=work, timeout_s=60)
+    assert result.ok, result.output
+    assert (work / "a.so").exists()
+
+
+def test_a_program_that_fails_says_so(starter, work):
+    result = run_tool(starter, ["/bin/sh", "-c", "echo no >&2; exit 3"], work=work, timeout_s=10)
+    assert (result.exit_code, result.signal, result.timed_out, result.output) == (3, None, False, "no\n")
+
+
+def test_a_program_that_hangs_is_ended_with_its_children(starter, work):
+    start = time.monotonic()
+    result = run_tool(starter, ["/bin/sh", "-c", "sleep 300 & echo on; sleep 300"], work=work, timeout_s=0.5)
+    assert result.timed_out
+    assert not result.ok
+    assert result.output == "on\n"
+    assert time.monotonic() - start < 5
+
+
+def test_a_program_cannot_leave_its_folder(starter, work, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("hidden")
+    tmp_path.chmod(0o777)
+    result = run_tool(starter, ["/bin/sh", "-c", f"cat {secret}; echo x > {tmp_path}/planted"], work=work, timeout_s=10)
+    assert not result.ok
+    assert "hidden" not in result.output
+    assert not (tmp_path / "planted").exists()
+
+
+def test_output_is_bounded(starter, work):
+    result = run_tool(
+        starter, ["/bin/sh", "-c", "yes | head -c 50000000"], work=work, timeout_s=30, limits=Limits(kept_output_bytes=1000)
+    )
+    assert result.ok
+    assert len(result.output) < 3000
+
+
+def test_a_program_that_does_not_exist_is_the_judges_failure(starter, work):
+    with pytest.raises(JudgeFailed, match="No such file"):
+        run_tool(starter, ["/bin/no-such-compiler"], work=work, timeout_s=10)

@@ -1,0 +1,207 @@
+"""What a runner cannot reach."""
+
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENETUNREACH", "ENOSYS"}
+
+
+@pytest.fixture
+def secret(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("the seeds")
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    path.chmod(0o644)
+    return path
+
+
+def test_secrets_and_own_sources_cannot_be_read(starter, ask, secret):
+    paths = [secret, secret.parent, CHECKOUT / "pyproject.toml", CHECKOUT / "evaluator", CHECKOUT, Path.home(), "/etc/shadow"]
+    if starter.walls.private_view:
+        # The way to this Python may lead through a home; then it is an empty stretch of road.
+        paths.remove(Path.home())
+    for path, result in ask(starter, "read_files", list(map(str, paths))).items():
+        assert result in REFUSED, path
+
+
+def test_what_torch_needs_can_be_read(starter, ask):
+    paths = ["/usr/lib", "/proc/cpuinfo", "/dev/urandom", "/sys/devices/system/cpu/possible"]
+    assert set(ask(starter, "read_files", paths).values()) == {"allowed"}
+
+
+def test_extra_paths_can_be_read(starter, ask, spawn, secret):
+    child = spawn(starter, "read_files", readable=[secret])
+    from conftest import hear, tell
+
+    tell(child, [str(secret), str(secret.parent / "other")])
+    assert hear(child) == {str(secret): "allowed", str(secret.parent / "other"): "ENOENT"}
+
+
+def test_nothing_is_written_outside_of_the_private_folder(starter, ask, tmp_path):
+    tmp_path.chmod(0o777)
+    places = ["/", "/usr", "/etc", "/dev", "/proc", "/var/tmp", str(Path.home()), str(tmp_path), str(CHECKOUT)]
+    for place, result in ask(starter, "write_files", places).items():
+        assert result in REFUSED, place
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_private_folder_is_writable_and_gone_afterwards(starter, spawn):
+    from conftest import hear, tell
+
+    child = spawn(starter, "write_files")
+    tell(child, [str(child.private)])
+    assert hear(child) == {str(child.private): "allowed"}
+    child.kill()
+    assert not child.private.exists()
+
+
+def test_what_is_left_in_tmp_is_gone_for_the_next_runner(full, ask):
+    for folder in ("/tmp", "/dev/shm"):
+        assert ask(full, "write_files", [folder]) == {folder: "allowed"}
+        assert ask(full, "read_files", [f"{folder}/planted"]) == {f"{folder}/planted": "ENOENT"}
+        assert not Path(folder, "planted").exists()
+
+
+def test_private_folders_of_others_are_invisible(starter, ask, spawn):
+    other = spawn(starter, "sleeper")
+    assert ask(starter, "read_files", [str(other.private)])[str(other.private)] in REFUSED
+
+
+def test_own_modules_cannot_be_imported_anew(starter, ask):
+    assert "imported" not in ask(starter, "own_sources").values()
+
+
+def test_no_sockets_but_unix_ones(starter, ask):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        results = ask(starter, "network", server.getsockname()[1])
+    assert set(results.values()) == {"EPERM"}
+
+
+def test_services_of_the_host_cannot_be_called(starter, ask, tmp_path):
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as hidden:
+        Path(folder).chmod(0o755)
+        server.bind(f"{folder}/service")
+        Path(folder, "service").chmod(0o777)
+        hidden.bind("\0service")
+        server.listen()
+        hidden.listen()
+        results = ask(starter, "unix_sockets", f"{folder}/service")
+    assert results["path"] in REFUSED
+    assert results["abstract"] in {*REFUSED, "ECONNREFUSED"}
+
+
+def test_no_other_process_can_be_signalled(starter, ask):
+    pids = [os.getpid(), starter._process.pid, os.getppid()]
+    for pid, result in ask(starter, "signal_processes", pids).items():
+        assert result in {"EPERM", "ESRCH"}, pid
+
+
+def test_killing_everything_leaves_judge_starter_and_warden(starter, spawn):
+    from conftest import hear
+
+    child = spawn(starter, "kill_everything")
+    by_all, by_parent = hear(child)
+    assert by_all in {"allowed", "ESRCH", "EPERM"}
+    # A process namespace's first process ignores what its own children send.
+    assert by_parent == "EPERM" or starter.walls.private_view
+    assert child.poll_exit() is None
+    assert child.freeze()
+    assert starter._process.poll() is None
+
+
+def test_no_other_process_is_seen(full, ask):
+    seen = ask(full, "processes")
+    assert sorted(seen["pids"]) == sorted({"1", str(seen["pid"])})
+
+
+def test_other_processes_tell_nothing(starter, ask):
+    seen = ask(starter, "processes")
+    if starter.walls.private_view:
+        assert seen["environ"]
+    assert set(seen["environ"].values()) <= {"EACCES", "EPERM", "ENOENT", "ESRCH"}
+    assert set(seen["mem"].values()) <= {"EACCES", "EPERM", "ENOENT", "ESRCH"}
+
+
+def test_memory_of_others_is_out_of_reach(starter, ask):
+    pid = 1 if starter.walls.private_view else os.getpid()
+    assert set(ask(starter, "other_memory", pid).values()) == {"EPERM"}
+
+
+def test_no_namespace_no_mount_no_kernel_door(starter, ask):
+    results = ask(starter, "namespaces")
+    assert results.pop("clone3") == "ENOSYS"
+    assert set(results.values()) == {"EPERM"}, results
+
+
+def test_nobody_is_asked_to_wake_a_frozen_runner(starter, ask):
+    results = ask(starter, "wake_ups")
+    assert results == {
+        "timer_create": "EPERM",
+        "F_SETSIG": "EPERM",
+        "PR_SET_PDEATHSIG": "EPERM",
+        "other PR_SET_PDEATHSIG": "allowed",
+        "group moved": False,
+    }
+
+
+def test_the_runner_is_nobody(starter, ask):
+    me = ask(starter, "identity")
+    status = me["status"]
+    assert {status[name].strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {""}
+    if starter.walls.namespaces != "none" or os.geteuid() == 0:
+        assert status["CapBnd"].strip("0") == ""
+    assert status["NoNewPrivs"] == "1"
+    assert status["Seccomp"] == "2"
+    if os.geteuid() == 0:
+        assert me["groups"] == []
+        assert len(set(me["uid"] + me["gid"])) == 1
+        assert me["uid"][0] > 1000
+    assert me["core"] == [0, 0]
+
+
+def test_two_runners_have_two_users(starter, ask):
+    if not starter.walls.own_user:
+        pytest.skip("runners share the judge's user here")
+    assert ask(starter, "identity")["uid"] != ask(starter, "identity")["uid"]
+
+
+def test_environment_and_descriptors_are_clean(starter, ask, monkeypatch):
+    me = ask(starter, "identity")
+    assert set(me["environ"]) == {"PATH", "HOME", "TMPDIR", "LANG", "OMP_NUM_THREADS"}
+    assert me["environ"]["HOME"] == me["environ"]["TMPDIR"] == me["private"] == me["cwd"]
+    names = {entry.split("=")[0] for entry in me["initial_environ"].rstrip("\0").split("\0")}
+    assert names <= {"PATH", "HOME", "TMPDIR", "LANG", "OMP_NUM_THREADS"}
+    # 0-2 and the socket; the last is listdir's own.
+    assert me["descriptors"] == ["0", "1", "2", "3", "4"]
+    assert str(CHECKOUT) not in me["path"]
+    assert "" not in me["path"]
+
+
+def test_no_frame_of_the_judge_is_on_the_stack(starter, ask):
+    assert not any("supervision" in name or "judge" in name for name in ask(starter, "stack_frames"))
+
+
+def test_torch_computes_with_two_threads(starter, ask):
+    assert ask(starter, "torch_works") == [2_000_000.0, 512.0**3, 2]
+
+
+def test_programs_can_be_started(full, ask):
+    assert ask(full, "child_program") == [0, "42\n", ""]
+
+
+def test_facts_name_what_stands_and_what_does_not(starter):
+    facts = starter.facts
+    assert facts.mode == "full"
+    assert not set(facts.layers) & set(facts.missing)
+    assert ("private-file-view" in facts.layers) == starter.walls.private_view
+    assert {"landlock-files", "seccomp", "atomic-freeze"} <= set(facts.layers)
+    if not starter.walls.private_view:
+        assert {"private-file-view", "folder-quota", "process-namespace"} <= set(facts.missing)
