@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from evaluator.catalog import Listing, find_problem, list_problems
+from evaluator.catalog import find_problem, list_problems
 from evaluator.errors import CardError, CardNotWritten, ExitCode, UsageError, WarpgradeError
 from evaluator.findings import ENTRIES, Code
-from evaluator.records import DeviceKind, Problem, Scorecard, SizeName, Status, ToleranceRule
+from evaluator.records import DeviceKind, Scorecard, SizeName, Status, ToleranceRule
+from evaluator.report.problems import listing_document, listing_text, problem_text
 from evaluator.report.text import counted, one_line, printable
 from evaluator.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evaluator.pipeline import GradeRequest, Unread
-    from evaluator.submissions import Submission
-
-_AUTO = "auto"
 _SCHEMAS = ["scorecard", "problem"]  # evaluator.schema.SchemaName; a test holds the two together
 
 
@@ -40,20 +37,11 @@ Exit status:
 """
 
 
-class Seconds(click.ParamType):
-    """A length of time: a finite number of seconds above zero."""
-
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read a number of seconds."""
-        try:
-            seconds = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
-        if not (math.isfinite(seconds) and seconds > 0):
-            self.fail(f"{value!r} is not a length of time", param, ctx)
-        return seconds
+def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Accept a length of time: a finite number of seconds above zero."""
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise click.BadParameter(f"{value} is not a length of time")
+    return value
 
 
 def _complete_problem(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -87,8 +75,8 @@ def warpgrade() -> None:
 @click.argument("submission", required=False, type=click.Path(allow_dash=True))
 @click.option(
     "--device",
-    type=click.Choice([_AUTO, *(kind.value for kind in DeviceKind)]),
-    default=_AUTO,
+    type=click.Choice(["auto", *(kind.value for kind in DeviceKind)]),
+    default="auto",
     show_default=True,
     help="Where the submission is run.",
 )
@@ -110,10 +98,13 @@ def warpgrade() -> None:
     show_default=True,
     help="The walls around the submission; none is for your own code only.",
 )
-@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="The limit of each stage but the build.")
+@click.option(
+    "--timeout", type=float, callback=_seconds, metavar="SECONDS", help="The limit of each stage but the build."
+)
 @click.option(
     "--build-timeout",
-    type=Seconds(),
+    type=float,
+    callback=_seconds,
     metavar="SECONDS",
     default=600.0,
     show_default=True,
@@ -135,13 +126,10 @@ def warpgrade() -> None:
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def grade(
     *,
-    problem: str | None,
-    submission: str | None,
     output: Path | None,
     as_json: bool,
     quiet: bool,
-    replay: Path | None,
-    **options: Any,
+    **wish: Any,
 ) -> ExitCode:
     """Grade SUBMISSION against PROBLEM and write its scorecard.
 
@@ -151,11 +139,11 @@ def grade(
     """
     from evaluator import pipeline
     from evaluator.report.live import progress_on
-    from evaluator.store import card_bytes, check_target, read_card, write_card
+    from evaluator.request import Wish, default_target, request_for
+    from evaluator.store import card_bytes, check_target, write_card
 
-    replayed = read_card(replay) if replay is not None else None
-    request = _request(problem, submission, replayed, **options)
-    target = output or _default_target(request)
+    request = request_for(Wish(**wish))
+    target = output or default_target(request)
     check_target(target)
     with progress_on(sys.stderr, quiet=quiet) as progress:
         card = pipeline.grade(request, progress)
@@ -171,85 +159,6 @@ def grade(
     if not_written is not None:
         raise not_written
     return _exit_code(card)
-
-
-def _request(
-    problem: str | None,
-    submission: str | None,
-    replayed: Scorecard | None,
-    *,
-    device: str,
-    size: str | None,
-    problems: Path | None,
-    tolerance: str | None,
-    sandbox: str,
-    timeout: float | None,
-    build_timeout: float,
-) -> "GradeRequest":
-    """Put together what is asked for: what the command line says, else what the replayed card says, else defaults."""
-    from evaluator.isolation import SandboxMode
-    from evaluator.pipeline import GradeRequest
-
-    problem_name = problem or (replayed.problem.name if replayed else None)
-    if problem_name is None or (submission is None and replayed is None):
-        raise click.UsageError("PROBLEM and SUBMISSION must be named, unless --replay names a scorecard")
-    kind = _device(device, replayed)
-    default_size = SizeName.FULL if kind is DeviceKind.CUDA else SizeName.SMALL
-    return GradeRequest(
-        problem=find_problem(problem_name, problems),
-        submission=_submission(submission, replayed),
-        device=kind,
-        size=SizeName(size or (replayed.problem.size if replayed else default_size)),
-        tolerance=ToleranceRule(tolerance or (replayed.tolerance if replayed else ToleranceRule.MEASURED)),
-        sandbox=SandboxMode(sandbox),
-        timeout_s=timeout,
-        build_timeout_s=build_timeout,
-        replay=replayed,
-    )
-
-
-def _device(name: str, replayed: Scorecard | None) -> DeviceKind:
-    """Choose the device. `auto` is the first that this version can grade on, or the one that a card was made on."""
-    from evaluator.doctor import GRADABLE
-
-    if name == _AUTO:
-        return replayed.device.kind if replayed else GRADABLE[0]
-    if name not in GRADABLE:
-        hint = f"leave --device out, or choose {' or '.join(GRADABLE)}"
-        raise UsageError(f"this version of Warpgrade cannot grade on {name} yet", hint=hint)
-    return DeviceKind(name)
-
-
-def _submission(path: str | None, replayed: Scorecard | None) -> "Submission | Unread":
-    """Read the submission at `path`, or take the one that the card holds."""
-    from evaluator.pipeline import Unread
-    from evaluator.submissions import Submission, read_submission
-
-    if path is None and replayed is not None:
-        graded = replayed.submission
-        if graded.sha256 is None:
-            raise CardError("this scorecard holds no submission to grade again", hint="name SUBMISSION as well")
-        return Submission(
-            name=graded.name,
-            origin=graded.origin,
-            sha256=graded.sha256,
-            source=graded.source,
-            extracted_from_answer=graded.extracted_from_answer,
-            line_offset=0,
-            findings=(),
-        )
-    read = read_submission(path if path == "-" else Path(path or ""))
-    return read if isinstance(read, Submission) else Unread(name=_stem(path or ""), origin=path or "", finding=read)
-
-
-def _stem(path: str) -> str:
-    return "stdin" if path == "-" else os.fsencode(Path(path).stem).decode("utf-8", "replace")
-
-
-def _default_target(request: "GradeRequest") -> Path:
-    # A replay does not overwrite the card that it is compared with.
-    ending = "replay.json" if request.replay is not None else "json"
-    return Path("scorecards", request.problem.name, f"{request.submission.name}.{ending}")
 
 
 def _exit_code(card: Scorecard) -> ExitCode:
@@ -273,25 +182,10 @@ def problems() -> None:
 def list_them(*, problems: Path | None, as_json: bool) -> ExitCode:
     """List the problems by level."""
     listing = list_problems(problems)
-    _emit(_listing_json(listing) if as_json else _listing_text(listing))
+    _emit(_json(listing_document(listing)) if as_json else listing_text(listing))
     for broken in listing.broken:
         _complain("broken", broken)
     return ExitCode.USAGE if listing.broken else ExitCode.CORRECT
-
-
-def _listing_text(listing: Listing) -> str:
-    width = max((len(problem.name) for problem in listing.problems), default=0)
-    if not listing.problems:
-        return "no problems here\n"
-    lines = [f"{each.level:<5}  {each.name:<{width}}  {one_line(each.title, 60)}" for each in listing.problems]
-    return "\n".join([f"level  {'name':<{width}}  title", *lines]) + "\n"
-
-
-def _listing_json(listing: Listing) -> bytes:
-    shown = [
-        {key: getattr(each, key) for key in ("name", "title", "level", "origin", "sha256")} for each in listing.problems
-    ]
-    return _json({"problems": shown, "broken": [error.message for error in listing.broken]})
 
 
 @problems.command("show")
@@ -301,23 +195,7 @@ def _listing_json(listing: Listing) -> bytes:
 def show(*, name: str, problems: Path | None, as_json: bool) -> None:
     """Show what a problem asks for, its sizes and its reference."""
     problem = find_problem(name, problems)
-    _emit(_json(problem) if as_json else _problem_text(problem))
-
-
-def _problem_text(problem: Problem) -> str:
-    gradients = "forward and gradients" if problem.backward else "forward"
-    sizes = [
-        f"  {size.value:<8} " + ", ".join(f"{key} = {value!r}" for key, value in constants.items())
-        for size, constants in problem.sizes.items()
-    ]
-    parts = [
-        f"{problem.name}: {one_line(problem.title, 100)}",
-        f"level {problem.level}, {problem.precision.value}, {problem.mode.value} mode, {gradients}\n{problem.path}",
-        *([printable(problem.description)] if problem.description else []),
-        "sizes\n" + "\n".join(sizes),
-        printable(problem.source).rstrip(),
-    ]
-    return "\n\n".join(parts) + "\n"
+    _emit(_json(problem) if as_json else problem_text(problem))
 
 
 @warpgrade.command()
@@ -374,10 +252,11 @@ def new_problem(*, name: str, problems: Path) -> None:
 def new_solution(*, problem: str, problems: Path | None, language: str, output: Path | None) -> None:
     """Write a submission for PROBLEM: correct from the start, with a kernel to be filled in."""
     from evaluator import scaffold
+    from evaluator.skeleton import Language
 
     found = find_problem(problem, problems)
     path = output or Path(f"{found.name.rpartition('/')[2]}.py")
-    scaffold.new_solution(found, path, scaffold.Language(language))
+    scaffold.new_solution(found, path, Language(language))
     _emit(f"{path} is written\n")
     _emit(f"next: warpgrade grade {problem} {path}{f' --problems {problems}' if problems else ''}\n")
 

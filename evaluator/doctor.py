@@ -199,7 +199,7 @@ def _space(name: str, folder: Path, least_bytes: int, fix: str) -> Line:
 def _gpu() -> Line:
     names = gpu_names()
     found = ", ".join(names) if names else "no NVIDIA GPU is visible"
-    fix = "for --device cuda, use a machine with an NVIDIA GPU and its driver"
+    fix = "for --device cuda only: a machine with an NVIDIA GPU and its driver"
     return _line("GPU", found, ok=bool(names), fix=fix, needed_for=_GPU_ONLY)
 
 
@@ -208,7 +208,7 @@ def _nvcc() -> Line:
     path = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
     answer = _output([path, "--version"]) if path is not None else None
     release = next((line for line in (answer or "").splitlines() if "release" in line), "not found")
-    fix = "for --device cuda, install the CUDA toolkit and set CUDA_HOME"
+    fix = "for --device cuda only: install the CUDA toolkit and set CUDA_HOME"
     return _line("nvcc", release.strip(), ok=release != "not found", fix=fix, needed_for=_GPU_ONLY)
 
 

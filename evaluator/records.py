@@ -85,7 +85,7 @@ class ToleranceOverride(Record, frozen=True):
     floor: float | None = None
 
 
-Constant = bool | int | float | str
+Constant = bool | int | float | str | list[int]
 """A module-level constant of a reference that a size may set."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from evaluator.catalog.folder import _ProblemFile, _Sizes
+from evaluator.catalog.folder import ProblemFile, Sizes
 from evaluator.errors import CardError
 from evaluator.records import SCHEMA_VERSION, Scorecard
 from evaluator.store import read_bytes
@@ -36,16 +36,17 @@ def schema(name: SchemaName) -> dict[str, Any]:
             made = _document(name, Scorecard, "Warpgrade scorecard")
             made["$defs"]["Scorecard"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
             made["$defs"]["Scorecard"]["required"].insert(0, "schema_version")
+            return made
         case SchemaName.PROBLEM:
-            made = _document(name, _ProblemFile, "problem.toml")
+            made = _document(name, ProblemFile, "problem.toml")
             made["description"] = "What a problem's folder says about its reference.py."
             # The catalog checks these tables by hand, for better messages; a schema can say their form as well.
             made["$defs"]["Constants"] = {"type": "object", "additionalProperties": {"type": _CONSTANT_TYPES}}
-            sizes = made["$defs"][_Sizes.__name__]["properties"]
+            sizes = made["$defs"][Sizes.__name__]["properties"]
             sizes.update({size: {"$ref": "#/$defs/Constants"} for size in sizes})
             dimension = {"type": "integer", "minimum": 0}
-            made["$defs"][_ProblemFile.__name__]["properties"]["split"] |= {"additionalProperties": dimension}
-    return made
+            made["$defs"][ProblemFile.__name__]["properties"]["split"] |= {"additionalProperties": dimension}
+            return made
 
 
 def schema_bytes(name: SchemaName) -> bytes:

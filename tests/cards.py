@@ -80,7 +80,7 @@ def check(index: int = 0, **changes: Any) -> Check:
     return msgspec.structs.replace(
         Check(
             index=index,
-            profile="as drawn",
+            profile="as_given",
             seed=seed_text(1000 + index),
             ok=True,
             precision="float64",

@@ -34,14 +34,18 @@ class _Tolerance(_Table, frozen=True, kw_only=True):
     floor: Positive | None = None
 
 
-class _Sizes(_Table, frozen=True, kw_only=True):
+class Sizes(_Table, frozen=True, kw_only=True):
+    """The `[sizes.…]` tables: constants of the reference, by name."""
+
     # Checked by hand: msgspec's messages do not name the keys of a dict.
     full: dict[str, Any]
     small: dict[str, Any]
     awkward: dict[str, Any] | None = None
 
 
-class _ProblemFile(_Table, frozen=True, kw_only=True):
+class ProblemFile(_Table, frozen=True, kw_only=True):
+    """A problem.toml, as it is written."""
+
     title: Text
     level: Level
     description: Text
@@ -50,10 +54,10 @@ class _ProblemFile(_Table, frozen=True, kw_only=True):
     backward: bool = False
     split: dict[str, Any] = {}
     tolerance: _Tolerance = _Tolerance()
-    sizes: _Sizes
+    sizes: Sizes
 
 
-_TABLES: Final[Mapping[str, type[_Table]]] = {"": _ProblemFile, "tolerance": _Tolerance, "sizes": _Sizes}
+_TABLES: Final[Mapping[str, type[_Table]]] = {"": ProblemFile, "tolerance": _Tolerance, "sizes": Sizes}
 _CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
     "level": get_args(Level),
     "precision": Precision,
@@ -96,9 +100,9 @@ def read_folder(folder: Path, origin: Origin) -> Problem:
     )
 
 
-def _decode_toml(text: str, path: Path) -> _ProblemFile:
+def _decode_toml(text: str, path: Path) -> ProblemFile:
     try:
-        return msgspec.convert(tomllib.loads(text), _ProblemFile)
+        return msgspec.convert(tomllib.loads(text), ProblemFile)
     except tomllib.TOMLDecodeError as error:
         raise ProblemError(f"{path}: is not TOML: {error}") from error
     except msgspec.ValidationError as error:
@@ -125,7 +129,7 @@ def _explained(complaint: str, path: Path) -> ProblemError:
     return ProblemError(f"{path}: {key}: {what}")
 
 
-def _checked_sizes(sizes: _Sizes, reference: Reference, path: Path) -> dict[SizeName, dict[str, Constant]]:
+def _checked_sizes(sizes: Sizes, reference: Reference, path: Path) -> dict[SizeName, dict[str, Constant]]:
     tables = {SizeName.FULL: sizes.full, SizeName.SMALL: sizes.small}
     if sizes.awkward is not None:
         tables[SizeName.AWKWARD] = sizes.awkward

@@ -1,4 +1,4 @@
-"""The literals that a module's text sets names to, and where they stand: `n = 4`, `h = w = 2 * 64`, `d, h = 16, 32`."""
+"""The literals that a module's text sets names to, and where they stand: `n = 4`, `h = w = 2 * 64`, `d = [64, 32]`."""
 
 import ast
 import math
@@ -61,7 +61,10 @@ def _finite_literal(node: ast.expr) -> Constant | None:
 
 
 def _literal_value(node: ast.expr) -> Constant | None:
-    """Evaluate a literal, or arithmetic of number literals. Powers are left out: a short one can take for ever."""
+    """Evaluate a literal, a list of integers, or arithmetic of number literals.
+
+    Powers are left out: a short one can take for ever.
+    """
     match node:
         case ast.Constant(value=(bool() | int() | float() | str()) as value):
             return value
@@ -70,6 +73,10 @@ def _literal_value(node: ast.expr) -> Constant | None:
             return None if number is None else -number
         case ast.BinOp(left=left, op=operator, right=right):
             return _arithmetic(_number(left), operator, _number(right))
+        case ast.List(elts=[_, *_] as items):
+            values = [_literal_value(item) for item in items]
+            whole = [value for value in values if type(value) is int]
+            return whole if len(whole) == len(values) else None
         case _:
             return None
 

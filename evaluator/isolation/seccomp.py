@@ -233,7 +233,7 @@ def program(machine: str, *, unix_sockets: bool) -> list[_Instruction]:
         filtered += _on_call(number(_CONNECT), [_return(_REFUSE)])
         # A datagram socket can be pointed at any address with sendmsg, where a filter cannot look.
         filtered += _on_call(number(_SOCKETPAIR), _allow_only(1, socket.SOCK_STREAM, _SOCKET_TYPE_MASK))
-    pass
+    filtered += _all_on_call((number(call) for call in _PRETENDED.values()), _PRETEND)
     filtered += _all_on_call((number(call) for call in _REFUSED.values()), _REFUSE)
     return [*filtered, _return(_ALLOW)]
 

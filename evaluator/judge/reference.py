@@ -108,7 +108,8 @@ class Reference:
         torch.manual_seed(random_seed)
         if gradients is None:
             return calls.forward(model, *inputs)
-        return calls.forward_backward(model, *inputs, gradients)
+        outputs, found = calls.forward_backward(model, *inputs, gradients)
+        return calls.Result(mapped(outputs, torch.Tensor.detach), found)
 
     def _blocks(self, inputs: Arguments) -> list[Arguments]:
         """Cut the inputs as `split` says, so that a block's float64 copies stay within `_BLOCK_BYTES`."""

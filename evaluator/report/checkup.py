@@ -1,10 +1,9 @@
 """Show on one screen what this machine can and cannot do."""
 
 from rich.console import Console
-from rich.text import Text
 
 from evaluator.doctor import Diagnosis, Line
-from evaluator.report.sheet import Sheet
+from evaluator.report.sheet import Sheet, styled
 
 
 def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
@@ -16,7 +15,7 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     else:
         mark, style = sheet.symbols.wrong, "bold red"
         verdict = "this machine cannot grade yet: mend what is missing below"
-    sheet.paragraph(Text(mark, style=style), Text(verdict, style="bold"))
+    sheet.paragraph(styled(mark, style), styled(verdict, "bold"))
     sheet.blank()
     for line in diagnosis.lines:
         _show(sheet, line)
@@ -24,8 +23,8 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
 
 
 def _show(sheet: Sheet, line: Line) -> None:
-    word = Text("ok" if line.ok else "missing", style="green" if line.ok else "yellow")
+    word = styled("ok" if line.ok else "missing", "green" if line.ok else "yellow")
     word.pad_right(9 - word.cell_len)
-    sheet.row(line.name, word.append_text(sheet.say(line.found, 200, "default")))
+    sheet.row(line.name, word.append_text(sheet.say(line.found, 200)))
     if line.fix:
-        sheet.row("", Text(f"{sheet.symbols.arrow} ", style="dim").append_text(sheet.say(line.fix, 240, "dim")))
+        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(line.fix, 240, "dim")))

@@ -4,7 +4,7 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
 from evaluator.records import Diagnostic
-from evaluator.report.sheet import Sheet
+from evaluator.report.sheet import Sheet, styled
 from evaluator.report.text import printable
 
 _BEFORE = 2
@@ -25,7 +25,7 @@ def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None,
     for number in range(first, last + 1):
         text = _cut(sheet, printable(lines[number - 1], sheet.encoding), start, room)
         mark, style = (">", "bold") if number == line else (" ", "dim")
-        sheet.line(_gutter(sheet, f"{mark}{number + offset:>5}").append(text, style=style))
+        sheet.line(_gutter(sheet, f"{mark}{number + offset:>5}", style).append(text, style))
         if number == line and caret is not None:
             sheet.line(_gutter(sheet, "").append(" " * (caret - start) + "^", style="bold red"))
 
@@ -40,8 +40,8 @@ def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
         place = f"line {own}"
     else:
         place = f"{diagnostic.file}, line {diagnostic.line}" if diagnostic.file else "linking"
-    message = sheet.say(place, 80, "bold").append(":").append(" ")
-    sheet.paragraph(Text(), message.append_text(sheet.say(diagnostic.message, 240, "not bold")))
+    message = sheet.say(place, 80, "bold").append(": ")
+    sheet.paragraph(Text(), message.append_text(sheet.say(diagnostic.message, 240)))
     if own is not None:
         show_line(sheet, source, own, caret=caret_cell(diagnostic, lines[own - 1]))
     elif diagnostic.source_line.strip():
@@ -66,8 +66,8 @@ def caret_cell(diagnostic: Diagnostic, own_line: str) -> int | None:
     return cell if 0 <= cell <= cell_len(shown) else None
 
 
-def _gutter(sheet: Sheet, text: str) -> Text:
-    return Text(f"  {text:<6} {sheet.symbols.rule} ", style="dim")
+def _gutter(sheet: Sheet, text: str, style: str = "dim") -> Text:
+    return styled(f"  {text:<6} {sheet.symbols.rule} ", style)
 
 
 def _cut(sheet: Sheet, text: str, start: int, room: int) -> str:

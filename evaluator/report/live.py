@@ -94,10 +94,10 @@ class MovingLine:
 
         if not self._stage:
             return Text()
-        line = Text(one_line(self._stage, 20, self._encoding), style="bold")
+        line = Text().append(one_line(self._stage, 20, self._encoding), "bold")
         if self._stage not in STILL:
-            line.append(f"  {time.monotonic() - self._since:.0f} s", style="not bold cyan")
-        line.append(f"  {one_line(self._detail, _DETAIL, self._encoding)}", style="not bold dim")
+            line.append(f"  {time.monotonic() - self._since:.0f} s", style="cyan")
+        line.append(f"  {one_line(self._detail, _DETAIL, self._encoding)}", style="dim")
         line.no_wrap, line.overflow = True, "crop"
         self._spinner.update(text=line)
         return self._spinner

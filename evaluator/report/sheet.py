@@ -11,6 +11,11 @@ _MARGIN = 2
 _LABEL = 15
 
 
+def styled(text: str, style: str) -> Text:
+    """Style `text` alone: a text's own base style, unlike this, spreads to all that is appended to it."""
+    return Text().append(text, style)
+
+
 class Sheet:
     """Collects lines for `console`. Data enters it through `say` only, which makes it safe to show."""
 
@@ -23,7 +28,7 @@ class Sheet:
 
     def say(self, data: object, limit: int = 200, style: str = "") -> Text:
         """Turn `data` into one line of text, cut at `limit` characters, in which nothing is markup."""
-        return Text(one_line(str(data), limit, self.encoding), style=style)
+        return styled(one_line(str(data), limit, self.encoding), style)
 
     def blank(self) -> None:
         """Leave a line empty."""
@@ -35,7 +40,7 @@ class Sheet:
 
     def row(self, label: str, body: Text) -> None:
         """Add `body`, wrapped, in the right column; an empty `label` continues the row above."""
-        self._hang(Text(" " * _MARGIN + label, style="bold"), body, indent=_MARGIN + _LABEL)
+        self._hang(styled(" " * _MARGIN + label, "bold"), body, indent=_MARGIN + _LABEL)
 
     def line(self, text: Text) -> None:
         """Add a line as it is, cut where the screen ends."""
@@ -52,5 +57,5 @@ class Sheet:
         room = self.width - indent
         for number, line in enumerate(body.wrap(self._console, room, overflow="fold")):
             start = mark.copy() if number == 0 else Text()
-            start.pad_right(indent - start.cell_len)
+            start.append(" " * (indent - start.cell_len))
             self._lines.append(start.append_text(line))

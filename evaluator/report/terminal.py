@@ -12,7 +12,7 @@ from rich.text import Text
 
 from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing
 from evaluator.report.frame import show_diagnostic, show_line
-from evaluator.report.sheet import Sheet
+from evaluator.report.sheet import Sheet, styled
 from evaluator.report.text import counted, duration, printable, side_by_side, significant
 
 _MOST_FINDINGS = 3
@@ -44,16 +44,16 @@ def _verdict(sheet: Sheet, card: Scorecard) -> None:
         mark, style = sheet.symbols.unsure, "bold yellow"
     else:
         mark, style = sheet.symbols.wrong, "bold red"
-    word = Text(card.status.value.replace("_", " "), style=style)
-    sheet.paragraph(Text(mark, style=style), word.append("  ").append_text(_reason(sheet, card)))
+    word = styled(card.status.value.replace("_", " "), style)
+    sheet.paragraph(styled(mark, style), word.append("  ").append_text(_reason(sheet, card)))
 
 
 def _reason(sheet: Sheet, card: Scorecard) -> Text:
     if card.reason is not None:
-        return sheet.say(card.reason.message, 320, "not bold default")
+        return sheet.say(card.reason.message, 320)
     if card.status is Status.CORRECT:
-        return sheet.say("every call agrees with the reference", style="not bold default")
-    return sheet.say("the scorecard gives no reason", style="not bold default")
+        return sheet.say("every call agrees with the reference")
+    return sheet.say("the scorecard gives no reason")
 
 
 def _place(sheet: Sheet, card: Scorecard) -> None:
@@ -75,7 +75,7 @@ def _compiler_messages(sheet: Sheet, card: Scorecard) -> bool:
     if len(errors) > _MOST_ERRORS:
         sheet.blank()
         more = counted(len(errors) - _MOST_ERRORS, "more error")
-        sheet.paragraph(Text(), Text(f"and {more}; all are in the scorecard, under build.units", style="dim"))
+        sheet.paragraph(Text(), styled(f"and {more}; all are in the scorecard, under build.units", "dim"))
     if failed and not errors:
         _end_of_log(sheet, failed[0].log)
     return bool(failed)
@@ -87,7 +87,7 @@ def _end_of_log(sheet: Sheet, log: str) -> None:
     if lines:
         sheet.blank()
     for line in lines[-_MOST_LOG_LINES:]:
-        sheet.line(Text(f"  {sheet.symbols.rule} {line}", style="dim"))
+        sheet.line(styled(f"  {sheet.symbols.rule} {line}", "dim"))
 
 
 def _subject(sheet: Sheet, card: Scorecard) -> None:
@@ -101,20 +101,20 @@ def _correctness(sheet: Sheet, card: Scorecard) -> None:
         return
     wrong = [check for check in card.checks if not check.ok]
     calls = counted(len(card.checks), "call")
-    summary = Text(f"{len(wrong)} of {calls} wrong", style="red") if wrong else Text(f"{calls} checked")
+    summary = styled(f"{len(wrong)} of {calls} wrong", "red") if wrong else Text(f"{calls} checked")
     ratios = [tensor.error_ratio for check in card.checks for tensor in check.tensors]
     finite = [ratio for ratio in ratios if ratio is not None]
-    if finite:
-        summary.append(
-            f", worst error {significant(max(finite))} {sheet.symbols.times} what is allowed", style="default"
-        )
+    if any(finite):
+        summary.append(f", worst error {significant(max(finite))} {sheet.symbols.times} what is allowed")
+    elif finite and not wrong:
+        summary.append(", every value exact")
     sheet.row("Correctness", summary)
     if wrong:
         _first_mismatch(sheet, wrong[0])
 
 
 def _first_mismatch(sheet: Sheet, check: Check) -> None:
-    sheet.row("", Text("first on inputs ").append_text(sheet.say(check.profile, 60)).append(":"))
+    sheet.row("", Text("first on inputs ").append_text(sheet.say(check.profile.replace("_", " "), 60)).append(":"))
     tensor = next((tensor for tensor in check.tensors if not tensor.ok), None)
     if tensor is None:
         if check.finding is not None:
@@ -124,7 +124,7 @@ def _first_mismatch(sheet: Sheet, check: Check) -> None:
     if tensor.first_mismatch is not None:
         place = sheet.say(f"at {tensor.first_mismatch.index}: expected", 80).append(" ")
         place.append_text(sheet.say(tensor.first_mismatch.expected, 32, "green"))
-        place.append(", got ", style="default").append_text(sheet.say(tensor.first_mismatch.actual, 32, "red"))
+        place.append(", got ").append_text(sheet.say(tensor.first_mismatch.actual, 32, "red"))
         sheet.row("", place)
 
 
@@ -154,9 +154,9 @@ def _speedup(sheet: Sheet, timing: Timing) -> Text:
     if timing.speedup is None:
         least = duration(timing.resolution_ms, sheet.symbols.micro)
         return Text(f"not quoted: this clock tells differences from {least}")
-    text = Text(f"{significant(timing.speedup)} {sheet.symbols.times}", style="bold")
+    text = styled(f"{significant(timing.speedup)} {sheet.symbols.times}", "bold")
     if timing.speedup < 1:
-        text.append("  slower than the reference", style="not bold dim")
+        text.append("  slower than the reference", style="dim")
     return text
 
 
@@ -168,17 +168,17 @@ def _findings(sheet: Sheet, card: Scorecard) -> None:
     for number, finding in enumerate(islice(others, _MOST_FINDINGS)):
         sheet.row(
             "" if number else "Findings",
-            sheet.say(finding.code, 8, "yellow").append(" ").append_text(sheet.say(finding.message, 160, "default")),
+            sheet.say(finding.code, 8, "yellow").append(" ").append_text(sheet.say(finding.message, 160)),
         )
-        sheet.row("", Text(f"{sheet.symbols.arrow} ", style="dim").append_text(sheet.say(finding.next_step, 160)))
+        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(finding.next_step, 160)))
     if len(others) > _MOST_FINDINGS:
         more = counted(len(others) - _MOST_FINDINGS, "more finding")
-        sheet.row("", Text(f"and {more} in the scorecard", style="dim"))
+        sheet.row("", styled(f"and {more} in the scorecard", "dim"))
 
 
 def _scorecard(sheet: Sheet, card: Scorecard, written_to: Path | None) -> None:
     if card.output.total_bytes:
         sheet.row("Printed", Text(f"{counted(card.output.total_bytes, 'byte')}, kept in the scorecard"))
     if written_to is not None:
-        took = Text(f"  after {duration(card.wall_s * 1e3, sheet.symbols.micro)}", style="dim")
+        took = styled(f"  after {duration(card.wall_s * 1e3, sheet.symbols.micro)}", "dim")
         sheet.row("Scorecard", sheet.say(written_to, 400).append_text(took))

@@ -111,7 +111,7 @@ def test_the_version(run: Run) -> None:
         (["grade", "relu", "x.py", "--timeout", "0"], "is not a length of time"),
         (["grade", "relu", "x.py", "--timeout", "nan"], "is not a length of time"),
         (["grade", "relu", "x.py", "--build-timeout", "inf"], "is not a length of time"),
-        (["grade", "relu", "x.py", "--timeout", "soon"], "is not a number of seconds"),
+        (["grade", "relu", "x.py", "--timeout", "soon"], "is not a valid float"),
         (["grade", "relu", "missing.py"], "missing.py cannot be read"),
         (["grade", "rleu", "mine.py"], "hint: did you mean relu?"),
         (["grade", "relu", "mine.py", "--device", "cuda"], "cannot grade on cuda yet"),

@@ -50,6 +50,14 @@ def full(starter):
 
 
 @pytest.fixture(scope="module")
+def with_proc(starter):
+    """Only where a runner has a /proc to look at, its own or the machine's."""
+    if starter.walls.private_view and not starter.machine.own_proc:
+        pytest.skip("the kernel refuses a fresh /proc here")
+    return starter
+
+
+@pytest.fixture(scope="module")
 def bare():
     with make_starter(mode=SandboxMode.NONE) as made:
         yield made

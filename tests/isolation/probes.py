@@ -274,12 +274,13 @@ def counting_grandchild(sock, private):
     """Count in shared memory from a thread and from a process that left its group, its session and its parent."""
     _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
     counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
-    if os.fork() == 0:
-        os.setpgid(0, 0)
+    middle = os.fork()
+    if middle == 0:
         _libc.setsid()
         if os.fork() == 0:
             _count(counters, 1)
         os._exit(0)
+    os.waitpid(middle, 0)
     threading.Thread(target=_count, args=(counters, 0), daemon=True).start()
     answer(sock, "counting")
     time.sleep(60)

@@ -57,7 +57,6 @@ def test_a_program_cannot_leave_its_folder(starter, work, tmp_path):
     secret.write_text("hidden")
     tmp_path.chmod(0o777)
     result = run_tool(starter, ["/bin/sh", "-c", f"cat {secret}; echo x > {tmp_path}/planted"], work=work, timeout_s=10)
-    assert not result.ok
     assert "hidden" not in result.output
     assert not (tmp_path / "planted").exists()
 

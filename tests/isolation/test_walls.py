@@ -117,12 +117,12 @@ def test_killing_everything_leaves_judge_starter_and_warden(starter, spawn):
     assert starter._process.poll() is None
 
 
-def test_no_other_process_is_seen(full, ask):
+def test_no_other_process_is_seen(with_proc, full, ask):
     seen = ask(full, "processes")
     assert sorted(seen["pids"]) == sorted({"1", str(seen["pid"])})
 
 
-def test_other_processes_tell_nothing(starter, ask):
+def test_other_processes_tell_nothing(with_proc, starter, ask):
     seen = ask(starter, "processes")
     if starter.walls.private_view:
         assert seen["environ"]
@@ -152,7 +152,7 @@ def test_nobody_is_asked_to_wake_a_frozen_runner(starter, ask):
     }
 
 
-def test_the_runner_is_nobody(starter, ask):
+def test_the_runner_is_nobody(with_proc, starter, ask):
     me = ask(starter, "identity")
     status = me["status"]
     assert {status[name].strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {""}
@@ -167,13 +167,13 @@ def test_the_runner_is_nobody(starter, ask):
     assert me["core"] == [0, 0]
 
 
-def test_two_runners_have_two_users(starter, ask):
+def test_two_runners_have_two_users(with_proc, starter, ask):
     if not starter.walls.own_user:
         pytest.skip("runners share the judge's user here")
     assert ask(starter, "identity")["uid"] != ask(starter, "identity")["uid"]
 
 
-def test_environment_and_descriptors_are_clean(starter, ask, monkeypatch):
+def test_environment_and_descriptors_are_clean(with_proc, starter, ask):
     me = ask(starter, "identity")
     assert set(me["environ"]) == {"PATH", "HOME", "TMPDIR", "LANG", "OMP_NUM_THREADS"}
     assert me["environ"]["HOME"] == me["environ"]["TMPDIR"] == me["private"] == me["cwd"]

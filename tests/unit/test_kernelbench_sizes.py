@@ -12,8 +12,6 @@ import pytest
 TABLE_FILE = Path(__file__).parents[2] / "evaluator" / "kernelbench_sizes.json"
 CHECKOUT_VARIABLE = "WARPGRADE_KERNELBENCH"
 FILES = {"level1": 100, "level2": 100, "level3": 50}
-# Their widths are lists, gigabytes of weights together, and a size sets numbers only.
-WITHOUT_SMALL_SIZE = {"level3/1_MLP", "level3/2_ShallowWideMLP"}
 SAMPLE = {
     "level1/6_Matmul_with_large_K_dimension_": ([32, 32], "float32"),
     "level1/19_ReLU": ([64, 4096], "float32"),
@@ -45,12 +43,12 @@ def checkout() -> Path:
 
 
 def test_every_file_of_the_three_levels_has_one_entry(table: dict[str, Any]) -> None:
-    named = {entry["name"] for entry in table.values()} | WITHOUT_SMALL_SIZE
+    named = {entry["name"] for entry in table.values()}
 
     numbers = {level: sorted(_number(name) for name in named if _level(name) == level) for level in FILES}
 
     assert numbers == {level: list(range(1, count + 1)) for level, count in FILES.items()}
-    assert len(table) == sum(FILES.values()) - len(WITHOUT_SMALL_SIZE)
+    assert len(table) == sum(FILES.values())
 
 
 def test_keys_are_sha256_sums(table: dict[str, Any]) -> None:
@@ -62,7 +60,8 @@ def test_constants_are_positive_integers(table: dict[str, Any]) -> None:
         f"{entry['name']}: {name}": value
         for entry in table.values()
         for name, value in entry["small"].items()
-        if not name.isidentifier() or type(value) is not int or value <= 0
+        for each in (value if isinstance(value, list) else [value])
+        if not name.isidentifier() or type(each) is not int or each <= 0
     }
 
     assert wrong == {}
@@ -84,9 +83,7 @@ def test_the_table_knows_every_file_of_the_checkout(table: dict[str, Any], check
 
     known = {sha256: entry["name"] for sha256, entry in table.items()}
 
-    assert set(files.items()) ^ set(known.items()) == {
-        (sha256, name) for sha256, name in files.items() if name in WITHOUT_SMALL_SIZE
-    }
+    assert files == known
 
 
 @pytest.mark.filterwarnings("ignore")  # the files' own

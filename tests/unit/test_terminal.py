@@ -44,7 +44,7 @@ def test_a_wrong_result_names_the_first_mismatch_and_quotes_no_time() -> None:
         "\n"
         "  Submission     relu_inline for relu, size small, on cpu (AMD EPYC 7B13)\n"
         "  Correctness    1 of 3 calls wrong, worst error 812 × what is allowed\n"
-        "                 first on inputs as drawn:\n"
+        "                 first on inputs as given:\n"
         "                 output, float32 [64, 16384]: 524288 elements differ\n"
         "                 at [0, 3]: expected 0.0, got -0.5123\n"
         "  Next           The first mismatch is in the scorecard, with its index.\n"
@@ -115,6 +115,11 @@ def test_a_speedup_that_is_not_quoted_says_why() -> None:
     text = screen(cards.card(timing=cards.timing(0.0231, 0.0191, speedup=None)))
     assert "reference   23.1 µs\n" in text
     assert "Speedup        not quoted: this clock tells differences from 5.00 µs\n" in text
+
+
+def test_no_error_at_all_is_said_in_words() -> None:
+    exact = cards.check(tensors=[cards.tensor_check(error_ratio=0.0)])
+    assert "Correctness    1 call checked, every value exact\n" in screen(cards.card(checks=[exact]))
 
 
 def test_slower_is_said_in_words() -> None:
