@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import shutil
 import signal
 import socket
@@ -98,13 +97,15 @@ class ConfinedProcess:
     def wait_exit(self, timeout_s: float) -> ExitInfo | None:
         """Wait for the end of the first process, at most `timeout_s`. Others that it started may live on."""
         deadline = time.monotonic() + timeout_s
-        with self._lock:
-            while self._exit is None:
-                ready, _, _ = select.select([self._warden], [], [], max(0.0, deadline - time.monotonic()))
-                if not ready:
-                    return None
-                self._note(self._receive()[0])
-            return self._exit
+        while True:
+            with self._lock:
+                if self._exit is None and wire.ready(self._warden, 0):
+                    self._note(self._receive()[0])
+                if self._exit is not None:
+                    return self._exit
+            # Not under the lock, so that another thread can freeze or kill meanwhile.
+            if not wire.ready(self._warden, deadline - time.monotonic()):
+                return None
 
     def kill(self) -> ExitInfo:
         """End every process of the runner; when this returns there is none. Calling it again changes nothing.
@@ -117,7 +118,8 @@ class ConfinedProcess:
             return self._exit or _KILLED_BY_JUDGE
 
     def _kill(self) -> None:
-        # The supervisor's process, and after it the warden's: the first ends when the warden and all below it are gone.
+        # Descriptors of the supervisor and of the warden. A process's becomes readable when it is dead: the warden's,
+        # as the first of a process namespace, or the supervisor's after that, only when nobody below is left.
         if self._processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 # The kernel does this at once, whatever state the warden is in.
@@ -126,7 +128,7 @@ class ConfinedProcess:
             self._warden.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + _KILL_S
         for process in self._processes:
-            if not _ended(process, deadline):
+            if not wire.ready(process, deadline - time.monotonic()):
                 raise JudgeFailed("a runner cannot be killed: one of its processes does not return from the kernel")
         with contextlib.suppress(wire.HungUp, OSError):
             while self._exit is None:
@@ -196,7 +198,7 @@ class Child(ConfinedProcess):
         super().__init__(warden, output, when_dead)
 
     def kill(self) -> ExitInfo:
-        """End every process of the runner, close its socket and remove its private folder."""
+        """End every process of the runner, close its socket (what it still held is lost), remove its private folder."""
         ending = super().kill()
         self.socket.close()
         remove_folder(self.private)
@@ -211,9 +213,3 @@ def remove_folder(folder: Path) -> None:
             if not path.is_symlink():
                 path.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _ended(process: int, deadline: float) -> bool:
-    """Wait until the process behind a descriptor is dead."""
-    ready, _, _ = select.select([process], [], [], max(0.0, deadline - time.monotonic()))
-    return bool(ready)

@@ -103,7 +103,7 @@ def _put_up_walls(order: Spawn) -> None:
     if walls.landlock:
         landlock.restrict(rules)
     if walls.seccomp:
-        seccomp.apply(unix_sockets=walls.private_view)
+        seccomp.apply(private_view=walls.private_view, own_processes=walls.cage is Cage.PROCESS_NAMESPACE)
 
 
 def _landlock_rules(order: Spawn) -> Iterator[tuple[Path, landlock.Access]]:
@@ -140,8 +140,8 @@ def _call(entry: Any, sock: socket.socket, private: Path) -> NoReturn:
     try:
         # New streams, because the old ones remember what they were opened on; line by line, because what was printed
         # before a crash is worth having.
-        sys.stdout = sys.__stdout__ = _line_writer(1)
-        sys.stderr = sys.__stderr__ = _line_writer(2)
+        sys.stdout = _line_writer(1)
+        sys.stderr = _line_writer(2)
         entry(sock, private)
         status = 0
     except SystemExit as ending:

@@ -60,7 +60,6 @@ class _Ruleset(ctypes.Structure):
 
 class _PathBeneath(ctypes.Structure):
     _pack_ = 1
-    _layout_ = "ms"
     _fields_ = (("access", ctypes.c_uint64), ("descriptor", ctypes.c_int32))
 
 

@@ -90,6 +90,7 @@ _REFUSED: dict[str, _Numbers] = {
     "kexec_load": _Numbers(246, 104),
     "keyctl": _Numbers(250, 219),
     "lookup_dcookie": _Numbers(212, 18),
+    "migrate_pages": _Numbers(256, 238),
     "modify_ldt": _Numbers(154, None),
     "mount": _Numbers(165, 40),
     "mount_setattr": _Numbers(442, 442),
@@ -131,6 +132,17 @@ _REFUSED: dict[str, _Numbers] = {
     "ustat": _Numbers(136, None),
     "vhangup": _Numbers(153, 58),
 }
+# Refused where the processes of others can be named: priorities of the judge, or of the reference's runner, say.
+_REFUSED_AMONG_OTHERS: dict[str, _Numbers] = {
+    "ioprio_set": _Numbers(251, 30),
+    "setpriority": _Numbers(141, 140),
+}
+_ON_ITSELF_AMONG_OTHERS: dict[str, _Numbers] = {
+    "sched_setaffinity": _Numbers(203, 122),
+    "sched_setattr": _Numbers(314, 274),
+    "sched_setparam": _Numbers(142, 118),
+    "sched_setscheduler": _Numbers(144, 119),
+}
 # A process group of one's own is what makes an orphaned group (and its SIGCONT) possible. Programs that start others
 # often ask for one and need nothing of it, so they are told that they have it.
 _PRETENDED: dict[str, _Numbers] = {"setpgid": _Numbers(109, 154), "setsid": _Numbers(112, 157)}
@@ -139,6 +151,7 @@ _CLONE3 = _Numbers(435, 435)
 _CONNECT = _Numbers(42, 203)
 _FCNTL = _Numbers(72, 25)
 _PRCTL = _Numbers(157, 167)
+_PRLIMIT = _Numbers(302, 261)
 _SOCKET = _Numbers(41, 198)
 _SOCKETPAIR = _Numbers(53, 199)
 
@@ -204,11 +217,12 @@ def _no_continue_signal_from_parent() -> list[_Instruction]:
     ]
 
 
-def program(machine: str, *, unix_sockets: bool) -> list[_Instruction]:
+def program(machine: str, *, private_view: bool, own_processes: bool) -> list[_Instruction]:
     """Write the filter for `machine` ("x86_64" or "aarch64") as (code, jump if true, jump if false, value).
 
-    `unix_sockets` may be True only where the file view is private. Elsewhere it would be possible to connect to the
-    sockets of the host's services, which Landlock does not prevent. Raises KeyError for another machine.
+    Without a `private_view` there are no sockets at all, because one could connect to the host's services, which
+    Landlock does not prevent. Without `own_processes` (a process namespace) a runner may change the scheduling of
+    nothing but the calling thread. Raises KeyError for another machine.
     """
 
     def number(numbers: _Numbers) -> int | None:
@@ -226,13 +240,18 @@ def program(machine: str, *, unix_sockets: bool) -> list[_Instruction]:
     filtered += _on_call(number(_CLONE), _clone_rule())
     filtered += _on_call(number(_FCNTL), _refuse_only(1, _F_SETSIG))
     filtered += _on_call(number(_PRCTL), _no_continue_signal_from_parent())
-    if unix_sockets:
+    filtered += _on_call(number(_PRLIMIT), _allow_only(0, 0))
+    if private_view:
         filtered += _on_call(number(_SOCKET), _allow_only(0, socket.AF_UNIX))
     else:
         filtered += _on_call(number(_SOCKET), [_return(_REFUSE)])
         filtered += _on_call(number(_CONNECT), [_return(_REFUSE)])
         # A datagram socket can be pointed at any address with sendmsg, where a filter cannot look.
         filtered += _on_call(number(_SOCKETPAIR), _allow_only(1, socket.SOCK_STREAM, _SOCKET_TYPE_MASK))
+    if not own_processes:
+        for call in _ON_ITSELF_AMONG_OTHERS.values():
+            filtered += _on_call(number(call), _allow_only(0, 0))
+        filtered += _all_on_call((number(call) for call in _REFUSED_AMONG_OTHERS.values()), _REFUSE)
     filtered += _all_on_call((number(call) for call in _PRETENDED.values()), _PRETEND)
     filtered += _all_on_call((number(call) for call in _REFUSED.values()), _REFUSE)
     return [*filtered, _return(_ALLOW)]
@@ -246,9 +265,9 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def apply(*, unix_sockets: bool) -> None:
+def apply(*, private_view: bool, own_processes: bool) -> None:
     """Filter this thread and everything that it starts from now on, for good. Needs PR_SET_NO_NEW_PRIVS first."""
-    lines = program(platform.machine(), unix_sockets=unix_sockets)
+    lines = program(platform.machine(), private_view=private_view, own_processes=own_processes)
     packed = b"".join(struct.pack("=HBBI", *line) for line in lines)
     buffer = ctypes.create_string_buffer(packed, len(packed))
     described = _Program(length=len(lines), filter=ctypes.addressof(buffer))

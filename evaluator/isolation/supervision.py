@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -184,7 +183,7 @@ class Starter:
             argv=tuple(argv),
         )
         if users is not None:
-            hand_over(work, users.runner)
+            hand_over(work, users.runner, users.runner)
         warden, output = self._ask(order, None)
         process = ConfinedProcess(warden, output, self._alive.discard)
         self._alive.add(process)
@@ -192,9 +191,16 @@ class Starter:
 
     def close(self) -> None:
         """Kill every runner that is left, and the starter."""
-        for process in tuple(self._alive):
-            process.kill()
+        with contextlib.ExitStack() as closing:
+            closing.callback(self._end_process)
+            for process in tuple(self._alive):
+                closing.callback(process.kill)
+
+    def _end_process(self) -> None:
         self._socket.close()
+        if self._machine is None:
+            # It is still importing and would only then see that nobody waits.
+            self._process.kill()
         try:
             self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
@@ -243,8 +249,7 @@ class Starter:
         return judges_end, OutputDrain(reader, order.limits.kept_output_bytes)
 
     def _await_ready(self) -> Machine:
-        ready, _, _ = select.select([self._socket], [], [], _READY_S)
-        if not ready:
+        if not wire.ready(self._socket, _READY_S):
             self._lost(f"the starter of runners was not ready within {_READY_S:.0f} s")
         try:
             message, _ = wire.receive(self._socket)
@@ -262,9 +267,9 @@ class Starter:
         raise JudgeFailed(f"{what}: {said}" if said else what, hint="run `warpgrade doctor`, then grade again")
 
 
-def hand_over(folder: Path, user: int) -> None:
-    """Give `folder` and all in it to `user` (and its group), without following a symbolic link. Needs root."""
-    os.chown(folder, user, user, follow_symlinks=False)
+def hand_over(folder: Path, user: int, group: int) -> None:
+    """Give `folder` and all in it to `user` and `group`, without following a symbolic link. Needs root."""
+    os.chown(folder, user, group, follow_symlinks=False)
     for _, folders, names, parent in os.fwalk(folder):
         for name in (*folders, *names):
-            os.chown(name, user, user, dir_fd=parent, follow_symlinks=False)
+            os.chown(name, user, group, dir_fd=parent, follow_symlinks=False)

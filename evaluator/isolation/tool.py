@@ -44,11 +44,13 @@ def run_tool(
     start = time.monotonic()
     try:
         process = starter.execute(argv, work=work, limits=limits, readable=readable, environment=environment)
-        exited = process.wait_exit(timeout_s)
-        process.kill()
+        try:
+            exited = process.wait_exit(timeout_s)
+        finally:
+            process.kill()
     finally:
         if os.geteuid() == 0:
-            hand_over(work, 0)
+            hand_over(work, 0, os.getegid())
     return ToolResult(
         exit_code=exited.exit_code if exited else None,
         signal=exited.signal if exited else None,

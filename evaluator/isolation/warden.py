@@ -187,7 +187,7 @@ class _Watch:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 return False
-            select.select([self._child_events], [], [], left_s)
+            wire.ready(self._child_events, left_s)
             self._drain_child_events()
 
     def _drain_child_events(self) -> None:

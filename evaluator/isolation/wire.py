@@ -4,6 +4,7 @@ All three are trusted; the runner has no end of these sockets.
 """
 
 import os
+import select
 import signal
 import socket
 from collections.abc import Sequence
@@ -119,6 +120,13 @@ def receive(sock: socket.socket) -> tuple[AnyMessage, list[int]]:
     if not packet:
         raise HungUp
     return _decoder.decode(packet), descriptors
+
+
+def ready(source: socket.socket | int, timeout_s: float) -> bool:
+    """Wait until `source` can be read, or has ended, at most `timeout_s`. Unlike select, for any descriptor."""
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
 
 def exit_signal(status: int) -> str | None:

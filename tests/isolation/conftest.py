@@ -11,6 +11,7 @@ from evaluator.isolation import Limits, SandboxMode, Starter, files
 from evaluator.isolation.namespaces import Namespaces
 
 HERE = Path(__file__).parent
+SMALL = Limits(processes=50)
 
 
 def make_starter(**options):
@@ -113,6 +114,3 @@ def alive(pid):
     except PermissionError:
         return True
     return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-
-
-SMALL = Limits(processes=50)

@@ -4,6 +4,7 @@ They are imported by the starter, before any wall stands, and called by name. Th
 question, the answer is "allowed" or the name of the error, or whatever the test wants to know.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -60,15 +61,22 @@ def identity(sock, private):
             "cwd": str(Path.cwd()),
             "private": str(private),
             "path": sys.path,
-            "descriptors": sorted(os.listdir("/proc/self/fd"), key=int),
+            "descriptors": sorted((path.name for path in Path("/proc/self/fd").iterdir()), key=int),
             "core": resource.getrlimit(resource.RLIMIT_CORE),
         },
     )
 
 
 def read_files(sock, private):
-    answer(sock, {path: outcome(lambda path=path: os.listdir(path) if Path(path).is_dir() else open(path).close())
-                  for path in question(sock)})
+    answer(
+        sock,
+        {
+            path: outcome(
+                lambda path=path: list(Path(path).iterdir()) if Path(path).is_dir() else Path(path).open().close()
+            )
+            for path in question(sock)
+        },
+    )
 
 
 def write_files(sock, private):
@@ -82,7 +90,7 @@ def fill_private(sock, private):
     def fill():
         nonlocal written
         for index in range(64):
-            with open(private / str(index), "wb") as file:
+            with (private / str(index)).open("wb") as file:
                 file.write(chunk)
             written += 1
 
@@ -90,7 +98,7 @@ def fill_private(sock, private):
 
 
 def write_large_file(sock, private):
-    with open(private / "large", "wb") as file:
+    with (private / "large").open("wb") as file:
         answer(sock, outcome(lambda: [file.write(bytes(1 << 20)) for _ in range(16)] and file.flush()))
 
 
@@ -134,12 +142,12 @@ def kill_everything(sock, private):
 
 
 def processes(sock, private):
-    pids = [name for name in os.listdir("/proc") if name.isdigit()]
+    pids = [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]
     mine = {str(os.getpid())}
     environs, memories = {}, {}
     for pid in set(pids) - mine:
         environs[pid] = outcome(lambda pid=pid: Path("/proc", pid, "environ").read_bytes())
-        memories[pid] = outcome(lambda pid=pid: open(f"/proc/{pid}/mem", "rb").close())
+        memories[pid] = outcome(lambda pid=pid: Path(f"/proc/{pid}/mem").open("rb").close())
     answer(sock, {"pids": pids, "pid": os.getpid(), "environ": environs, "mem": memories})
 
 
@@ -173,7 +181,7 @@ def namespaces(sock, private):
         "clone user": system_call(clone, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0),
         "clone with SIGCONT": system_call(clone, int(signal.SIGCONT), 0, 0, 0, 0),
         "clone3": system_call(435, 0, 0),
-        "mount": outcome(lambda: _mount()),
+        "mount": outcome(_mount),
         "chroot": outcome(lambda: os.chroot("/")),
         "bpf": system_call(321 if x86 else 280, 0, 0, 0),
         "io_uring_setup": system_call(425, 1, 0),
@@ -182,6 +190,20 @@ def namespaces(sock, private):
         "shmget": system_call(29 if x86 else 194, 0, 4096, 0o1600),
     }
     answer(sock, results)
+
+
+def scheduling_of_others(sock, private):
+    pid = question(sock)
+    answer(
+        sock,
+        {
+            "prlimit": outcome(lambda: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))),
+            "sched_setaffinity": outcome(lambda: os.sched_setaffinity(pid, {0})),
+            "setpriority": outcome(lambda: os.setpriority(os.PRIO_PROCESS, pid, 19)),
+            "sched_setscheduler": outcome(lambda: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))),
+            "own affinity": outcome(lambda: os.sched_setaffinity(0, os.sched_getaffinity(0))),
+        },
+    )
 
 
 def _mount():
@@ -236,10 +258,8 @@ def fork_bomb(sock, private):
 def endless_fork_bomb(sock, private):
     answer(sock, "lit")
     while True:
-        try:
+        with contextlib.suppress(OSError):
             os.fork()
-        except OSError:
-            pass
 
 
 def allocate(sock, private):
@@ -359,7 +379,9 @@ def torch_works(sock, private):
 
 
 def child_program(sock, private):
-    result = subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True, start_new_session=True)
+    result = subprocess.run(
+        [sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True, start_new_session=True, check=False
+    )
     answer(sock, [result.returncode, result.stdout, result.stderr])
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -156,6 +155,10 @@ JUDGE = """
 def test_the_judges_sudden_death_leaves_nobody(mode, landlock):
     if mode == "none" and os.geteuid() == 0:
         pytest.skip("the number of root's processes has no limit, so the bomb would be one")
+    if landlock:
+        with make_starter(preload=[]) as starter:
+            if starter.machine.landlock_abi < 6:
+                pytest.skip("needs Landlock")
     source = textwrap.dedent(JUDGE).format(checkout=str(CHECKOUT), here=str(HERE), mode=mode, landlock=landlock)
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as judge:
         starter_pid = int(judge.stdout.readline())
@@ -246,10 +249,13 @@ def test_what_is_hidden_is_taken_out_of_what_is_granted(tmp_path):
     packages = tmp_path / "packages"
     readable = [str(packages), str(packages / "evaluator/deeper")]
     hidden = [str(packages / "evaluator"), str(packages / "cli.py")]
-    assert sorted(files.granted(readable, hidden)) == [packages / "evaluator/deeper", packages / "torch", packages / "venv"]
+    assert sorted(files.granted(readable, hidden)) == [
+        packages / "evaluator/deeper",
+        packages / "torch",
+        packages / "venv",
+    ]
     assert list(files.granted([str(packages / "cli.py")], [str(packages)])) == [packages / "cli.py"]
 
 
-def test_the_sandbox_does_not_need_a_path_to_root(tmp_path):
-    assert Path(files.source_root()) == CHECKOUT
+def test_a_checkout_is_hidden_as_a_whole():
     assert files.hidden_paths() == (str(CHECKOUT),)

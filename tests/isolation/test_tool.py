@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -21,18 +22,21 @@ def work(tmp_path):
 
 def test_a_program_writes_into_its_folder_and_the_judge_owns_it(starter, work):
     result = run_tool(
-        starter, ["/bin/sh", "-c", "mkdir a; echo made > a/b; ln -s /etc/shadow a/c; pwd; echo $PATH"], work=work, timeout_s=10
+        starter,
+        ["/bin/sh", "-c", "mkdir a; echo made > a/b; ln -s /etc/shadow a/c; pwd; echo $PATH"],
+        work=work,
+        timeout_s=10,
     )
     assert result.ok
     assert result.output == f"{work}\n{sys.prefix}/bin:/usr/bin:/bin\n"
     assert (work / "a/b").read_text() == "made\n"
     assert {path.lstat().st_uid for path in (work, *work.rglob("*"))} == {os.geteuid()}
     if os.geteuid() == 0:
-        assert os.stat("/etc/shadow").st_uid == 0
+        assert Path("/etc/shadow").stat().st_uid == 0
 
 
 def test_a_compiler_runs(starter, work):
-    (work / "a.cpp").write_text("#include <vector>\nextern \"C\" int f() { return std::vector<int>{41}.size(); }\n")
+    (work / "a.cpp").write_text('#include <vector>\nextern "C" int f() { return std::vector<int>{41}.size(); }\n')
     result = run_tool(starter, ["g++", "-shared", "-fPIC", "-o", "a.so", "a.cpp"], work=work, timeout_s=60)
     assert result.ok, result.output
     assert (work / "a.so").exists()
@@ -63,7 +67,11 @@ def test_a_program_cannot_leave_its_folder(starter, work, tmp_path):
 
 def test_output_is_bounded(starter, work):
     result = run_tool(
-        starter, ["/bin/sh", "-c", "yes | head -c 50000000"], work=work, timeout_s=30, limits=Limits(kept_output_bytes=1000)
+        starter,
+        ["/bin/sh", "-c", "yes | head -c 50000000"],
+        work=work,
+        timeout_s=30,
+        limits=Limits(kept_output_bytes=1000),
     )
     assert result.ok
     assert len(result.output) < 3000

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from conftest import hear, tell
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENETUNREACH", "ENOSYS"}
@@ -22,7 +23,15 @@ def secret(tmp_path):
 
 
 def test_secrets_and_own_sources_cannot_be_read(starter, ask, secret):
-    paths = [secret, secret.parent, CHECKOUT / "pyproject.toml", CHECKOUT / "evaluator", CHECKOUT, Path.home(), "/etc/shadow"]
+    paths = [
+        secret,
+        secret.parent,
+        CHECKOUT / "pyproject.toml",
+        CHECKOUT / "evaluator",
+        CHECKOUT,
+        Path.home(),
+        "/etc/shadow",
+    ]
     if starter.walls.private_view:
         # The way to this Python may lead through a home; then it is an empty stretch of road.
         paths.remove(Path.home())
@@ -37,8 +46,6 @@ def test_what_torch_needs_can_be_read(starter, ask):
 
 def test_extra_paths_can_be_read(starter, ask, spawn, secret):
     child = spawn(starter, "read_files", readable=[secret])
-    from conftest import hear, tell
-
     tell(child, [str(secret), str(secret.parent / "other")])
     assert hear(child) == {str(secret): "allowed", str(secret.parent / "other"): "ENOENT"}
 
@@ -52,8 +59,6 @@ def test_nothing_is_written_outside_of_the_private_folder(starter, ask, tmp_path
 
 
 def test_the_private_folder_is_writable_and_gone_afterwards(starter, spawn):
-    from conftest import hear, tell
-
     child = spawn(starter, "write_files")
     tell(child, [str(child.private)])
     assert hear(child) == {str(child.private): "allowed"}
@@ -86,7 +91,11 @@ def test_no_sockets_but_unix_ones(starter, ask):
 def test_services_of_the_host_cannot_be_called(starter, ask, tmp_path):
     for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
         folder.chmod(0o755)
-    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as hidden:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.socket(socket.AF_UNIX) as server,
+        socket.socket(socket.AF_UNIX) as hidden,
+    ):
         Path(folder).chmod(0o755)
         server.bind(f"{folder}/service")
         Path(folder, "service").chmod(0o777)
@@ -105,8 +114,6 @@ def test_no_other_process_can_be_signalled(starter, ask):
 
 
 def test_killing_everything_leaves_judge_starter_and_warden(starter, spawn):
-    from conftest import hear
-
     child = spawn(starter, "kill_everything")
     by_all, by_parent = hear(child)
     assert by_all in {"allowed", "ESRCH", "EPERM"}
@@ -133,6 +140,23 @@ def test_other_processes_tell_nothing(with_proc, starter, ask):
 def test_memory_of_others_is_out_of_reach(starter, ask):
     pid = 1 if starter.walls.private_view else os.getpid()
     assert set(ask(starter, "other_memory", pid).values()) == {"EPERM"}
+
+
+def test_nobody_else_is_slowed_down(starter, ask):
+    results = ask(starter, "scheduling_of_others", os.getpid())
+    assert results.pop("own affinity") == "allowed"
+    assert set(results.values()) <= {"EPERM", "ESRCH"}, results
+
+
+def test_own_sources_are_hidden_inside_of_what_is_readable(starter, spawn, tmp_path):
+    child = spawn(starter, "read_files", readable=[CHECKOUT.parent])
+    paths = [str(CHECKOUT / "pyproject.toml"), str(CHECKOUT / "evaluator")]
+    tell(child, [str(CHECKOUT.parent), *paths])
+    results = hear(child)
+    if starter.walls.private_view:
+        # Landlock grants what lies in it, not the folder itself.
+        assert results[str(CHECKOUT.parent)] == "allowed"
+    assert {results[path] for path in paths} <= REFUSED
 
 
 def test_no_namespace_no_mount_no_kernel_door(starter, ask):
@@ -202,6 +226,7 @@ def test_facts_name_what_stands_and_what_does_not(starter):
     assert facts.mode == "full"
     assert not set(facts.layers) & set(facts.missing)
     assert ("private-file-view" in facts.layers) == starter.walls.private_view
-    assert {"landlock-files", "seccomp", "atomic-freeze"} <= set(facts.layers)
+    assert {"seccomp", "atomic-freeze"} <= set(facts.layers)
+    assert ("landlock-files" in facts.layers) == (starter.machine.landlock_abi > 0)
     if not starter.walls.private_view:
         assert {"private-file-view", "folder-quota", "process-namespace"} <= set(facts.missing)

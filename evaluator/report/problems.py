@@ -1,0 +1,38 @@
+"""Show problems as text: a list of them, or one with its sizes and its reference."""
+
+from evaluator.catalog import Listing
+from evaluator.records import Problem
+from evaluator.report.text import one_line, printable
+
+
+def listing_text(listing: Listing) -> str:
+    """Give a line for each problem that can be read, by level."""
+    if not listing.problems:
+        return "no problems here\n"
+    width = max(len(problem.name) for problem in listing.problems)
+    lines = [f"{each.level:<5}  {each.name:<{width}}  {one_line(each.title, 60)}" for each in listing.problems]
+    return "\n".join([f"level  {'name':<{width}}  title", *lines]) + "\n"
+
+
+def listing_document(listing: Listing) -> dict[str, list[dict[str, str | int]] | list[str]]:
+    """Give the same for programs, with what is wrong with the others."""
+    fields = ("name", "title", "level", "origin", "sha256")
+    shown = [{field: getattr(problem, field) for field in fields} for problem in listing.problems]
+    return {"problems": shown, "broken": [error.message for error in listing.broken]}
+
+
+def problem_text(problem: Problem) -> str:
+    """Give what a problem asks for, its sizes, and its reference."""
+    graded = "forward and gradients" if problem.backward else "forward"
+    sizes = [
+        f"  {size.value:<8} " + ", ".join(f"{name} = {value!r}" for name, value in constants.items())
+        for size, constants in problem.sizes.items()
+    ]
+    paragraphs = [
+        f"{problem.name}: {one_line(problem.title, 100)}",
+        f"level {problem.level}, {problem.precision.value}, {problem.mode.value} mode, {graded}\n{problem.path}",
+        printable(problem.description),
+        "sizes\n" + "\n".join(sizes),
+        printable(problem.source).rstrip(),
+    ]
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph) + "\n"

@@ -1,0 +1,98 @@
+"""Put together what a grade is asked for: what the user says, else what the replayed card says, else the defaults."""
+
+import os
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from evaluator.catalog import find_problem
+from evaluator.doctor import GRADABLE
+from evaluator.errors import CardError, UsageError
+from evaluator.isolation import SandboxMode
+from evaluator.pipeline import GradeRequest, Unread
+from evaluator.records import DeviceKind, Scorecard, SizeName, ToleranceRule
+from evaluator.store import read_card
+from evaluator.submissions import STDIN, Submission, read_submission
+
+AUTO = "auto"
+
+
+class Wish(NamedTuple):
+    """What a user says of a grade; None, or `AUTO` as the device, leaves it to the card replayed or to the defaults."""
+
+    problem: str | None
+    submission: str | None
+    device: str
+    size: str | None
+    problems: Path | None
+    tolerance: str | None
+    sandbox: str
+    timeout: float | None
+    build_timeout: float
+    replay: Path | None
+
+
+def request_for(wish: Wish) -> GradeRequest:
+    """Read everything that `wish` names.
+
+    Raises:
+        UsageError: something is missing, cannot be read, or cannot be done by this version.
+    """
+    card = read_card(wish.replay) if wish.replay is not None else None
+    problem = wish.problem or (card.problem.name if card else None)
+    if problem is None or (wish.submission is None and card is None):
+        raise UsageError("PROBLEM and SUBMISSION must be named, unless --replay names a scorecard")
+    device = _device(wish.device, card)
+    default_size = SizeName.FULL if device is DeviceKind.CUDA else SizeName.SMALL
+    return GradeRequest(
+        problem=find_problem(problem, wish.problems),
+        submission=_submission(wish.submission, card),
+        device=device,
+        size=SizeName(wish.size or (card.problem.size if card else default_size)),
+        tolerance=ToleranceRule(wish.tolerance or (card.tolerance if card else ToleranceRule.MEASURED)),
+        sandbox=SandboxMode(wish.sandbox),
+        timeout_s=wish.timeout,
+        build_timeout_s=wish.build_timeout,
+        replay=card,
+    )
+
+
+def default_target(request: GradeRequest) -> Path:
+    """Say where a scorecard goes. A replay does not overwrite the card that it is compared with."""
+    ending = "replay.json" if request.replay is not None else "json"
+    return Path("scorecards", request.problem.name, f"{request.submission.name}.{ending}")
+
+
+def _device(name: str, card: Scorecard | None) -> DeviceKind:
+    if name == AUTO:
+        name = card.device.kind.value if card else GRADABLE[0].value
+    if name not in GRADABLE:
+        hint = f"leave --device out, or choose {' or '.join(GRADABLE)}"
+        raise UsageError(f"this version of Warpgrade cannot grade on {name} yet", hint=hint)
+    return DeviceKind(name)
+
+
+def _submission(path: str | None, card: Scorecard | None) -> Submission | Unread:
+    """Read the submission at `path`, or take the one that the card holds."""
+    if path is None:
+        return _submission_of(card)
+    place: Path | Literal["-"] = "-" if path == STDIN else Path(path)
+    read = read_submission(place)
+    if isinstance(read, Submission):
+        return read
+    name = "stdin" if path == STDIN else os.fsencode(Path(path).stem).decode("utf-8", "replace")
+    return Unread(name=name, origin=os.fsencode(path).decode("utf-8", "replace"), finding=read)
+
+
+def _submission_of(card: Scorecard | None) -> Submission:
+    if card is None or card.submission.sha256 is None:
+        raise CardError("this scorecard holds no submission to grade again", hint="name SUBMISSION as well")
+    graded = card.submission
+    return Submission(
+        name=graded.name,
+        origin=graded.origin,
+        sha256=card.submission.sha256,
+        source=graded.source,
+        extracted_from_answer=graded.extracted_from_answer,
+        line_offset=0,
+        findings=(),
+    )

@@ -1,0 +1,57 @@
+"""A deliberately naive grader: one process, PyTorch's own load_inline, torch.allclose. What ours is held against."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from evaluator.catalog import sized_source
+from evaluator.records import Problem, SizeName
+
+
+def reference_module(problem: Problem, size: SizeName) -> ModuleType:
+    module = ModuleType("model")
+    exec(compile(sized_source(problem, size), problem.path, "exec"), module.__dict__)
+    sys.modules["model"] = module
+    return module
+
+
+def submission_class(path: Path) -> type:
+    spec = importlib.util.spec_from_file_location(f"submission_{path.parent.name}_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.ModelNew
+
+
+def called(target, arguments):
+    return target(**arguments) if isinstance(arguments, dict) else target(*arguments)
+
+
+def moved(value, device):
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: moved(item, device) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(moved(item, device) for item in value)
+    return value
+
+
+def tensors(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value
+    return [leaf for item in items for leaf in tensors(item)]
+
+
+def models(reference: ModuleType, model_new: type, device: str):
+    """Construct both sides under one seed, and copy the weights over."""
+    init = reference.get_init_inputs()
+    torch.manual_seed(0)
+    model = called(reference.Model, init)
+    torch.manual_seed(0)
+    candidate = called(model_new, init)
+    candidate.load_state_dict(model.state_dict())
+    return model.to(device), candidate.to(device)

@@ -1,0 +1,80 @@
+"""The wheel, installed into a fresh environment, grades from an empty folder: nothing of the checkout is needed."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 900
+
+
+def run(*argv, cwd, **variables):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("WARPGRADE", "PYTHON"))}
+    return subprocess.run(
+        [str(word) for word in argv],
+        cwd=cwd,
+        env=environment | {name: str(value) for name, value in variables.items()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    made = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=CHECKOUT)
+    assert made.returncode == 0, made.stderr
+    (path,) = folder.glob("warpgrade-*.whl")
+    return path
+
+
+def test_it_holds_the_data_and_none_of_the_tests(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    for folder in ("problems", "solutions"):
+        shipped = {path.parent.name for path in (CHECKOUT / folder).glob("*/*.*")}
+        assert shipped
+        assert {name.split("/")[3] for name in names if name.startswith(f"evaluator/_data/{folder}/")} == shipped
+    assert "evaluator/_data/schemas/scorecard.schema.json" in names
+    assert "evaluator/runner/native/arena.cpp" in names
+    assert "cli.py" in names
+    top = {name.split("/")[0] for name in names}
+    assert {name for name in top if not name.startswith("warpgrade-")} == {"cli.py", "evaluator"}
+
+
+@pytest.mark.slow
+def test_a_fresh_environment_grades_from_an_empty_folder(wheel, tmp_path):
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    installed = run(*pip, "--constraint", CHECKOUT / "constraints.txt", wheel, cwd=tmp_path)
+    assert installed.returncode == 0, installed.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    solution = run(
+        python,
+        "-c",
+        "from evaluator.paths import data_dir; print(data_dir('solutions') / 'relu' / 'cpp_plain.py')",
+        cwd=empty,
+    ).stdout.strip()
+    graded = run(
+        tmp_path / "venv" / "bin" / "warpgrade",
+        *("grade", "relu", solution, "--json"),
+        cwd=empty,
+        WARPGRADE_CACHE=tmp_path / "cache",
+    )
+    assert graded.returncode == 0, graded.stderr
+    card = json.loads(graded.stdout)
+    assert card["status"] == "correct"
+    assert card["build"]["units"][0]["cached"] is False
+    assert str(CHECKOUT) not in graded.stdout + graded.stderr
+    (written,) = empty.rglob("*.json")
+    checked = run(tmp_path / "venv" / "bin" / "warpgrade", "check-card", written, cwd=empty)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
