@@ -22,6 +22,7 @@ MAX_FRAME_BYTES = 16 << 20
 """No honest frame is larger: a submission is at most 1 MiB, its C++ and CUDA sources at most 4 MiB."""
 MAX_DESCRIPTORS = 4
 _LENGTH_BYTES = 4
+_LEAST_TIMEOUT_S = 0.001  # Zero would mean "do not wait" to a socket, which has an error of its own.
 
 Text = Annotated[str, msgspec.Meta(max_length=4 << 20)]
 ShortText = Annotated[str, msgspec.Meta(max_length=65_536)]
@@ -217,17 +218,26 @@ class Channel:
         self._decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(receives)
         self._descriptors: list[int] = []
 
-    def send(self, frame: Frame, descriptors: Sequence[int] = ()) -> None:
-        """Send one frame. Raises Closed where nobody is there to read it."""
+    def send(self, frame: Frame, descriptors: Sequence[int] = (), timeout_s: float | None = None) -> None:
+        """Send one frame.
+
+        Raises Closed where nobody is there to read it, DeadlinePassed where it is not read within `timeout_s`.
+        """
         body = self._encoder.encode(frame)
         if len(body) > MAX_FRAME_BYTES:
             raise FrameError(f"a frame of {len(body)} bytes")
         data = memoryview(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+        self._socket.settimeout(None if timeout_s is None else max(timeout_s, _LEAST_TIMEOUT_S))
         try:
             sent = socket.send_fds(self._socket, [data], list(descriptors)) if descriptors else 0
             self._socket.sendall(data[sent:])
-        except (BrokenPipeError, ConnectionResetError, TimeoutError) as error:
+        except TimeoutError:
+            raise DeadlinePassed from None
+        except (BrokenPipeError, ConnectionResetError) as error:
             raise Closed from error
+        finally:
+            with contextlib.suppress(OSError):
+                self._socket.settimeout(None)
 
     def receive(self, timeout_s: float | None = None) -> Frame:
         """Wait for one frame.
@@ -269,7 +279,7 @@ class Channel:
         self._socket.settimeout(left_s)
         space = socket.CMSG_SPACE(MAX_DESCRIPTORS * array.array("i").itemsize)
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(count, space, socket.MSG_CMSG_CLOEXEC)
+            data, ancillary, flags, _ = self._socket.recvmsg(count, space, socket.MSG_CMSG_CLOEXEC)
         except TimeoutError:
             raise DeadlinePassed from None
         except ConnectionResetError:
@@ -277,18 +287,18 @@ class Channel:
         finally:
             with contextlib.suppress(OSError):
                 self._socket.settimeout(None)
-        self._keep_descriptors(ancillary)
+        self._keep_descriptors(ancillary, complete=not flags & socket.MSG_CTRUNC)
         if not data:
             raise Closed
         return data
 
-    def _keep_descriptors(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+    def _keep_descriptors(self, ancillary: list[tuple[int, int, bytes]], *, complete: bool) -> None:
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 numbers = array.array("i")
                 numbers.frombytes(payload[: len(payload) - len(payload) % numbers.itemsize])
                 self._descriptors.extend(numbers)
-        if len(self._descriptors) > MAX_DESCRIPTORS:
+        if len(self._descriptors) > MAX_DESCRIPTORS or not complete:
             for descriptor in self.take_descriptors():
                 os.close(descriptor)
             raise FrameError("too many descriptors")

@@ -15,14 +15,16 @@ import msgspec
 from evaluator.build import toolchain
 from evaluator.build.cache import BuildCache
 from evaluator.build.diagnostics import parse
-from evaluator.build.flags import refused_compile_flags, refused_link_flags
+from evaluator.build.flags import refused_compile_flags, refused_link_flags, words
 from evaluator.build.sources import source_files
+from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest, SourceFile
 from evaluator.isolation import Limits, ToolResult
 from evaluator.records import BuildUnit, Finding, Record
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
 _CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_LIBRARY_BYTES = 512 << 20
@@ -73,8 +75,7 @@ class Builder:
             for file in files:
                 (work / file.name).write_text(file.text, encoding="utf-8")
             names = [file.name for file in files]
-            cflags = [*request.extra_cflags, *(f"-I{path}" for path in request.extra_include_paths)]
-            text = toolchain.ninja_text(request.name, names, cflags, request.extra_ldflags)
+            text = toolchain.ninja_text(request.name, names, _compile_words(request), words(request.extra_ldflags))
             (work / "build.ninja").write_text(text, encoding="utf-8")
             argv = [toolchain.ninja(), "-f", "build.ninja", "-j", str(len(os.sched_getaffinity(0)))]
             result = self._run_tool(argv, work=work, limits=LIMITS, timeout_s=self._timeout_s)
@@ -128,30 +129,31 @@ class Builder:
 
 def _refusal(request: BuildRequest, files: list[SourceFile]) -> Finding | None:
     """Say why a request is not even tried."""
+    if not _NAME.match(request.name):
+        return finding(Code.BUILD_REQUEST_REFUSED, f"an extension's name is a C identifier, not {request.name[:100]!r}")
     if request.with_cuda or request.cuda_sources:
         return finding(
             Code.NOT_ON_THIS_DEVICE,
             f"{request.name} is inline CUDA, which --device cpu cannot run (it runs inline C++)",
         )
-    flags = refused_compile_flags([*request.extra_cflags, *(f"-I{path}" for path in request.extra_include_paths)])
-    flags += refused_link_flags(request.extra_ldflags)
+    flags = refused_compile_flags(_compile_words(request)) + refused_link_flags(words(request.extra_ldflags))
     if flags:
         return finding(Code.FLAG_REFUSED, f"{request.name}: not allowed: {' '.join(flags)[:300]}")
-    if not _NAME.match(request.name):
-        return finding(Code.BUILD_REQUEST_REFUSED, f"an extension's name is a C identifier, not {request.name[:100]!r}")
     names = [file.name for file in files]
-    wrong = [
-        name
-        for name in names
-        if not re.fullmatch(r"[\w.+-]{1,200}", name) or PurePath(name).suffix not in _CPP_SUFFIXES
-    ]
+    wrong = [name for name in names if not _FILE_NAME.match(name) or PurePath(name).suffix not in _CPP_SUFFIXES]
     if wrong or len(set(names)) != len(names) or not names:
-        return finding(Code.BUILD_REQUEST_REFUSED, f"{request.name}: these are not C++ sources: {wrong or names}")
+        return finding(
+            Code.BUILD_REQUEST_REFUSED, f"{request.name}: these are not C++ sources: {str(wrong or names)[:300]}"
+        )
     if sum(len(file.text.encode()) for file in files) > _MAX_SOURCE_BYTES:
         return finding(
             Code.BUILD_REQUEST_REFUSED, f"{request.name}: more than {_MAX_SOURCE_BYTES >> 20} MiB of sources"
         )
     return None
+
+
+def _compile_words(request: BuildRequest) -> list[str]:
+    return [*words(request.extra_cflags), *(f"-I{path}" for path in request.extra_include_paths if path)]
 
 
 def _key(request: BuildRequest, files: list[SourceFile]) -> str:
@@ -177,12 +179,18 @@ def _failed(request: BuildRequest, key: str, problem: Finding) -> Built:
 
 @contextlib.contextmanager
 def work_folder() -> Iterator[Path]:
-    """Make a folder for a compiler; its user may pass through the one above, and see nothing else there."""
-    with tempfile.TemporaryDirectory(prefix="warpgrade-build-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o711)
-        work = Path(folder) / "work"
-        work.mkdir()
-        yield work
+    """Make a folder for a compiler; its user may pass through the one above, and see nothing else there.
+
+    Raises JudgeFailed where it cannot be made or written: a full disk is no fault of a submission.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="warpgrade-build-", ignore_cleanup_errors=True) as folder:
+            Path(folder).chmod(0o711)
+            work = Path(folder) / "work"
+            work.mkdir()
+            yield work
+    except OSError as error:
+        raise JudgeFailed(f"there is no folder for the compiler: {error}", hint="make room in $TMPDIR") from error
 
 
 def read_library(path: Path) -> bytes | None:
@@ -191,8 +199,9 @@ def read_library(path: Path) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MAX_LIBRARY_BYTES:
+        os.close(descriptor)
+        return None
     with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MAX_LIBRARY_BYTES:
-            return None
         return file.read()

@@ -56,9 +56,7 @@ class BuildCache:
         try:
             manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
             library = (folder / _LIBRARY).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError):  # Absent, or half of it is, which would keep a new one from its place.
             shutil.rmtree(folder, ignore_errors=True)
             return None
         if manifest.key != key or hashlib.sha256(library).hexdigest() != manifest.library_sha256:

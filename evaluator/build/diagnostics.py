@@ -2,19 +2,22 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePath
+
+from msgspec.structs import replace
 
 from evaluator.records import Diagnostic
 
 _MESSAGE = re.compile(
-    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? "
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d{1,9}):(?:(?P<column>\d{1,9}):)? "
     r"(?P<severity>fatal error|error|warning): (?P<text>.*)$"
 )
-_LINKER = re.compile(
-    r"^(?:\S*ld\S*: |collect2: |\S+\.o: |\S+\.cpp:).*?(?P<text>undefined reference to .*|cannot find -l.*)$"
-)
+_LINKER = re.compile(r"^\S.*?: (?P<text>(?:undefined reference to|multiple definition of|cannot find -l).*)$")
 _MAX_DIAGNOSTICS = 50
+_MAX_LINE = 4000
+_MAX_PLACES = 8
+"""A line that stands in more places than that (a closing brace) does not help to tell them apart."""
 
 
 def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnostic]:
@@ -23,54 +26,64 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
     `files` holds the texts of the compiled files by name; a message in one of them is brought to the line of
     `submission` where that text stands, if it stands there.
     """
-    found = [entry for line in log.splitlines() if (entry := _parse_line(line, files, submission)) is not None]
+    found = [entry for line in log.split("\n") if (entry := _parse_line(line[:_MAX_LINE])) is not None]
     unique = list(dict.fromkeys(_Hashable(entry) for entry in found))
     ordered = sorted((wrapped.entry for wrapped in unique), key=lambda entry: "error" not in entry.severity)
-    return ordered[:_MAX_DIAGNOSTICS]
+    maps: dict[str, LineMap] = {}
+    return [_located(entry, files, submission, maps) for entry in ordered[:_MAX_DIAGNOSTICS]]
 
 
-def submission_line(text: str, line: int, submission: str) -> int | None:
-    """Find the line of `submission` that became line `line` of a generated file (both count from 1).
+class LineMap:
+    """Finds the lines of a submission that became lines of one generated file. Both count from 1, as compilers do.
 
     The same text can stand in several places. The distance between the two numberings is constant over a source
     string, so each candidate is judged by how many other lines lie at its distance.
     """
-    generated, own = text.splitlines(), submission.splitlines()
-    if not 1 <= line <= len(generated) or not generated[line - 1].strip():
-        return None
-    places: dict[str, list[int]] = {}
-    for number, content in enumerate(own, 1):
-        places.setdefault(content.rstrip(), []).append(number)
-    candidates = places.get(generated[line - 1].rstrip(), [])
-    if len(candidates) < 2:
-        return candidates[0] if candidates else None
-    votes = _distances(generated, places)
-    return max(candidates, key=lambda number: votes[number - line])
+
+    def __init__(self, text: str, submission: str) -> None:
+        """Compare all lines once. Only a newline ends one: a form feed or U+2028 does not, for a compiler."""
+        self.lines = text.split("\n")
+        self._places: dict[str, list[int]] = {}
+        for number, content in enumerate(submission.split("\n"), 1):
+            self._places.setdefault(content.rstrip(), []).append(number)
+        self._votes: Counter[int] = Counter()
+        for number, content in enumerate(self.lines, 1):
+            places = self._places.get(content.rstrip(), []) if content.strip() else []
+            if len(places) <= _MAX_PLACES:
+                self._votes.update(place - number for place in places)
+
+    def submission_line(self, line: int) -> int | None:
+        """Find the line of the submission that became `line`; None where its text does not stand there."""
+        content = self.source_line(line).rstrip()
+        candidates = self._places.get(content, []) if content else []
+        return max(candidates, key=lambda number: self._votes[number - line], default=None)
+
+    def source_line(self, line: int) -> str:
+        """Give the text of a line of the generated file; nothing where there is no such line."""
+        return self.lines[line - 1] if 1 <= line <= len(self.lines) else ""
 
 
-def _distances(generated: Sequence[str], places: Mapping[str, list[int]]) -> Counter[int]:
-    """Count, over all lines, how far the submission's numbering is from the generated file's."""
-    votes: Counter[int] = Counter()
-    for number, content in enumerate(generated, 1):
-        if content.strip():
-            votes.update(place - number for place in places.get(content.rstrip(), [])[:64])
-    return votes
+def _located(entry: Diagnostic, files: Mapping[str, str], submission: str, maps: dict[str, LineMap]) -> Diagnostic:
+    if entry.file not in files:
+        return entry
+    if entry.file not in maps:
+        maps[entry.file] = LineMap(files[entry.file], submission)
+    lines = maps[entry.file]
+    return replace(
+        entry, submission_line=lines.submission_line(entry.line), source_line=lines.source_line(entry.line)[:500]
+    )
 
 
-def _parse_line(line: str, files: Mapping[str, str], submission: str) -> Diagnostic | None:
+def _parse_line(line: str) -> Diagnostic | None:
     if match := _MESSAGE.match(line):
-        name = PurePath(match["file"]).name
-        number = int(match["line"])
-        text = files.get(name)
-        lines = text.splitlines() if text is not None else []
         return Diagnostic(
             severity="error" if "error" in match["severity"] else match["severity"],
             message=match["text"][:2000],
-            file=name,
-            line=number,
+            file=PurePath(match["file"]).name,
+            line=int(match["line"]),
             column=int(match["column"] or 0),
-            submission_line=None if text is None else submission_line(text, number, submission),
-            source_line=lines[number - 1][:500] if number <= len(lines) else "",
+            submission_line=None,
+            source_line="",
         )
     if match := _LINKER.match(line):
         return Diagnostic(

@@ -1,15 +1,16 @@
 """Which compiler flags a submission may give. Everything that is not named here is refused."""
 
 import re
+import shlex
 from collections.abc import Iterable
 
-_WORD = r"[\w.+=:/,@%-]*"
+_WORD = r"[\w.+=:/,@%-]+"
 
 _COMPILE = re.compile(
     r"""
       -O[0-3sgz]?(?:fast)?
     | -std=(?:c|gnu)\+\+\w+ | --std=(?:c|gnu)\+\+\w+
-    | -[DU]\w+(?:=[^\n]*)?
+    | -[DU]\w+(?:=[^\n\r\0]*)?
     | -I[\w./+-]+
     | -m(?!plugin)[\w.=+-]+
     | -f(?!plugin|dump|profile|auto-profile|compare-debug|diagnostics|use-ld|sanitize|debug-prefix|file-prefix)[\w=,+-]+
@@ -30,19 +31,35 @@ _LINK = re.compile(
 )
 
 
+def words(flags: Iterable[str]) -> list[str]:
+    """Cut flags into words as the shell does, through which PyTorch's own builder hands them to the compiler.
+
+    >>> words(["-O3 -Wall", "", "-DNAME='a b'"])
+    ['-O3', '-Wall', '-DNAME=a b']
+    """
+    return [word for flag in flags for word in _cut(flag)]
+
+
+def _cut(flag: str) -> list[str]:
+    try:
+        return shlex.split(flag)
+    except ValueError:  # An open quotation mark; it is then one word, whatever it is.
+        return [flag]
+
+
 def refused_compile_flags(flags: Iterable[str]) -> list[str]:
-    """List the flags that a compile may not have.
+    """List the words that a compile may not have.
 
     >>> refused_compile_flags(["-O3", "-march=native", "-fplugin=./x.so", "-B/tmp"])
     ['-fplugin=./x.so', '-B/tmp']
     """
-    return [flag for flag in flags if not _COMPILE.fullmatch(flag.strip())]
+    return [flag for flag in flags if not _COMPILE.fullmatch(flag)]
 
 
 def refused_link_flags(flags: Iterable[str]) -> list[str]:
-    """List the flags that a link may not have.
+    """List the words that a link may not have.
 
     >>> refused_link_flags(["-lm", "-Wl,-O1", "-Wl,--plugin,x"])
     ['-Wl,--plugin,x']
     """
-    return [flag for flag in flags if not _LINK.fullmatch(flag.strip())]
+    return [flag for flag in flags if not _LINK.fullmatch(flag)]

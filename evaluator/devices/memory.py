@@ -4,8 +4,8 @@ A region is sealed against resizing. Without the seal a runner could cut it shor
 would end in SIGBUS.
 """
 
-import contextlib
 import fcntl
+import math
 import mmap
 import os
 import secrets
@@ -25,6 +25,10 @@ _F_SEAL_SHRINK = 0x2
 _F_SEAL_GROW = 0x4
 _F_SEAL_WRITE = 0x8
 
+_MAX_DIMENSIONS = 64
+"""Torch makes tensors of more, and then cannot copy them."""
+_MAX_NUMBER = 2**62
+
 ALIGNMENT_BYTES = 256
 """What torch's own CPU and CUDA allocators promise at most; vectorised kernels rely on 16."""
 _ROTATION_BYTES = 1 << 16
@@ -39,7 +43,7 @@ class Region:
         self.descriptor = os.memfd_create("warpgrade", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         try:
             os.ftruncate(self.descriptor, self.size_bytes)
-            fcntl.fcntl(self.descriptor, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW)
+            fcntl.fcntl(self.descriptor, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL)
             self.buffer = mmap.mmap(self.descriptor, self.size_bytes)
         except OSError as error:
             os.close(self.descriptor)
@@ -51,8 +55,9 @@ class Region:
     def close(self) -> None:
         """Give the memory back. Tensors that still look into it keep its pages alive."""
         os.close(self.descriptor)
-        with contextlib.suppress(BufferError):  # A tensor still looks into it; it is unmapped with the last one.
-            self.buffer.close()
+        # Never buffer.close(): torch does not count as a user of the buffer, and a tensor would look into nothing. It
+        # holds the mmap object, though, so that is unmapped with the last tensor.
+        del self.buffer
 
     def __enter__(self) -> Self:
         return self
@@ -86,12 +91,14 @@ def strided(
 ) -> "torch.Tensor":
     """Look at a part of a region as a tensor; strides in elements, none of them negative.
 
-    Raises ValueError where any element would lie outside of the buffer.
+    Raises ValueError where any element would lie outside of the buffer, and where torch cannot count them.
     """
     import torch
 
     if len(shape) != len(strides) or any(size < 0 for size in shape) or any(step < 0 for step in strides):
         raise ValueError("shape and strides do not describe a tensor")
+    if len(shape) > _MAX_DIMENSIONS or any(number > _MAX_NUMBER for number in (_extent(shape), *strides)):
+        raise ValueError("shape and strides are too large")
     item_bytes = dtype.itemsize
     elements = 0 if 0 in shape else 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
     if offset_bytes < 0 or offset_bytes % item_bytes or offset_bytes + elements * item_bytes > len(buffer):
@@ -133,6 +140,11 @@ def sealed_file(content: bytes) -> int:
     fcntl.fcntl(descriptor, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_WRITE | _F_SEAL_SEAL)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _extent(shape: Sequence[int]) -> int:
+    """Multiply the sizes, empty dimensions left out: torch's own product of them must not overflow either."""
+    return math.prod(max(size, 1) for size in shape)
 
 
 def _aligned(size_bytes: int) -> int:

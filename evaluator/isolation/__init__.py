@@ -1,6 +1,6 @@
 """Walls around untrusted code: a pre-forked starter, confined runners and tools, limits, freezing and killing.
 
-What the judge uses is here; `docs` of each wall are in its own module (view, landlock, seccomp, cage, privileges).
+What the judge uses is here; each wall has a module of its own (view, landlock, seccomp, cage, privileges, limits).
 Nothing in this package knows what judge and runner say to each other.
 """
 

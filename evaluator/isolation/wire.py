@@ -9,7 +9,6 @@ import signal
 import socket
 from collections.abc import Sequence
 from enum import Enum
-from typing import TypeVar
 
 import msgspec
 
@@ -99,7 +98,6 @@ class HungUp(Exception):
 AnyMessage = Setup | Ready | Spawn | Created | Started | Failed | Exited | Frozen | Thawed
 _decoder = msgspec.msgpack.Decoder(AnyMessage)
 _encoder = msgspec.msgpack.Encoder()
-M = TypeVar("M", bound=Message)
 
 
 def encode(message: Message) -> bytes:

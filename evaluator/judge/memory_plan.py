@@ -1,5 +1,7 @@
 """How much memory a grade takes, worked out before any of it is taken."""
 
+import contextlib
+import io
 from typing import NamedTuple
 
 import psutil
@@ -32,12 +34,13 @@ def plan(problem: Problem, size: SizeName) -> Plan | None:
     """Work the sizes out on the meta device, where tensors have shapes and no memory; None where that fails."""
     space: dict[str, object] = {"__name__": "model"}
     try:
-        with torch.device("meta"), torch.no_grad():
+        # What the author's code prints is shown when it runs in earnest.
+        with torch.device("meta"), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
             exec(compile(sized_source(problem, size), problem.path, "exec"), space)  # noqa: S102 - the author's code
             inputs, init = _call(space, "get_inputs"), _call(space, "get_init_inputs")
             model = space["Model"](*init[0], **init[1])  # type: ignore[operator]
             outputs = model(*inputs[0], **inputs[1])
-    except Exception:  # noqa: BLE001 - no shapes without values; then there is no plan, and no refusal either
+    except (Exception, SystemExit):  # noqa: BLE001 - no shapes without values; then there is no plan, and no refusal either
         return None
     return Plan(_bytes(inputs), _bytes(outputs), _bytes(model.state_dict()))
 

@@ -31,12 +31,14 @@ class Expected(NamedTuple):
     """What a call should give.
 
     `exact` is the value to compare with, in float64 where the reference can be run so (`in_float64`); `honest` is
-    the reference's own result in the problem's precision, which says what rounding alone does.
+    the reference's own result in the problem's precision, which says what rounding alone does. `borrowed` are the
+    paths of outputs that lie in the memory of an input or of a weight.
     """
 
     exact: calls.Result
     honest: calls.Result
     in_float64: bool
+    borrowed: frozenset[str]
 
 
 class Reference:
@@ -59,9 +61,13 @@ class Reference:
         self._exact_model = self._in_float64()
 
     def draw(self, seed: int) -> Arguments:
-        """Draw the inputs of one call. The seed comes from the operating system and never enters a runner."""
+        """Draw the inputs of one call. The seed comes from the operating system and never enters a runner.
+
+        An input that was made to require gradients is cut off from how it was made: gradients are asked for later.
+        """
         torch.manual_seed(seed)
-        return self._arguments("get_inputs")
+        inputs = self._arguments("get_inputs")
+        return Arguments(mapped(inputs.args, torch.Tensor.detach), mapped(inputs.kwargs, torch.Tensor.detach))
 
     def state(self) -> dict[str, torch.Tensor]:
         """Give the weights that a submission's model receives."""
@@ -79,45 +85,55 @@ class Reference:
     def forward(self, inputs: Arguments, random_seed: int) -> Value:
         """Run the plain reference once."""
         with self._author("forward"):
-            return self._run(self.model, inputs, random_seed, None).outputs
+            return self._run(self.model, _cloned(inputs), random_seed, None).outputs
 
     def expected(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> Expected:
         """Compute what a call should give: honestly, and in float64 (by blocks where the problem says how)."""
+        own = _cloned(inputs)
         with self._author("forward"):
-            honest = self._run(self.model, inputs, random_seed, gradients)
+            honest = self._run(self.model, own, random_seed, gradients)
+        borrowed = self._borrowed(honest.outputs, own)
         exact = self._exact(inputs, random_seed, gradients)
         if exact is None or not _comparable(exact, honest):
-            return Expected(honest, honest, in_float64=False)
-        return Expected(exact, honest, in_float64=True)
+            return Expected(honest, honest, in_float64=False, borrowed=borrowed)
+        return Expected(exact, honest, in_float64=True, borrowed=borrowed)
 
     def _exact(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> calls.Result | None:
         if self._exact_model is None:
             return None
         wide = None if gradients is None else [gradient.double() for gradient in gradients]
-        blocks = self._blocks(inputs) if gradients is None else [inputs]
         try:
-            results = [self._run(self._exact_model, _widened(block), random_seed, wide) for block in blocks]
+            blocks = self._blocks(inputs) if gradients is None else [inputs]
+            results = [self._run(self._exact_model, _cloned(_widened(block)), random_seed, wide) for block in blocks]
+            return results[0] if len(results) == 1 else calls.Result(_joined([part.outputs for part in results]), None)
         except Exception:  # noqa: BLE001 - a reference with casts of its own; the card then says NOT_FLOAT64
             return None
-        return results[0] if len(results) == 1 else calls.Result(_joined([part.outputs for part in results]), None)
 
     def _run(
         self, model: Callable[..., Any], inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None
     ) -> calls.Result:
-        inputs = Arguments(mapped(inputs.args, torch.clone), mapped(inputs.kwargs, torch.clone))
         torch.manual_seed(random_seed)
         if gradients is None:
             return calls.forward(model, *inputs)
         outputs, found = calls.forward_backward(model, *inputs, gradients)
         return calls.Result(mapped(outputs, torch.Tensor.detach), found)
 
+    def _borrowed(self, outputs: Value, inputs: Arguments) -> frozenset[str]:
+        owners = [*self.model.parameters(), *self.model.buffers(), *tensors(list(inputs))]
+        owned = {tensor.untyped_storage().data_ptr() for tensor in owners if tensor.numel()}
+        return frozenset(
+            path
+            for path, leaf in leaves(outputs, "output")
+            if isinstance(leaf, torch.Tensor) and leaf.numel() and leaf.untyped_storage().data_ptr() in owned
+        )
+
     def _blocks(self, inputs: Arguments) -> list[Arguments]:
         """Cut the inputs as `split` says, so that a block's float64 copies stay within `_BLOCK_BYTES`."""
-        names = forward_parameters(self.model, inputs)
         whole = sum(leaf.numel() * 8 for leaf in tensors(inputs.args) + tensors(inputs.kwargs))
         pieces = -(-whole // _BLOCK_BYTES)
         if not self.problem.split or pieces <= 1:
             return [inputs]
+        names = forward_parameters(self.model, inputs)
         cut = {
             name: value.chunk(pieces, self.problem.split[name]) for name, value in names if name in self.problem.split
         }
@@ -155,10 +171,10 @@ class Reference:
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 yield
-        except (ProblemError, KeyboardInterrupt):
+        except (ProblemError, KeyboardInterrupt, MemoryError):
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever it raises is the problem's
-            if isinstance(error, RuntimeError) and "not enough memory" in str(error):
+            if isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error):
                 raise MemoryError(str(error)) from None
             lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == self.problem.path]
             where = f", line {lines[-1]}" if lines else ""
@@ -179,11 +195,18 @@ def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]
     return [*zip(padded, inputs.args, strict=False), *inputs.kwargs.items()]
 
 
+def _cloned(inputs: Arguments) -> Arguments:
+    """Copy the inputs: a reference may write into them."""
+    return Arguments(mapped(inputs.args, torch.clone), mapped(inputs.kwargs, torch.clone))
+
+
 def _widened(inputs: Arguments) -> Arguments:
     return Arguments(mapped(inputs.args, _double), mapped(inputs.kwargs, _double))
 
 
 def _double(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
@@ -221,10 +244,14 @@ def _comparable(exact: calls.Result, honest: calls.Result) -> bool:
 def _near(wide: torch.Tensor, plain: torch.Tensor) -> bool:
     if wide.shape != plain.shape:
         return False
-    if not plain.is_floating_point() or plain.numel() == 0:
+    if not (plain.is_floating_point() or plain.is_complex()):
+        return True
+    if wide.dtype not in (torch.float64, torch.complex128):  # the reference casts; its result has lost what was gained
+        return False
+    if plain.numel() == 0:
         return True
     both = torch.isfinite(wide) & torch.isfinite(plain)
-    distance = (wide - plain.double())[both].square().mean().sqrt()
-    scale = wide[both].square().mean().sqrt()
+    distance = (wide - plain.to(wide.dtype))[both].abs().square().mean().sqrt()
+    scale = wide[both].abs().square().mean().sqrt()
     # Rounding in the problem's own precision stays far below a tenth of the outputs' size.
     return bool(~both.any() | (distance <= 0.1 * scale))

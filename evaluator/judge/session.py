@@ -137,7 +137,7 @@ class Session:
     ) -> Frame | Fault:
         """Send a frame and wait for the answer, serving build requests on the way."""
         try:
-            self._channel.send(frame, descriptors)
+            self._channel.send(frame, descriptors, timeout_s)
             left_s = timeout_s
             while True:
                 asked = time.monotonic()
@@ -145,7 +145,7 @@ class Session:
                 left_s -= time.monotonic() - asked
                 if not isinstance(answer, BuildRequest):
                     return self._failure(answer, stage) if isinstance(answer, Failed) else answer
-                self._serve(answer)
+                self._serve(answer, left_s)
         except DeadlinePassed:
             return Fault(
                 Status.TIMEOUT,
@@ -156,13 +156,13 @@ class Session:
         except FrameError as error:
             return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent no proper frame: {error}"))
 
-    def _serve(self, request: BuildRequest) -> None:
+    def _serve(self, request: BuildRequest, timeout_s: float) -> None:
         if self._desk is None:
-            self._channel.send(BuildReply(ok=False, log="the reference builds nothing"))
+            self._channel.send(BuildReply(ok=False, log="the reference builds nothing"), timeout_s=timeout_s)
             return
         reply, descriptor = self._desk.serve(request)
         try:
-            self._channel.send(reply, () if descriptor is None else (descriptor,))
+            self._channel.send(reply, () if descriptor is None else (descriptor,), timeout_s)
         finally:
             if descriptor is not None:
                 os.close(descriptor)

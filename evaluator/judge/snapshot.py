@@ -7,7 +7,7 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
 from evaluator.frames import Node, Opaque, Scalar, TensorView
-from evaluator.judge.trees import Pair, dtype_name
+from evaluator.judge.trees import Pair, dtype_name, plain
 from evaluator.records import Finding
 
 
@@ -67,7 +67,9 @@ def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region
 def _compare_plain(path: str, expected: object, answer: Node) -> Finding | None:
     if not isinstance(answer, Scalar):
         return finding(Code.WRONG_STRUCTURE, f"{path} should be {expected!r}", path=path)
-    if type(answer.value) is not type(expected) or answer.value != expected:
+    expected = plain(expected)
+    both_nan = answer.value != answer.value and expected != expected  # noqa: PLR0124 - NaN alone differs from itself
+    if type(answer.value) is not type(expected) or not (both_nan or answer.value == expected):
         return finding(Code.WRONG_VALUES, f"{path} is {str(answer.value)[:80]}; it should be {expected!r}", path=path)
     return None
 

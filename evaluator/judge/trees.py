@@ -44,6 +44,16 @@ def mapped(value: Value, change: Callable[[torch.Tensor], torch.Tensor]) -> Valu
     return value
 
 
+def plain(value: Value) -> Value:
+    """Give a plain value as Python's own type: `numpy.float64` is a float, an IntEnum an int. Others stay.
+
+    >>> plain(True), plain(None)
+    (True, None)
+    """
+    kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
+    return value if kind is None else kind(value)
+
+
 class Placed(NamedTuple):
     """Values as they were written into a region: what the runner is told, and where to look whether it changed them."""
 
@@ -57,7 +67,7 @@ def place(values: list[tuple[str, Value]], region: Region) -> Placed:
     Every pair of the answer holds a path, the judge's own tensor, and the shared one that was made from it.
     """
     found = [_with_own_elements(leaf) for _, value in values for leaf in tensors(value)]
-    offsets = places([_extent_bytes(leaf) for leaf in found], region.size_bytes)
+    offsets = places([extent_bytes(leaf) for leaf in found], region.size_bytes)
     pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
     def node(value: Value, path: str) -> Node:
@@ -80,7 +90,7 @@ def place(values: list[tuple[str, Value]], region: Region) -> Placed:
             items = [node(item, f"{path}[{index}]") for index, item in enumerate(value)]
             return Items(is_tuple=isinstance(value, tuple), items=items)
         if value is None or isinstance(value, bool | int | float | str):
-            return Scalar(value=value)
+            return Scalar(value=plain(value))
         raise ProblemError(
             f"{path} is a {type(value).__name__}, which cannot be sent to a runner",
             hint="inputs are tensors, numbers, strings, None, and lists, tuples and dicts of them",
@@ -138,7 +148,8 @@ def _with_own_elements(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous() if overlapping else tensor
 
 
-def _extent_bytes(tensor: torch.Tensor) -> int:
+def extent_bytes(tensor: torch.Tensor) -> int:
+    """Say how far a tensor reaches in memory, gaps between its elements included."""
     if tensor.numel() == 0:
         return 0
     span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))

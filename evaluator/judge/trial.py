@@ -102,7 +102,7 @@ class Bench:
         exact |= {f"gradient of {name}": value for name, value in (expected.exact.gradients or {}).items()}
         checks = [self._compare(snapshot, exact[snapshot.path]) for snapshot in snapshots]
         problem = next((problem for check in checks if (problem := _verdict(check)) is not None), None)
-        return checks, problem or _changed_input(placed) or self._reused(snapshots, expected.honest.outputs)
+        return checks, problem or _changed_input(placed) or self._reused(snapshots, expected.borrowed)
 
     def _compare(self, snapshot: Snapshot, exact: torch.Tensor) -> TensorCheck:
         dtype = snapshot.expected.dtype
@@ -113,12 +113,11 @@ class Bench:
             exact = exact.to(dtype)
         return compare(snapshot.path, Sides(snapshot.tensor, exact, snapshot.expected), limits)
 
-    def _reused(self, snapshots: list[Snapshot], honest: Value) -> Finding | None:
+    def _reused(self, snapshots: list[Snapshot], exempt: frozenset[str]) -> Finding | None:
         """Find an output in the memory of the last call's, which the runner still held.
 
         The reference may do so itself, by returning a view of a weight or of an input; then anyone may.
         """
-        exempt = _aliased_paths(self._reference, honest)
         before, self._last_storages = self._last_storages, {}
         for path, _, tensor, storage in snapshots:
             if storage is None or tensor.numel() == 0 or path in exempt or not path.startswith("output"):
@@ -144,14 +143,18 @@ def _call_frame(index: int, random_seed: int, placed: Placed, kwargs: dict[str, 
 
 
 def _views(node: Node) -> list[TensorView]:
-    """List the tensors of an answer."""
-    match node:
-        case TensorView():
-            return [node]
-        case Items(items=items) | Table(items=items):
-            return [view for item in items for view in _views(item)]
-        case _:
-            return []
+    """List the tensors of an answer. It may be nested as deeply as a frame can be, so nothing recurs here."""
+    views: list[TensorView] = []
+    todo = [node]
+    while todo:
+        match todo.pop():
+            case TensorView() as view:
+                views.append(view)
+            case Items(items=items) | Table(items=items):
+                todo += items
+            case _:
+                pass
+    return views
 
 
 def _gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:
@@ -179,18 +182,14 @@ def _verdict(check: TensorCheck) -> Finding | None:
 
 def _changed_input(placed: Placed) -> Finding | None:
     for path, own, shared in placed.pairs:
-        if not torch.equal(own.contiguous().view(torch.uint8), shared.contiguous().view(torch.uint8)):
+        if not torch.equal(_content(own), _content(shared)):
             return finding(Code.INPUT_CHANGED, f"{path} was written to", path=path)
     return None
 
 
-def _aliased_paths(reference: Reference, honest: Value) -> set[str]:
-    owned = {tensor.untyped_storage().data_ptr() for tensor in reference.model.state_dict().values()}
-    return {
-        path
-        for path, leaf in leaves(honest, "output")
-        if isinstance(leaf, torch.Tensor) and leaf.untyped_storage().data_ptr() in owned
-    }
+def _content(tensor: torch.Tensor) -> torch.Tensor:
+    """Give a tensor's bytes, which differ where NaNs or signs of zero do."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
 def _status(problem: Finding) -> Status:

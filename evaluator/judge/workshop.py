@@ -1,7 +1,6 @@
 """What all stages of one grade share: the problem's reference, the builder, and the making of runners."""
 
 import contextlib
-import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from evaluator.judge.desk import BuildDesk
 from evaluator.judge.reference import Reference
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session
-from evaluator.judge.trees import place, tensors
+from evaluator.judge.trees import extent_bytes, place, tensors
 from evaluator.judge.trial import Bench, fresh_seed
 from evaluator.records import Mode, Problem, RunnerOutput, SandboxFacts, SizeName, ToleranceRule
 
@@ -137,7 +136,7 @@ class Workshop:
         if any(leaf.numel() == 0 for leaf in found):
             raise ProblemError(f"{self.terms.problem.name}: the reference's output is empty: nothing can be compared")
         given = [*tensors(inputs.args), *tensors(inputs.kwargs)]
-        state = [*tensors(self.reference.state()), *tensors(self.reference.init.args)]
+        state = [*tensors(self.reference.state()), *tensors(list(self.reference.init))]
         input_bytes = _bytes([*given, *state, *found])
         backward = self.terms.problem.backward
         return _CallSizes(input_bytes, _bytes(found) + (_bytes([*given, *state]) if backward else 0), reference_s)
@@ -195,4 +194,5 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def _bytes(found: list[torch.Tensor]) -> int:
-    return sum(math.prod(leaf.shape) * leaf.element_size() + 512 for leaf in found)
+    """Give the room that tensors need: as they lie, gaps included, or copied element by element."""
+    return sum(max(extent_bytes(leaf), leaf.numel() * leaf.element_size()) + 512 for leaf in found)

@@ -36,7 +36,7 @@ class Arena:
 
     def offset_bytes(self, tensor: torch.Tensor) -> int | None:
         """Say where in the region a tensor lies, if it lies there whole."""
-        if self._library is None:
+        if self._library is None or tensor.numel() == 0:  # An empty tensor has no address.
             return None
         start = tensor.data_ptr() - self._base
         storage = tensor.untyped_storage()

@@ -88,6 +88,6 @@ def describe(error: BaseException, folder: Path) -> Failed:
 def _text(error: BaseException) -> str:
     """Turn an exception into text; its own `__str__` is the submission's and may fail."""
     try:
-        return str(error)
+        return str(error).encode(errors="replace").decode()  # A lone surrogate fits into no frame.
     except Exception:  # noqa: BLE001 - whatever the submission's __str__ does
         return "(its message cannot be printed)"

@@ -52,8 +52,10 @@ class Outbox:
         """Describe an output, copying its tensors."""
         if isinstance(value, torch.Tensor):
             return self.from_tensor(value)
-        if value is None or isinstance(value, bool | float):
+        if value is None or isinstance(value, bool):
             return Scalar(value=value)
+        if isinstance(value, float):
+            return Scalar(value=float(value))  # Not a numpy.float64, which no frame holds.
         if isinstance(value, int) and abs(value) < 2**63:
             return Scalar(value=int(value))
         if isinstance(value, str) and len(value) <= _MAX_TEXT:

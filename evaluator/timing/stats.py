@@ -68,7 +68,7 @@ def quote(before: Samples, submission: Samples, after: Samples) -> Quote:
             )
         )
     speedup = reference_ms / submission_ms if submission_ms > 0 else None
-    if min(reference_ms, submission_ms) < _RESOLUTIONS * resolution_ms:
+    if speedup is None or min(reference_ms, submission_ms) < _RESOLUTIONS * resolution_ms:
         speedup = None
         findings.append(
             finding(

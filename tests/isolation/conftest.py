@@ -1,30 +1,9 @@
 """One starter for a module and for each kind of wall that this machine can stand in for."""
 
-import json
-import os
-from pathlib import Path
-
-import msgspec
 import pytest
+from confinement import hear, make_starter, tell, without_namespaces
 
-from evaluator.isolation import Limits, SandboxMode, Starter, files
-from evaluator.isolation.namespaces import Namespaces
-
-HERE = Path(__file__).parent
-SMALL = Limits(processes=50)
-
-
-def make_starter(**options):
-    options.setdefault("environment", {"OMP_NUM_THREADS": "2"})
-    options.setdefault("preload", ("torch", "probes"))
-    return Starter(extra_sys_path=[HERE], **options)
-
-
-def without_namespaces(starter):
-    """Make a starter believe that this machine refuses namespaces, as most containers do."""
-    starter._machine = msgspec.structs.replace(
-        starter.machine, namespaces=Namespaces.NONE, private_view=False, own_proc=False
-    )
+from evaluator.isolation import SandboxMode, files
 
 
 @pytest.fixture(scope="module", params=["full", "landlock"])
@@ -91,26 +70,3 @@ def ask(spawn):
         return hear(child)
 
     return start
-
-
-def tell(child, value):
-    child.socket.sendall(json.dumps(value).encode() + b"\n")
-
-
-def hear(child):
-    line = b""
-    while not line.endswith(b"\n"):
-        piece = child.socket.recv(65536)
-        assert piece, f"the probe ended: {child.wait_exit(5)} {child.output().text}"
-        line += piece
-    return json.loads(line)
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()

@@ -11,7 +11,7 @@ import time
 
 import psutil
 import pytest
-from conftest import HERE, alive, hear, make_starter, tell
+from confinement import HERE, alive, hear, make_starter, tell
 
 from evaluator.errors import JudgeFailed, SandboxUnavailable
 from evaluator.isolation import Machine, SandboxMode, files
@@ -137,22 +137,22 @@ JUDGE = """
     import sys, time
     sys.path[:0] = [{checkout!r}, {here!r}]
     from pathlib import Path
-    import conftest
+    import confinement
     from evaluator.isolation import SandboxMode, files
-    starter = conftest.make_starter(mode=SandboxMode({mode!r}))
+    starter = confinement.make_starter(mode=SandboxMode({mode!r}))
     if {landlock}:
         files.unreachable_for_others = lambda: None
-        conftest.without_namespaces(starter)
+        confinement.without_namespaces(starter)
     for probe in ("sleeper", "daemon", "endless_fork_bomb"):
-        child = starter.spawn("probes:" + probe, limits=conftest.SMALL)
-        conftest.hear(child)
+        child = starter.spawn("probes:" + probe, limits=confinement.SMALL)
+        confinement.hear(child)
     print(starter._process.pid, flush=True)
     time.sleep(300)
 """
 
 
 @pytest.mark.parametrize(("mode", "landlock"), [("full", False), ("full", True), ("none", False)])
-def test_the_judges_sudden_death_leaves_nobody(mode, landlock):
+def test_the_judges_sudden_death_leaves_nobody(mode, landlock, tmp_path):
     if mode == "none" and os.geteuid() == 0:
         pytest.skip("the number of root's processes has no limit, so the bomb would be one")
     if landlock:
@@ -160,7 +160,11 @@ def test_the_judges_sudden_death_leaves_nobody(mode, landlock):
             if starter.machine.landlock_abi < 6:
                 pytest.skip("needs Landlock")
     source = textwrap.dedent(JUDGE).format(checkout=str(CHECKOUT), here=str(HERE), mode=mode, landlock=landlock)
-    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as judge:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    # Nobody is left to remove the private folders.
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=environment) as judge:
         starter_pid = int(judge.stdout.readline())
         everyone = [starter_pid, *(process.pid for process in below(starter_pid))]
         assert len(everyone) > 8

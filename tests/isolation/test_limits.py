@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from conftest import hear, tell
+from confinement import hear, tell
 
 from evaluator.isolation import Limits
 

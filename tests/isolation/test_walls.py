@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import hear, tell
+from confinement import hear, tell
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENETUNREACH", "ENOSYS"}

@@ -1,0 +1,63 @@
+"""Submissions that cannot be read in, or of which no ModelNew can be made."""
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.records import Status
+from tests.grading.harness import module
+
+BROKEN = {
+    "no ModelNew": ("import torch\n", Status.BUILD_ERROR, Code.NO_MODEL_NEW, None),
+    "ModelNew is no class": ("def ModelNew(): pass\n", Status.BUILD_ERROR, Code.NO_MODEL_NEW, None),
+    "syntax error": ("x = 1\nclass ModelNew(:\n    pass\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 2),
+    "missing module": ("import torch\nimport triton_kernels\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 2),
+    "exit at import": ("import os\nos._exit(0)\n", Status.RUNTIME_ERROR, Code.RUNNER_DIED, None),
+    "sys.exit at import": ("import sys\nsys.exit(0)\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 2),
+    "endless import": ("while True: pass\n", Status.TIMEOUT, Code.TIMED_OUT, None),
+    "nested too deep": (f"x = {'(' * 100_000}1{')' * 100_000}\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 1),
+    "message that is no UTF-8": ("raise ValueError('\\udc80 \\x1b[2J')\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 1),
+    "error that cannot be printed": (
+        "class E(Exception):\n    def __str__(self): raise self\nraise E\n",
+        Status.BUILD_ERROR,
+        Code.IMPORT_FAILED,
+        3,
+    ),
+    "another constructor": (
+        module().replace("def forward", "def __init__(self, width): super().__init__()\n    def forward"),
+        Status.RUNTIME_ERROR,
+        Code.CONSTRUCTOR_FAILED,
+        None,
+    ),
+    "endless constructor": (module(init=["while True: pass"]), Status.TIMEOUT, Code.TIMED_OUT, None),
+}
+
+
+@pytest.mark.parametrize(("source", "status", "code", "line"), BROKEN.values(), ids=BROKEN)
+def test_what_cannot_be_loaded_says_why(grade, source, status, code, line):
+    grade(source, timeout_s=2.5).verdict(status, code, line=line)
+
+
+UNREAD = {
+    "NUL": (b"class ModelNew: pass\0", "mine.py", Status.REJECTED, Code.NOT_TEXT),
+    "not UTF-8": (b"\xff\xfe\x00c", "mine.py", Status.REJECTED, Code.NOT_TEXT),
+    "answer without code": ("I would write a kernel.", "mine.md", Status.BUILD_ERROR, Code.NO_CODE),
+    "answer of 50 MB": (b"word " * 10_000_000, "mine.txt", Status.REJECTED, Code.TOO_LARGE),
+}
+
+
+@pytest.mark.parametrize(("source", "name", "status", "code"), UNREAD.values(), ids=UNREAD)
+def test_what_cannot_be_read_gets_a_card_all_the_same(grade, source, name, status, code):
+    card = grade(source, name=name).verdict(status, code)
+    assert card.submission.source == ""
+    assert card.sandbox is None
+
+
+@pytest.mark.parametrize("what", ["missing", "a folder"])
+def test_a_file_that_cannot_be_opened_is_a_usage_error(grade, tmp_path, what):
+    path = tmp_path / "there"
+    if what == "a folder":
+        path.mkdir()
+    run = grade(None, path)
+    assert (run.code, run.card) == (2, None)
+    assert "there" in run.err
+    assert "hint: " in run.err

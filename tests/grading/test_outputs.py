@@ -1,0 +1,75 @@
+"""Answers that are not the reference's: of the wrong kind, the wrong values, or right only for a while."""
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.records import Status
+from tests.grading.harness import module
+
+WRONG = Status.WRONG_RESULT
+FAILED = Status.RUNTIME_ERROR
+
+BAD = {
+    "forward raises": (module(forward=["y = x + 1", "raise ValueError('no')"]), FAILED, Code.FORWARD_FAILED),
+    "sys.exit": (module(forward=["raise SystemExit(0)"]), FAILED, Code.FORWARD_FAILED),
+    "KeyboardInterrupt": (module(forward=["raise KeyboardInterrupt"]), FAILED, Code.FORWARD_FAILED),
+    "os._exit": (module("import os", forward=["os._exit(0)"]), FAILED, Code.RUNNER_DIED),
+    "abort": (module("import os", forward=["os.abort()"]), FAILED, Code.RUNNER_DIED),
+    "segfault": (module("import ctypes", forward=["ctypes.string_at(8)"]), FAILED, Code.RUNNER_DIED),
+    "endless forward": (module(forward=["while True: pass"]), Status.TIMEOUT, Code.TIMED_OUT),
+    "10^12 elements": (module(forward=["return torch.ones(10**12)"]), FAILED, Code.OUT_OF_MEMORY),
+    "wrong shape": (module(forward=["return torch.relu(x)[:, :-1]"]), WRONG, Code.WRONG_SHAPE),
+    "one more dimension": (module(forward=["return torch.relu(x)[None]"]), WRONG, Code.WRONG_SHAPE),
+    "empty": (module(forward=["return x.new_empty(0)"]), WRONG, Code.WRONG_SHAPE),
+    "giant by expansion": (module(forward=["return x.sum().expand(1 << 20, 1 << 20)"]), WRONG, Code.WRONG_SHAPE),
+    "wrong dtype": (module(forward=["return torch.relu(x).double()"]), WRONG, Code.WRONG_DTYPE),
+    "meta device": (module(forward=["return x.to('meta')"]), WRONG, Code.WRONG_DEVICE),
+    "None": (module(forward=["torch.relu(x)"]), WRONG, Code.NOT_A_TENSOR),
+    "a text": (module(forward=["return 'correct'"]), WRONG, Code.NOT_A_TENSOR),
+    "a numpy array": (module(forward=["return torch.relu(x).numpy()"]), WRONG, Code.NOT_A_TENSOR),
+    "sparse": (module(forward=["return torch.relu(x).to_sparse()"]), WRONG, Code.NOT_A_TENSOR),
+    "a list": (module(forward=["return [torch.relu(x)]"]), WRONG, Code.WRONG_STRUCTURE),
+    "two outputs": (module(forward=["return torch.relu(x), x"]), WRONG, Code.WRONG_STRUCTURE),
+    "contains itself": (module(forward=["y = []", "y.append(y)", "return y"]), WRONG, Code.WRONG_STRUCTURE),
+    "NaN": (module(forward=["y = torch.relu(x)", "y[3, 5] = float('nan')", "return y"]), WRONG, Code.NOT_FINITE),
+    "never written": (module(forward=["return torch.empty_like(x)"]), WRONG, None),
+    "wrong values": (module(forward=["return x.abs()"]), WRONG, Code.WRONG_VALUES),
+    "an earlier answer": (
+        module("kept = []", forward=["kept.append(torch.relu(x))", "return kept[0].clone()"]),
+        WRONG,
+        Code.WRONG_VALUES,
+    ),
+    "one buffer for all": (
+        module("kept = []", forward=["kept.append(torch.empty_like(x))", "return torch.relu(x, out=kept[0])"]).replace(
+            "torch.relu(x, out=kept[0])", "torch.clamp(x, min=0, out=kept[0])"
+        ),
+        WRONG,
+        Code.OUTPUT_REUSED,
+    ),
+    "input changed in place": (module(forward=["return x.relu_()"]), WRONG, Code.INPUT_CHANGED),
+    "input zeroed": (
+        module(forward=["y = torch.relu(x)", "x.zero_()", "return y"]),
+        WRONG,
+        Code.INPUT_CHANGED,
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "status", "code"), BAD.values(), ids=BAD)
+def test_a_bad_answer_is_named(grade, source, status, code):
+    run = grade(source, timeout_s=2.5)
+    run.verdict(status, code if code is not None else run.reason)
+    if code is None:
+        assert run.reason in (Code.WRONG_VALUES, Code.NOT_FINITE)
+    if code is Code.FORWARD_FAILED:
+        assert run.card.reason.line == len(source.splitlines())
+
+
+def test_correct_then_corrupt_is_caught_in_the_timed_calls(grade):
+    source = module(
+        "calls = []",
+        forward=["calls.append(1)", "return torch.relu(x) if len(calls) <= 12 else x.clone()"],
+    )
+    card = grade(source).verdict(WRONG, Code.WRONG_VALUES)
+    assert [check.ok for check in card.checks] == [True] * 5 + [False]
+    assert card.timing is None
