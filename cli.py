@@ -156,9 +156,21 @@ def grade(
         _emit(card_bytes(card))
     else:
         _show_card(card, None if not_written else target)
+    if request.replay is not None:
+        _tell_replay(request.replay, card)
     if not_written is not None:
         raise not_written
     return _exit_code(card)
+
+
+def _tell_replay(before: Scorecard, after: Scorecard) -> None:
+    """Say whether a replay came out the same, and if not, what else is not as it was."""
+    from evaluator.replay import changed_circumstances, differences
+
+    found, changed = differences(before, after), changed_circumstances(before, after)
+    click.echo("replay: came out the same" if not found else f"replay: differs: {'; '.join(found)}", err=True)
+    if changed:
+        click.echo(f"replay: not as it was then: {', '.join(changed)}", err=True)
 
 
 def _exit_code(card: Scorecard) -> ExitCode:

@@ -27,6 +27,8 @@ class Code(StrEnum):
     NOT_ON_THIS_DEVICE = "B206"
     COMPILER_TIMED_OUT = "B207"
     BUILD_REQUEST_REFUSED = "B208"
+    NOT_EMULATED = "B209"
+    HARD_CODED_SIZE = "B210"
 
     CONSTRUCTOR_FAILED = "R301"
     FORWARD_FAILED = "R302"
@@ -36,6 +38,11 @@ class Code(StrEnum):
     OUTPUT_FLOOD = "R306"
     WEIGHTS_NOT_COPIED = "R307"
     MALFORMED_FRAME = "R308"
+    ILLEGAL_ACCESS = "R309"
+    BARRIER = "R310"
+    LANE_OUTSIDE_MASK = "R311"
+    DEVICE_ASSERT = "R312"
+    NO_LAUNCH = "R313"
 
     WRONG_STRUCTURE = "C401"
     WRONG_SHAPE = "C402"
@@ -133,6 +140,17 @@ ENTRIES: dict[Code, Entry] = {
         "no sources, or sources over 4 MiB.",
         "Hand cpp_sources and cuda_sources to load_inline as strings.",
     ),
+    Code.NOT_EMULATED: Entry(
+        "the emulator lacks it",
+        "The submission uses a construct that runs on a GPU only (inline PTX, tensor cores, bulk copies, CUTLASS "
+        "and the like). That says nothing about whether it is right.",
+        "Grade it with --device cuda on a machine with a GPU.",
+    ),
+    Code.HARD_CODED_SIZE: Entry(
+        "the full size is written into the code",
+        "The submission failed at a small size, and its code holds a number of the full size. It may be right there.",
+        "Take sizes from the tensors (x.numel(), x.size(0)), or grade it with --device cuda at full size.",
+    ),
     Code.CONSTRUCTOR_FAILED: Entry(
         "ModelNew cannot be made",
         "ModelNew(...) raised an error. It is called with exactly what the problem's get_init_inputs() returns.",
@@ -175,6 +193,32 @@ ENTRIES: dict[Code, Entry] = {
         "The submission's process sent a message that no honest runner sends: too long, of the wrong type, or naming "
         "memory that is not there.",
         "Nothing but tampering with the runner does this.",
+    ),
+    Code.ILLEGAL_ACCESS: Entry(
+        "an access out of bounds",
+        "A kernel read or wrote memory that is not its own: past the end of a tensor, before its start, after it was "
+        "freed, or past a shared array. The message names kernel, block, thread, distance and line.",
+        "Check the index against the number of elements before the access.",
+    ),
+    Code.BARRIER: Entry(
+        "a barrier that not all threads reach",
+        "Some threads of a block wait at a barrier that the others never reach. On a GPU that hangs, or is undefined.",
+        "Move __syncthreads() out of the branch, so that every thread of the block passes it.",
+    ),
+    Code.LANE_OUTSIDE_MASK: Entry(
+        "a lane outside of its mask",
+        "A thread called a warp operation with a mask that does not name it, or names lanes that never come.",
+        "Give the mask of the lanes that really take part (0xffffffff for a whole warp).",
+    ),
+    Code.DEVICE_ASSERT: Entry(
+        "an assertion in a kernel",
+        "A kernel's own assert failed, or it trapped.",
+        "The message holds the assertion.",
+    ),
+    Code.NO_LAUNCH: Entry(
+        "no kernel was launched",
+        "The submission gave its answers without running a kernel of its own.",
+        "Nothing, if that is what was meant; a kernel grade usually wants a kernel.",
     ),
     Code.WRONG_STRUCTURE: Entry(
         "the output has another structure",

@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -85,8 +85,9 @@ Node = TensorView | Scalar | Opaque | Items | Table
 class Load(Frame, frozen=True):
     """Judge: read the submission in.
 
-    Comes with the descriptors of the input region, of the output region, and (with `arena`) of the allocator's
-    library. The first `copy_bytes` of the output region are for copies, the rest is the allocator's.
+    Comes with the descriptors of the input region, of the output region, and (with `library`) of the device's own
+    library: the allocator on `cpu`, the emulator's runtime on `emulated`. The first `copy_bytes` of the output region
+    are for copies, the rest is the allocator's.
     """
 
     submission: Text
@@ -94,7 +95,8 @@ class Load(Frame, frozen=True):
     input_bytes: int
     output_bytes: int
     copy_bytes: int
-    arena: bool
+    device: Literal["cpu", "emulated"]
+    library: bool
     threads: int
 
 
@@ -116,18 +118,30 @@ class Construct(Frame, frozen=True):
 
 
 class Prepare(Frame, frozen=True):
-    """Judge: let go of the call before last, and fill what is free with `poison`. The clock does not run."""
+    """Judge: let go of the call before last, and fill what is free with `poison`. The clock does not run.
+
+    `random_seed` is for random numbers inside of forward.
+    """
 
     index: int
+    random_seed: int
     poison: Annotated[int, msgspec.Meta(ge=0, le=255)]
     ahead_bytes: int
+
+
+class EmulatorSchedule(Frame, frozen=True):
+    """The order of blocks and threads for one call: 0 ascending, 1 descending, 2 shuffled by `seed`."""
+
+    order: Literal[0, 1, 2]
+    seed: int
+    workers: int
 
 
 class Call(Frame, frozen=True):
     """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before."""
 
     index: int
-    random_seed: int
+    schedule: EmulatorSchedule | None
     args: Node
     kwargs: Node
     output_gradients: Items | None
@@ -178,11 +192,15 @@ class Constructed(Frame, frozen=True):
 
 
 class Done(Frame, frozen=True):
-    """Runner: the call is over. `gradients` are by name: `input x`, `parameter fc.weight`; None where there is none."""
+    """Runner: the call is over. `gradients` are by name: `input x`, `parameter fc.weight`; None where there is none.
+
+    `launches` counts the kernels of this call on `emulated`: evidence, which a submission could forge upwards.
+    """
 
     index: int
     outputs: Node
     gradients: dict[ShortText, TensorView | None] | None = None
+    launches: Dimension | None = None
 
 
 class Failed(Frame, frozen=True):

@@ -88,6 +88,7 @@ def _judged(request: GradeRequest, submission: Submission, stopwatch: Stopwatch,
         seeds = SeedBook(request.replay)
         terms = Terms(
             problem=request.problem,
+            device=request.device,
             size=request.size,
             tolerance=request.tolerance,
             sandbox=request.sandbox,

@@ -51,6 +51,14 @@ class SizeName(StrEnum):
     AWKWARD = "awkward"
 
 
+class Order(StrEnum):
+    """The order in which the emulator runs the blocks of a grid and the threads of a block."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+    SHUFFLED = "shuffled"
+
+
 class Mode(StrEnum):
     """Whether `Model` and `ModelNew` are put in training or evaluation mode."""
 
@@ -245,12 +253,25 @@ class TensorCheck(Record, frozen=True):
     first_mismatch: Mismatch | None
 
 
+class Schedule(Record, frozen=True):
+    """In which order the emulator ran blocks and threads. `seed` is that of a shuffled order."""
+
+    order: Order
+    seed: Seed
+    workers: int
+
+
 class Check(Record, frozen=True):
-    """One call on inputs that the submission had never seen, and what came of it."""
+    """One call on inputs that the submission had never seen, and what came of it.
+
+    On `emulated`, `schedule` says in which order threads ran, and `launches` how many kernels.
+    """
 
     index: int
     profile: str
     seed: Seed
+    schedule: Schedule | None
+    launches: int | None
     ok: bool
     precision: str
     tensors: list[TensorCheck]

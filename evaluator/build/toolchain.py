@@ -75,7 +75,7 @@ def native_flags() -> list[str]:
 
     includes = [f"-isystem{path}" for path in cpp_extension.include_paths()]
     folders = [f"-L{path}" for path in cpp_extension.library_paths()]
-    return ["-O2", f"-std={_language_standard()}", "-fPIC", "-shared", *includes, *folders, "-lc10"]
+    return [f"-std={_language_standard()}", "-fPIC", "-shared", *includes, *folders, "-lc10"]
 
 
 def fingerprint() -> dict[str, str]:

@@ -69,21 +69,21 @@ class Region:
 
 
 class SharedMemory(NamedTuple):
-    """What judge and one runner share: inputs, outputs, and the library of the runner's allocator, if there is one.
+    """What judge and one runner share: inputs, outputs, and the library of the device, if there is one.
 
-    The first `copy_bytes` of the outputs are for copies; behind them is the allocator's arena.
+    The first `copy_bytes` of the outputs are for copies; behind them is the room of the runner's allocator.
     """
 
     inputs: Region
     outputs: Region
     copy_bytes: int
-    allocator: int | None
+    library: int | None
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What is passed to the runner."""
         passed = (self.inputs.descriptor, self.outputs.descriptor)
-        return passed if self.allocator is None else (*passed, self.allocator)
+        return passed if self.library is None else (*passed, self.library)
 
 
 def strided(

@@ -1,6 +1,7 @@
 """Answers the build requests of one runner, and remembers what was built and what was not."""
 
-from evaluator.build.builder import Builder
+from evaluator.build.equipment import ExtensionBuilder
+from evaluator.build.sources import source_files
 from evaluator.devices.memory import sealed_file
 from evaluator.findings import Code
 from evaluator.frames import BuildReply, BuildRequest
@@ -10,19 +11,21 @@ _MAX_REQUESTS = 64
 
 
 class BuildDesk:
-    """Serves a runner's build requests through a `Builder`."""
+    """Serves a runner's build requests through a device's builder."""
 
-    def __init__(self, builder: Builder) -> None:
-        """Start with nothing built."""
+    def __init__(self, builder: ExtensionBuilder) -> None:
+        """Start with nothing built. `texts` are the compiled files, by name."""
         self._builder = builder
         self.units: list[BuildUnit] = []
         self.failures: list[Finding] = []
+        self.texts: dict[str, str] = {}
         self.wall_s = 0.0
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
         """Build what was asked for; a library goes back as a descriptor, which the caller closes."""
         if len(self.units) >= _MAX_REQUESTS:
             return BuildReply(ok=False, log=f"more than {_MAX_REQUESTS} extensions"), None
+        self.texts |= {file.name: file.text for file in source_files(request)}
         built = self._builder.build(request)
         self.units.append(built.unit)
         self.wall_s += built.unit.wall_s

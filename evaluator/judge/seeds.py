@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 
 from evaluator.judge.trial import fresh_seed
-from evaluator.records import Scorecard, Seeds, seed_text
+from evaluator.records import Order, Schedule, Scorecard, Seeds, seed_text
+
+_SCHEDULES = (
+    (Order.ASCENDING, 1),
+    (Order.DESCENDING, 1),
+    (Order.SHUFFLED, 1),
+    (Order.SHUFFLED, 2),
+    (Order.ASCENDING, 2),
+)
 
 
 class SeedBook:
@@ -22,6 +30,13 @@ class SeedBook:
     def checks(self) -> Iterator[int]:
         """Give the seeds of the checked calls."""
         return _then_fresh([] if self._card is None else [check.seed for check in self._card.checks])
+
+    def schedules(self) -> Iterator[Schedule]:
+        """Give the emulator's schedules: each order with one worker, then shuffled and ascending with two."""
+        known = [] if self._card is None else [check.schedule for check in self._card.checks]
+        yield from (schedule for schedule in known if schedule is not None)
+        for order, workers in _SCHEDULES:
+            yield Schedule(order=order, seed=seed_text(fresh_seed()), workers=workers)
 
     def timed(self, side: str) -> Iterator[int]:
         """Give the seeds of the timed calls of a side: `reference_before`, `submission` or `reference_after`."""

@@ -36,6 +36,7 @@ from evaluator.frames import (
 )
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
+from evaluator.judge.emulation import kernel_fault
 from evaluator.records import Finding, Status
 
 _EXIT_WAIT_S = 5.0
@@ -72,6 +73,7 @@ class Session:
         self.child = child
         self._channel = Channel(child.socket, receives=FromRunner)
         self._desk = desk
+        self._source = ""
         self._stopped = False
 
     def __enter__(self) -> Self:
@@ -82,16 +84,18 @@ class Session:
         self._channel.close()
 
     def load(
-        self, submission: str, model: str, *, memory: SharedMemory, threads: int, timeout_s: float
+        self, submission: str, model: str, *, memory: SharedMemory, emulated: bool, threads: int, timeout_s: float
     ) -> Fault | None:
         """Have the submission read in. Building is not counted against `timeout_s`."""
+        self._source = submission
         frame = Load(
             submission=submission,
             model=model,
             input_bytes=memory.inputs.size_bytes,
             output_bytes=memory.outputs.size_bytes,
             copy_bytes=memory.copy_bytes,
-            arena=memory.allocator is not None,
+            device="emulated" if emulated else "cpu",
+            library=memory.library is not None,
             threads=threads,
         )
         answer = self._converse(frame, Stage.IMPORT, timeout_s, memory.descriptors)
@@ -176,6 +180,9 @@ class Session:
             return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
         if (failure := self._failed_build()) is not None:
             return failure
+        texts = {} if self._desk is None else self._desk.texts
+        if (fault := kernel_fault(failed.message, texts, self._source)) is not None:
+            return Fault(Status.RUNTIME_ERROR, fault)
         match stage:
             case Stage.IMPORT:
                 return Fault(Status.BUILD_ERROR, finding(Code.IMPORT_FAILED, _first_lines(said), line=line))
@@ -188,8 +195,9 @@ class Session:
         """A submission that fails after a failed build fails because of it."""
         if self._desk is None or not self._desk.failures:
             return None
-        if (elsewhere := self._desk.failed_with(Code.NOT_ON_THIS_DEVICE)) is not None:
-            return Fault(Status.INCONCLUSIVE, elsewhere)
+        for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED):
+            if (elsewhere := self._desk.failed_with(code)) is not None:
+                return Fault(Status.INCONCLUSIVE, elsewhere)
         if (slow := self._desk.failed_with(Code.COMPILER_TIMED_OUT)) is not None:
             return Fault(Status.TIMEOUT, slow)
         return Fault(Status.BUILD_ERROR, self._desk.failures[0])

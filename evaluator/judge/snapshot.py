@@ -39,7 +39,7 @@ def _take_one(path: str, expected: torch.Tensor, answer: Node, region: Region) -
         case Scalar(value=value):
             return finding(Code.NOT_A_TENSOR, f"{path} is a {type(value).__name__}, not a tensor", path=path)
         case Opaque(type_name=name):
-            return finding(Code.NOT_A_TENSOR, f"{path} is a {name}, not a dense tensor", path=path)
+            return finding(Code.NOT_A_TENSOR, f"{path} is a {name[:80]}, not a dense tensor", path=path)
         case TensorView():
             return _checked(path, expected, answer, region)
         case _:

@@ -4,13 +4,16 @@ import itertools
 import time
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge import measure
 from evaluator.judge.desk import BuildDesk
+from evaluator.judge.emulation import hard_coded_size
 from evaluator.judge.session import Fault
-from evaluator.judge.workshop import AS_REFERENCE, Workshop
-from evaluator.records import Build, Check, Finding, Samples, Timing
+from evaluator.judge.workshop import AS_REFERENCE, Place, Workshop
+from evaluator.records import Build, Check, DeviceKind, Finding, Samples, SizeName, Status, Timing
 from evaluator.timing.stats import quote
 
 CHECKS = 5
@@ -25,8 +28,12 @@ class BuildOutcome(NamedTuple):
 
 
 class CheckOutcome(NamedTuple):
-    """The checked calls, and the first failure among them."""
+    """The checked calls, and the first failure among them.
 
+    `build` has what was asked for in a constructor or in a call too.
+    """
+
+    build: Build
     checks: list[Check]
     fault: Fault | None
     findings: list[Finding]
@@ -51,25 +58,43 @@ def build(shop: Workshop) -> BuildOutcome:
     return BuildOutcome(Build(ok=fault is None and not desk.failures, import_s=import_s, units=desk.units), fault)
 
 
-def check(shop: Workshop) -> CheckOutcome:
+def check(shop: Workshop, built: Build) -> CheckOutcome:
     """Hold the submission's answers to fresh inputs against the expected ones."""
-    checks: list[Check] = []
     desk = shop.desk()
     with shop.runner(shop.source, desk) as place:
-        if (fault := place.load()) is not None:
-            return CheckOutcome(checks, fault, _build_findings(desk))
-        constructed = place.construct()
-        if isinstance(constructed, Fault):
-            return CheckOutcome(checks, constructed, _build_findings(desk))
-        bench = place.bench()
-        for index, seed in enumerate(itertools.islice(shop.seeds.checks(), CHECKS)):
-            trial = bench.run(index, seed, timeout_s=shop.call_timeout_s)
-            checks += [trial.check] if trial.check is not None else []
-            if trial.fault is not None:
-                fault = trial.fault
-                break
-    findings = _build_findings(desk) + _remarks(constructed.difference, checks)
-    return CheckOutcome(checks, fault, findings)
+        checks, fault, remarks = _checked_calls(shop, place)
+    known = {unit.key for unit in built.units}
+    units = [*built.units, *(unit for unit in desk.units if unit.key not in known)]
+    findings = [*_build_findings(desk), *remarks]
+    return CheckOutcome(replace(built, ok=built.ok and not desk.failures, units=units), checks, fault, findings)
+
+
+def _checked_calls(shop: Workshop, place: Place) -> tuple[list[Check], Fault | None, list[Finding]]:
+    if (fault := place.load()) is not None:
+        return [], fault, []
+    constructed = place.construct()
+    if isinstance(constructed, Fault):
+        return [], constructed, []
+    checks: list[Check] = []
+    bench = place.bench()
+    schedules = shop.seeds.schedules() if shop.terms.device is DeviceKind.EMULATED else itertools.repeat(None)
+    for index, (seed, schedule) in enumerate(
+        itertools.islice(zip(shop.seeds.checks(), schedules, strict=False), CHECKS)
+    ):
+        trial = bench.run(index, seed, schedule=schedule, timeout_s=shop.call_timeout_s)
+        checks += [trial.check] if trial.check is not None else []
+        if trial.fault is not None:
+            return checks, _excused(trial.fault, shop), _remarks(constructed.difference, checks)
+    return checks, None, _remarks(constructed.difference, checks)
+
+
+def _excused(fault: Fault, shop: Workshop) -> Fault:
+    """Give no verdict on code that failed at a small size and was written for the full one."""
+    size, sizes = shop.terms.size, shop.terms.problem.sizes
+    if size is SizeName.FULL or fault.status not in (Status.WRONG_RESULT, Status.RUNTIME_ERROR):
+        return fault
+    excuse = hard_coded_size(shop.source, sizes[SizeName.FULL], sizes[size], fault.finding)
+    return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 
 
 def measure_both(shop: Workshop) -> TimeOutcome:
@@ -96,7 +121,12 @@ def measure_both(shop: Workshop) -> TimeOutcome:
         speedup=said.speedup,
         resolution_ms=said.resolution_ms,
     )
-    return TimeOutcome(timing, None, None, said.findings)
+    copied = (
+        [finding(Code.OUTPUT_COPIED, "the submission's outputs were copied inside the clock")]
+        if side.samples.outputs_copied
+        else []
+    )
+    return TimeOutcome(timing, None, None, [*said.findings, *copied])
 
 
 def _reference_side(shop: Workshop, name: str) -> tuple[Samples, measure.Overhead]:
@@ -132,6 +162,8 @@ def _remarks(difference: str | None, checks: list[Check]) -> list[Finding]:
     remarks = []
     if difference is not None:
         remarks.append(finding(Code.WEIGHTS_NOT_COPIED, f"weights were seeded, not copied: {difference}"))
+    if checks and all(each.launches == 0 for each in checks):
+        remarks.append(finding(Code.NO_LAUNCH, "no kernel was launched in any of the checked calls"))
     if any(each.precision != "float64" for each in checks):
         remarks.append(finding(Code.NOT_FLOAT64, "expected values are the reference's own, not float64"))
     return remarks

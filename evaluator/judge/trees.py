@@ -66,13 +66,13 @@ def place(values: list[tuple[str, Value]], region: Region) -> Placed:
 
     Every pair of the answer holds a path, the judge's own tensor, and the shared one that was made from it.
     """
-    found = [_with_own_elements(leaf) for _, value in values for leaf in tensors(value)]
+    found = [_writable(leaf, path) for path, value in values for leaf in tensors(value)]
     offsets = places([extent_bytes(leaf) for leaf in found], region.size_bytes)
     pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
     def node(value: Value, path: str) -> Node:
         if isinstance(value, torch.Tensor):
-            value = _with_own_elements(value)
+            value = _writable(value, path)
             view = TensorView(
                 dtype=dtype_name(value.dtype),
                 shape=tuple(value.shape),
@@ -142,8 +142,11 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _with_own_elements(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy a tensor whose elements share memory (an expanded one), which cannot be written element by element."""
+def _writable(tensor: torch.Tensor, path: str) -> torch.Tensor:
+    """Copy a tensor that cannot be written element by element: an expanded one, or one that is lazily conjugated."""
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise ProblemError(f"{path} is a {tensor.layout} tensor; only dense ones can be sent to a runner")
+    tensor = tensor.resolve_conj().resolve_neg()
     overlapping = any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.contiguous() if overlapping else tensor
 
@@ -157,7 +160,7 @@ def extent_bytes(tensor: torch.Tensor) -> int:
 
 
 def _structure(path: str, wanted: str, found: str) -> Finding:
-    return finding(Code.WRONG_STRUCTURE, f"{path} should be {wanted}; it is {found}", path=path)
+    return finding(Code.WRONG_STRUCTURE, f"{path} should be {wanted}; it is {found[:300]}", path=path)
 
 
 def _kind(value: Value) -> str:

@@ -2,23 +2,26 @@
 
 import hashlib
 import secrets
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
-from evaluator.frames import Call, Done, Items, Node, Prepare, Table, TensorView
+from evaluator.frames import Call, Done, EmulatorSchedule, Items, Node, Prepare, Table, TensorView
 from evaluator.judge.compare import Sides, compare
 from evaluator.judge.reference import Expected, Reference
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.tolerance import bounds
 from evaluator.judge.trees import Pair, Placed, Value, leaves, pair_up, place
-from evaluator.records import Check, Finding, Status, TensorCheck, ToleranceRule, seed_text
+from evaluator.records import Check, Finding, Order, Schedule, Status, TensorCheck, ToleranceRule, seed_text
 
 PROFILE = "as_given"
 """Inputs as the problem's own `get_inputs` draws them."""
+
+
+_ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
 
 
 class Trial(NamedTuple):
@@ -43,7 +46,7 @@ class Bench:
         self._rule = rule
         self._last_storages: dict[str, tuple[int, int]] = {}
 
-    def run(self, index: int, seed: int, *, timeout_s: float) -> Trial:
+    def run(self, index: int, seed: int, *, timeout_s: float, schedule: Schedule | None = None) -> Trial:
         """Draw inputs from `seed`, let the runner answer, compare. The runner is stopped before and after."""
         inputs = self._reference.draw(seed)
         random_seed = _derived(seed)
@@ -55,7 +58,8 @@ class Bench:
         )
         expected = self._reference.expected(inputs, random_seed, gradients)
         prepared = self._session.call(
-            Prepare(index=index, poison=secrets.randbelow(256), ahead_bytes=self._ahead_bytes), timeout_s=timeout_s
+            Prepare(index=index, random_seed=random_seed, poison=secrets.randbelow(256), ahead_bytes=self._ahead_bytes),
+            timeout_s=timeout_s,
         )
         if isinstance(prepared, Fault):
             return Trial(None, prepared, 0.0, copied=False)
@@ -67,7 +71,7 @@ class Bench:
             ],
             self._inputs,
         )
-        frame = _call_frame(index, random_seed, placed, inputs.kwargs, backward=backward)
+        frame = _call_frame(index, placed, inputs.kwargs, schedule, backward=backward)
         answer = self._session.call(frame, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False)
@@ -77,6 +81,8 @@ class Bench:
             index=index,
             profile=PROFILE,
             seed=seed_text(seed),
+            schedule=schedule,
+            launches=answer.done.launches,
             ok=problem is None,
             precision="float64" if expected.in_float64 else "reference",
             tensors=tensors,
@@ -130,16 +136,27 @@ class Bench:
         return None
 
 
-def _call_frame(index: int, random_seed: int, placed: Placed, kwargs: dict[str, Value], *, backward: bool) -> Call:
+def _call_frame(
+    index: int,
+    placed: Placed,
+    kwargs: dict[str, Value],
+    schedule: Schedule | None,
+    *,
+    backward: bool,
+) -> Call:
     *nodes, gradients = placed.nodes
     count = len(nodes) - len(kwargs)
     return Call(
         index=index,
-        random_seed=random_seed,
+        schedule=None if schedule is None else _schedule_frame(schedule),
         args=Items(is_tuple=False, items=nodes[:count]),
         kwargs=Table(keys=list(kwargs), items=nodes[count:]),
         output_gradients=gradients if backward and isinstance(gradients, Items) else None,
     )
+
+
+def _schedule_frame(schedule: Schedule) -> EmulatorSchedule:
+    return EmulatorSchedule(order=_ORDERS[schedule.order], seed=int(schedule.seed, 16), workers=schedule.workers)
 
 
 def _views(node: Node) -> list[TensorView]:

@@ -1,7 +1,6 @@
 """What all stages of one grade share: the problem's reference, the builder, and the making of runners."""
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import NamedTuple, Self
 
 import torch
 
-from evaluator.build.builder import Builder
 from evaluator.build.cache import BuildCache, cache_folder
-from evaluator.build.native import build_allocator
-from evaluator.devices.memory import Region, SharedMemory, room_for, sealed_file
+from evaluator.build.equipment import equipment
+from evaluator.devices.memory import Region, SharedMemory, room_for
 from evaluator.errors import ProblemError
 from evaluator.frames import Construct, Constructed, Table
 from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
@@ -23,7 +21,7 @@ from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import extent_bytes, place, tensors
 from evaluator.judge.trial import Bench, fresh_seed
-from evaluator.records import Mode, Problem, RunnerOutput, SandboxFacts, SizeName, ToleranceRule
+from evaluator.records import DeviceKind, Mode, Problem, RunnerOutput, SandboxFacts, SizeName, ToleranceRule
 
 AS_REFERENCE = "from model import Model as ModelNew\n"
 """The reference, handed in as a submission: it is timed by the same code in the same kind of runner."""
@@ -42,6 +40,7 @@ class Terms(NamedTuple):
     """What was asked for. `timeout_s` is for each stage of the submission; None leaves the choice to the judge."""
 
     problem: Problem
+    device: DeviceKind
     size: SizeName
     tolerance: ToleranceRule
     sandbox: SandboxMode
@@ -74,10 +73,9 @@ class Workshop:
         except BaseException:
             self._starter.close()
             raise
-        cache = BuildCache(cache_folder())
-        self._builder = Builder(self._run_tool, cache, source, terms.build_timeout_s)
-        library = build_allocator(self._run_tool, cache)
-        self._allocator = None if library is None else sealed_file(library)
+        self._equipment = equipment(
+            terms.device, self._run_tool, BuildCache(cache_folder()), source, terms.build_timeout_s
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -86,8 +84,7 @@ class Workshop:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._starter.close()
-        if self._allocator is not None:
-            os.close(self._allocator)
+        self._equipment.close()
 
     @property
     def sandbox(self) -> SandboxFacts:
@@ -103,7 +100,7 @@ class Workshop:
 
     def desk(self) -> BuildDesk:
         """Open a desk for the build requests of one runner."""
-        return BuildDesk(self._builder)
+        return BuildDesk(self._equipment.builder)
 
     @contextlib.contextmanager
     def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator["Place"]:
@@ -111,7 +108,7 @@ class Workshop:
         copy_bytes = room_for(self._sizes.output_bytes)
         inputs = Region(room_for(self._sizes.input_bytes))
         outputs = Region(copy_bytes + _ARENA_FACTOR * (copy_bytes + inputs.size_bytes))
-        memory = SharedMemory(inputs, outputs, copy_bytes, self._allocator)
+        memory = SharedMemory(inputs, outputs, copy_bytes, self._equipment.library)
         limits = Limits(memory_bytes=_RUNNER_BYTES + 4 * (inputs.size_bytes + outputs.size_bytes))
         with inputs, outputs, Session(self._starter.spawn(_RUNNER, limits=limits), desk) as session:
             try:
@@ -158,6 +155,7 @@ class Place(NamedTuple):
             self.source,
             self.shop.reference.source,
             memory=self.memory,
+            emulated=terms.device is DeviceKind.EMULATED,
             threads=terms.threads,
             timeout_s=timeout_s,
         )

@@ -13,6 +13,18 @@ class Result(NamedTuple):
     gradients: dict[str, torch.Tensor | None] | None
 
 
+def run(
+    model: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    output_gradients: Sequence[torch.Tensor] | None,
+) -> Result:
+    """Run forward, and backward too where there are gradients to propagate."""
+    if output_gradients is None:
+        return forward(model, args, kwargs)
+    return forward_backward(model, args, kwargs, output_gradients)
+
+
 def forward(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Result:
     """Run forward without recording gradients."""
     with torch.no_grad():

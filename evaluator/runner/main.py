@@ -27,6 +27,7 @@ from evaluator.frames import (
 )
 from evaluator.runner import calls, module
 from evaluator.runner.arena import Arena
+from evaluator.runner.emulation import Emulation
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.trees import Outbox, to_value
 
@@ -51,6 +52,7 @@ class Runner:
         self._model: Any = None
         self._inputs: mmap.mmap | None = None
         self._arena: Arena | None = None
+        self._emulation: Emulation | None = None
         self._held: list[calls.Result] = []
 
     def serve_one(self) -> None:
@@ -85,7 +87,9 @@ class Runner:
         self._arena = Arena(mmap.mmap(outputs, frame.output_bytes), frame.copy_bytes)
         os.close(inputs)
         os.close(outputs)
-        if frame.arena:
+        if frame.library and frame.device == "emulated":
+            self._emulation = Emulation(library[0])
+        elif frame.library:
             self._arena.install(library[0])
         torch.set_num_threads(frame.threads)
         ExtensionLoader(self._channel, self._private / "extensions").install()
@@ -109,6 +113,7 @@ class Runner:
             raise RuntimeError("nothing is loaded")
         del self._held[:-1]
         self._arena.poison(frame.poison, frame.ahead_bytes)
+        torch.manual_seed(frame.random_seed)
         return Done(index=frame.index, outputs=Scalar(value=None))
 
     def _call(self, frame: Call) -> Frame:
@@ -116,17 +121,19 @@ class Runner:
             raise RuntimeError("nothing is loaded")
         args = to_value(frame.args, self._inputs)
         kwargs = to_value(frame.kwargs, self._inputs)
-        torch.manual_seed(frame.random_seed)
-        if frame.output_gradients is None:
-            result = calls.forward(self._model, args, kwargs)
-        else:
+        gradients = None
+        if frame.output_gradients is not None:
             gradients = to_value(frame.output_gradients, self._inputs)
-            result = calls.forward_backward(self._model, args, kwargs, gradients)
+        if self._emulation is None:
+            result, launches = calls.run(self._model, args, kwargs, gradients), None
+        else:
+            result, launches = self._emulation.run(self._model, args, kwargs, gradients, frame.schedule)
         outbox = Outbox(self._arena)
         answer = Done(
             index=frame.index,
             outputs=outbox.from_value(result.outputs),
             gradients=_gradient_views(result.gradients, outbox),
+            launches=launches,
         )
         self._held.append(result)
         return answer

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from evaluator.devices.memory import strided
 from evaluator.frames import Items, Node, Opaque, Scalar, Table, TensorView
 from evaluator.runner.arena import Arena
+from evaluator.runner.pretence import real_device
 
 _MAX_DEPTH = 32
 _MAX_TEXT = 4096
@@ -79,9 +80,9 @@ class Outbox:
             shape=tuple(tensor.shape),
             strides=tuple(tensor.stride()),
             offset_bytes=None,
-            device=tensor.device.type,
+            device=real_device(tensor).type,
         )
-        if tensor.device.type != "cpu":
+        if view.device != "cpu":
             return view
         storage = tensor.untyped_storage()
         view = replace(view, storage=(storage.data_ptr(), storage.nbytes()))

@@ -1,0 +1,48 @@
+"""What a device brings to a grade: who builds its extensions, and the library that its runners load first."""
+
+import os
+from typing import NamedTuple, Protocol
+
+from evaluator.build.builder import Builder, Built, RunTool
+from evaluator.build.cache import BuildCache
+from evaluator.build.emulated import EmulatedBuilder
+from evaluator.build.native import build_allocator, build_emulator
+from evaluator.devices.memory import sealed_file
+from evaluator.errors import UsageError
+from evaluator.frames import BuildRequest
+from evaluator.records import DeviceKind
+
+
+class ExtensionBuilder(Protocol):
+    """Builds what `load_inline` and `load` ask for."""
+
+    def build(self, request: BuildRequest) -> Built:
+        """Build one extension, or say why not."""
+
+
+class Equipment(NamedTuple):
+    """A device's builder, and the descriptor of its library: the allocator, or the emulator's runtime."""
+
+    builder: ExtensionBuilder
+    library: int | None
+
+    def close(self) -> None:
+        """Let go of the library."""
+        if self.library is not None:
+            os.close(self.library)
+
+
+def equipment(
+    device: DeviceKind, run_tool: RunTool, cache: BuildCache, submission: str, build_timeout_s: float
+) -> Equipment:
+    """Get a device ready; its library is built on the first use and kept in `cache`."""
+    match device:
+        case DeviceKind.CPU:
+            library = build_allocator(run_tool, cache)
+            descriptor = None if library is None else sealed_file(library)
+            return Equipment(Builder(run_tool, cache, submission, build_timeout_s), descriptor)
+        case DeviceKind.EMULATED:
+            descriptor = sealed_file(build_emulator(run_tool, cache))
+            return Equipment(EmulatedBuilder(run_tool, cache, submission, build_timeout_s), descriptor)
+        case DeviceKind.CUDA:
+            raise UsageError("this version of Warpgrade cannot grade on cuda yet", hint="choose --device emulated")

@@ -1,0 +1,1 @@
+"""Inline CUDA on the CPU: a rewriter, headers and a runtime."""

@@ -1,0 +1,50 @@
+"""Hold a replayed grade against the card that it repeats. Two cards in, sentences out.
+
+The same seeds draw the same inputs and weights, so verdicts, checks and errors should agree to the last digit. Times
+do not: they are not compared.
+"""
+
+from collections.abc import Iterator
+
+from evaluator.records import Check, Scorecard
+
+
+def differences(before: Scorecard, after: Scorecard) -> list[str]:
+    """Say in what the replay `after` differs from the card `before`; nothing where it came out the same."""
+    return [*_verdict(before, after), *_checks(before.checks, after.checks)]
+
+
+def changed_circumstances(before: Scorecard, after: Scorecard) -> list[str]:
+    """Say what is not the same as it was then, and may explain a difference."""
+    pairs = {
+        "the problem's files": (before.problem.sha256, after.problem.sha256),
+        "the submission": (before.submission.sha256, after.submission.sha256),
+        "the size": (before.problem.size, after.problem.size),
+        "the device": (before.device.kind, after.device.kind),
+        "torch": (before.environment.torch, after.environment.torch),
+        "the compiler": (before.environment.compiler, after.environment.compiler),
+        "Warpgrade": (before.environment.warpgrade, after.environment.warpgrade),
+        "the processor": (before.environment.cpu, after.environment.cpu),
+        "the number of threads": (before.environment.threads, after.environment.threads),
+    }
+    return [what for what, (then, now) in pairs.items() if then != now]
+
+
+def _verdict(before: Scorecard, after: Scorecard) -> Iterator[str]:
+    if before.status is not after.status:
+        yield f"it was {before.status.value}, it is {after.status.value}"
+    then, now = (card.reason.code if card.reason else "none" for card in (before, after))
+    if then != now:
+        yield f"the reason was {then}, it is {now}"
+
+
+def _checks(before: list[Check], after: list[Check]) -> Iterator[str]:
+    if len(before) != len(after):
+        yield f"there were {len(before)} checks, there are {len(after)}"
+    for then, now in zip(before, after, strict=False):
+        if then.seed != now.seed:
+            yield f"check {then.index} has another seed"
+        elif then.ok is not now.ok:
+            yield f"check {then.index} {'passed' if then.ok else 'failed'}, it {'passes' if now.ok else 'fails'}"
+        elif then.tensors != now.tensors:
+            yield f"check {then.index} has other errors"

@@ -1,0 +1,80 @@
+"""Device `emulated`, inside of a runner: the emulator's runtime, and a PyTorch that seems to have one GPU.
+
+A submission for a GPU says `device="cuda"`, `.cuda()` and `torch.cuda.is_available()`. Here all of these mean the CPU,
+whose memory the emulator's allocator hands out with a guard page behind each tensor.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from evaluator.frames import EmulatorSchedule
+from evaluator.runner import calls
+from evaluator.runner.pretence import pretend_to_have_a_gpu
+
+_MESSAGE_BYTES = 1024
+
+
+class Emulated(NamedTuple):
+    """A call under emulation: its result, and how many kernels it launched."""
+
+    result: calls.Result
+    launches: int
+
+
+class Emulation:
+    """The emulator in this process."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Load the runtime from `descriptor`; every CPU tensor from now on ends at a guard page."""
+        self._library = ctypes.CDLL(f"/proc/self/fd/{descriptor}", mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+        os.close(descriptor)
+        self._library.warpgrade_emu_launches.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_install()
+        pretend_to_have_a_gpu()
+
+    def run(
+        self,
+        model: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        output_gradients: Sequence[torch.Tensor] | None,
+        schedule: EmulatorSchedule | None,
+    ) -> Emulated:
+        """Call `model` on copies of its inputs that end at guard pages; what it writes into them is copied back."""
+        if schedule is not None:
+            self._library.warpgrade_emu_schedule(
+                ctypes.c_int(schedule.order), ctypes.c_uint64(schedule.seed), ctypes.c_int(schedule.workers)
+            )
+        pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        before = self._library.warpgrade_emu_launches()
+        result = calls.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
+        launches = self._library.warpgrade_emu_launches() - before
+        self._check_canaries()
+        with torch.no_grad():
+            for shared, guarded in pairs:
+                shared.copy_(guarded)
+        return Emulated(result, launches)
+
+    def _check_canaries(self) -> None:
+        """Raise for writes into the few bytes between a tensor's end and its guard page."""
+        text = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        if self._library.warpgrade_emu_guard_damage(text, ctypes.c_uint64(_MESSAGE_BYTES)):
+            raise RuntimeError(text.value.decode("utf-8", "replace"))
+
+
+def _guarded(value: Any, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
+    if isinstance(value, torch.Tensor):
+        guarded = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+        guarded.copy_(value)
+        pairs.append((value, guarded))
+        return guarded
+    if isinstance(value, list | tuple):
+        return type(value)(_guarded(item, pairs) for item in value)
+    if isinstance(value, Mapping):
+        return {key: _guarded(item, pairs) for key, item in value.items()}
+    return value

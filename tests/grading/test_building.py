@@ -1,0 +1,119 @@
+"""Extensions: what the compiler refuses, what is not given to it, and what a submission makes of a failure."""
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.records import Status
+from tests.grading.harness import module
+
+BROKEN_CPP = '''\
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+source = """
+torch::Tensor forward(torch::Tensor x) {
+    auto y = torch::empty_like(x)
+    return torch::relu_out(y, x);
+}
+"""
+
+%s
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.forward(x) if extension else torch.relu(x)
+'''
+BUILD = 'extension = load_inline(name="mine", cpp_sources=source, functions=["forward"])'
+FALLBACK = f"try:\n    {BUILD}\nexcept Exception:\n    extension = None"
+
+
+def with_flag(flag: str) -> str:
+    return (BROKEN_CPP % BUILD).replace("(x)\n    return", "(x);\n    return").replace(
+        "functions=", f"extra_cflags=[{flag!r}], functions="
+    )
+
+
+@pytest.mark.slow
+def test_a_compile_error_is_shown_at_the_submissions_own_line(grade):
+    run = grade(BROKEN_CPP % BUILD)
+    card = run.verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED, line=7)
+    assert "auto y = torch::empty_like(x)" in run.out
+    assert any(line.strip().strip("│ ") == "^" or line.rstrip().endswith("^") for line in run.out.splitlines())
+    (unit,) = card.build.units
+    assert not unit.ok
+    assert unit.diagnostics[0].submission_line == 7
+
+
+@pytest.mark.slow
+def test_a_fallback_is_graded_and_the_failed_build_is_told(grade):
+    run = grade(BROKEN_CPP % FALLBACK, "--json")
+    card = run.verdict(Status.CORRECT)
+    assert Code.FAILED_BUILD_IGNORED in run.findings
+    assert not card.build.ok
+
+
+@pytest.mark.slow
+def test_a_compilation_without_end_is_stopped(grade):
+    source = (
+        "template <int n, int m> struct A { enum { v = A<n - 1, m>::v + A<n - 1, m + (1 << n)>::v }; };\n"
+        "template <int m> struct A<0, m> { enum { v = m }; };\n"
+        "int forward() { return A<28, 0>::v; }\n"
+    )
+    run = grade(
+        module(
+            "from torch.utils.cpp_extension import load_inline",
+            f"load_inline('mine', {source!r}, functions=['forward'], no_implicit_headers=True)",
+        ),
+        "--build-timeout",
+        "3",
+    )
+    card = run.verdict(Status.TIMEOUT, Code.COMPILER_TIMED_OUT)
+    assert card.build.units[0].wall_s < 10
+
+
+@pytest.mark.parametrize(
+    "flag", ["-fplugin=/tmp/evil.so", "-B/tmp", "-wrapper", "@/etc/passwd", "-specs=/tmp/x", "-include/etc/passwd"]
+)
+def test_a_flag_that_is_not_allowed_is_refused(grade, flag):
+    run = grade(with_flag(flag))
+    run.verdict(Status.BUILD_ERROR, Code.FLAG_REFUSED)
+    assert flag in run.out
+
+
+CUDA = module(
+    "from torch.utils.cpp_extension import load_inline",
+    "kernel = load_inline('mine', 'torch::Tensor f(torch::Tensor x);', '__global__ void k() {}', functions=['f'])",
+)
+
+
+def test_inline_cuda_is_no_verdict_on_the_cpu(grade):
+    grade(CUDA).verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
+
+
+FORGED = {
+    "a folder in a source's name": "files=[SourceFile(name='../../x.cpp', text='')]",
+    "a ninja variable in the name": "cpp_sources=['int x;'], name='a$b'",
+    "too many sources": "cpp_sources=['x' * 3_000_000] * 4",
+    "a line break in a flag": "cpp_sources=['int x;'], extra_cflags=['-O2\\nrule evil']",
+    "a NUL in a source": "cpp_sources=['int \\0;']",
+}
+
+
+@pytest.mark.parametrize("fields", FORGED.values(), ids=FORGED)
+def test_a_forged_build_request_is_refused(grade, fields):
+    """The runner's own checks are no protection: a submission can send requests of its own making."""
+    name = "" if "name='a" in fields else "name='mine', "
+    run = grade(
+        module(
+            "import gc",
+            "from evaluator.frames import BuildRequest, Channel, SourceFile",
+            "(channel,) = [thing for thing in gc.get_objects() if isinstance(thing, Channel)]",
+            f"channel.send(BuildRequest({name}{fields}))",
+            "print(channel.receive())",
+            "raise RuntimeError('no build')",
+        )
+    )
+    assert run.card.status in (Status.BUILD_ERROR, Status.REJECTED)
+    assert run.reason in (Code.BUILD_REQUEST_REFUSED, Code.FLAG_REFUSED, Code.MALFORMED_FRAME, Code.COMPILE_FAILED)

@@ -1,0 +1,78 @@
+"""Submissions that take too much: memory, processes, output, or time after they said that they were done."""
+
+from evaluator.findings import Code
+from evaluator.records import Status
+from tests.grading.harness import module
+
+
+def test_a_gigabyte_of_text_is_drained_and_remarked_upon(grade):
+    flood = module("import os", "for _ in range(1 << 10): os.write(1, b'PASS all good\\n' * 75_000)")
+    run = grade(flood, timeout_s=20)
+    card = run.verdict(Status.CORRECT)
+    assert Code.OUTPUT_FLOOD in run.findings
+    assert card.output.total_bytes >= 1 << 30
+    assert len(card.output.text) < 40_000
+    assert "bytes left out" in card.output.text
+    assert "PASS" not in run.out
+
+
+def test_a_memory_hog_runs_out_of_its_own_memory(grade):
+    hog = module(
+        forward=["kept = []", "while True: kept.append(bytearray(1 << 30))"],
+    )
+    run = grade(hog, timeout_s=20)
+    assert run.card.status is Status.RUNTIME_ERROR
+    assert run.reason in (Code.OUT_OF_MEMORY, Code.RUNNER_DIED)
+
+
+def test_a_fork_bomb_ends_with_the_grade(grade):
+    bomb = module("import os", forward=["while True:", "    try: os.fork()", "    except OSError: pass"])
+    run = grade(bomb, timeout_s=2)
+    assert run.card.status in (Status.TIMEOUT, Status.RUNTIME_ERROR)
+
+
+def test_processes_that_outlive_the_runner_are_killed(grade):
+    daemon = module(
+        "import os, signal, time",
+        "if os.fork() == 0:",
+        "    os.setsid()",
+        "    for number in range(1, 64):",
+        "        try: signal.signal(number, signal.SIG_IGN)",
+        "        except (OSError, ValueError): pass",
+        "    if os.fork() == 0:",
+        "        while True: time.sleep(1)",
+        "    os._exit(0)",
+    )
+    grade(daemon).verdict(Status.CORRECT)
+
+
+def test_work_after_done_comes_too_late(grade):
+    late = module(
+        "import threading, time",
+        "def work(x, y):",
+        "    time.sleep(0.02)",
+        "    torch.clamp(x, min=0, out=y)",
+        forward=["y = torch.empty_like(x)", "threading.Thread(target=work, args=(x, y)).start()", "return y"],
+    )
+    run = grade(late)
+    assert run.card.status is Status.WRONG_RESULT
+    assert run.reason in (Code.WRONG_VALUES, Code.NOT_FINITE)
+
+
+def test_a_thread_that_keeps_writing_the_output_gains_nothing(grade):
+    spinning = module(
+        "import threading",
+        "outputs = []",
+        "def spoil():",
+        "    while True:",
+        "        for y in outputs[:-1]: y.fill_(7.0)",
+        "threading.Thread(target=spoil, daemon=True).start()",
+        forward=["y = torch.relu(x)", "outputs.append(y)", "del outputs[:-2]", "return y"],
+    )
+    grade(spinning).verdict(Status.CORRECT)
+
+
+def test_a_message_that_the_protocol_cannot_carry_is_a_failure(grade):
+    source = module(forward=["return {2**70: torch.relu(x)}"])
+    run = grade(source)
+    assert run.card.status in (Status.RUNTIME_ERROR, Status.WRONG_RESULT)

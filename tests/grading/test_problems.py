@@ -1,0 +1,138 @@
+"""Problems that are missing or broken, and problems of the user's own."""
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.records import Status
+from tests.grading.harness import module
+
+REFERENCE = """\
+import torch
+from torch import nn
+
+rows = 64
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(rows, 32)]
+
+def get_init_inputs():
+    return []
+"""
+TOML = 'title = "Mine"\nlevel = 1\ndescription = "A problem of my own."\n\n[sizes.full]\nrows = 64\n\n[sizes.small]\nrows = 8\n'
+
+
+@pytest.fixture
+def grade_own(grader, tmp_path):
+    """Grade against a problem that is made of these two files."""
+
+    def run(reference=REFERENCE, toml=TOML, source=None, *options):
+        problem = tmp_path / "problems" / "mine"
+        problem.mkdir(parents=True)
+        (problem / "problem.toml").write_text(toml)
+        (problem / "reference.py").write_text(reference)
+        submission = module() if source is None else source
+        return grader(tmp_path, submission, "--problems", tmp_path / "problems", *options, problem="mine")
+
+    return run
+
+
+def test_an_own_problem_is_graded(grade_own):
+    card = grade_own().verdict(Status.CORRECT)
+    assert card.problem.constants == {"rows": 8}
+
+
+def test_a_name_that_is_not_there_brings_up_the_nearest(grade):
+    run = grade(module(), problem="rleu")
+    assert (run.code, run.card) == (2, None)
+    assert "did you mean relu" in run.err
+
+
+BROKEN = {
+    "no get_inputs": (REFERENCE.replace("get_inputs", "get_them"), TOML, "get_inputs"),
+    "get_inputs raises": (REFERENCE.replace("return [torch.randn(rows, 32)]", "raise OSError('no disk')"), TOML, "no disk"),
+    "get_inputs exits": (REFERENCE.replace("return [torch.randn(rows, 32)]", "raise SystemExit(0)"), TOML, "SystemExit"),
+    "forward raises": (REFERENCE.replace("torch.relu(x)", "torch.rleu(x)"), TOML, "line 8"),
+    "no output": (REFERENCE.replace("torch.relu(x)", "None"), TOML, "no tensor"),
+    "syntax error": (REFERENCE + "def (", TOML, "reference.py"),
+    "unknown key": (REFERENCE, TOML.replace("title", "tilte"), "tilte"),
+    "no TOML": (REFERENCE, "title = ", "problem.toml"),
+}
+
+
+@pytest.mark.parametrize(("reference", "toml", "said"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_problem_is_a_usage_error_that_names_the_fault(grade_own, reference, toml, said):
+    run = grade_own(reference, toml)
+    assert (run.code, run.card) == (2, None)
+    assert said in run.err
+
+
+KERNELBENCH = """\
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.scale = weight
+
+    def forward(self, predictions, targets):
+        return nn.functional.cross_entropy(predictions * self.scale, targets)
+
+batch_size = 64
+num_classes = 10
+
+def get_inputs():
+    return [torch.randn(batch_size, num_classes), torch.randint(0, num_classes, (batch_size,))]
+
+def get_init_inputs():
+    return [2.0]
+"""
+CROSS_ENTROPY = """\
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, predictions, targets):
+        assert targets.dtype is torch.int64
+        rows = torch.log_softmax(predictions * self.weight, 1)
+        return -rows.gather(1, targets[:, None]).mean()
+"""
+
+
+def test_a_kernelbench_folder_is_graded(grader, tmp_path):
+    level = tmp_path / "KernelBench" / "level1"
+    level.mkdir(parents=True)
+    (level / "95_CrossEntropyLoss.py").write_text(KERNELBENCH)
+    options = ("--problems", tmp_path / "KernelBench", "--tolerance", "kernelbench")
+    card = grader(tmp_path, CROSS_ENTROPY, *options, problem="95_CrossEntropyLoss").verdict(Status.CORRECT)
+    assert card.problem.origin != "warpgrade"
+    assert card.tolerance == "kernelbench"
+
+
+ATTENTION = """\
+import torch
+from model import Model
+
+class ModelNew(Model):
+    def forward(self, *, x, mask):
+        output, weights = super().forward(x, mask)
+        return output.clone(), weights.clone()
+"""
+
+
+def test_keyword_inputs_and_two_outputs(grade):
+    card = grade(ATTENTION, problem="attention").verdict(Status.CORRECT)
+    assert {tensor.path for tensor in card.checks[0].tensors} == {"output[0]", "output[1]"}
+
+
+def test_outputs_in_another_order_are_wrong(grade):
+    swapped = ATTENTION.replace("output.clone(), weights.clone()", "weights.clone(), output.clone()")
+    grade(swapped, problem="attention").verdict(Status.WRONG_RESULT, Code.WRONG_SHAPE)

@@ -1,0 +1,234 @@
+"""One trial, with the runner's own code in this process: what it answers is judged, whatever the inputs look like."""
+
+import os
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from evaluator.devices.memory import Region, SharedMemory
+from evaluator.findings import Code
+from evaluator.frames import Construct, Done, Items, Scalar, Table, TensorView
+from evaluator.judge.reference import Reference
+from evaluator.judge.session import Answered
+from evaluator.judge.trees import place
+from evaluator.judge.trial import Bench, _views, fresh_seed
+from evaluator.records import (
+    Mode,
+    Precision,
+    Problem,
+    SizeName,
+    Status,
+    ToleranceOverride,
+    ToleranceRule,
+)
+from evaluator.runner import module
+from evaluator.runner.arena import Arena
+from evaluator.runner.main import Runner
+
+REFERENCE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {output}
+
+def get_inputs():
+    return [{input}]
+
+def get_init_inputs():
+    return []
+"""
+ROOM = 1 << 18
+
+
+def problem(output: str, given: str, *, backward: bool = False) -> Problem:
+    return Problem(
+        name="p",
+        title="p",
+        level=1,
+        description="",
+        origin="shipped",
+        path="reference.py",
+        source=REFERENCE.format(output=output, input=given),
+        sha256="0" * 64,
+        sizes={SizeName.FULL: {}},
+        precision=Precision.FP32,
+        mode=Mode.TRAIN,
+        backward=backward,
+        tolerance=ToleranceOverride(),
+        split={},
+    )
+
+
+class SameProcess:
+    """A session whose runner is here: the frames are answered by the runner's own code."""
+
+    def __init__(self, runner: Runner, spoil) -> None:
+        self._runner = runner
+        self._spoil = spoil
+
+    def call(self, frame, *, timeout_s):
+        answer = self._runner._answer(frame)
+        return Answered(self._spoil(answer), 1.0)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """Make a bench of a reference and of a submission given as forward's expression."""
+    with Region(4 * ROOM) as inputs, Region(4 * ROOM) as outputs:
+
+        def make(given, output, answer=None, *, backward=False, spoil=lambda done: done):
+            reference = Reference(problem(output, given, backward=backward), SizeName.FULL, 1)
+            runner = Runner(None, tmp_path)
+            runner._inputs = inputs.buffer
+            runner._arena = Arena(outputs.buffer, ROOM)
+            text = REFERENCE.format(output=answer or output, input="").replace("class Model(", "class ModelNew(")
+            space = {}
+            exec(text.partition("def get_inputs")[0], space)
+            runner._model_new = space["ModelNew"]
+            (state,) = place([("state", reference.state())], inputs).nodes
+            none = Items(is_tuple=False, items=[])
+            construct = Construct(
+                weight_seed=1, training=True, args=none, kwargs=Table(keys=[], items=[]), state=state
+            )
+            assert runner._answer(construct).difference is None
+            memory = SharedMemory(inputs, outputs, ROOM, None)
+            return Bench(reference, SameProcess(runner, spoil), memory, ToleranceRule.MEASURED)
+
+        yield make
+
+
+def trials(bench, count=3):
+    return [bench.run(index, fresh_seed(), timeout_s=1) for index in range(count)]
+
+
+HONEST = {
+    "a matrix": ("torch.rand(8, 8)", "x * 2"),
+    "a number as a tensor": ("torch.rand(())", "x * 2"),
+    "half precision": ("torch.rand(8).half()", "x * 2"),
+    "complex": ("torch.rand(8, dtype=torch.complex64)", "x * 2"),
+    "lazily conjugated": ("torch.rand(8, dtype=torch.complex64).conj()", "x * 2"),
+    "booleans": ("torch.rand(8) > 0.5", "~x"),
+    "an empty input beside": ("(torch.rand(8), torch.rand(0))", "x[0] + x[1].sum()"),
+    "an input that requires gradients": ("torch.rand(8, requires_grad=True) * 2", "x * 2"),
+    "NaN and infinity": ("torch.tensor([float('nan'), float('inf'), 1.0])", "x * 2"),
+    "several outputs": ("torch.rand(8)", "{'a': (x + 1, x.argmax()), 'b': [3, 'text', None]}"),
+    "the input itself": ("torch.rand(2000)", "x"),
+    "a view of the input": ("torch.rand(2000)", "x[100:].reshape(100, 19)"),
+}
+
+
+@pytest.mark.parametrize(("given", "output"), HONEST.values(), ids=HONEST)
+def test_the_reference_passes_its_own_check(bench, given, output):
+    for trial in trials(bench(given, output), 8):
+        assert trial.fault is None
+        assert trial.check.ok
+        assert trial.check.tensors
+        assert trial.copied
+
+
+WRONG = {
+    "another factor": ("torch.rand(8)", "x * 2", "x * 2.01", Code.WRONG_VALUES),
+    "NaN": ("torch.rand(8)", "x * 2", "x / 0 * 0", Code.NOT_FINITE),
+    "another shape": ("torch.rand(8)", "x * 2", "(x * 2)[None]", Code.WRONG_SHAPE),
+    "empty": ("torch.rand(8)", "x * 2", "(x * 2)[:0]", Code.WRONG_SHAPE),
+    "double precision": ("torch.rand(8)", "x * 2", "x.double() * 2", Code.WRONG_DTYPE),
+    "a tuple": ("torch.rand(8)", "x * 2", "(x * 2,)", Code.WRONG_STRUCTURE),
+    "a list of numbers": ("torch.rand(8)", "x * 2", "(x * 2).tolist()", Code.WRONG_STRUCTURE),
+    "nothing": ("torch.rand(8)", "x * 2", "None", Code.NOT_A_TENSOR),
+    "on no device": ("torch.rand(8)", "x * 2", "(x * 2).to('meta')", Code.WRONG_DEVICE),
+    "the input overwritten": ("torch.rand(8)", "x * 2", "x.mul_(2)", Code.INPUT_CHANGED),
+    "a number overwritten": ("torch.rand(())", "x * 2", "x.mul_(2) + 0", Code.INPUT_CHANGED),
+    "one of two values": ("torch.rand(8)", "(x * 2, 3)", "(x * 2, 4)", Code.WRONG_VALUES),
+}
+
+
+@pytest.mark.parametrize(("given", "output", "answer", "code"), WRONG.values(), ids=WRONG)
+def test_a_wrong_answer_is_seen(bench, given, output, answer, code):
+    (trial,) = trials(bench(given, output, answer), 1)
+    assert trial.fault.status is Status.WRONG_RESULT
+    assert trial.fault.finding.code == code.value
+    assert not trial.check.ok
+    assert trial.check.finding == trial.fault.finding
+
+
+def test_an_output_in_the_last_ones_memory_is_seen(bench):
+    kept = "self.__dict__.setdefault('y', torch.empty(8)).copy_(x)"
+    first, second = trials(bench("torch.rand(8)", "x * 1", kept), 2)
+    assert first.fault is None
+    assert second.fault.finding.code == Code.OUTPUT_REUSED.value
+
+
+def test_an_output_that_is_kept_is_allowed_where_the_reference_keeps_it_as_a_weight(bench):
+    weight = "(x * 2, self._parameters.setdefault('w', torch.nn.Parameter(torch.ones(8))))"
+    assert all(trial.fault is None for trial in trials(bench("torch.rand(8)", weight)))
+
+
+def test_a_wrong_gradient_is_seen(bench):
+    right = bench("torch.rand(8)", "x * x", backward=True)
+    assert [check.path for check in trials(right, 1)[0].check.tensors] == ["output", "gradient of input 0"]
+    (trial,) = trials(bench("torch.rand(8)", "x * x", "x * x.detach()", backward=True), 1)
+    assert trial.fault.finding.code == Code.WRONG_VALUES.value
+    assert trial.fault.finding.message.startswith("gradient of input 0")
+    (trial,) = trials(bench("torch.rand(8)", "x * x", "(x * x).detach()", backward=True), 1)
+    assert trial.fault.finding.code == Code.NO_GRADIENT.value
+
+
+def test_the_gradient_of_an_input_that_was_made_to_require_one_is_checked(bench):
+    given = "torch.rand(8, requires_grad=True) * 2"
+    (trial,) = trials(bench(given, "x * x", "x * x.detach()", backward=True), 1)
+    assert trial.fault.finding.code == Code.WRONG_VALUES.value
+
+
+def test_a_place_outside_of_the_memory_is_tampering(bench):
+    def spoil(done):
+        return replace(done, outputs=replace(done.outputs, offset_bytes=2**60)) if _views(done.outputs) else done
+
+    (trial,) = trials(bench("torch.rand(8)", "x * 2", spoil=spoil), 1)
+    assert trial.fault.status is Status.REJECTED
+    assert trial.fault.finding.code == Code.MALFORMED_FRAME.value
+
+
+def test_an_answer_nested_as_deeply_as_may_be_does_not_end_the_judge(bench):
+    def spoil(done):
+        if not isinstance(done.outputs, TensorView):
+            return done
+        node = done.outputs
+        for _ in range(20_000):
+            node = Items(is_tuple=True, items=[node])
+        return replace(done, outputs=node)
+
+    (trial,) = trials(bench("torch.rand(8)", "x * 2", spoil=spoil), 1)
+    assert trial.fault.finding.code == Code.WRONG_STRUCTURE.value
+
+
+def test_the_same_seed_draws_the_same_and_fresh_seeds_differ(bench):
+    made = bench("torch.rand(8)", "x * 2")
+    one, same, other = (made._reference.draw(seed).args[0] for seed in (5, 5, 6))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert len({fresh_seed() for _ in range(50)}) == 50
+    assert all(0 <= fresh_seed() < 2**63 for _ in range(50))
+
+
+def test_an_error_that_cannot_be_encoded_is_still_described(tmp_path):
+    failed = module.describe(ValueError("bad \udcff name"), tmp_path)
+    assert failed.message == "bad ? name"
+
+
+def test_frames_hold_what_honest_outputs_are_made_of():
+    import msgspec
+    import numpy as np
+
+    from evaluator.runner.trees import Outbox
+
+    with Region(ROOM) as region:
+        outbox = Outbox(Arena(region.buffer, ROOM))
+        value = (np.float64(1.5), True, 2**70, object(), "x" * 5000, {1: None, (1, 2): torch.zeros(2)})
+        done = Done(index=0, outputs=outbox.from_value(value))
+        answer = msgspec.msgpack.decode(msgspec.msgpack.encode(done), type=Done)
+        assert answer == done
+        assert answer.outputs.items[0] == Scalar(value=1.5)
+        del outbox
+    assert os.getpid()
