@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from evaluator.environment import environment
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
+from evaluator.interrupts import held_back
 from evaluator.isolation import SandboxMode
 from evaluator.outcome import Outcome
 from evaluator.records import (
@@ -78,7 +79,7 @@ def _judged(request: GradeRequest, submission: Submission, stopwatch: Stopwatch,
     # Here torch comes in; the cheap commands never get this far. Its threads shall sleep while they wait, not spin:
     # judge and runner share the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with stopwatch.stage("read", request.problem.name):
+    with stopwatch.stage("read", request.problem.name), held_back():
         from evaluator.judge.memory_plan import refuse_what_does_not_fit
         from evaluator.judge.seeds import SeedBook
         from evaluator.judge.verdict import judge

@@ -1,4 +1,4 @@
-"""What all tests share: property tests without a deadline, because one slow example on a busy machine proves nothing."""
+"""What all tests share: property tests have no deadline; one slow example on a busy machine proves nothing."""
 
 from hypothesis import HealthCheck, settings
 

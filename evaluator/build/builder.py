@@ -58,6 +58,7 @@ class Builder:
         self._cache = cache
         self._submission = submission
         self._timeout_s = timeout_s
+        self._failures: dict[str, Built] = {}
 
     def build(self, request: BuildRequest) -> Built:
         """Build what a submission asked for; what it may not ask for is answered with a finding."""
@@ -68,7 +69,11 @@ class Builder:
         if (entry := self._cache.get(key)) is not None:
             unit = self._unit(request, files, key, ok=True, cached=True, wall_s=0.0, log=entry.manifest.log)
             return Built(unit=unit, library=entry.library, finding=None)
-        return self._compile(request, files, key)
+        # A submission that falls back on PyTorch asks again in every stage; the compiler has said it once.
+        built = self._failures.get(key) or self._compile(request, files, key)
+        if built.library is None:
+            self._failures[key] = built
+        return built
 
     def _compile(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
         with work_folder() as work:

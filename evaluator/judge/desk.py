@@ -3,7 +3,7 @@
 from evaluator.build.equipment import ExtensionBuilder
 from evaluator.build.sources import source_files
 from evaluator.devices.memory import sealed_file
-from evaluator.findings import Code
+from evaluator.findings import Code, finding
 from evaluator.frames import BuildReply, BuildRequest
 from evaluator.records import BuildUnit, Finding
 
@@ -13,9 +13,10 @@ _MAX_REQUESTS = 64
 class BuildDesk:
     """Serves a runner's build requests through a device's builder."""
 
-    def __init__(self, builder: ExtensionBuilder) -> None:
-        """Start with nothing built. `texts` are the compiled files, by name."""
+    def __init__(self, builder: ExtensionBuilder, limit_s: float) -> None:
+        """Start with nothing built. `limit_s` is for all builds together; `texts` are the compiled files, by name."""
         self._builder = builder
+        self._limit_s = limit_s
         self.units: list[BuildUnit] = []
         self.failures: list[Finding] = []
         self.texts: dict[str, str] = {}
@@ -23,8 +24,10 @@ class BuildDesk:
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
         """Build what was asked for; a library goes back as a descriptor, which the caller closes."""
-        if len(self.units) >= _MAX_REQUESTS:
-            return BuildReply(ok=False, log=f"more than {_MAX_REQUESTS} extensions"), None
+        if len(self.units) >= _MAX_REQUESTS or self.wall_s >= self._limit_s:
+            message = f"{len(self.units)} extensions took {self.wall_s:.0f} s; no more are built"
+            self.failures.append(finding(Code.COMPILER_TIMED_OUT, message))
+            return BuildReply(ok=False, log=message), None
         self.texts |= {file.name: file.text for file in source_files(request)}
         built = self._builder.build(request)
         self.units.append(built.unit)

@@ -5,6 +5,7 @@ A problem's author is trusted; what its code prints goes to stderr, and what it 
 
 import contextlib
 import copy
+import random
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -50,7 +51,7 @@ class Reference:
         self.source = sized_source(problem, size)
         self._module = ModuleType("model")
         # dataclasses and torch.jit look a class's module up by its name.
-        sys.modules.setdefault("model", self._module)
+        sys.modules["model"] = self._module
         with self._author("reading it"):
             exec(compile(self.source, problem.path, "exec"), self._module.__dict__)  # noqa: S102 - the author's own code
         self.init = self._arguments("get_init_inputs")
@@ -66,6 +67,7 @@ class Reference:
         An input that was made to require gradients is cut off from how it was made: gradients are asked for later.
         """
         torch.manual_seed(seed)
+        random.seed(seed)
         inputs = self._arguments("get_inputs")
         return Arguments(mapped(inputs.args, torch.Tensor.detach), mapped(inputs.kwargs, torch.Tensor.detach))
 
@@ -102,9 +104,11 @@ class Reference:
         if self._exact_model is None:
             return None
         wide = None if gradients is None else [gradient.double() for gradient in gradients]
+        model = self._exact_model
         try:
-            blocks = self._blocks(inputs) if gradients is None else [inputs]
-            results = [self._run(self._exact_model, _cloned(_widened(block)), random_seed, wide) for block in blocks]
+            with contextlib.redirect_stdout(sys.stderr):
+                blocks = self._blocks(inputs) if gradients is None else [inputs]
+                results = [self._run(model, _cloned(_widened(block)), random_seed, wide) for block in blocks]
             return results[0] if len(results) == 1 else calls.Result(_joined([part.outputs for part in results]), None)
         except Exception:  # noqa: BLE001 - a reference with casts of its own; the card then says NOT_FLOAT64
             return None
@@ -113,9 +117,7 @@ class Reference:
         self, model: Callable[..., Any], inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None
     ) -> calls.Result:
         torch.manual_seed(random_seed)
-        if gradients is None:
-            return calls.forward(model, *inputs)
-        outputs, found = calls.forward_backward(model, *inputs, gradients)
+        outputs, found = calls.run(model, *inputs, gradients)
         return calls.Result(mapped(outputs, torch.Tensor.detach), found)
 
     def _borrowed(self, outputs: Value, inputs: Arguments) -> frozenset[str]:

@@ -27,6 +27,11 @@ class SeedBook:
         """Write down what a card says of the seeds that stand beside no call."""
         return Seeds(weight=seed_text(self.weight), replayed_from=None if self._card is None else self._card.graded_at)
 
+    @property
+    def checks_known(self) -> int:
+        """Say how many checked calls the card has: a timed call that failed stands among them."""
+        return 0 if self._card is None else len(self._card.checks)
+
     def checks(self) -> Iterator[int]:
         """Give the seeds of the checked calls."""
         return _then_fresh([] if self._card is None else [check.seed for check in self._card.checks])

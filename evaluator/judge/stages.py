@@ -77,10 +77,10 @@ def _checked_calls(shop: Workshop, place: Place) -> tuple[list[Check], Fault | N
         return [], constructed, []
     checks: list[Check] = []
     bench = place.bench()
-    schedules = shop.seeds.schedules() if shop.terms.device is DeviceKind.EMULATED else itertools.repeat(None)
-    for index, (seed, schedule) in enumerate(
-        itertools.islice(zip(shop.seeds.checks(), schedules, strict=False), CHECKS)
-    ):
+    emulated = shop.terms.device is DeviceKind.EMULATED
+    schedules = shop.seeds.schedules() if emulated else itertools.repeat(None)
+    count = max(CHECKS, shop.seeds.checks_known)
+    for index, seed, schedule in zip(range(count), shop.seeds.checks(), schedules, strict=False):
         trial = bench.run(index, seed, schedule=schedule, timeout_s=shop.call_timeout_s)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is not None:

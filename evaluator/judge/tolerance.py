@@ -53,5 +53,5 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype) -> Bounds:
         return Bounds(rule, 0.0, tolerance, tolerance)
     override = problem.tolerance
     multiple = _MULTIPLE if override.multiple is None else override.multiple
-    floor = _FLOORS[dtype] if override.floor is None else override.floor
-    return Bounds(rule, multiple, floor, _UNITS[dtype] * torch.finfo(dtype).eps)
+    floor = _FLOORS.get(dtype, torch.finfo(dtype).eps) if override.floor is None else override.floor
+    return Bounds(rule, multiple, floor, _UNITS.get(dtype, 1.0) * torch.finfo(dtype).eps)

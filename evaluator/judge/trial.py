@@ -49,10 +49,10 @@ class Bench:
     def run(self, index: int, seed: int, *, timeout_s: float, schedule: Schedule | None = None) -> Trial:
         """Draw inputs from `seed`, let the runner answer, compare. The runner is stopped before and after."""
         inputs = self._reference.draw(seed)
-        random_seed = _derived(seed)
+        random_seed = _derived(seed, b"in forward")
         backward = self._reference.problem.backward
         gradients = (
-            self._reference.output_gradients(self._reference.forward(inputs, random_seed), random_seed)
+            self._reference.output_gradients(self._reference.forward(inputs, random_seed), _derived(seed, b"gradients"))
             if backward
             else None
         )
@@ -213,9 +213,9 @@ def _status(problem: Finding) -> Status:
     return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT
 
 
-def _derived(seed: int) -> int:
-    """Give the seed for random numbers inside of forward. It is told to the runner, so it must not tell the inputs'."""
-    return int.from_bytes(hashlib.blake2b(seed.to_bytes(8, "big"), digest_size=8).digest(), "big") >> 1
+def _derived(seed: int, purpose: bytes) -> int:
+    """Give another seed. The one for random numbers in forward is told to the runner, so it must tell no other's."""
+    return int.from_bytes(hashlib.blake2b(seed.to_bytes(8, "big"), digest_size=8, person=purpose).digest(), "big") >> 1
 
 
 def fresh_seed() -> int:

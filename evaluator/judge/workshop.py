@@ -100,7 +100,7 @@ class Workshop:
 
     def desk(self) -> BuildDesk:
         """Open a desk for the build requests of one runner."""
-        return BuildDesk(self._equipment.builder)
+        return BuildDesk(self._equipment.builder, self.terms.build_timeout_s)
 
     @contextlib.contextmanager
     def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator["Place"]:

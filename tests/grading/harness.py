@@ -72,7 +72,6 @@ class Grader:
             "WARPGRADE_CACHE": str(cache),
             "TMPDIR": str(temporary),
             "COLUMNS": "100",
-            "PYTHONWARNINGS": "default",
         }
 
     def __call__(
@@ -122,7 +121,7 @@ class Grader:
         return result
 
     def command(self, *arguments: str | Path) -> list[str]:
-        return [sys.executable, str(TOP / "cli.py"), "grade", *map(str, arguments)]
+        return [sys.executable, str(TOP / "cli.py"), "grade", "--device", "cpu", *map(str, arguments)]
 
     @contextlib.contextmanager
     def running(self, folder: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[bytes]]:

@@ -53,8 +53,16 @@ def test_a_name_that_is_not_there_brings_up_the_nearest(grade):
 
 BROKEN = {
     "no get_inputs": (REFERENCE.replace("get_inputs", "get_them"), TOML, "get_inputs"),
-    "get_inputs raises": (REFERENCE.replace("return [torch.randn(rows, 32)]", "raise OSError('no disk')"), TOML, "no disk"),
-    "get_inputs exits": (REFERENCE.replace("return [torch.randn(rows, 32)]", "raise SystemExit(0)"), TOML, "SystemExit"),
+    "get_inputs raises": (
+        REFERENCE.replace("return [torch.randn(rows, 32)]", "raise OSError('no disk')"),
+        TOML,
+        "no disk",
+    ),
+    "get_inputs exits": (
+        REFERENCE.replace("return [torch.randn(rows, 32)]", "raise SystemExit(0)"),
+        TOML,
+        "SystemExit",
+    ),
     "forward raises": (REFERENCE.replace("torch.relu(x)", "torch.rleu(x)"), TOML, "line 8"),
     "no output": (REFERENCE.replace("torch.relu(x)", "None"), TOML, "no tensor"),
     "syntax error": (REFERENCE + "def (", TOML, "reference.py"),
@@ -111,7 +119,7 @@ def test_a_kernelbench_folder_is_graded(grader, tmp_path):
     level = tmp_path / "KernelBench" / "level1"
     level.mkdir(parents=True)
     (level / "95_CrossEntropyLoss.py").write_text(KERNELBENCH)
-    options = ("--problems", tmp_path / "KernelBench", "--tolerance", "kernelbench")
+    options = ("--problems", tmp_path / "KernelBench", "--tolerance", "kernelbench", "--size", "full")
     card = grader(tmp_path, CROSS_ENTROPY, *options, problem="95_CrossEntropyLoss").verdict(Status.CORRECT)
     assert card.problem.origin != "warpgrade"
     assert card.tolerance == "kernelbench"

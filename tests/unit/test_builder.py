@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator.build import builder as builder_module
 from evaluator.build import toolchain
@@ -21,9 +22,7 @@ LIBRARY = b"\x7fELF library"
 
 
 def result(**changes):
-    return ToolResult(
-        **{"exit_code": 0, "signal": None, "timed_out": False, "output": "", "wall_s": 1.5} | changes
-    )
+    return ToolResult(**{"exit_code": 0, "signal": None, "timed_out": False, "output": "", "wall_s": 1.5} | changes)
 
 
 class Tool:
@@ -95,8 +94,6 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_decides_the_library_decides_the_key(made, change):
-    from msgspec.structs import replace
-
     tool = Tool(write=lambda path: [(path.parent / f"{name}.so").write_bytes(LIBRARY) for name in ("ext", "other")])
     first, second = made(tool).build(REQUEST), made(tool).build(replace(REQUEST, **change))
     assert second.library == LIBRARY
@@ -114,8 +111,6 @@ def test_another_machine_has_other_keys(made, monkeypatch, field):
 
 
 def refused(made, **changes):
-    from msgspec.structs import replace
-
     tool = Tool()
     built = made(tool).build(replace(REQUEST, **changes))
     assert tool.calls == []
@@ -133,16 +128,14 @@ def test_flags_are_refused_before_anything_is_compiled(made, flag):
     assert refused(made, extra_include_paths=[f"/tmp {flag}"]) == Code.FLAG_REFUSED.value
 
 
-@pytest.mark.parametrize("path", ["-", " ", "x -B/tmp", "x\n", "$HOME", "a,b"])
+@pytest.mark.parametrize("path", [" ", "x -B/tmp", "x\n", "$HOME", "a,b"])
 def test_include_paths_are_one_word(made, path):
-    code = refused(made, extra_include_paths=[path]) if path != "-" else Code.FLAG_REFUSED.value
+    code = refused(made, extra_include_paths=[path])
     assert code == Code.FLAG_REFUSED.value
 
 
 def test_empty_and_joined_flags_are_what_they_are_in_pytorch(made):
     tool = Tool()
-    from msgspec.structs import replace
-
     request = replace(REQUEST, extra_cflags=["", "-O3 -Wall "], extra_ldflags=[""], extra_include_paths=[""])
     assert made(tool).build(request).library == LIBRARY
     ((_, files, _),) = tool.calls
@@ -155,7 +148,9 @@ def test_cuda_is_not_for_this_device(made):
     assert refused(made, with_cuda=True) == Code.NOT_ON_THIS_DEVICE.value
 
 
-@pytest.mark.parametrize("name", ["", "a b", "../x", "a/b", "x.so", "1x", "a\n", "é", "$x", "x" * 230, "a" * 60_000, "-o"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "../x", "a/b", "x.so", "1x", "a\n", "é", "$x", "x" * 230, "a" * 60_000, "-o"]
+)
 def test_a_name_is_an_identifier(made, name):
     assert refused(made, name=name) == Code.BUILD_REQUEST_REFUSED.value
     assert refused(made, name=name, with_cuda=True) == Code.BUILD_REQUEST_REFUSED.value
@@ -201,8 +196,6 @@ def test_a_hostile_file_name_is_refused(made, names):
 
 
 def test_the_longest_file_name_can_be_written(made):
-    from msgspec.structs import replace
-
     files = [SourceFile(name="x" * 196 + ".cpp", text=""), SourceFile(name="b+1.c-d_e.cc", text="")]
     tool = Tool()
     assert made(tool).build(replace(REQUEST, files=files)).library == LIBRARY
@@ -243,8 +236,9 @@ def test_a_compiler_that_says_nothing_is_told_by_its_last_line_or_its_exit_code(
     assert len(failed(made, Tool(exit_code=2, output="x" * 60_000)).finding.message) < 1000
 
 
-def test_a_compiler_that_runs_too_long_is_a_timeout_whatever_it_left(made):
-    built = failed(made, Tool(timed_out=True, exit_code=None, output="main.cpp:4:13: error: expected ';'"))
+@pytest.mark.parametrize("exit_code", [None, 0])
+def test_a_compiler_that_runs_too_long_is_a_timeout_whatever_it_left(made, exit_code):
+    built = failed(made, Tool(timed_out=True, exit_code=exit_code, output="main.cpp:4:13: error: expected ';'"))
     assert built.finding.code == Code.COMPILER_TIMED_OUT.value
     assert "30 s" in built.finding.message
 
@@ -253,28 +247,28 @@ def test_a_compiler_that_was_killed_gives_no_library(made):
     assert failed(made, Tool(exit_code=None, signal="SIGKILL")).finding.code == Code.COMPILE_FAILED.value
 
 
+def _bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(path))
+
+
 WRONG_KINDS = {
     "nothing": lambda path: None,
     "a link to a file": lambda path: path.symlink_to("/etc/passwd"),
     "a link to nothing": lambda path: path.symlink_to("nowhere"),
     "a pipe": os.mkfifo,
     "a folder": lambda path: path.mkdir(),
-    "a socket": lambda path: _bind(path),
+    "a socket": _bind,
     "a file that nobody may read": lambda path: (path.write_bytes(b"x"), path.chmod(0)) if os.geteuid() else None,
     "a huge file": lambda path: (path.touch(), os.truncate(path, (512 << 20) + 1)),
 }
 
 
-def _bind(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(path))
-
-
 @pytest.mark.parametrize("write", WRONG_KINDS.values(), ids=WRONG_KINDS)
 def test_what_is_no_plain_file_of_sane_size_is_no_library(made, write):
-    before = os.listdir("/proc/self/fd")
+    before = len(list(Path("/proc/self/fd").iterdir()))
     assert failed(made, Tool(write)).finding.code == Code.COMPILE_FAILED.value
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_plain_file_is_read(tmp_path):

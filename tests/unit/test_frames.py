@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -30,6 +31,7 @@ from evaluator.frames import (
     Loaded,
     Nothing,
     Opaque,
+    Prepare,
     Scalar,
     SourceFile,
     Table,
@@ -76,7 +78,7 @@ def _feed(sock: socket.socket, data: bytes) -> None:
 
 
 def open_descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 def pipes(count: int) -> list[int]:
@@ -147,12 +149,12 @@ def test_frames_arrive_as_they_were_sent_and_in_order(sent):
         BuildReply(ok=False, log="x" * 100_000),
         Call(
             index=1,
-            random_seed=2**63 - 1,
             schedule=None,
             args=Items(is_tuple=False, items=[VIEW]),
             kwargs=Table(keys=["mask", 3], items=[Scalar(value=None), Scalar(value=2.0)]),
             output_gradients=None,
         ),
+        Prepare(index=1, random_seed=2**63 - 1, poison=255, ahead_bytes=2**40),
         Nothing(index=0),
     ],
 )

@@ -2,7 +2,8 @@
 
 import enum
 import re
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -31,7 +32,11 @@ DTYPES = [
     torch.complex64,
     torch.complex128,
 ]
-Point = namedtuple("Point", "x y")
+
+
+class Point(NamedTuple):
+    x: object
+    y: object
 
 
 class Level(enum.IntEnum):
@@ -95,7 +100,7 @@ def test_a_tensor_of_any_layout_arrives(region, value):
 
 def test_what_is_no_dense_tensor_is_the_problems_mistake(region):
     value = torch.sparse_coo_tensor(size=(2, 2), check_invariants=True)
-    with pytest.raises(ProblemError, match="input 0 is a torch.sparse_coo tensor"):
+    with pytest.raises(ProblemError, match=r"input 0 is a torch\.sparse_coo tensor"):
         place([("input 0", [value])], region)
 
 

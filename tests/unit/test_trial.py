@@ -1,7 +1,7 @@
 """One trial, with the runner's own code in this process: what it answers is judged, whatever the inputs look like."""
 
-import os
-
+import msgspec
+import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from evaluator.records import (
 from evaluator.runner import module
 from evaluator.runner.arena import Arena
 from evaluator.runner.main import Runner
+from evaluator.runner.trees import Outbox, to_tensor
 
 REFERENCE = """
 import torch
@@ -89,9 +90,7 @@ def bench(tmp_path):
             runner._model_new = space["ModelNew"]
             (state,) = place([("state", reference.state())], inputs).nodes
             none = Items(is_tuple=False, items=[])
-            construct = Construct(
-                weight_seed=1, training=True, args=none, kwargs=Table(keys=[], items=[]), state=state
-            )
+            construct = Construct(weight_seed=1, training=True, args=none, kwargs=Table(keys=[], items=[]), state=state)
             assert runner._answer(construct).difference is None
             memory = SharedMemory(inputs, outputs, ROOM, None)
             return Bench(reference, SameProcess(runner, spoil), memory, ToleranceRule.MEASURED)
@@ -181,6 +180,19 @@ def test_the_gradient_of_an_input_that_was_made_to_require_one_is_checked(bench)
     assert trial.fault.finding.code == Code.WRONG_VALUES.value
 
 
+def test_what_the_runner_is_told_before_it_may_go_tells_nothing_of_what_is_propagated_back(bench):
+    told = []
+    made = bench("torch.rand(8)", "x * x", backward=True)
+    call = made._session.call
+    made._session.call = lambda frame, timeout_s: (told.append(frame), call(frame, timeout_s=timeout_s))[1]
+    made.run(0, 5, timeout_s=1)
+    prepare, go = told
+    view = go.output_gradients.items[0]
+    gradient = to_tensor(view, made._inputs.buffer).clone()
+    for seed in (prepare.random_seed, 5):
+        assert not torch.equal(gradient, made._reference.output_gradients(torch.zeros(8), seed)[0])
+
+
 def test_a_place_outside_of_the_memory_is_tampering(bench):
     def spoil(done):
         return replace(done, outputs=replace(done.outputs, offset_bytes=2**60)) if _views(done.outputs) else done
@@ -218,11 +230,6 @@ def test_an_error_that_cannot_be_encoded_is_still_described(tmp_path):
 
 
 def test_frames_hold_what_honest_outputs_are_made_of():
-    import msgspec
-    import numpy as np
-
-    from evaluator.runner.trees import Outbox
-
     with Region(ROOM) as region:
         outbox = Outbox(Arena(region.buffer, ROOM))
         value = (np.float64(1.5), True, 2**70, object(), "x" * 5000, {1: None, (1, 2): torch.zeros(2)})
@@ -231,4 +238,3 @@ def test_frames_hold_what_honest_outputs_are_made_of():
         assert answer == done
         assert answer.outputs.items[0] == Scalar(value=1.5)
         del outbox
-    assert os.getpid()

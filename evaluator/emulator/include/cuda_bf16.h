@@ -1,6 +1,6 @@
 // CUDA's bfloat16: __nv_bfloat16, __nv_bfloat162 and their functions, computed on the host.
-#ifndef EMU_CUDA_BF16_H_
-#define EMU_CUDA_BF16_H_
+#ifndef WARPGRADE_EMU_CUDA_BF16_H
+#define WARPGRADE_EMU_CUDA_BF16_H
 
 #include <cuda_fp16.h>
 
@@ -40,4 +40,4 @@ using nv_bfloat16 = __nv_bfloat16;
 using nv_bfloat162 = __nv_bfloat162;
 #endif
 
-#endif  // EMU_CUDA_BF16_H_
+#endif  // WARPGRADE_EMU_CUDA_BF16_H

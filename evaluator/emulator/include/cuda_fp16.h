@@ -1,6 +1,6 @@
 // CUDA's half precision: __half, __half2 and their functions, computed on the host.
-#ifndef EMU_CUDA_FP16_H_
-#define EMU_CUDA_FP16_H_
+#ifndef WARPGRADE_EMU_CUDA_FP16_H
+#define WARPGRADE_EMU_CUDA_FP16_H
 
 #include <vector_types.h>
 
@@ -48,4 +48,4 @@ using nv_half = __half;
 using nv_half2 = __half2;
 #endif
 
-#endif  // EMU_CUDA_FP16_H_
+#endif  // WARPGRADE_EMU_CUDA_FP16_H

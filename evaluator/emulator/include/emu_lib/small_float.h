@@ -2,8 +2,8 @@
 //
 // Nothing here knows CUDA's names; cuda_fp16.h and cuda_bf16.h put those on top. Only integer arithmetic is used
 // where bits are cut off, so that a result depends neither on the processor nor on its rounding mode.
-#ifndef EMU_LIB_SMALL_FLOAT_H_
-#define EMU_LIB_SMALL_FLOAT_H_
+#ifndef WARPGRADE_EMU_LIB_SMALL_FLOAT_H
+#define WARPGRADE_EMU_LIB_SMALL_FLOAT_H
 
 #include <cmath>
 #include <cstdint>
@@ -36,7 +36,7 @@ inline constexpr std::uint16_t kCanonicalNanBits = 0x7fff;
 inline constexpr std::uint16_t kSignBit = 0x8000;
 
 template <class To, class From>
-inline To BitCast(const From& from) {
+inline To bit_cast(const From& from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;
   std::memcpy(&to, &from, sizeof(to));
@@ -45,30 +45,30 @@ inline To BitCast(const From& from) {
 
 // Exact: every 16-bit value is a float.
 template <class Format>
-inline float ToFloat(std::uint16_t bits) {
+inline float to_float(std::uint16_t bits) {
   constexpr int kShift = 23 - Format::kMantissaBits;
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & kSignBit) << 16;
   const std::uint32_t magnitude = bits & 0x7fffu;
   if constexpr (Format::kExponentBias == 127) {
-    return BitCast<float>(sign | magnitude << kShift);
+    return bit_cast<float>(sign | magnitude << kShift);
   } else {
     constexpr std::uint32_t kRebias = (127u - Format::kExponentBias) << 23;
     if (magnitude >= kInfinityBits<Format>) {
-      return BitCast<float>(sign | 0x7f800000u | magnitude << kShift);
+      return bit_cast<float>(sign | 0x7f800000u | magnitude << kShift);
     }
     if (magnitude >> Format::kMantissaBits == 0) {  // Zero or subnormal: a multiple of the smallest one.
-      const float unit = BitCast<float>((128u - Format::kExponentBias - Format::kMantissaBits) << 23);
-      return BitCast<float>(sign | BitCast<std::uint32_t>(static_cast<float>(magnitude) * unit));
+      const float unit = bit_cast<float>((128u - Format::kExponentBias - Format::kMantissaBits) << 23);
+      return bit_cast<float>(sign | bit_cast<std::uint32_t>(static_cast<float>(magnitude) * unit));
     }
-    return BitCast<float>(sign | ((magnitude << kShift) + kRebias));
+    return bit_cast<float>(sign | ((magnitude << kShift) + kRebias));
   }
 }
 
 // Rounds `value` to the format. Too large a value becomes infinity, or the largest finite one where the rounding
 // direction points away from infinity. Subnormal results are kept, as a GPU keeps them in both formats.
 template <class Format, Rounding kRounding = Rounding::kNearestEven>
-inline std::uint16_t FromFloat(float value) {
-  const std::uint32_t all = BitCast<std::uint32_t>(value);
+inline std::uint16_t from_float(float value) {
+  const std::uint32_t all = bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = all & 0x7fffffffu;
   const bool negative = (all >> 31) != 0;
   const std::uint16_t sign = negative ? kSignBit : 0;
@@ -111,23 +111,23 @@ inline std::uint16_t FromFloat(float value) {
 
 // Rounds to odd: cut-off bits are remembered in the lowest bit that is kept. A later rounding to fewer bits is then
 // as good as one from the exact value; rounding to nearest twice would not be.
-inline float ToOddFloat(double value) {
+inline float to_odd_float(double value) {
   const float nearest = static_cast<float>(value);
   const double back = nearest;
   if (back == value || value != value) return nearest;
-  std::uint32_t bits = BitCast<std::uint32_t>(nearest);
+  std::uint32_t bits = bit_cast<std::uint32_t>(nearest);
   if (std::fabs(back) > std::fabs(value)) --bits;
-  return BitCast<float>(bits | 1u);
+  return bit_cast<float>(bits | 1u);
 }
 
 template <class Format, Rounding kRounding = Rounding::kNearestEven>
-inline std::uint16_t FromDouble(double value) {
-  return FromFloat<Format, kRounding>(ToOddFloat(value));
+inline std::uint16_t from_double(double value) {
+  return from_float<Format, kRounding>(to_odd_float(value));
 }
 
 // Rounds an integer of any width; those beyond 53 bits go through a double rounded to odd.
 template <class Format, Rounding kRounding, class Integer>
-inline std::uint16_t FromInteger(Integer value) {
+inline std::uint16_t from_integer(Integer value) {
   const bool negative = value < 0;
   std::uint64_t magnitude = static_cast<std::uint64_t>(value);
   if (negative) magnitude = 0 - magnitude;
@@ -136,12 +136,12 @@ inline std::uint16_t FromInteger(Integer value) {
     magnitude = (magnitude & ~kCut) | ((magnitude & kCut) != 0 ? kCut + 1 : 0);
   }
   const double exact = static_cast<double>(magnitude);
-  return FromDouble<Format, kRounding>(negative ? -exact : exact);
+  return from_double<Format, kRounding>(negative ? -exact : exact);
 }
 
 // Rounds to an integer and saturates, as the GPU's conversion does. NaN becomes zero, in 64 bits the top bit alone.
 template <class Integer, Rounding kRounding>
-inline Integer ToInteger(float value) {
+inline Integer to_integer(float value) {
   using Limits = std::numeric_limits<Integer>;
   if (value != value) return sizeof(Integer) == 8 ? static_cast<Integer>(std::uint64_t{1} << 63) : Integer{0};
   const float whole = kRounding == Rounding::kNearestEven  ? std::nearbyint(value)
@@ -155,7 +155,7 @@ inline Integer ToInteger(float value) {
 
 // a * b + c, where a * b is exact in double (it is, for factors of 16 bits); the sum is rounded to odd, so that
 // the result can be rounded once more.
-inline double FusedToOdd(float a, float b, float c) {
+inline double fused_to_odd(float a, float b, float c) {
   const double product = static_cast<double>(a) * b;
   const double sum = product + c;
   if (!std::isfinite(sum)) return sum;
@@ -163,13 +163,13 @@ inline double FusedToOdd(float a, float b, float c) {
   const double of_product = sum - c;
   const double of_addend = sum - of_product;
   const double lost = (product - of_product) + (c - of_addend);
-  std::uint64_t bits = BitCast<std::uint64_t>(sum);
+  std::uint64_t bits = bit_cast<std::uint64_t>(sum);
   if (lost == 0 || (bits & 1) != 0) return sum;
   // The exact value lies between `sum` and its neighbour on the side of `lost`; the odd one of them is wanted.
   const bool outward = (lost > 0) == (sum > 0);
-  return BitCast<double>(outward ? bits + 1 : bits - 1);
+  return bit_cast<double>(outward ? bits + 1 : bits - 1);
 }
 
 }  // namespace emu::lib
 
-#endif  // EMU_LIB_SMALL_FLOAT_H_
+#endif  // WARPGRADE_EMU_LIB_SMALL_FLOAT_H

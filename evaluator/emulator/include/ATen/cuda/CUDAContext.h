@@ -1,0 +1,8 @@
+// What torch's header of this name brings: device properties, streams, checks.
+#pragma once
+
+#include <ATen/cuda/CUDAContextLight.h>
+#include <ATen/cuda/Exceptions.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/Logging.h>

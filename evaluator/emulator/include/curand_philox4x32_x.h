@@ -1,0 +1,7 @@
+// In CUDA, Philox has a header of its own.
+#ifndef WARPGRADE_EMU_CURAND_PHILOX4X32_X_H
+#define WARPGRADE_EMU_CURAND_PHILOX4X32_X_H
+
+#include <curand_kernel.h>
+
+#endif  // WARPGRADE_EMU_CURAND_PHILOX4X32_X_H

@@ -1,0 +1,96 @@
+// CUDA's atomics. They are atomic between the worker threads of a launch too. Templates, so that a submission that
+// brings its own `atomicAdd(double*, double)` for old GPUs is preferred instead of clashing.
+#ifndef WARPGRADE_EMU_ATOMICS_H
+#define WARPGRADE_EMU_ATOMICS_H
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace emu {
+
+template <std::size_t N>
+struct Word;
+template <>
+struct Word<1> {
+  using type = std::uint8_t;
+};
+template <>
+struct Word<2> {
+  using type = std::uint16_t;
+};
+template <>
+struct Word<4> {
+  using type = std::uint32_t;
+};
+template <>
+struct Word<8> {
+  using type = std::uint64_t;
+};
+
+// Replaces *address by f(*address) atomically, and gives what was there. For any type of 1, 2, 4 or 8 bytes.
+template <class T, class F>
+inline T atomic_update(T* address, F f) {
+  using Bits = typename Word<sizeof(T)>::type;
+  Bits* word = reinterpret_cast<Bits*>(address);
+  Bits seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+  for (;;) {
+    T before;
+    std::memcpy(static_cast<void*>(&before), &seen, sizeof(T));
+    const T after = f(before);
+    Bits wanted;
+    std::memcpy(&wanted, static_cast<const void*>(&after), sizeof(T));
+    if (__atomic_compare_exchange_n(word, &seen, wanted, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return before;
+  }
+}
+
+// CUDA lets the operand convert: atomicAdd(float*, int). The address alone decides the type.
+template <class T>
+using Operand = std::common_type_t<T>;
+
+}  // namespace emu
+
+#define WARPGRADE_EMU_ATOMIC(NAME, EXPRESSION)                                        \
+  template <class T>                                                                  \
+  inline T NAME(T* address, emu::Operand<T> value) {                                  \
+    return emu::atomic_update(address, [value](T old) -> T { return EXPRESSION; });   \
+  }                                                                                   \
+  template <class T>                                                                  \
+  inline T NAME##_block(T* address, emu::Operand<T> value) {                          \
+    return NAME(address, value);                                                      \
+  }                                                                                   \
+  template <class T>                                                                  \
+  inline T NAME##_system(T* address, emu::Operand<T> value) {                         \
+    return NAME(address, value);                                                      \
+  }
+
+WARPGRADE_EMU_ATOMIC(atomicAdd, old + value)
+WARPGRADE_EMU_ATOMIC(atomicSub, old - value)
+WARPGRADE_EMU_ATOMIC(atomicExch, ((void)old, value))
+WARPGRADE_EMU_ATOMIC(atomicMin, value < old ? value : old)
+WARPGRADE_EMU_ATOMIC(atomicMax, old < value ? value : old)
+WARPGRADE_EMU_ATOMIC(atomicAnd, old & value)
+WARPGRADE_EMU_ATOMIC(atomicOr, old | value)
+WARPGRADE_EMU_ATOMIC(atomicXor, old ^ value)
+WARPGRADE_EMU_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
+WARPGRADE_EMU_ATOMIC(atomicDec, (old == 0 || old > value) ? value : T(old - 1))
+
+#undef WARPGRADE_EMU_ATOMIC
+
+// Bytes are compared and not values, as the hardware does: a NaN equals itself.
+template <class T>
+inline T atomicCAS(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
+  return emu::atomic_update(address, [&](T old) -> T {
+    return std::memcmp(&old, &expected, sizeof(T)) == 0 ? static_cast<T>(wanted) : old;
+  });
+}
+template <class T>
+inline T atomicCAS_block(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
+  return atomicCAS(address, expected, wanted);
+}
+template <class T>
+inline T atomicCAS_system(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
+  return atomicCAS(address, expected, wanted);
+}
+
+#endif  // WARPGRADE_EMU_ATOMICS_H

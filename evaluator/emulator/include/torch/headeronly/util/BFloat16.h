@@ -1,0 +1,14 @@
+// torch's own c10::BFloat16, with the conversions from and to __nv_bfloat16. See Half.h beside this file.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <torch/headeronly/macros/Macros.h>
+#include <torch/headeronly/util/bit_cast.h>
+
+#include "emu_lib/ldg.h"
+
+#pragma push_macro("__CUDACC__")
+#undef __CUDACC__
+#define __CUDACC__ 1
+#include_next <torch/headeronly/util/BFloat16.h>
+#pragma pop_macro("__CUDACC__")

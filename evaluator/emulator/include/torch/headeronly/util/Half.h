@@ -1,0 +1,18 @@
+// torch's own c10::Half, with the conversions from and to __half that it has when nvcc compiles it.
+//
+// They hang on __CUDACC__. Defined for everything, that macro would pull in much of CUDA that is not here; so it is
+// defined for this one file, after what the file includes.
+#pragma once
+
+#include <cuda_fp16.h>
+#include <torch/headeronly/macros/Macros.h>
+#include <torch/headeronly/util/bit_cast.h>
+#include <torch/headeronly/util/floating_point_utils.h>
+
+#include "emu_lib/ldg.h"
+
+#pragma push_macro("__CUDACC__")
+#undef __CUDACC__
+#define __CUDACC__ 1
+#include_next <torch/headeronly/util/Half.h>
+#pragma pop_macro("__CUDACC__")

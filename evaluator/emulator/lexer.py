@@ -1,0 +1,329 @@
+"""CUDA C++ text cut into tokens, and the little structure that can be seen without a compiler.
+
+Nothing is expanded and nothing is dropped: the tokens' texts joined are the input. `<<<` is one token; `>` is always a
+token by itself, because only its place can tell whether `>>>` ends a launch or three templates.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    SPACE = auto()
+    COMMENT = auto()
+    DIRECTIVE = auto()
+    WORD = auto()
+    NUMBER = auto()
+    STRING = auto()
+    PUNCTUATOR = auto()
+
+
+class Token(NamedTuple):
+    """A piece of the text. `line` counts from 1; `place` counts the tokens of the text."""
+
+    kind: Kind
+    text: str
+    line: int
+    place: int
+
+
+class Macro(NamedTuple):
+    """A `#define`. `header` is everything up to the body; `parameters` is empty for an object-like macro."""
+
+    name: str
+    parameters: frozenset[str]
+    header: str
+    body: str
+
+
+class Function(NamedTuple):
+    """A function's definition: its name, the words before it, and where its brackets are (indices into the code)."""
+
+    name: str
+    qualifiers: frozenset[str]
+    parameters: tuple[int, int]
+    body: tuple[int, int]
+
+
+_SPLICE = r"\\\r?\n"
+_LINE_COMMENT = rf"//(?:{_SPLICE}|[^\n])*+"
+_PLAIN_STRING = r'"(?:\\[\s\S]|[^"\\\n])*+"'
+
+_TOKEN = re.compile(
+    rf"""
+      (?P<SPACE>(?:\s|{_SPLICE})++)
+    | (?P<COMMENT>{_LINE_COMMENT} | /\*[\s\S]*?(?:\*/|\Z))
+    | (?P<STRING>
+          (?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{{0,16}})\([\s\S]*?\)(?P=delimiter)"
+        | (?:u8|[uUL])?{_PLAIN_STRING}
+        | (?:u8|[uUL])?'(?:\\[\s\S]|[^'\\\n])++' )
+    | (?P<NUMBER>\.?[0-9](?:[eEpP][+-]|'?[0-9A-Za-z_]|\.)*+)
+    | (?P<WORD>[^\W\d][\w$]*+)
+    | (?P<PUNCTUATOR><<<|<<=|<=>|<<|<=|>=|->\*?|::|\.\.\.|[=!+\-*/%&|^]=|&&|\|\||\+\+|--|\#\#|[\s\S])
+    """,
+    re.VERBOSE,
+)
+_DIRECTIVE = re.compile(rf"\#(?:{_SPLICE}|{_LINE_COMMENT}|/\*[\s\S]*?(?:\*/|\Z)|{_PLAIN_STRING}|[^\n])*+", re.VERBOSE)
+_DEFINE = re.compile(rf"\#(?:[ \t]|{_SPLICE})*define(?:[ \t]|{_SPLICE})+(?P<name>\w+)(?P<parameters>\([^)]*\))?")
+
+_NOT_FUNCTIONS = frozenset(
+    (
+        "if",
+        "for",
+        "while",
+        "switch",
+        "catch",
+        "return",
+        "sizeof",
+        "alignof",
+        "alignas",
+        "decltype",
+        "typeof",
+        "constexpr",
+        "noexcept",
+        "throw",
+        "requires",
+        "static_assert",
+        "defined",
+        "__attribute__",
+        "__align__",
+        "__launch_bounds__",
+        "__declspec",
+        "asm",
+        "__asm__",
+        "new",
+        "delete",
+    )
+)
+_AFTER_PARAMETERS = frozenset(("const", "volatile", "noexcept", "override", "final", "mutable", "&", "&&"))
+_CLOSERS = {")": "(", "]": "[", "}": "{"}
+
+
+def tokens(text: str) -> list[Token]:
+    """Cut `text` into tokens.
+
+    >>> [token.text for token in tokens("k<<<1, n>>>(x); // go")]
+    ['k', '<<<', '1', ',', ' ', 'n', '>', '>', '>', '(', 'x', ')', ';', ' ', '// go']
+    """
+    found: list[Token] = []
+    line, place, at_line_start, last = 1, 0, True, ""
+    while place < len(text):
+        kind, piece = _next(text, place, at_line_start=at_line_start)
+        if piece == "<<<" and last == "operator":  # operator<<<T>(…) is operator<< with a template argument.
+            piece = "<<"
+        found.append(Token(kind, piece, line, len(found)))
+        if kind is Kind.SPACE:
+            at_line_start = at_line_start or "\n" in re.sub(_SPLICE, "", piece)
+        elif kind is not Kind.COMMENT:
+            at_line_start, last = False, piece
+        line += piece.count("\n")
+        place += len(piece)
+    return found
+
+
+def _next(text: str, place: int, *, at_line_start: bool) -> tuple[Kind, str]:
+    if at_line_start and (directive := _DIRECTIVE.match(text, place)):
+        return Kind.DIRECTIVE, directive[0]
+    match = _TOKEN.match(text, place)
+    if match is None or match.lastgroup is None:  # The last alternative takes any character.
+        raise AssertionError(place)
+    kind = next(kind for kind in Kind if kind is not Kind.DIRECTIVE and match[kind.name] is not None)
+    return kind, match[0]
+
+
+def parse_define(directive: str) -> Macro | None:
+    """Take a `#define` apart; None for any other directive.
+
+    >>> parse_define("#define TWICE(x) ((x) * 2)")
+    Macro(name='TWICE', parameters=frozenset({'x'}), header='#define TWICE(x)', body=' ((x) * 2)')
+    """
+    match = _DEFINE.match(directive)
+    if match is None:
+        return None
+    names = frozenset(re.findall(r"\w+", match["parameters"] or ""))
+    if "..." in (match["parameters"] or ""):
+        names |= {"__VA_ARGS__"}
+    return Macro(match["name"], names, match[0], directive[match.end() :])
+
+
+class Code:
+    """The tokens of a text that a compiler sees (no space, no comment, no directive), with their brackets paired.
+
+    Brackets that do not pair, as when both branches of an `#if` open the same block, are left without a partner.
+    """
+
+    def __init__(self, all_tokens: Iterable[Token]) -> None:
+        """Keep what is code, and pair brackets."""
+        unseen = (Kind.SPACE, Kind.COMMENT, Kind.DIRECTIVE)
+        self.tokens: list[Token] = [token for token in all_tokens if token.kind not in unseen]
+        self.partner: dict[int, int] = {}
+        self._pair()
+
+    def _pair(self) -> None:
+        stack: list[int] = []
+        for index, token in enumerate(self.tokens):
+            if token.kind is not Kind.PUNCTUATOR:
+                continue
+            if token.text in _CLOSERS.values():
+                stack.append(index)
+            elif (opener := _CLOSERS.get(token.text)) is not None:
+                depth = next((n for n in reversed(range(len(stack))) if self.text(stack[n]) == opener), None)
+                if depth is not None:
+                    self.partner[index], self.partner[stack[depth]] = stack[depth], index
+                    del stack[depth:]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def text(self, index: int) -> str:
+        """Give the text at `index`; nothing outside of the code."""
+        return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
+
+    def kind(self, index: int) -> Kind | None:
+        """Give the kind at `index`; None outside of the code."""
+        return self.tokens[index].kind if 0 <= index < len(self.tokens) else None
+
+    def words(self, start: int, end: int) -> Iterator[str]:
+        """Give the words from `start` up to `end`."""
+        return (token.text for token in self.tokens[start:end] if token.kind is Kind.WORD)
+
+    def adjacent(self, index: int, text: str) -> bool:
+        """Say whether `text` stands at `index`, one character a token, with nothing between them."""
+        run = self.tokens[index : index + len(text)]
+        return [token.text for token in run] == list(text) and all(
+            after.place == before.place + 1 for before, after in itertools.pairwise(run)
+        )
+
+    def after_template(self, index: int) -> int | None:
+        """Give the index after the `>` that closes the `<` at `index`; None where that `<` is a comparison."""
+        depth = 0
+        while index < len(self.tokens):
+            text = self.text(index)
+            if text == "<":
+                depth += 1
+            elif text == ">":
+                depth -= 1
+                if depth == 0:
+                    return index + 1
+            elif text in ("(", "[", "{"):
+                if index not in self.partner:
+                    return None
+                index = self.partner[index]
+            elif text in (")", "]", "}", ";", "&&", "||", "<<<"):
+                return None
+            index += 1
+        return None
+
+    def before_template(self, index: int) -> int | None:
+        """Give the index before the `<` that is closed by the `>` at `index`; None where there is none."""
+        depth = 0
+        while index >= 0:
+            text = self.text(index)
+            if text == ">":
+                depth += 1
+            elif text == "<":
+                depth -= 1
+                if depth == 0:
+                    return index - 1
+            elif text in (")", "]", "}"):
+                if index not in self.partner:
+                    return None
+                index = self.partner[index]
+            elif text in ("(", "[", "{", ";", "<<<"):
+                return None
+            index -= 1
+        return None
+
+    def split(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Cut `start` to `end` at its commas, leaving those inside brackets and template arguments alone."""
+        parts, begin, index = [], start, start
+        while index < end:
+            if index in self.partner and self.partner[index] > index:
+                index = self.partner[index]
+            elif self.text(index) == "<" and self.kind(index - 1) is Kind.WORD:
+                after = self.after_template(index)
+                index = after - 1 if after is not None and after <= end else index
+            elif self.text(index) == ",":
+                parts.append((begin, index))
+                begin = index + 1
+            index += 1
+        return [*parts, (begin, end)] if end > start else []
+
+    def lambda_before(self, index: int) -> bool:
+        """Say whether the `{` at `index` opens the body of a lambda."""
+        place = index - 1
+        while place > 0 and self.text(place) in ("mutable", "noexcept", "constexpr", "__device__", "__host__"):
+            place -= 1
+        if self.text(place) == ")" and place in self.partner:
+            place = self.partner[place] - 1
+            while self.text(place) in ("__device__", "__host__"):
+                place -= 1
+        return self.text(place) == "]"
+
+    def functions(self) -> list[Function]:
+        """Find the functions that are defined here, in the order of their names."""
+        found = []
+        for index in range(1, len(self.tokens)):
+            if self.text(index) == "(" and index in self.partner:
+                name = self._name_before(index)
+                body = self._body_after(self.partner[index]) if name is not None else None
+                if name is not None and body is not None:
+                    where = (index, self.partner[index])
+                    end = self.partner.get(body, len(self.tokens))
+                    found.append(Function(name, self._qualifiers(index), where, (body, end)))
+        return found
+
+    def _name_before(self, index: int) -> str | None:
+        nearby = [self.text(place) for place in range(max(index - 3, 0), index)]
+        if "operator" in nearby and self.text(index + 1) + self.text(index + 2) != ")(":
+            return "operator"
+        if self.kind(index - 1) is Kind.WORD and self.text(index - 1) not in _NOT_FUNCTIONS:
+            return self.text(index - 1)
+        return None
+
+    def _body_after(self, index: int) -> int | None:
+        """Find the `{` of the body of the function whose parameters end at `index`."""
+        index += 1
+        while self.text(index) in _AFTER_PARAMETERS:
+            index += 1
+            if self.text(index) == "(":
+                index = self.partner.get(index, index) + 1
+        if self.text(index) == "->":
+            while index < len(self) and self.text(index) not in ("{", ";", "}", ")"):
+                index = self.partner.get(index, index) + 1
+        elif self.text(index) == ":":
+            index = self._after_initializers(index + 1)
+        return index if self.text(index) == "{" else None
+
+    def _after_initializers(self, index: int) -> int:
+        """Step over `member(x), other{y}` of a constructor."""
+        while self.kind(index) is Kind.WORD and self.text(index + 1) in ("(", "{"):
+            index = self.partner.get(index + 1, index) + 1
+            if self.text(index) != ",":
+                break
+            index += 1
+        return index
+
+    def _qualifiers(self, index: int) -> frozenset[str]:
+        start = index - 1
+        while start >= 0 and self.text(start) not in (";", "{", "}", ":"):
+            start -= 1
+        return frozenset(self.words(start + 1, index))
+
+
+def flat(run: Sequence[Token]) -> str:
+    r"""Write tokens on one line, a space between two words.
+
+    >>> flat(Code(tokens("unsigned // of course\n int[ 3 ]")).tokens)
+    'unsigned int[3]'
+    """
+    text = ""
+    for token in run:
+        apart = text and (text[-1].isalnum() or text[-1] == "_") and (token.text[0].isalnum() or token.text[0] == "_")
+        text += f" {token.text}" if apart else token.text
+    return text

@@ -1,0 +1,156 @@
+#include "heap.h"
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "nearby.h"
+#include "pages.h"
+
+namespace emu {
+namespace {
+
+// Freed allocations whose addresses stay unused, so that a stale pointer faults instead of reading another tensor.
+constexpr std::size_t kRetiredCount = 256;
+constexpr std::size_t kRetiredBytes = std::size_t{4} << 30;  // of addresses; no memory stands behind them
+// A fault further away from any allocation than this is not about that allocation.
+constexpr std::uintptr_t kNearBytes = std::uintptr_t{16} << 20;
+
+struct Allocation {
+  GuardedPages pages;
+  const char* kind;
+  bool freed;
+};
+
+struct Heap {
+  std::mutex mutex;
+  std::map<std::uintptr_t, Allocation> by_mapping;  // by the address of the mapping, which is before the data
+  std::deque<std::uintptr_t> retired;
+  std::size_t retired_bytes = 0;
+  std::size_t damaged = 0;  // of those freed since the last report
+  std::string first_damage;
+};
+
+std::atomic<unsigned char> poison{0xff};
+
+// Never destroyed: tensors outlive static objects.
+Heap& heap() {
+  static Heap* const instance = new Heap;
+  return *instance;
+}
+
+std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+std::string words_for(const Allocation& allocation) {
+  return std::string("a ") + (allocation.freed ? "freed " : "") + allocation.kind + " of " +
+         std::to_string(allocation.pages.bytes) + " bytes";
+}
+
+// The allocation whose mapping has this address, guard pages included.
+std::map<std::uintptr_t, Allocation>::iterator find(Heap& heap, std::uintptr_t address) {
+  auto after = heap.by_mapping.upper_bound(address);
+  if (after == heap.by_mapping.begin()) return heap.by_mapping.end();
+  auto entry = std::prev(after);
+  return entry->second.pages.covers(address) ? entry : heap.by_mapping.end();
+}
+
+// An empty allocation's data is its guard page's first byte, as is the end of any other; both belong to it.
+std::map<std::uintptr_t, Allocation>::iterator find_data(Heap& heap, const void* data) {
+  auto entry = find(heap, address_of(data));
+  return entry != heap.by_mapping.end() && entry->second.pages.data == data && !entry->second.freed
+             ? entry
+             : heap.by_mapping.end();
+}
+
+void note_damage(const Allocation& allocation, std::size_t* count, std::string* first) {
+  std::ptrdiff_t offset = 0;
+  if (allocation.freed || allocation.pages.damage(&offset) == 0) return;
+  if ((*count)++ == 0) *first = "WRITE " + nearby::distance(offset, words_for(allocation));
+}
+
+}  // namespace
+
+void* heap_allocate(std::size_t bytes, const char* kind) {
+  const GuardedPages pages = GuardedPages::map(bytes);
+  if (pages.mapping == nullptr) return nullptr;
+  std::memset(pages.data, poison.load(std::memory_order_relaxed), bytes);
+  std::lock_guard lock(heap().mutex);
+  heap().by_mapping.emplace(address_of(pages.mapping), Allocation{pages, kind, false});
+  return pages.data;
+}
+
+bool heap_free(void* data) {
+  Heap& heap = emu::heap();
+  std::lock_guard lock(heap.mutex);
+  const auto entry = find_data(heap, data);
+  if (entry == heap.by_mapping.end()) return false;
+  Allocation& allocation = entry->second;
+  note_damage(allocation, &heap.damaged, &heap.first_damage);
+  allocation.freed = true;
+  allocation.pages.retire();
+  heap.retired.push_back(entry->first);
+  heap.retired_bytes += allocation.pages.mapping_bytes;
+  while (heap.retired.size() > kRetiredCount || heap.retired_bytes > kRetiredBytes) {
+    const auto oldest = heap.by_mapping.find(heap.retired.front());
+    heap.retired.pop_front();
+    heap.retired_bytes -= oldest->second.pages.mapping_bytes;
+    oldest->second.pages.unmap();
+    heap.by_mapping.erase(oldest);
+  }
+  return true;
+}
+
+std::size_t heap_bytes_from(const void* data) {
+  Heap& heap = emu::heap();
+  std::lock_guard lock(heap.mutex);
+  const auto entry = find(heap, address_of(data));
+  if (entry == heap.by_mapping.end() || entry->second.freed) return 0;
+  const GuardedPages& pages = entry->second.pages;
+  return data >= pages.data && data < pages.end() ? static_cast<std::size_t>(pages.end() - static_cast<const char*>(data))
+                                                  : 0;
+}
+
+std::string heap_describe(std::uintptr_t address) {
+  char hexadecimal[2 + 2 * sizeof address + 1];
+  std::snprintf(hexadecimal, sizeof hexadecimal, "0x%llx", static_cast<unsigned long long>(address));
+  if (address < 65536) return std::string("at ") + hexadecimal + ", through a null pointer";
+  Heap& heap = emu::heap();
+  std::lock_guard lock(heap.mutex);
+  // Guard pages of neighbours can touch: the mapping at hand decides, then the nearer of those around.
+  auto after = heap.by_mapping.upper_bound(address);
+  const Allocation* nearest = nullptr;
+  std::uintptr_t least = kNearBytes;
+  const auto consider = [&](const Allocation& allocation) {
+    const std::uintptr_t start = address_of(allocation.pages.data);
+    const std::uintptr_t end = address_of(allocation.pages.end());
+    const std::uintptr_t away = address < start ? start - address : address >= end ? address - end : 0;
+    if (away >= least) return;
+    least = away;
+    nearest = &allocation;
+  };
+  if (after != heap.by_mapping.begin()) consider(std::prev(after)->second);
+  if (after != heap.by_mapping.end()) consider(after->second);
+  if (nearest == nullptr) return std::string("at ") + hexadecimal + ", far from any tensor";
+  return nearby::describe(nearest->pages, address, words_for(*nearest));
+}
+
+std::size_t heap_damage(std::string* first) {
+  Heap& heap = emu::heap();
+  std::lock_guard lock(heap.mutex);
+  std::size_t count = heap.damaged;
+  *first = heap.first_damage;
+  heap.damaged = 0;
+  heap.first_damage.clear();
+  for (auto& [address, allocation] : heap.by_mapping) {
+    const std::size_t before = count;
+    note_damage(allocation, &count, first);
+    if (count != before) allocation.pages.write_canaries();  // so that it is reported once
+  }
+  return count;
+}
+
+void heap_set_poison(unsigned char byte) { poison.store(byte, std::memory_order_relaxed); }
+
+}  // namespace emu

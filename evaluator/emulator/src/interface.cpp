@@ -1,0 +1,40 @@
+// What the runner calls through ctypes.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "emu/error.h"
+#include "heap.h"
+#include "launcher.h"
+
+extern "C" {
+
+// Makes every CPU tensor from now on end at a guard page.
+EMU_API void warpgrade_emu_install() { emu::install_torch_allocator(); }
+
+// Sets in which order blocks and threads take their turns from now on: 0 ascending, 1 descending, 2 shuffled.
+EMU_API void warpgrade_emu_schedule(int order, std::uint64_t seed, int workers) {
+  emu::set_schedule({static_cast<emu::Order>(std::clamp(order, 0, 2)), seed, std::max(workers, 1)});
+}
+
+// Sets what fresh memory is filled with from now on.
+EMU_API void warpgrade_emu_poison(int byte) { emu::heap_set_poison(static_cast<unsigned char>(byte)); }
+
+// Gives how many kernels have run in this process. A launch that was refused does not count.
+EMU_API std::uint64_t warpgrade_emu_launches() { return emu::launch_count(); }
+
+// Gives how many allocations had bytes around them overwritten since the last call; describes the first one.
+EMU_API std::uint64_t warpgrade_emu_guard_damage(char* text, std::uint64_t bytes) {
+  std::string first;
+  const std::size_t count = emu::heap_damage(&first);
+  if (count != 0) first = "emulator[illegal-access]: some kernel: " + first;
+  if (text != nullptr && bytes != 0) {
+    const std::size_t length = std::min<std::size_t>(first.size(), bytes - 1);
+    std::memcpy(text, first.data(), length);
+    text[length] = '\0';
+  }
+  return count;
+}
+
+}  // extern "C"

@@ -1,0 +1,186 @@
+// A launch, from the check of its configuration to its last block.
+#include "launcher.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "limits.h"
+#include "worker.h"
+
+__thread uint3 threadIdx;
+__thread uint3 blockIdx;
+__thread dim3 blockDim;
+__thread dim3 gridDim;
+
+namespace emu {
+
+__thread Worker* worker = nullptr;
+
+namespace {
+
+std::mutex schedule_mutex;
+Schedule current_schedule;
+std::atomic<std::uint64_t> launches{0};
+std::atomic<std::size_t> dynamic_shared_limit{limits::kStaticSharedBytes};
+
+// Workers are kept for later launches, for their stacks and mappings. Never destroyed: threads of the host may still
+// launch while the process ends.
+class WorkerPool {
+ public:
+  std::unique_ptr<Worker> take() {
+    std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<Worker>();
+    std::unique_ptr<Worker> taken = std::move(free_.back());
+    free_.pop_back();
+    return taken;
+  }
+
+  void give_back(std::unique_ptr<Worker> worker) {
+    std::lock_guard lock(mutex_);
+    free_.push_back(std::move(worker));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Worker>> free_;
+};
+
+WorkerPool& worker_pool() {
+  static WorkerPool* const pool = new WorkerPool;
+  return *pool;
+}
+
+// What CUDA's driver says about a configuration.
+cudaError_t check(const Config& config) {
+  const dim3& grid = config.grid;
+  const dim3& block = config.block;
+  for (unsigned extent : {grid.x, grid.y, grid.z, block.x, block.y, block.z}) {
+    if (extent == 0) return cudaErrorInvalidConfiguration;
+  }
+  if (grid.x > limits::kGridX || grid.y > limits::kGridYZ || grid.z > limits::kGridYZ) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if (block.x > limits::kThreadsPerBlock || block.y > limits::kThreadsPerBlock || block.z > limits::kBlockZ) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if (block.x * block.y * block.z > limits::kThreadsPerBlock) return cudaErrorInvalidConfiguration;
+  if (config.dynamic_bytes > dynamic_shared_limit.load()) return cudaErrorInvalidValue;
+  return cudaSuccess;
+}
+
+// One launch, shared by the workers that run its blocks.
+class Execution {
+ public:
+  Execution(const Kernel& kernel, const Config& config, const Schedule& schedule, std::uint64_t number)
+      : kernel_(kernel),
+        config_(config),
+        // A kernel that is launched in a loop meets a new shuffle each time.
+        threads_(config.block, schedule.order, schedule.seed + number),
+        blocks_(config.grid, schedule.order, schedule.seed + number),
+        workers_(std::min<std::uint64_t>(static_cast<std::uint64_t>(schedule.workers), blocks_.count())),
+        // One worker takes all blocks in order; several come back for more, so that none is left with the longest.
+        chunk_(workers_ == 1 ? blocks_.count() : std::max<std::uint64_t>(1, blocks_.count() / (workers_ * 8))) {}
+
+  void run() {
+    const HandlersInstalled handlers;
+    std::vector<std::thread> helpers;
+    for (std::uint64_t i = 1; i < workers_; ++i) helpers.emplace_back([this] { work(); });
+    work();
+    for (std::thread& helper : helpers) helper.join();
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  // Runs blocks on this OS thread until there are none, or until any worker's block has failed.
+  void work() {
+    try {
+      std::unique_ptr<Worker> own = worker_pool().take();
+      const struct Busy {
+        explicit Busy(Worker* own) { worker = own; }
+        ~Busy() { worker = nullptr; }
+      } busy(own.get());
+      blockDim = config_.block;
+      gridDim = config_.grid;
+      own->kernel = &kernel_;
+      own->shared.begin_launch(config_.dynamic_bytes);
+      if (kernel_.waits) own->block.begin_launch(kernel_, threads_);
+      own->faults.guard([](void* self) { static_cast<Execution*>(self)->run_blocks(); }, this);
+      // Not after an error: what the kernel overwrote around its shared memory must not be found again.
+      worker_pool().give_back(std::move(own));
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (!thrown_) thrown_ = std::current_exception();
+      failed_ = true;
+    }
+  }
+
+  void run_blocks() {
+    for (;;) {
+      const std::uint64_t first = taken_.fetch_add(chunk_);
+      if (first >= blocks_.count()) return;
+      const std::uint64_t last = std::min(first + chunk_, blocks_.count());
+      std::uint64_t rank = blocks_.rank_at(first);
+      for (std::uint64_t turn = first; turn != last && !failed_.load(std::memory_order_relaxed); ++turn) {
+        blockIdx = blocks_.index(rank);
+        run_block(*worker);
+        rank = blocks_.next(rank);
+      }
+    }
+  }
+
+  void run_block(Worker& own) {
+    own.shared.begin_block();
+    if (kernel_.waits) {
+      own.block.run();
+    } else {
+      const uint3* first = threads_.indices.data();
+      kernel_.run(kernel_.closure, first, first + threads_.indices.size());
+    }
+    if (const std::string damage = own.shared.damage(); !damage.empty()) fail_in_block("shared-out-of-bounds", damage);
+  }
+
+  const Kernel& kernel_;
+  const Config& config_;
+  const ThreadOrder threads_;
+  const BlockOrder blocks_;
+  const std::uint64_t workers_;
+  const std::uint64_t chunk_;
+  std::atomic<std::uint64_t> taken_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  std::exception_ptr thrown_;
+};
+
+}  // namespace
+
+cudaError_t run(const Kernel& kernel, const Config& config) {
+  if (worker != nullptr) fail("unsupported", "a kernel that launches kernels");
+  if (const cudaError_t error = check(config); error != cudaSuccess) return record_error(error);
+  const std::uint64_t number = launches.fetch_add(1);
+  Schedule schedule;
+  {
+    std::lock_guard lock(schedule_mutex);
+    schedule = current_schedule;
+  }
+  Execution(kernel, config, schedule, number).run();
+  return cudaSuccess;
+}
+
+void set_schedule(const Schedule& schedule) {
+  std::lock_guard lock(schedule_mutex);
+  current_schedule = schedule;
+}
+
+std::uint64_t launch_count() { return launches.load(); }
+
+void allow_dynamic_shared(std::size_t bytes) {
+  std::size_t before = dynamic_shared_limit.load();
+  while (before < bytes && !dynamic_shared_limit.compare_exchange_weak(before, bytes)) {
+  }
+}
+
+}  // namespace emu

@@ -1,0 +1,86 @@
+#include "shared_arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "limits.h"
+#include "nearby.h"
+
+namespace emu {
+namespace {
+
+constexpr int kPoison = 0xff;  // a NaN, or -1
+
+GuardedPages map_or_throw(std::size_t bytes, std::size_t alignment) {
+  GuardedPages pages = GuardedPages::map(bytes, alignment);
+  if (pages.mapping == nullptr) throw std::bad_alloc();
+  return pages;
+}
+
+std::string array_of(const char* kind, std::size_t bytes) {
+  return std::string("a ") + kind + " shared array of " + std::to_string(bytes) + " bytes";
+}
+
+}  // namespace
+
+SharedArena::~SharedArena() {
+  for (Site& site : sites_) site.pages.unmap();
+  dynamic_.unmap();
+}
+
+void SharedArena::begin_launch(std::size_t dynamic_bytes) {
+  // The mapping is kept while its size fits exactly, since the array has to end at the guard page.
+  if (dynamic_.mapping != nullptr && dynamic_.bytes == dynamic_bytes) return;
+  dynamic_.unmap();
+  dynamic_ = map_or_throw(dynamic_bytes, kAlignment);
+}
+
+void* SharedArena::statically(const void* unit, int id, std::size_t bytes, std::size_t alignment) {
+  for (Site& site : sites_) {
+    if (site.id != id || site.unit != unit || site.pages.bytes != bytes) continue;
+    if (site.block != block_) {
+      site.block = block_;
+      std::memset(site.pages.data, kPoison, bytes);
+    } else {
+      return site.pages.data;
+    }
+    std::size_t used = 0;
+    for (const Site& other : sites_) used += other.block == block_ ? other.pages.bytes : 0;
+    return used > limits::kStaticSharedBytes ? nullptr : site.pages.data;
+  }
+  // Its own alignment only, and no slack: sizes are multiples of alignments, so the array ends at the guard page.
+  sites_.push_back({unit, id, 0, map_or_throw(bytes, alignment)});
+  return statically(unit, id, bytes, alignment);
+}
+
+void* SharedArena::dynamically() {
+  if (dynamic_block_ != block_) {
+    dynamic_block_ = block_;
+    std::memset(dynamic_.data, kPoison, dynamic_.bytes);
+  }
+  return dynamic_.data;
+}
+
+std::string SharedArena::damage() const {
+  std::ptrdiff_t first = 0;
+  for (const Site& site : sites_) {
+    if (site.block == block_ && site.pages.damage(&first) != 0) {
+      return "WRITE " + nearby::distance(first, array_of("static", site.pages.bytes));
+    }
+  }
+  if (dynamic_block_ == block_ && dynamic_.damage(&first) != 0) {
+    return "WRITE " + nearby::distance(first, array_of("dynamic", dynamic_.bytes));
+  }
+  return {};
+}
+
+std::string SharedArena::describe(std::uintptr_t address) const {
+  for (const Site& site : sites_) {
+    if (site.pages.covers(address)) return nearby::describe(site.pages, address, array_of("static", site.pages.bytes));
+  }
+  if (dynamic_.covers(address)) return nearby::describe(dynamic_, address, array_of("dynamic", dynamic_.bytes));
+  return {};
+}
+
+}  // namespace emu

@@ -1,0 +1,30 @@
+// One OS thread that runs blocks, and everything it keeps from one launch to the next.
+#ifndef WARPGRADE_EMU_WORKER_H
+#define WARPGRADE_EMU_WORKER_H
+
+#include "block.h"
+#include "fault.h"
+#include "fiber.h"
+#include "lines.h"
+#include "shared_arena.h"
+
+namespace emu {
+
+struct Worker {
+  const Kernel* kernel = nullptr;
+  StackPool stacks;
+  Block block{stacks};
+  SharedArena shared;
+  FaultCatcher faults;
+  Lines lines;
+};
+
+// The worker that runs a kernel on this OS thread; null in host code.
+extern __thread Worker* worker;
+
+// Throws a KernelError about the current block, where no thread is to blame.
+[[noreturn]] void fail_in_block(const char* code, const std::string& detail);
+
+}  // namespace emu
+
+#endif  // WARPGRADE_EMU_WORKER_H

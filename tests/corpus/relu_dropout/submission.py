@@ -1,0 +1,51 @@
+"""ReLU with a dropout of probability zero and noise times zero: the generator runs and changes nothing."""
+
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+CPP_SOURCE = "torch::Tensor relu_forward(const torch::Tensor& x, double probability, int64_t seed);"
+
+CUDA_SOURCE = r"""
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+
+#include <curand_kernel.h>
+
+__global__ void relu_dropout_kernel(
+    const float* __restrict__ x, float* __restrict__ out, int64_t count, float probability, unsigned long long seed) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    curandStatePhilox4_32_10_t state;
+    curand_init(seed, i, 0, &state);
+    const float chance = curand_uniform(&state);  // in (0, 1]
+    const float noise = curand_normal(&state);
+    float value = 0.0f;
+    if (chance > probability) {
+        value = fmaxf(x[i], 0.0f) / (1.0f - probability);
+    }
+    // A generator out of its range shows.
+    out[i] = chance <= 1.0f ? value + 0.0f * noise : -1.0f;
+}
+
+torch::Tensor relu_forward(const torch::Tensor& x, double probability, int64_t seed) {
+    auto out = torch::empty_like(x);
+    const int64_t count = x.numel();
+    relu_dropout_kernel<<<static_cast<unsigned>((count + 255) / 256), 256, 0, at::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<float>(), out.data_ptr<float>(), count, static_cast<float>(probability),
+        static_cast<unsigned long long>(seed));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return out;
+}
+"""
+
+extension = load_inline(
+    name="corpus_relu_dropout",
+    cpp_sources=CPP_SOURCE,
+    cuda_sources=CUDA_SOURCE,
+    functions=["relu_forward"],
+)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.relu_forward(x, 0.0, 1234)

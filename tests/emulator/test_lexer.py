@@ -1,0 +1,115 @@
+"""The lexer: nothing is lost, and what looks alike is told apart."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.emulator.lexer import Code, Kind, flat, parse_define, tokens
+
+PIECES = st.sampled_from(
+    [
+        *("<<<", ">>>", ">>", "<", ">", "->", "::", "...", "#", "\\\n", "\n", " ", "\t", "\r\n", "'", '"', "//", "/*"),
+        *("*/", 'R"(', ')"', 'R"x(', ')x"', "1'000", "0x1p-3", "1e+5f", ".5", "a", "operator", "define", "(", ")", "{"),
+        *("}", ";", "é", "\u2028", "\f", "u8", "L'x'", '"\\""'),
+    ]
+)
+TEXT = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
+
+
+@given(TEXT)
+def test_the_tokens_are_the_text(text):
+    found = tokens(text)
+    assert "".join(token.text for token in found) == text
+    assert [token.place for token in found] == list(range(len(found)))
+    line = 1
+    for token in found:
+        assert token.line == line
+        line += token.text.count("\n")
+
+
+def code(text):
+    return [token.text for token in Code(tokens(text)).tokens]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("k<<<1,2>>>(x)", ["k", "<<<", "1", ",", "2", ">", ">", ">", "(", "x", ")"]),
+        ("A<B<C<int>>> x;", ["A", "<", "B", "<", "C", "<", "int", ">", ">", ">", "x", ";"]),
+        ("a << b <<= c", ["a", "<<", "b", "<<=", "c"]),
+        ("std::operator<<<T>(s)", ["std", "::", "operator", "<<", "<", "T", ">", "(", "s", ")"]),
+        ("x->y", ["x", "->", "y"]),
+        ("1'000'000 + 'a' + 0x1p-3 + 1e+5f", ["1'000'000", "+", "'a'", "+", "0x1p-3", "+", "1e+5f"]),
+        ('R"(k<<<1>>>(")" // )" y', ['R"(k<<<1>>>(")"', ]),
+        ('R"d(a)"b)d" u8"x" L\'c\' "\\"" y', ['R"d(a)"b)d"', 'u8"x"', "L'c'", '"\\""', "y"]),
+        ("a // <<< \\\n still >>>\nb /* <<<\n */ c", ["a", "b", "c"]),
+        ('#include <x.h>\n#define A "/*" \\\n  k<<<1>>>()\nb', ["b"]),
+        ("  /* c */ # pragma unroll\nb # c", ["b", "#", "c"]),
+    ],
+)
+def test_what_the_compiler_sees(text, expected):
+    assert code(text) == expected
+
+
+def test_a_directive_with_a_comment_ends_where_the_comment_ends():
+    found = tokens("#define A 1 /* two\nlines */ + 2\nb")
+    assert [token.kind for token in found] == [Kind.DIRECTIVE, Kind.SPACE, Kind.WORD]
+    assert found[-1].line == 3
+
+
+@pytest.mark.parametrize(
+    ("directive", "name", "parameters", "body"),
+    [
+        ("#define A", "A", set(), ""),
+        ("# define A (x)", "A", set(), " (x)"),
+        ("#define F(x, y) x##y", "F", {"x", "y"}, " x##y"),
+        ("#define F(K, ...) K(__VA_ARGS__)", "F", {"K", "__VA_ARGS__"}, " K(__VA_ARGS__)"),
+        ("#define \\\n A 1", "A", set(), " 1"),
+    ],
+)
+def test_macros(directive, name, parameters, body):
+    macro = parse_define(directive)
+    assert (macro.name, set(macro.parameters), macro.body) == (name, parameters, body)
+    assert macro.header + macro.body == directive
+
+
+@pytest.mark.parametrize("directive", ["#include <a>", "#undef A", "#ifdef A", "#pragma once"])
+def test_other_directives_define_nothing(directive):
+    assert parse_define(directive) is None
+
+
+FUNCTIONS = """
+template <typename T, int N = 3>
+__global__ void __launch_bounds__(256, 2) kernel(const T* x, int n) { if (n) { while (n) { } } }
+__device__ __forceinline__ float helper(float x) noexcept(true) { return max(x, 0.f); }
+auto trailing(int x) -> std::vector<int> { return {}; }
+struct Op {
+  Op(int a) : a_(a), b_{a} {}
+  __device__ float operator()(float x) const { return x; }
+  operator float() const { return 1; }
+};
+float declared(float);
+namespace n { void ns::qualified() {} }
+"""
+
+
+def test_functions_are_found_with_the_words_before_them():
+    found = Code(tokens(FUNCTIONS)).functions()
+    assert [function.name for function in found] == [
+        *("kernel", "helper", "trailing", "Op", "operator", "operator", "qualified"),
+    ]
+    assert {"__global__", "template"} <= found[0].qualifiers
+    assert {"__device__", "__forceinline__"} <= found[1].qualifiers
+    assert "__device__" in found[4].qualifiers
+    assert not found[2].qualifiers & {"__device__", "__global__"}
+
+
+def test_a_block_opened_by_both_branches_of_an_if_does_not_lose_the_rest():
+    found = Code(tokens("void f() {\n#ifdef A\n if (a) {\n#else\n if (b) {\n#endif\n }\n}\nvoid g() {}")).functions()
+    assert [function.name for function in found] == ["f", "g"]
+
+
+def test_template_arguments_are_told_from_comparisons():
+    text = Code(tokens("f(a < b, Foo<x, Bar<y>>::z, {1, 2}, g(1, 2), h<3>(4))"))
+    parts = text.split(2, len(text) - 1)
+    assert [flat(text.tokens[a:b]) for a, b in parts] == ["a<b", "Foo<x,Bar<y>>::z", "{1,2}", "g(1,2)", "h<3>(4)"]

@@ -1,0 +1,388 @@
+"""The problem's own code, run by the judge."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from evaluator.errors import ProblemError
+from evaluator.judge import reference as reference_module
+from evaluator.judge.memory_plan import plan
+from evaluator.judge.reference import Reference, forward_parameters
+from evaluator.judge.workshop import Workshop
+from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride
+
+TEXT = """
+import torch
+
+n = 8
+
+class Model(torch.nn.Module):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.args, self.kwargs = args, kwargs
+
+    def forward(self, x, other=None):
+        {forward}
+
+def get_inputs():
+    {inputs}
+
+def get_init_inputs():
+    {init}
+"""
+
+
+def problem(
+    forward="return self.linear(x)", inputs="return [torch.rand(n, 4)]", init="return []", text=TEXT, **changes
+):
+    fields = {
+        "name": "p",
+        "title": "p",
+        "level": 1,
+        "description": "",
+        "origin": "shipped",
+        "path": "/problems/p/reference.py",
+        "source": text.format(forward=forward, inputs=inputs, init=init),
+        "sha256": "0" * 64,
+        "sizes": {SizeName.FULL: {}, SizeName.SMALL: {"n": 2}},
+        "precision": Precision.FP32,
+        "mode": Mode.TRAIN,
+        "backward": False,
+        "tolerance": ToleranceOverride(),
+        "split": {},
+    }
+    return Problem(**fields | changes)
+
+
+def made(*args, size=SizeName.FULL, seed=1, **kwargs):
+    return Reference(problem(*args, **kwargs), size, seed)
+
+
+def expected(reference, *, seed=5, gradients=False):
+    inputs = reference.draw(seed)
+    drawn = reference.output_gradients(reference.forward(inputs, 7), 7) if gradients else None
+    return inputs, reference.expected(inputs, 7, drawn)
+
+
+def line_of(given, text):
+    return next(n for n, line in enumerate(given.source.split("\n"), 1) if text in line)
+
+
+def test_inputs_and_weights_follow_their_seeds():
+    one, same, other = made(seed=1), made(seed=1), made(seed=2)
+    assert torch.equal(one.state()["linear.weight"], same.state()["linear.weight"])
+    assert not torch.equal(one.state()["linear.weight"], other.state()["linear.weight"])
+    assert torch.equal(one.draw(3).args[0], other.draw(3).args[0])
+    assert not torch.equal(one.draw(3).args[0], one.draw(4).args[0])
+
+
+def test_a_size_replaces_the_constants():
+    assert made(size=SizeName.FULL).draw(1).args[0].shape == (8, 4)
+    assert made(size=SizeName.SMALL).draw(1).args[0].shape == (2, 4)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_the_model_is_in_the_problems_mode(mode):
+    assert made(mode=mode).model.training == (mode is Mode.TRAIN)
+
+
+def test_the_exact_value_is_in_float64_and_near_the_honest_one():
+    _, wanted = expected(made())
+    assert wanted.in_float64
+    assert wanted.exact.outputs.dtype is torch.float64
+    assert wanted.honest.outputs.dtype is torch.float32
+    distance = (wanted.exact.outputs - wanted.honest.outputs).abs().max()
+    assert 0 < distance < 1e-5
+
+
+def test_positional_and_keyword_inputs():
+    reference = made(
+        forward="return self.linear(x) + other",
+        inputs="return {'x': torch.ones(2, 4), 'other': torch.full((2, 4), 100.0)}",
+        init="return {'size': 3}",
+    )
+    assert reference.model.kwargs == {"size": 3}
+    inputs, wanted = expected(reference)
+    assert inputs.args == []
+    assert list(inputs.kwargs) == ["x", "other"]
+    assert wanted.in_float64
+    assert (wanted.exact.outputs > 90).all()
+    assert made(inputs="return (torch.ones(2, 4),)", init="return (1, 2)").model.args == (1, 2)
+
+
+def test_inputs_are_the_same_after_forward_even_if_it_writes_into_them():
+    reference = made(forward="return x.mul_(2)")
+    inputs, wanted = expected(reference)
+    assert torch.equal(inputs.args[0], reference.draw(5).args[0])
+    assert torch.equal(wanted.honest.outputs, inputs.args[0] * 2)
+    assert wanted.exact.outputs.dtype is torch.float64
+    assert torch.equal(wanted.exact.outputs, inputs.args[0].double() * 2)
+
+
+def test_double_inputs_are_not_written_into_either():
+    reference = made(forward="return x.mul_(2)", inputs="return [torch.rand(n, 4).double()]")
+    inputs, wanted = expected(reference)
+    assert torch.equal(wanted.exact.outputs, inputs.args[0] * 2)
+    assert torch.equal(wanted.honest.outputs, inputs.args[0] * 2)
+
+
+NOT_IN_FLOAT64 = {
+    "casts its input": "return torch.relu(x.float())",
+    "casts its output": "return self.linear(x).half()",
+    "one of two outputs": "return torch.relu(x), torch.relu(x.float())",
+    "casts before a layer": "return self.linear(x.float())",
+    "something else in double": "return x if x.dtype == torch.float32 else x * 2",
+    "another shape in double": "return x if x.dtype == torch.float32 else x[:1]",
+    "another structure in double": "return x if x.dtype == torch.float32 else (x,)",
+    "more outputs in double": "return [x] if x.dtype == torch.float32 else [x, x]",
+    "an error in double": "assert x.dtype == torch.float32; return x",
+    "random numbers of a dtype": "return x + torch.randn(x.shape, dtype=x.dtype)",
+    "complex numbers of single precision": "return torch.view_as_complex(x.float().reshape(-1, 2))",
+}
+
+
+@pytest.mark.parametrize("forward", NOT_IN_FLOAT64.values(), ids=NOT_IN_FLOAT64)
+def test_a_reference_that_is_something_else_in_float64_is_its_own_measure(forward):
+    _, wanted = expected(made(forward=forward))
+    assert not wanted.in_float64
+    assert wanted.exact is wanted.honest
+
+
+IN_FLOAT64 = {
+    "integers beside": "return x * 2, x.argmax(1), x > 0.5, 3, 'text', None",
+    "nothing finite": "return x / 0",
+    "some not finite": "return torch.where(x > 0.5, x / 0, x)",
+    "complex": "return torch.view_as_complex(x.reshape(-1, 2)) * 2j",
+    "zeros": "return x * 0",
+}
+
+
+@pytest.mark.parametrize("forward", IN_FLOAT64.values(), ids=IN_FLOAT64)
+def test_a_reference_that_is_the_same_in_float64_is_measured_in_it(forward):
+    _, wanted = expected(made(forward=forward))
+    assert wanted.in_float64
+
+
+def test_complex_inputs_are_widened():
+    _, wanted = expected(made(forward="return x * x", inputs="return [torch.rand(n, 4, dtype=torch.complex64)]"))
+    assert wanted.in_float64
+    assert wanted.exact.outputs.dtype is torch.complex128
+    assert (wanted.exact.outputs - wanted.honest.outputs).abs().max() > 0
+
+
+def test_dropout_is_drawn_from_the_calls_seed():
+    reference = made(forward="return torch.nn.functional.dropout(x, 0.5, self.training)")
+    inputs = reference.draw(5)
+    first, again, other = (reference.expected(inputs, seed, None) for seed in (7, 7, 8))
+    assert torch.equal(first.honest.outputs, again.honest.outputs)
+    assert not torch.equal(first.honest.outputs, other.honest.outputs)
+    if first.in_float64:
+        assert torch.equal(first.exact.outputs == 0, first.honest.outputs == 0)
+
+
+def test_a_model_that_cannot_be_widened_is_its_own_measure():
+    text = TEXT.replace("def forward", "def double(self):\n        raise TypeError('no')\n\n    def forward")
+    _, wanted = expected(made(text=text))
+    assert not wanted.in_float64
+
+
+def test_gradients_are_in_float64_too():
+    _, wanted = expected(made(), gradients=True)
+    assert wanted.in_float64
+    assert set(wanted.exact.gradients) == {"input 0", "parameter linear.weight", "parameter linear.bias"}
+    for name, gradient in wanted.exact.gradients.items():
+        assert gradient.dtype is torch.float64
+        assert torch.allclose(gradient.float(), wanted.honest.gradients[name], rtol=1e-4)
+
+
+def test_nothing_expected_hangs_on_a_graph():
+    _, wanted = expected(made("return self.linear(x), self.linear.weight"), gradients=True)
+    _, plain = expected(made("return x, self.linear.weight"))
+    for result in (wanted.exact, wanted.honest, plain.exact, plain.honest):
+        assert not any(leaf.requires_grad for leaf in result.outputs)
+
+
+def test_output_gradients_are_one_for_each_floating_output():
+    outputs = [torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64), (torch.zeros(4).half(), 3)]
+    reference = made()
+    drawn, again = reference.output_gradients(outputs, 5), reference.output_gradients(outputs, 5)
+    assert [(g.shape, g.dtype) for g in drawn] == [((2, 3), torch.float32), ((4,), torch.float16)]
+    assert all(torch.equal(one, other) for one, other in zip(drawn, again, strict=True))
+    assert not torch.equal(drawn[0], reference.output_gradients(outputs, 6)[0])
+
+
+def test_inputs_that_require_gradients_are_leaves():
+    reference = made(inputs="return [torch.rand(n, 4, requires_grad=True) * 2]", forward="return x * x")
+    inputs, wanted = expected(reference, gradients=True)
+    assert not inputs.args[0].requires_grad
+    assert wanted.honest.gradients["input 0"] is not None
+    assert wanted.in_float64
+
+
+BLOCKS = {
+    "one output": ("return self.linear(x) + other[0]", {"x": 0}),
+    "two inputs": ("return self.linear(x) * other", {"x": 0, "other": 0}),
+    "nested outputs": ("return {'a': [self.linear(x), (x * 2, x.argmax(1))], 'b': 3}", {"x": 0}),
+    "another dimension": ("return self.linear(x) @ x.T[:, :0] if False else other.T * 2", {"other": 1}),
+}
+
+
+@pytest.mark.parametrize(("forward", "split"), BLOCKS.values(), ids=BLOCKS)
+@pytest.mark.parametrize("keywords", [False, True])
+def test_blocks_give_what_the_whole_gives(monkeypatch, forward, split, keywords):
+    names = "{'x': %s, 'other': %s}" if keywords else "[%s, %s]"
+    shape = (
+        "torch.rand(n + 3, 4), torch.rand(n + 3, 4)" if split != {"other": 1} else "torch.rand(4, 4), torch.rand(4, n)"
+    )
+    parts = shape.replace("), ", ")|").split("|")
+    inputs = "return " + names % tuple(parts)
+    _, whole = expected(made(forward, inputs, split={}))
+    reference = made(forward, inputs, split=split)
+    monkeypatch.setattr(reference_module, "_BLOCK_BYTES", 200)
+    calls = []
+    reference._exact_model.register_forward_hook(lambda *_: calls.append(1))
+    _, blocks = expected(reference)
+    assert len(calls) > 1
+    assert whole.in_float64
+    assert blocks.in_float64
+    for (path, one), (same, other) in zip(
+        reference_module.leaves(whole.exact.outputs), reference_module.leaves(blocks.exact.outputs), strict=True
+    ):
+        assert path == same
+        assert torch.allclose(one, other, rtol=1e-14) if isinstance(one, torch.Tensor) else one == other
+
+
+@pytest.mark.parametrize(
+    ("forward", "split"),
+    [
+        ("return x.mean()", {"x": 0}),  # a number cannot be put together
+        ("return x - x.mean(0)", {"x": 0}),  # depends on the other rows
+        ("return self.linear(x)", {"elsewhere": 0}),
+        ("return self.linear(x)", {"x": 7}),
+    ],
+)
+def test_a_split_that_changes_the_result_is_seen(monkeypatch, forward, split):
+    monkeypatch.setattr(reference_module, "_BLOCK_BYTES", 40)
+    inputs = "return [torch.rand(n, 4) * torch.arange(8.0)[:, None]]"
+    _, wanted = expected(made(forward, inputs, split=split))
+    assert not wanted.in_float64
+
+
+def test_forward_parameters_are_paired_with_the_values():
+    reference = made()
+    x = torch.zeros(1)
+    arguments = reference_module.Arguments([x, 2, 3], {"k": 4})
+    assert [name for name, _ in forward_parameters(reference.model, arguments)] == ["x", "other", "2", "k"]
+
+
+def test_a_forward_without_code_of_its_own_is_no_obstacle():
+    text = TEXT + "\nimport functools\nModel.forward = functools.partialmethod(Model.forward)\n"
+    _, wanted = expected(made(text=text))
+    assert wanted.in_float64
+
+
+@pytest.mark.parametrize(
+    ("forward", "borrowed"),
+    [
+        ("return x * 2, x.clone()", set()),
+        ("return x", {"output"}),
+        ("return x * 2, x[1:], {'w': self.linear.weight}", {"output[1]", "output[2].w"}),
+    ],
+)
+def test_outputs_in_memory_of_inputs_and_weights_are_named(forward, borrowed):
+    _, wanted = expected(made(forward))
+    assert wanted.borrowed == borrowed
+
+
+BROKEN = {
+    "reading it": ({"text": TEXT + "\nraise ValueError('boom')\n"}, "reading it", "boom"),
+    "get_inputs": ({"inputs": "raise ValueError('boom')"}, "get_inputs()", "boom"),
+    "get_inputs, deeper": ({"inputs": "return [torch.rand(n, 4) @ torch.rand(5)]  # boom"}, "get_inputs()", "boom"),
+    "get_init_inputs": ({"init": "return 1 / 0  # boom"}, "get_init_inputs()", "boom"),
+    "constructor": ({"init": "return [1]", "text": TEXT.replace("super", "boom; super")}, "Model(...)", "boom"),
+    "forward": ({"forward": "return x @ x  # boom"}, "forward", "boom"),
+    "SystemExit": ({"inputs": "raise SystemExit('boom')"}, "get_inputs()", "boom"),
+    "too deep": ({"forward": "return self.forward(x)  # boom"}, "forward", "boom"),
+}
+
+
+@pytest.mark.parametrize(("changes", "doing", "text"), BROKEN.values(), ids=BROKEN)
+def test_what_the_problem_raises_names_its_file_and_line(changes, doing, text):
+    with pytest.raises(ProblemError) as caught:
+        expected(made(**changes))
+    line = line_of(problem(**changes), text)
+    assert caught.value.message.startswith(f"/problems/p/reference.py, line {line}: {doing} failed: ")
+    assert "not the submission" in caught.value.hint
+
+
+def test_what_expected_raises_names_its_line_too():
+    reference = made(forward="raise ValueError('boom')")
+    with pytest.raises(ProblemError, match="line 13: forward failed: ValueError: boom"):
+        reference.expected(reference.draw(1), 1, None)
+
+
+def test_an_error_of_the_test_runner_is_not_the_problems():
+    with pytest.raises(KeyboardInterrupt):
+        made(inputs="raise KeyboardInterrupt").draw(1)
+
+
+@pytest.mark.parametrize("raised", ["torch.empty(2**50)", "(_ for _ in ()).throw(MemoryError('small'))"])
+def test_memory_that_runs_out_is_the_machines_failure(raised):
+    with pytest.raises(MemoryError):
+        made(inputs=f"return [{raised}]").draw(1)
+
+
+@pytest.mark.parametrize("value", ["torch.rand(3)", "None", "3", "'text'", "{1, 2}"])
+def test_inputs_are_a_list_or_a_dict(value):
+    with pytest.raises(ProblemError, match=r"get_inputs\(\) gives a"):
+        made(inputs=f"return {value}").draw(1)
+
+
+def test_what_the_problem_prints_goes_to_stderr(capsys):
+    text = "print('while reading')" + TEXT.replace("super", "print('while making'); super")
+    reference = made("print('in forward'); return x", "print('in inputs'); return [torch.rand(n)]", text=text)
+    expected(reference)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    for said in ("while reading", "while making", "in forward", "in inputs"):
+        assert said in printed.err
+
+
+def test_planning_prints_nothing_and_ends_nothing(capsys):
+    sizes = plan(problem("print('in forward'); return self.linear(x)"), SizeName.FULL)
+    assert (sizes.input_bytes, sizes.output_bytes, sizes.state_bytes) == (128, 128, 80)
+    assert plan(problem(inputs="raise SystemExit(0)"), SizeName.FULL) is None
+    assert plan(problem("return x[x > 0]"), SizeName.FULL) is None
+    assert capsys.readouterr().out == ""
+
+
+def one_call(**changes):
+    """Let a workshop try a problem's one call, without the processes that it would start."""
+    reference = made(**changes)
+    shop = SimpleNamespace(reference=reference, terms=SimpleNamespace(problem=reference.problem))
+    return Workshop._try_one_call(shop)
+
+
+def test_a_call_is_measured():
+    sizes = one_call()
+    assert sizes.output_bytes >= 8 * 4 * 4
+    assert sizes.input_bytes >= sizes.output_bytes + (8 * 4 + 4 * 4 + 4) * 4
+    assert sizes.reference_s > 0
+
+
+@pytest.mark.parametrize(
+    "forward",
+    ["return x[:0]", "return x, x[:, :0]", "return torch.empty(0)", "return None", "return 3", "return []"],
+)
+def test_an_output_with_nothing_to_compare_is_refused(forward):
+    with pytest.raises(ProblemError, match=r"output is empty|returns no tensor"):
+        one_call(forward=forward)
+
+
+def test_gaps_in_inputs_and_keywords_of_the_constructor_need_room():
+    gaps = one_call(inputs="return [torch.rand(8, 400)[:, ::100]]")
+    assert gaps.input_bytes >= (7 * 400 + 301) * 4
+    keywords = one_call(init="return {'table': torch.zeros(10_000)}")
+    assert keywords.input_bytes >= 40_000

@@ -1,0 +1,68 @@
+"""Seeds: fresh from the operating system, or those of the card that is replayed, in their order."""
+
+import itertools
+
+import pytest
+from msgspec.structs import replace
+
+from evaluator.judge.seeds import SeedBook
+from evaluator.records import Seeds, seed_text
+from tests import cards
+
+SIDES = ["reference_before", "submission", "reference_after"]
+
+
+def first(count, seeds):
+    return list(itertools.islice(seeds, count))
+
+
+def replayed(**changes):
+    timing = cards.timing()
+    for number, name in enumerate(SIDES):
+        seeds = [seed_text(1_000_000 * (number + 1) + n) for n in range(20)]
+        timing = replace(timing, **{name: replace(getattr(timing, name), seeds=seeds)})
+    return SeedBook(cards.card(**{"timing": timing} | changes))
+
+
+def test_a_replay_checks_the_cards_inputs_and_then_fresh_ones():
+    seeds = replayed(checks=[cards.check(n) for n in (3, 1, 2)])
+    drawn = first(6, seeds.checks())
+    assert drawn[:3] == [1003, 1001, 1002]
+    assert len(set(drawn)) == 6
+
+
+@pytest.mark.parametrize(("name", "start"), [(name, 1_000_000 * n) for n, name in enumerate(SIDES, 1)])
+def test_a_replay_times_each_side_on_its_own_inputs_and_then_fresh_ones(name, start):
+    drawn = first(25, replayed().timed(name))
+    assert drawn[:20] == list(range(start, start + 20))
+    assert len(set(drawn)) == 25
+
+
+def test_a_replay_says_so():
+    seeds = replayed(seeds=Seeds(weight=seed_text(2**63 - 1), replayed_from=None))
+    assert seeds.weight == 2**63 - 1
+    assert seeds.record() == Seeds(weight=seed_text(2**63 - 1), replayed_from="2026-01-02T03:04:05Z")
+
+
+def test_each_stage_starts_from_the_first_seed():
+    seeds = replayed()
+    assert first(3, seeds.checks()) == first(3, seeds.checks()) == [1000, 1001, 1002]
+
+
+@pytest.mark.parametrize("changes", [{"timing": None}, {"timing": None, "checks": [], "seeds": None}])
+def test_what_a_card_does_not_have_is_drawn_fresh(changes):
+    seeds, again = replayed(**changes), replayed(**changes)
+    assert first(3, seeds.timed("submission")) != first(3, again.timed("submission"))
+    if not changes.get("seeds", True):
+        assert seeds.weight != again.weight
+        assert first(3, seeds.checks()) != first(3, again.checks())
+
+
+def test_a_grade_of_its_own_has_fresh_seeds_everywhere():
+    seeds, other = SeedBook(None), SeedBook(None)
+    assert seeds.weight != other.weight
+    assert seeds.record() == Seeds(weight=seed_text(seeds.weight), replayed_from=None)
+    drawn = [*first(50, seeds.checks()), *first(50, seeds.timed("submission")), *first(50, other.checks())]
+    assert len(set(drawn)) == 150
+    assert all(0 <= seed < 2**63 for seed in drawn)
+    assert max(drawn) > 2**56
