@@ -7,6 +7,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -25,7 +26,7 @@ from evaluator.records import BuildUnit, Finding, Record
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
-_CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
+CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_LIBRARY_BYTES = 512 << 20
 _MAX_LOG = 64 << 10
@@ -64,8 +65,8 @@ class Builder:
         """Build what a submission asked for; what it may not ask for is answered with a finding."""
         files = source_files(request)
         key = _key(request, files)
-        if (problem := _refusal(request, files)) is not None:
-            return _failed(request, key, problem)
+        if (problem := _not_for_the_cpu(request) or refusal(request, files, CPP_SUFFIXES)) is not None:
+            return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             unit = self._unit(request, files, key, ok=True, cached=True, wall_s=0.0, log=entry.manifest.log)
             return Built(unit=unit, library=entry.library, finding=None)
@@ -88,7 +89,7 @@ class Builder:
         log = result.output
         unit = self._unit(request, files, key, ok=library is not None, cached=False, wall_s=result.wall_s, log=log)
         if library is None:
-            return Built(unit=unit, library=None, finding=self._why(request, result, unit))
+            return Built(unit=unit, library=None, finding=compile_failure(request.name, result, unit, self._timeout_s))
         self._cache.put(key, library, log=log, wall_s=result.wall_s)
         return Built(unit=unit, library=library, finding=None)
 
@@ -114,41 +115,45 @@ class Builder:
             log=log,
         )
 
-    def _why(self, request: BuildRequest, result: ToolResult, unit: BuildUnit) -> Finding:
-        if result.timed_out:
-            return finding(
-                Code.COMPILER_TIMED_OUT, f"the compiler of {request.name} was stopped after {self._timeout_s:g} s"
-            )
-        errors = [entry for entry in unit.diagnostics if entry.severity == "error"]
-        if not errors:
-            tail = unit.log.strip().splitlines()[-1:] or [f"the compiler ended with {result.exit_code}"]
-            return finding(Code.COMPILE_FAILED, f"{request.name} does not compile: {tail[0][:300]}")
-        first = errors[0]
-        return finding(
-            Code.COMPILE_FAILED,
-            f"{request.name} does not compile: {first.message}",
-            line=first.submission_line,
-            errors=len(errors),
-        )
+
+def compile_failure(name: str, result: ToolResult, unit: BuildUnit, timeout_s: float) -> Finding:
+    """Say why a compile gave no library: the first error at the submission's own line, if there is one."""
+    if result.timed_out:
+        return finding(Code.COMPILER_TIMED_OUT, f"the compiler of {name} was stopped after {timeout_s:g} s")
+    errors = [entry for entry in unit.diagnostics if entry.severity == "error"]
+    if not errors:
+        tail = unit.log.strip().splitlines()[-1:] or [f"the compiler ended with {result.exit_code}"]
+        return finding(Code.COMPILE_FAILED, f"{name} does not compile: {tail[0][:300]}")
+    first = errors[0]
+    return finding(
+        Code.COMPILE_FAILED,
+        f"{name} does not compile: {first.message}",
+        line=first.submission_line,
+        errors=len(errors),
+    )
 
 
-def _refusal(request: BuildRequest, files: list[SourceFile]) -> Finding | None:
-    """Say why a request is not even tried."""
+def _not_for_the_cpu(request: BuildRequest) -> Finding | None:
+    if not request.with_cuda and not request.cuda_sources:
+        return None
+    return finding(
+        Code.NOT_ON_THIS_DEVICE,
+        f"{request.name[:100]} is inline CUDA, which --device cpu cannot run (it runs inline C++)",
+    )
+
+
+def refusal(request: BuildRequest, files: list[SourceFile], suffixes: AbstractSet[str]) -> Finding | None:
+    """Say why a request is not even tried. `suffixes` are those that a device compiles."""
     if not _NAME.match(request.name):
         return finding(Code.BUILD_REQUEST_REFUSED, f"an extension's name is a C identifier, not {request.name[:100]!r}")
-    if request.with_cuda or request.cuda_sources:
-        return finding(
-            Code.NOT_ON_THIS_DEVICE,
-            f"{request.name} is inline CUDA, which --device cpu cannot run (it runs inline C++)",
-        )
     flags = refused_compile_flags(_compile_words(request)) + refused_link_flags(words(request.extra_ldflags))
     if flags:
         return finding(Code.FLAG_REFUSED, f"{request.name}: not allowed: {' '.join(flags)[:300]}")
     names = [file.name for file in files]
-    wrong = [name for name in names if not _FILE_NAME.match(name) or PurePath(name).suffix not in _CPP_SUFFIXES]
+    wrong = [name for name in names if not _FILE_NAME.match(name) or PurePath(name).suffix not in suffixes]
     if wrong or len(set(names)) != len(names) or not names:
         return finding(
-            Code.BUILD_REQUEST_REFUSED, f"{request.name}: these are not C++ sources: {str(wrong or names)[:300]}"
+            Code.BUILD_REQUEST_REFUSED, f"{request.name}: these cannot be compiled here: {str(wrong or names)[:300]}"
         )
     if sum(len(file.text.encode()) for file in files) > _MAX_SOURCE_BYTES:
         return finding(
@@ -175,7 +180,8 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
-def _failed(request: BuildRequest, key: str, problem: Finding) -> Built:
+def refused_build(request: BuildRequest, key: str, problem: Finding) -> Built:
+    """Record a request that was not tried."""
     unit = BuildUnit(
         name=request.name[:200], key=key, ok=False, cached=False, wall_s=0.0, diagnostics=[], log=problem.message
     )

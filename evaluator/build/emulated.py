@@ -1,11 +1,127 @@
-"""Build inline CUDA for the emulator: the front end's ladder of steps, each compiled in the sandbox."""
+"""Build inline CUDA for the emulator: the front end's ladder of steps, each compiled in the sandbox by g++ alone."""
 
-from evaluator.build.builder import Builder, Built
-from evaluator.frames import BuildRequest
+import functools
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from evaluator.build import toolchain
+from evaluator.build.builder import (
+    CPP_SUFFIXES,
+    LIMITS,
+    Built,
+    RunTool,
+    compile_failure,
+    read_library,
+    refusal,
+    refused_build,
+    work_folder,
+)
+from evaluator.build.cache import BuildCache
+from evaluator.build.diagnostics import LineMap, parse
+from evaluator.build.sources import source_files
+from evaluator.emulator import headers
+from evaluator.emulator.unit import Step, build_steps, final_errors, lacking_constructs
+from evaluator.findings import Code, finding
+from evaluator.frames import BuildRequest, SourceFile
+from evaluator.isolation import ToolResult
+from evaluator.records import BuildUnit, Diagnostic, Finding
+
+_SUFFIXES = CPP_SUFFIXES | {".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"}
 
 
-class EmulatedBuilder(Builder):
-    """PLACEHOLDER until the front end lands."""
+class EmulatedBuilder:
+    """Builds the extensions of one submission for the emulator: quick steps first, each next one more faithful."""
+
+    def __init__(self, run_tool: RunTool, cache: BuildCache, submission: str, timeout_s: float) -> None:
+        """Compile through `run_tool`, keep libraries in `cache`, bring messages back to lines of `submission`."""
+        self._run_tool = run_tool
+        self._cache = cache
+        self._submission = submission
+        self._timeout_s = timeout_s
+        self._failures: dict[str, Built] = {}
 
     def build(self, request: BuildRequest) -> Built:
-        return super().build(request)
+        """Build what a submission asked for; what the emulator lacks is answered with a finding."""
+        files = source_files(request)
+        key = _key(request, files)
+        if (problem := refusal(request, files, _SUFFIXES) or self._lacking(request, files)) is not None:
+            return refused_build(request, key, problem)
+        if (entry := self._cache.get(key)) is not None:
+            unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
+            return Built(unit=unit, library=entry.library, finding=None)
+        built = self._failures.get(key) or self._climb(request, files, key)
+        if built.library is None:
+            self._failures[key] = built
+        return built
+
+    def _climb(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
+        """Try one step after the other. An error that two steps agree on is the submission's own, and final."""
+        texts = {file.name: file.text for file in files}
+        steps = build_steps(request)
+        errors: list[Diagnostic] = []
+        wall_s = 0.0
+        for step in steps:
+            result, library = self._compile(step)
+            wall_s += result.wall_s
+            if library is not None:
+                self._cache.put(key, library, log=result.output, wall_s=wall_s)
+                unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
+                return Built(unit=unit, library=library, finding=None)
+            found = parse(result.output, texts, self._submission)
+            final = final_errors(errors, found, last=step is steps[-1])
+            if final or step is steps[-1] or result.timed_out:
+                unit = _unit(request, key, result.output, final or found, ok=False, cached=False, wall_s=wall_s)
+                why = compile_failure(request.name, result, unit, self._timeout_s)
+                return Built(unit=unit, library=None, finding=why)
+            errors = found
+        raise AssertionError("a build has at least one step")
+
+    def _compile(self, step: Step) -> tuple[ToolResult, bytes | None]:
+        with work_folder() as work:
+            for name, text in step.files.items():
+                path = work / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            result = self._run_tool(step.argv, work=work, limits=LIMITS, timeout_s=self._timeout_s)
+            return result, read_library(work / step.library) if result.ok else None
+
+    def _lacking(self, request: BuildRequest, files: list[SourceFile]) -> Finding | None:
+        found = lacking_constructs(request)
+        if not found:
+            return None
+        first = found[0]
+        text = next((file.text for file in files if file.name == first.file), "")
+        line = LineMap(text, self._submission).submission_line(first.line)
+        return finding(Code.NOT_EMULATED, f"the emulator lacks {first.construct}", line=line, construct=first.construct)
+
+
+def _unit(
+    request: BuildRequest,
+    key: str,
+    log: str,
+    diagnostics: list[Diagnostic],
+    *,
+    ok: bool,
+    cached: bool,
+    wall_s: float,
+) -> BuildUnit:
+    return BuildUnit(name=request.name, key=key, ok=ok, cached=cached, wall_s=wall_s, diagnostics=diagnostics, log=log)
+
+
+def _key(request: BuildRequest, files: list[SourceFile]) -> str:
+    """Hash all that decides what the library looks like: the request, the tools, and the emulator itself."""
+    parts = ["emulated", [(file.name, file.text) for file in files], request, sorted(toolchain.fingerprint().items())]
+    return hashlib.sha256(msgspec.json.encode([*parts, _emulator_sha256()])).hexdigest()
+
+
+@functools.cache
+def _emulator_sha256() -> str:
+    """Hash the emulator's headers and its front end: another version of either builds another library."""
+    digest = hashlib.sha256()
+    package = Path(headers.__file__).parent
+    for path in sorted([*headers.INCLUDE.rglob("*"), *package.glob("*.py")]):
+        if path.is_file():
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

@@ -324,6 +324,7 @@ def flat(run: Sequence[Token]) -> str:
     """
     text = ""
     for token in run:
-        apart = text and (text[-1].isalnum() or text[-1] == "_") and (token.text[0].isalnum() or token.text[0] == "_")
-        text += f" {token.text}" if apart else token.text
+        piece = token.text.replace("\n", " ")
+        apart = text and (text[-1].isalnum() or text[-1] == "_") and (piece[0].isalnum() or piece[0] == "_")
+        text += f" {piece}" if apart else piece
     return text

@@ -123,7 +123,7 @@ class _Rewriter:
     def _blank(self, start: int, end: int) -> None:
         """Take tokens of the code out; the space between them stays, for the sake of its newlines."""
         for token in self._code.tokens[start:end]:
-            self._replaced[token.place] = ""
+            self._replaced[token.place] = "\n" * token.text.count("\n")
 
     def _insert_before(self, index: int, text: str) -> None:
         place = self._code.tokens[index].place
@@ -319,7 +319,7 @@ class _Rewriter:
         kept = {token.place for token in self._type_tokens(shared)}
         for token in self._code.tokens[shared.start : shared.declarators]:
             if token.place not in kept:
-                self._replaced[token.place] = ""
+                self._replaced[token.place] = "\n" * token.text.count("\n")
 
     def _named_record(self, shared: _Shared) -> str | None:
         """Close a `struct {…}` or `union {…}` that the declaration defines, under a name; None without one."""

@@ -12,6 +12,7 @@ import torch
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
 from evaluator.devices.memory import Region, SharedMemory, room_for
+from evaluator.emulator import headers
 from evaluator.errors import ProblemError
 from evaluator.frames import Construct, Constructed, Table
 from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
@@ -119,7 +120,7 @@ class Workshop:
                     self.output = session.child.output()
 
     def _run_tool(self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits) -> ToolResult:
-        return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s)
+        return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=[headers.INCLUDE])
 
     def _try_one_call(self) -> _CallSizes:
         """Run the reference once on inputs that are thrown away, to learn sizes and time, and that it works at all."""

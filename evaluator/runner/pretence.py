@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 _CPU = torch.device("cpu")
 _GPU = torch.device("cuda", 0)
 
-real_device: Callable[[torch.Tensor], torch.device] = torch.Tensor.device.__get__  # type: ignore[attr-defined]
+real_device: Callable[[torch.Tensor], torch.device] = torch.Tensor.device.__get__
 """Where a tensor really is, whatever it says of itself."""
 
 
@@ -43,7 +43,7 @@ def _mapped(value: Any) -> Any:
 
 def pretend_to_have_a_gpu() -> None:
     """Change this process's torch; there is no way back."""
-    _CudaIsCpu().__enter__()
+    _CudaIsCpu().__enter__()  # type: ignore[no-untyped-call]
     torch.Tensor.is_cuda = property(lambda _: True)  # type: ignore[assignment]
     torch.Tensor.device = property(lambda _: _GPU)  # type: ignore[assignment]
     torch.nn.Module.cuda = lambda self, device=None: self  # type: ignore[method-assign]  # noqa: ARG005

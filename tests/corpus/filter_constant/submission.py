@@ -32,6 +32,7 @@ torch::Tensor filtered(const torch::Tensor& x, const torch::Tensor& taps) {
     const int out_length = length - kTaps + 1;
     auto out = torch::empty({x.size(0), out_length}, x.options());
     C10_CUDA_CHECK(cudaMemcpyToSymbol(c_length, &length, sizeof(int)));
+    C10_CUDA_CHECK(cudaDeviceSynchronize());
     C10_CUDA_CHECK(cudaMemcpyToSymbolAsync(
         c_taps, taps.data_ptr<float>(), kTaps * sizeof(float), 0, cudaMemcpyDeviceToDevice, stream));
     const dim3 grid((out_length + 127) / 128, x.size(0));

@@ -31,7 +31,8 @@ torch::Tensor twice_plus(const torch::Tensor& x, const torch::Tensor& y) {
     const int64_t count = x.numel();
     const unsigned blocks = static_cast<unsigned>((count / 2 + 1 + 255) / 256);
     twice_plus_kernel<<<blocks, 256, 0, at::cuda::getCurrentCUDAStream()>>>(
-        reinterpret_cast<const __half*>(x.data_ptr<at::Half>()), reinterpret_cast<const __half*>(y.data_ptr<at::Half>()),
+        reinterpret_cast<const __half*>(x.data_ptr<at::Half>()),
+        reinterpret_cast<const __half*>(y.data_ptr<at::Half>()),
         reinterpret_cast<__half*>(out.data_ptr<at::Half>()), count);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;

@@ -34,7 +34,8 @@ torch::Tensor matmul_forward(const torch::Tensor& a, const torch::Tensor& b) {
     const dim3 grid((columns + 15) / 16, (rows + 15) / 16);
     const dim3 block(8, 16);
     matmul_kernel<<<grid, block, 0, at::cuda::getCurrentCUDAStream()>>>(
-        reinterpret_cast<const __half*>(a.data_ptr<at::Half>()), reinterpret_cast<const __half*>(b.data_ptr<at::Half>()),
+        reinterpret_cast<const __half*>(a.data_ptr<at::Half>()),
+        reinterpret_cast<const __half*>(b.data_ptr<at::Half>()),
         reinterpret_cast<__half*>(c.data_ptr<at::Half>()), rows, inner, columns);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return c;

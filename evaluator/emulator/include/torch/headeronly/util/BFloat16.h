@@ -5,10 +5,12 @@
 #include <torch/headeronly/macros/Macros.h>
 #include <torch/headeronly/util/bit_cast.h>
 
-#include "emu_lib/ldg.h"
-
 #pragma push_macro("__CUDACC__")
+#pragma push_macro("__device__")
 #undef __CUDACC__
+#undef __device__
 #define __CUDACC__ 1
+#define __device__
 #include_next <torch/headeronly/util/BFloat16.h>
+#pragma pop_macro("__device__")
 #pragma pop_macro("__CUDACC__")

@@ -1,0 +1,43 @@
+"""A histogram that counts without atomics."""
+
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+CPP_SOURCE = "torch::Tensor histogram(const torch::Tensor& x, int64_t bins);"
+
+CUDA_SOURCE = r"""
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+
+__global__ void histogram_kernel(const int64_t* __restrict__ x, int* counts, int64_t count) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < count) {
+        counts[x[i]] += 1;
+    }
+}
+
+torch::Tensor histogram(const torch::Tensor& x, int64_t bins) {
+    auto counts = torch::zeros({bins}, x.options().dtype(torch::kInt));
+    const unsigned blocks = static_cast<unsigned>((x.numel() + 255) / 256);
+    histogram_kernel<<<blocks, 256, 0, at::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<int64_t>(), counts.data_ptr<int>(), x.numel());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return counts.to(torch::kLong);
+}
+"""
+
+extension = load_inline(
+    name="corpus_histogram_race",
+    cpp_sources=CPP_SOURCE,
+    cuda_sources=CUDA_SOURCE,
+    functions=["histogram"],
+)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, bins):
+        super().__init__()
+        self.bins = bins
+
+    def forward(self, x):
+        return extension.histogram(x, self.bins)
