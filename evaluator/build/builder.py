@@ -65,7 +65,9 @@ class Builder:
         """Build what a submission asked for; what it may not ask for is answered with a finding."""
         files = source_files(request)
         key = _key(request, files)
-        if (problem := _not_for_the_cpu(request) or refusal(request, files, CPP_SUFFIXES)) is not None:
+        if (
+            problem := misnamed(request) or _not_for_the_cpu(request) or refusal(request, files, CPP_SUFFIXES)
+        ) is not None:
             return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             unit = self._unit(request, files, key, ok=True, cached=True, wall_s=0.0, log=entry.manifest.log)
@@ -138,14 +140,19 @@ def _not_for_the_cpu(request: BuildRequest) -> Finding | None:
         return None
     return finding(
         Code.NOT_ON_THIS_DEVICE,
-        f"{request.name[:100]} is inline CUDA, which --device cpu cannot run (it runs inline C++)",
+        f"{request.name} is inline CUDA, which --device cpu cannot run (it runs inline C++)",
     )
+
+
+def misnamed(request: BuildRequest) -> Finding | None:
+    """Refuse a name that could not be a file's and a module's."""
+    if _NAME.match(request.name):
+        return None
+    return finding(Code.BUILD_REQUEST_REFUSED, f"an extension's name is a C identifier, not {request.name[:100]!r}")
 
 
 def refusal(request: BuildRequest, files: list[SourceFile], suffixes: AbstractSet[str]) -> Finding | None:
     """Say why a request is not even tried. `suffixes` are those that a device compiles."""
-    if not _NAME.match(request.name):
-        return finding(Code.BUILD_REQUEST_REFUSED, f"an extension's name is a C identifier, not {request.name[:100]!r}")
     flags = refused_compile_flags(_compile_words(request)) + refused_link_flags(words(request.extra_ldflags))
     if flags:
         return finding(Code.FLAG_REFUSED, f"{request.name}: not allowed: {' '.join(flags)[:300]}")

@@ -13,6 +13,7 @@ from evaluator.build.builder import (
     Built,
     RunTool,
     compile_failure,
+    misnamed,
     read_library,
     refusal,
     refused_build,
@@ -22,7 +23,7 @@ from evaluator.build.cache import BuildCache
 from evaluator.build.diagnostics import LineMap, parse
 from evaluator.build.sources import source_files
 from evaluator.emulator import headers
-from evaluator.emulator.unit import Step, build_steps, final_errors, lacking_constructs
+from evaluator.emulator.unit import Step, StepName, build_steps, final_errors, lacking_constructs
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest, SourceFile
 from evaluator.isolation import ToolResult
@@ -46,7 +47,9 @@ class EmulatedBuilder:
         """Build what a submission asked for; what the emulator lacks is answered with a finding."""
         files = source_files(request)
         key = _key(request, files)
-        if (problem := refusal(request, files, _SUFFIXES) or self._lacking(request, files)) is not None:
+        if (
+            problem := misnamed(request) or refusal(request, files, _SUFFIXES) or self._lacking(request, files)
+        ) is not None:
             return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
@@ -72,7 +75,9 @@ class EmulatedBuilder:
             found = parse(result.output, texts, self._submission)
             final = final_errors(errors, found, last=step is steps[-1])
             if final or step is steps[-1] or result.timed_out:
-                unit = _unit(request, key, result.output, final or found, ok=False, cached=False, wall_s=wall_s)
+                # With PyTorch's own headers everything the compiler says is about the submission.
+                shown = final if step.name is StepName.LIGHT else found
+                unit = _unit(request, key, result.output, shown, ok=False, cached=False, wall_s=wall_s)
                 why = compile_failure(request.name, result, unit, self._timeout_s)
                 return Built(unit=unit, library=None, finding=why)
             errors = found

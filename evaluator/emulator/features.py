@@ -18,6 +18,15 @@ from evaluator.records import Constant
 
 _DEVICE = frozenset(("__global__", "__device__"))
 
+_INCLUDE = re.compile(r'#\s*include\s*(?:<(?P<name>[^>]+)>|"(?P<own>[^"]+)")')
+_CUDA_HEADER = re.compile(
+    r"cu[a-z]*\.h|cuda[\w/.]*|nv/.*|mma\.h|cooperative_groups.*|cub/.*|thrust/.*|cute/.*|cutlass/.*|curand.*"
+    r"|cublas.*|cudnn.*|cusparse.*|cufft.*|cusolver.*|nvrtc.*|nccl.*|nvToolsExt.*|nvtx3/.*|sm_\d+_.*|device_.*"
+    r"|texture_.*|surface_.*|vector_(?:types|functions).*|math_constants\.h|crt/.*"
+    r"|(?:ATen|c10|THC|ATen/native|torch/csrc)/cuda/.*|THC/.*|ATen/cudnn/.*"
+)
+_LIBRARY_HEADER = re.compile(rf"{_CUDA_HEADER.pattern}|(?:torch|ATen|c10|pybind11)/.*|Python\.h|\w+")
+
 # Whether threads wait for each other
 
 _WAITS = re.compile(
@@ -47,6 +56,7 @@ class CallGraph:
             self._mentions.setdefault(macro.name, set()).update(_words(macro.body))
         device = _DEVICE | {macro.name for macro in macros if _DEVICE & _words(macro.body)}
         for source in sources:
+            self._everywhere = self._everywhere or _includes_unseen(source)
             self._read(Code(source), device)
 
     def waits(self, kernel: str) -> bool:
@@ -80,9 +90,19 @@ class CallGraph:
         )
 
 
+def _includes_unseen(source: Sequence[Token]) -> bool:
+    """Say whether a file of the submission's own is included: it may define anything."""
+    names = (match["own"] for token in source if (match := _INCLUDE.match(token.text)) is not None)
+    return any(name and not _LIBRARY_HEADER.fullmatch(name) for name in names)
+
+
 def _calls_parameter(code: Code, function: Function) -> bool:
-    parts = code.split(function.parameters[0] + 1, function.parameters[1])
-    names = {list(code.words(start, end))[-1:][0] for start, end in parts if any(code.words(start, end))}
+    """Say whether the function calls something that it is given: nothing tells what that does."""
+    names = set()
+    for start, end in code.split(function.parameters[0] + 1, function.parameters[1]):
+        names.update(list(code.words(start, end))[-1:])
+        pointers = (index + 1 for index in range(start, end) if code.text(index - 1) + code.text(index) == "(*")
+        names.update(map(code.text, pointers))
     return any(
         code.text(index) in names and code.text(index + 1) == "(" and code.text(index - 1) not in (".", "->", "::")
         for index in range(*function.body)
@@ -139,14 +159,6 @@ _ASM = frozenset(("asm", "__asm__", "__asm"))
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "|=", "&=", "^="))
 _ORDERING = re.compile(r"__syncwarp|__syncthreads\w*|sync|__threadfence\w*")
 
-_INCLUDE = re.compile(r'#\s*include\s*[<"](?P<name>[^>"]+)[>"]')
-_CUDA_HEADER = re.compile(
-    r"cu[a-z]*\.h|cuda[\w/]*|cuda/.*|nv/.*|mma\.h|cooperative_groups.*|cub/.*|thrust/.*|cute/.*|cutlass/.*|curand.*"
-    r"|cublas.*|cudnn.*|cusparse.*|cufft.*|cusolver.*|nvrtc.*|nccl.*|nvToolsExt.*|nvtx3/.*|sm_\d+_.*|device_.*"
-    r"|texture_.*|surface_.*|vector_(?:types|functions).*|math_constants\.h|crt/.*"
-    r"|(?:ATen|c10|THC|ATen/native|torch/csrc)/cuda/.*|THC/.*|ATen/cudnn/.*"
-)
-
 
 def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupported]:
     r"""List what `text` uses and the emulator lacks, in the order of its lines.
@@ -173,8 +185,9 @@ def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupporte
 def _lacking_headers(source: Sequence[Token], has_header: Callable[[str], bool]) -> Iterator[Unsupported]:
     for token in source:
         match = _INCLUDE.match(token.text) if token.kind is Kind.DIRECTIVE else None
-        if match is not None and _CUDA_HEADER.fullmatch(match["name"]) and not has_header(match["name"]):
-            yield Unsupported(f"the header {match['name']}", token.line)
+        name = (match["name"] or match["own"]) if match is not None else ""
+        if _CUDA_HEADER.fullmatch(name) and not has_header(name):
+            yield Unsupported(f"the header {name}", token.line)
 
 
 def _constructs(code: Code, line_offset: int) -> Iterator[Unsupported]:
@@ -205,21 +218,27 @@ def _assembly(code: Code, index: int) -> str | None:
 
 
 def _launches(code: Code, functions: Sequence[Function], line_offset: int) -> Iterator[Unsupported]:
-    """Find launches by a kernel, and launches whose parts only the preprocessor puts together."""
+    """Find launches by a kernel, and launches that cannot become a call of a template."""
     device = [function.body for function in functions if function.qualifiers & _DEVICE]
     for index, token in enumerate(code.tokens):
         if token.text != "<<<":
             continue
-        if any(start < index < end for start, end in device):
+        end = _launch_end(code, index)
+        if any(start < index < stop for start, stop in device):
             yield Unsupported("a launch inside of a kernel", token.line + line_offset)
-        elif not _is_whole(code, index):
+        elif end is None or not _is_operand_end(code, index - 1):
             yield Unsupported("a launch put together by macros", token.line + line_offset)
+        elif any(code.text(start) == "{" for start, _ in code.split(end + 4, code.partner.get(end + 3, end))):
+            yield Unsupported("a braced list as an argument of a kernel", token.line + line_offset)
 
 
-def _is_whole(code: Code, launch: int) -> bool:
-    has_kernel = code.kind(launch - 1) is Kind.WORD or code.text(launch - 1) in (">", ")", "]")
-    ends = (code.adjacent(index, ">>>") and code.text(index + 3) == "(" for index in range(launch, len(code)))
-    return has_kernel and any(ends)
+def _launch_end(code: Code, launch: int) -> int | None:
+    ends = (i for i in range(launch, len(code)) if code.adjacent(i, ">>>") and code.text(i + 3) == "(")
+    return next(ends, None)
+
+
+def _is_operand_end(code: Code, index: int) -> bool:
+    return code.kind(index) is Kind.WORD or code.text(index) in (">", ")", "]")
 
 
 def _warp_synchronous(code: Code, function: Function) -> Unsupported | None:
@@ -332,7 +351,7 @@ def hard_coded(
     Numbers are looked for in Python code and inside of strings that hold C++, not in comments, docstrings or other
     text. What only `get_inputs` and `get_init_inputs` use is the problem's own, repeated, and does not count.
 
-    >>> hard_coded("rows = 4096\nblocks = rows // 8", {"rows": 4096, "dim": 512}, {"rows": 64, "dim": 512})
+    >>> hard_coded("rows = 4096\nprint(rows // 8)", {"rows": 4096, "dim": 512}, {"rows": 64, "dim": 512})
     [(4096, 1)]
     """
     wanted = _full_numbers(full_constants, small_constants)
@@ -370,15 +389,21 @@ def _is_telling(number: int) -> bool:
 
 
 def _python_numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    code = [node for node in tree.body if not _is_aside(node)]
-    used = {name.id for node in code for name in ast.walk(node) if isinstance(name, ast.Name) and _is_read(name)}
-    for node in code:
-        targets = _plain_targets(node)
-        if targets and not targets & used:
-            continue
+    for node in _working(tree):
         for part in ast.walk(node):
             if isinstance(part, ast.Constant) and (number := _whole(part.value)) is not None:
                 yield number, part.lineno
+
+
+def _working(tree: ast.Module) -> list[ast.stmt]:
+    """Give the statements of the submission's own work: no drawing of inputs, and no constant that only that needs."""
+    kept = [node for node in tree.body if not _is_aside(node)]
+    while True:
+        used = {name.id for node in kept for name in ast.walk(node) if isinstance(name, ast.Name) and _is_read(name)}
+        needed = [node for node in kept if not (targets := _constant_targets(node)) or targets & used]
+        if len(needed) == len(kept):
+            return kept
+        kept = needed
 
 
 def _is_read(name: ast.Name) -> bool:
@@ -392,16 +417,12 @@ def _is_aside(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and "__main__" in ast.dump(node.test)
 
 
-def _plain_targets(node: ast.stmt) -> set[str]:
-    """Give the names that a plain assignment sets; nothing for any other statement."""
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, ast.AnnAssign):
-        targets = [node.target]
-    else:
+def _constant_targets(node: ast.stmt) -> set[str]:
+    """Give the names that an assignment sets to something computed without a call; nothing for other statements."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or any(isinstance(part, ast.Call) for part in ast.walk(node)):
         return set()
-    names = [name for target in targets for name in ast.walk(target)]
-    return {name.id for name in names if isinstance(name, ast.Name)}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
 
 
 def _whole(value: object) -> int | None:

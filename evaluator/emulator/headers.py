@@ -11,51 +11,11 @@ LIGHT_FOLDER = "light"
 """Where a build's light headers lie, in the compiler's folder."""
 
 _FREE_FUNCTIONS = (
-    "abs",
-    "add",
-    "arange",
-    "argmax",
-    "bmm",
-    "cat",
-    "clone",
-    "div",
-    "empty",
-    "empty_like",
-    "empty_strided",
-    "exp",
-    "eye",
-    "from_blob",
-    "full",
-    "full_like",
-    "linear",
-    "log",
-    "matmul",
-    "max",
-    "mean",
-    "min",
-    "mm",
-    "mul",
-    "mv",
-    "ones",
-    "ones_like",
-    "pow",
-    "rand_like",
-    "randn",
-    "relu",
-    "scalar_tensor",
-    "sigmoid",
-    "softmax",
-    "sqrt",
-    "stack",
-    "sub",
-    "sum",
-    "tanh",
-    "tensor",
-    "transpose",
-    "where",
-    "zeros",
-    "zeros_like",
-)
+    "abs", "add", "arange", "argmax", "bmm", "cat", "clone", "div", "empty", "empty_like", "empty_strided",
+    "exp", "eye", "from_blob", "full", "full_like", "linear", "log", "matmul", "max", "mean", "min", "mm",
+    "mul", "mv", "ones", "ones_like", "pow", "rand_like", "randn", "relu", "scalar_tensor", "sigmoid",
+    "softmax", "sqrt", "stack", "sub", "sum", "tanh", "tensor", "transpose", "where", "zeros", "zeros_like",
+)  # fmt: skip
 
 _NAMES = """\
 namespace torch {
@@ -98,7 +58,7 @@ def light_headers() -> dict[str, str]:
 
 def _tensor_header() -> str:
     operators = [f"ATen/ops/{name}.h" for name in _FREE_FUNCTIONS]
-    return _including("ATen/core/Tensor.h", "ATen/Dispatch.h", *operators) + _NAMES
+    return _including("ATen/core/Tensor.h", "ATen/Dispatch.h", "ATen/TensorOperators.h", *operators) + _NAMES
 
 
 def _including(*names: str) -> str:

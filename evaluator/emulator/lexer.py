@@ -71,35 +71,11 @@ _TOKEN = re.compile(
 _DIRECTIVE = re.compile(rf"\#(?:{_SPLICE}|{_LINE_COMMENT}|/\*[\s\S]*?(?:\*/|\Z)|{_PLAIN_STRING}|[^\n])*+", re.VERBOSE)
 _DEFINE = re.compile(rf"\#(?:[ \t]|{_SPLICE})*define(?:[ \t]|{_SPLICE})+(?P<name>\w+)(?P<parameters>\([^)]*\))?")
 
-_NOT_FUNCTIONS = frozenset(
-    (
-        "if",
-        "for",
-        "while",
-        "switch",
-        "catch",
-        "return",
-        "sizeof",
-        "alignof",
-        "alignas",
-        "decltype",
-        "typeof",
-        "constexpr",
-        "noexcept",
-        "throw",
-        "requires",
-        "static_assert",
-        "defined",
-        "__attribute__",
-        "__align__",
-        "__launch_bounds__",
-        "__declspec",
-        "asm",
-        "__asm__",
-        "new",
-        "delete",
-    )
-)
+_NOT_FUNCTIONS = (
+    "if", "for", "while", "switch", "catch", "return", "sizeof", "alignof", "alignas", "decltype", "typeof",
+    "constexpr", "noexcept", "throw", "requires", "static_assert", "defined", "__attribute__", "__align__",
+    "__launch_bounds__", "__device__", "__host__", "__declspec", "asm", "__asm__", "new", "delete",
+)  # fmt: skip
 _AFTER_PARAMETERS = frozenset(("const", "volatile", "noexcept", "override", "final", "mutable", "&", "&&"))
 _CLOSERS = {")": "(", "]": "[", "}": "{"}
 
@@ -254,6 +230,17 @@ class Code:
             index += 1
         return [*parts, (begin, end)] if end > start else []
 
+    def in_function(self, index: int) -> bool:
+        """Say whether `index` is in a block that is not a namespace's or `extern "C"`'s."""
+        block = next((i for i in range(index - 1, -1, -1) if self._opens_around(i, index)), None)
+        if block is None:
+            return False
+        before = {self.text(i) for i in range(max(block - 4, 0), block)}
+        return not before & {"namespace", '"C"'}
+
+    def _opens_around(self, opener: int, index: int) -> bool:
+        return self.text(opener) == "{" and self.partner.get(opener, index + 1) > index
+
     def lambda_before(self, index: int) -> bool:
         """Say whether the `{` at `index` opens the body of a lambda."""
         place = index - 1
@@ -279,8 +266,12 @@ class Code:
         return found
 
     def _name_before(self, index: int) -> str | None:
-        nearby = [self.text(place) for place in range(max(index - 3, 0), index)]
-        if "operator" in nearby and self.text(index + 1) + self.text(index + 2) != ")(":
+        start = index - 1
+        while start >= 0 and self.text(start) not in ("operator", ";", "{", "}", "(", ")", ","):
+            start -= 1
+        if self.text(start) == "operator" and self.text(index + 1) + self.text(index + 2) != ")(":
+            return "operator"
+        if self.text(start) == ")" and self.text(start - 2) == "operator":
             return "operator"
         if self.kind(index - 1) is Kind.WORD and self.text(index - 1) not in _NOT_FUNCTIONS:
             return self.text(index - 1)

@@ -236,8 +236,7 @@ class _Rewriter:
 
     def _shared(self, shared: _Shared) -> None:
         code = self._code
-        inside = any(f.body[0] < shared.start < f.body[1] for f in self._functions)
-        if self._macro is None and not inside:
+        if self._macro is None and not code.in_function(shared.start):
             self._file_scope(shared)
             return
         type_name = self._named_record(shared) or flat(self._type_tokens(shared))

@@ -1,13 +1,41 @@
-"""PLACEHOLDER until the engine lands."""
+"""The emulator's runtime library: its sources, and how to compile them."""
+
+import functools
+import platform
+import subprocess
+from pathlib import Path
+
+from evaluator.build import toolchain
+
+_FOLDER = Path(__file__).parent
+INCLUDE = _FOLDER / "include"
 
 
-def runtime_sources():
-    return []
+def runtime_sources() -> list[Path]:
+    """List the runtime's sources, its own headers among them: all lie in one folder."""
+    return sorted(path for path in (_FOLDER / "src").iterdir() if path.suffix in {".cpp", ".h"})
 
 
-def runtime_flags():
-    return []
+def header_files() -> list[Path]:
+    """List the headers that submissions and the runtime are compiled with."""
+    return sorted(path for path in INCLUDE.rglob("*") if path.is_file())
 
 
-def header_files():
-    return []
+def runtime_flags() -> list[str]:
+    """Give the arguments, after the sources, that compile the runtime besides those of all native code."""
+    return [f"-isystem{INCLUDE}", "-fvisibility=hidden", "-pthread", *thread_local_flags(), *_line_table_flags()]
+
+
+def thread_local_flags() -> list[str]:
+    """Give the flags for code that uses the runtime's thread-local variables: threadIdx is one."""
+    # Descriptors cost a few instructions where the default is a call; arm64 has them without asking.
+    return ["-mtls-dialect=gnu2"] if platform.machine() in {"x86_64", "AMD64"} else []
+
+
+@functools.cache
+def _line_table_flags() -> list[str]:
+    """Give what finds the line of a fault, where the compiler has its own reader of line tables (g++ on Debian)."""
+    argv = [toolchain.cxx().path, "-print-file-name=libbacktrace.a"]
+    answer = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    # A compiler that has no such file answers with the name alone.
+    return ["-DWARPGRADE_EMU_BACKTRACE", "-lbacktrace"] if Path(answer.stdout.strip()).is_absolute() else []

@@ -67,7 +67,7 @@ class Workshop:
         self.source = source
         self.seeds = seeds
         self.output = RunnerOutput(total_bytes=0, text="")
-        self._starter = Starter(mode=terms.sandbox, environment=_environment(terms.threads))
+        self._starter = Starter(mode=terms.sandbox, environment=_environment(terms.threads, terms.device))
         try:
             self.reference = Reference(terms.problem, terms.size, seeds.weight)
             self._sizes = self._try_one_call()
@@ -183,13 +183,18 @@ class Place(NamedTuple):
         return Bench(self.shop.reference, self.session, self.memory, self.shop.terms.tolerance)
 
 
-def _environment(threads: int) -> dict[str, str]:
+def _environment(threads: int, device: DeviceKind) -> dict[str, str]:
     """Name the variables of a runner. Both sides of a comparison get the same.
 
     Waiting threads sleep: where they spin, two busy cores make a parallel loop six times slower (measured), and the
     time of every call depends on what else the machine does.
     """
-    return {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    return {
+        "OMP_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        # On `emulated`, Triton's own interpreter runs what is written in Triton; Triton reads this when it is imported.
+        **({"TRITON_INTERPRET": "1"} if device is DeviceKind.EMULATED else {}),
+    }
 
 
 def _bytes(found: list[torch.Tensor]) -> int:

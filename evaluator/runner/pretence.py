@@ -15,8 +15,14 @@ from torch.overrides import TorchFunctionMode
 _CPU = torch.device("cpu")
 _GPU = torch.device("cuda", 0)
 
-real_device: Callable[[torch.Tensor], torch.device] = torch.Tensor.device.__get__
-"""Where a tensor really is, whatever it says of itself."""
+_device_of = torch.Tensor.device.__get__
+
+
+def real_device(tensor: torch.Tensor) -> torch.device:
+    """Say where a tensor really is, whatever it says of itself."""
+    with torch._C.DisableTorchFunction():  # noqa: SLF001 - while a mode is active, torch asks the class, which pretends
+        device: torch.device = _device_of(tensor)
+    return device
 
 
 class _CudaIsCpu(TorchFunctionMode):
@@ -142,8 +148,9 @@ _ANSWERS: dict[str, Any] = {
     "max_memory_allocated": lambda device=None: 0,  # noqa: ARG005
     "current_stream": lambda device=None: _Stream(),  # noqa: ARG005
     "default_stream": lambda device=None: _Stream(),  # noqa: ARG005
-    "manual_seed": torch.manual_seed,
-    "manual_seed_all": torch.manual_seed,
+    # torch.manual_seed calls these, and has seeded the CPU's generator, which is the only one.
+    "manual_seed": lambda seed: None,  # noqa: ARG005
+    "manual_seed_all": lambda seed: None,  # noqa: ARG005
     "stream": _nothing,
     "device": _nothing,
     "Stream": _Stream,

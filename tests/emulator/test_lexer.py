@@ -92,6 +92,8 @@ struct Op {
   Op(int a) : a_(a), b_{a} {}
   __device__ float operator()(float x) const { return x; }
   operator float() const { return 1; }
+  __device__ inline operator const std::vector<int>*() const { return 0; }
+  __device__ bool operator<(const Op& x) const { return false; }
 };
 float declared(float);
 namespace n { void ns::qualified() {} }
@@ -101,12 +103,30 @@ namespace n { void ns::qualified() {} }
 def test_functions_are_found_with_the_words_before_them():
     found = Code(tokens(FUNCTIONS)).functions()
     assert [function.name for function in found] == [
-        *("kernel", "helper", "trailing", "Op", "operator", "operator", "qualified"),
+        *("kernel", "helper", "trailing", "Op", *["operator"] * 4, "qualified"),
     ]
     assert {"__global__", "template"} <= found[0].qualifiers
     assert {"__device__", "__forceinline__"} <= found[1].qualifiers
     assert "__device__" in found[4].qualifiers
     assert not found[2].qualifiers & {"__device__", "__global__"}
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("HERE", False),
+        ("namespace { HERE }", False),
+        ("namespace a::b { void f() {} HERE }", False),
+        ('extern "C" { HERE }', False),
+        ("void f() { HERE }", True),
+        ("void f() { for (;;) { g(); } HERE }", True),
+        ("template <class T> struct S { operator T*() { HERE } };", True),
+        ("namespace { auto f = [] { HERE }; }", True),
+    ],
+)
+def test_functions_are_told_from_namespaces(text, inside):
+    found = Code(tokens(text))
+    assert found.in_function([token.text for token in found.tokens].index("HERE")) is inside
 
 
 def test_a_block_opened_by_both_branches_of_an_if_does_not_lose_the_rest():

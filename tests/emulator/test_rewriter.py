@@ -260,7 +260,8 @@ PLAIN_PIECES = st.sampled_from(
     [
         *("int a = 1;", "a < b", "a >> b", "x = A<B<C<int>>>();", "f(a)", "{", "}", "(", ")", ";", ","),
         *("\n", "// text", "/* a\nb */", '"a\\"b"', "'c'", "#define F(x) x + 1", "#if 1", "#endif"),
-        *("template <typename T>", "void f() { return; }", "std::cout << a << b;", "operator<<<T>(a);", "alignas(16) int x;", "extern int a[];"),
+        *("template <typename T>", "void f() { return; }", "std::cout << a << b;", "operator<<<T>(a);"),
+        *("alignas(16) int x;", "extern int a[];"),
         *('R"(a\nb)"', "\\\n", "auto g = [&](int i) { return i; };", "__global__ void k(int n) { n = 1; }", " "),
     ]
 )  # fmt: skip
@@ -268,7 +269,8 @@ CUDA_PIECES = st.sampled_from(
     [
         *("k<<<1, 2>>>(a);", "k<T>\n<<<g,\nb>>>(\nx,\n y);", "<<<", ">>>", "__shared__", "__shared__ float x[2];"),
         *("extern", "__global__ void k() {", "}", "__shared__ union {", "cudaLaunchKernel((void*)"),
-        *("k", "#define R k<<<1, 1>>>(x)", "__align__(16)", "struct {", "x.is_cuda()", "return", "(", ")", "[", "<", ">", "::", ";", "\n", ","),
+        *("k", "#define R k<<<1, 1>>>(x)", "__align__(16)", "struct {", "x.is_cuda()"),
+        *("return", "(", ")", "[", "<", ">", "::", ";", "\n", ","),
     ]
 )  # fmt: skip
 

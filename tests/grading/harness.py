@@ -25,7 +25,7 @@ from evaluator.schema import check_card
 from evaluator.store import card_bytes, read_card
 
 TOP = Path(__file__).parents[2]
-STAGES = ("read", "build", "check", "time")
+PROGRESS = ("read", "build", "check", "time", "replay")
 EXIT_CODES = {Status.CORRECT: 0, Status.INFRA_ERROR: 3}
 """Those that are not 1."""
 _LIMIT_S = 240
@@ -150,7 +150,7 @@ class Grader:
         card = run.card
         assert check_card(target) == []
         assert run.code == EXIT_CODES.get(card.status, 1)
-        assert all(line.startswith(STAGES) for line in run.err.splitlines()), run.err
+        assert all(line.startswith(PROGRESS) for line in run.err.splitlines()), run.err
         assert (card.reason is None) == (card.status is Status.CORRECT)
         if as_json:
             assert run.out.encode() == card_bytes(card) == target.read_bytes()

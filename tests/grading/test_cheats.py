@@ -19,7 +19,7 @@ OVERRIDES = module(
     forward=[
         "y = torch.empty_like(x)",
         "right = torch.relu(x)",
-        "for name in ('cpu', 'clone', 'contiguous', 'to', 'double', 'numpy', 'float', 'reshape', 'tolist', 'allclose'):",
+        "for name in ('cpu', 'clone', 'contiguous', 'to', 'double', 'numpy', 'float', 'reshape', 'tolist'):",
         "    setattr(y, name, lambda *args, **kwargs: right)",
         "return y",
     ]
@@ -87,24 +87,25 @@ def test_killing_everything_in_sight_kills_only_the_killer(grade):
     assert run.reason is Code.RUNNER_DIED
 
 
+SECRET = "canary-5f1d"
 SNOOP = module(
     "import gc, os, pathlib, sys",
-    "CANARY = b'CAN' + b'ARY'",
+    "SECRET = b'canary-' + b'5f1d'",
     "def tell(what, found): print(f'{what}: {found}', flush=True)",
     "def readable(path):",
     "    try: return pathlib.Path(path).read_bytes()[:4000]",
     "    except OSError: return b''",
     "for entry in os.listdir('/proc'):",
     "    text = readable(f'/proc/{entry}/environ') + readable(f'/proc/{entry}/cmdline')",
-    "    if CANARY in text: tell('environ', entry)",
+    "    if SECRET in text: tell('environ', entry)",
     "for folder in PLACES:",
     "    try: names = os.listdir(folder)",
     "    except OSError: names = []",
     "    if names: tell('listed', (folder, names[:3]))",
     "for root, folders, names in os.walk('/tmp'):",
     "    for name in names:",
-    "        if CANARY in readable(os.path.join(root, name)): tell('file', os.path.join(root, name))",
-    "if CANARY.decode() in str(dict(os.environ)) + str(sys.argv): tell('own environment', os.environ)",
+    "        if SECRET in readable(os.path.join(root, name)): tell('file', os.path.join(root, name))",
+    "if SECRET.decode() in str(dict(os.environ)) + str(sys.argv): tell('own environment', os.environ)",
     "try:",
     "    import evaluator.judge.trial; tell('imported', evaluator.judge.trial)",
     "except ImportError: pass",
@@ -115,13 +116,13 @@ SNOOP = module(
 
 def test_nothing_of_the_machine_can_be_read(grader, tmp_path):
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "secret").write_text("CANARY")
+    (tmp_path / "home" / "secret").write_text(SECRET)
     other = grader.temporary / "other"
     other.mkdir(mode=0o755)
-    (other / "solution.py").write_text("# CANARY")
+    (other / "solution.py").write_text(SECRET)
     places = [TOP / "problems", TOP / "solutions", TOP / "tests", tmp_path, tmp_path / "home", other]
     source = f"PLACES = {[str(place) for place in places]}\n{SNOOP}"
-    changed = {"HOME": str(tmp_path / "home"), "CANARY": "CANARY"}
+    changed = {"HOME": str(tmp_path / "home"), "SOME_TOKEN": SECRET}
     kept = dict(grader.environment)
     grader.environment |= changed
     try:

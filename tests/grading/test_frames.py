@@ -4,7 +4,6 @@ Most of it is done without a process: the hostile side is a socket here, and the
 """
 
 import array
-import os
 import socket
 import struct
 import threading
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from evaluator.catalog import find_problem
 from evaluator.devices.memory import Region, SharedMemory, strided
 from evaluator.findings import Code
-from evaluator.frames import Call, Done, Items, Prepare, Scalar, Table, TensorView, ToRunner
+from evaluator.frames import Call, Done, Prepare, Scalar, ToRunner
 from evaluator.isolation.child import ExitInfo
 from evaluator.judge.reference import Reference
 from evaluator.judge.session import Session

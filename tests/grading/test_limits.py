@@ -18,11 +18,9 @@ def test_a_gigabyte_of_text_is_drained_and_remarked_upon(grade):
 
 def test_a_memory_hog_runs_out_of_its_own_memory(grade):
     hog = module(
-        forward=["kept = []", "while True: kept.append(bytearray(1 << 30))"],
+        forward=["kept = []", "while True: kept.append(torch.empty(1 << 28))"],
     )
-    run = grade(hog, timeout_s=20)
-    assert run.card.status is Status.RUNTIME_ERROR
-    assert run.reason in (Code.OUT_OF_MEMORY, Code.RUNNER_DIED)
+    grade(hog).verdict(Status.RUNTIME_ERROR, Code.OUT_OF_MEMORY)
 
 
 def test_a_fork_bomb_ends_with_the_grade(grade):
@@ -72,7 +70,6 @@ def test_a_thread_that_keeps_writing_the_output_gains_nothing(grade):
     grade(spinning).verdict(Status.CORRECT)
 
 
-def test_a_message_that_the_protocol_cannot_carry_is_a_failure(grade):
-    source = module(forward=["return {2**70: torch.relu(x)}"])
-    run = grade(source)
-    assert run.card.status in (Status.RUNTIME_ERROR, Status.WRONG_RESULT)
+def test_a_message_that_the_protocol_cannot_carry_is_a_failure(judged):
+    outcome = judged(module(forward=["return {2**70: torch.relu(x)}"]))
+    assert outcome.status in (Status.RUNTIME_ERROR, Status.WRONG_RESULT)

@@ -32,9 +32,21 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("source", "status", "code", "line"), BROKEN.values(), ids=BROKEN)
-def test_what_cannot_be_loaded_says_why(grade, source, status, code, line):
+SHOWN = ("no ModelNew", "syntax error", "exit at import", "endless import", "nested too deep", "another constructor")
+"""Those that go through the command line: one for each kind of screen."""
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_cannot_be_loaded_is_shown(grade, name):
+    source, status, code, line = BROKEN[name]
     grade(source, timeout_s=2.5).verdict(status, code, line=line)
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN.keys() - set(SHOWN)))
+def test_what_cannot_be_loaded_is_named(judged, name):
+    source, status, code, line = BROKEN[name]
+    outcome = judged(source)
+    assert (outcome.status, outcome.reason.code, outcome.reason.line) == (status, code, line)
 
 
 UNREAD = {

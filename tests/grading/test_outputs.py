@@ -53,14 +53,34 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("source", "status", "code"), BAD.values(), ids=BAD)
-def test_a_bad_answer_is_named(grade, source, status, code):
-    run = grade(source, timeout_s=2.5)
-    run.verdict(status, code if code is not None else run.reason)
-    if code is None:
-        assert run.reason in (Code.WRONG_VALUES, Code.NOT_FINITE)
-    if code is Code.FORWARD_FAILED:
-        assert run.card.reason.line == len(source.splitlines())
+SHOWN = (
+    *("forward raises", "os._exit", "segfault", "endless forward", "10^12 elements", "wrong shape", "two outputs"),
+    *("NaN", "wrong values", "input changed in place"),
+)
+"""Those that go through the command line: one for each kind of screen."""
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_bad_answer_is_shown(grade, name):
+    source, status, code = BAD[name]
+    line = len(source.splitlines()) if code is Code.FORWARD_FAILED else None
+    grade(source, timeout_s=2.5).verdict(status, code, line=line)
+
+
+@pytest.mark.parametrize("name", sorted(BAD.keys() - set(SHOWN)))
+def test_a_bad_answer_is_named(judged, name):
+    source, status, code = BAD[name]
+    outcome = judged(source)
+    allowed = (Code.WRONG_VALUES, Code.NOT_FINITE) if code is None else (code,)
+    assert outcome.status is status
+    assert outcome.reason.code in allowed
+    assert outcome.timing is None
+
+
+def test_the_honest_twin_is_correct(judged):
+    outcome = judged(module())
+    assert outcome.status is Status.CORRECT
+    assert len(outcome.checks) == 5
 
 
 def test_correct_then_corrupt_is_caught_in_the_timed_calls(grade):

@@ -22,7 +22,8 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-TOML = 'title = "Mine"\nlevel = 1\ndescription = "A problem of my own."\n\n[sizes.full]\nrows = 64\n\n[sizes.small]\nrows = 8\n'
+TOML = 'title = "Mine"\nlevel = 1\ndescription = "A problem of my own."\n'
+TOML += "[sizes.full]\nrows = 64\n[sizes.small]\nrows = 8\n"
 
 
 @pytest.fixture

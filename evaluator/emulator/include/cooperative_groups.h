@@ -10,6 +10,7 @@
 
 #include "emu/context.h"
 #include "emu/sync.h"
+#include "emu/warp.h"
 
 namespace cooperative_groups {
 
@@ -40,7 +41,7 @@ inline unsigned as_ranks(unsigned mask, unsigned lanes) {
 // Any group: what a function takes that does not care which. It is the whole block, or some lanes of a warp.
 class thread_group {
  public:
-  void sync() const {
+  EMU_INLINE void sync() const {
     if (whole_block_) {
       emu::barrier("thread_group::sync");
     } else {
@@ -66,7 +67,7 @@ class thread_group {
 
 class thread_block : public thread_group {
  public:
-  static void sync() { emu::barrier("thread_block::sync"); }
+  EMU_INLINE static void sync() { emu::barrier("thread_block::sync"); }
   static unsigned thread_rank() { return emu::thread_rank(); }
   static unsigned size() { return emu::block_threads(); }
   static unsigned num_threads() { return size(); }
@@ -78,7 +79,7 @@ class thread_block : public thread_group {
   // The split barrier; arriving early gains nothing here, so all of the waiting is in `barrier_wait`.
   struct arrival_token {};
   static arrival_token barrier_arrive() { return {}; }
-  static void barrier_wait(arrival_token&&) { emu::barrier("thread_block::barrier_wait"); }
+  EMU_INLINE static void barrier_wait(arrival_token&&) { emu::barrier("thread_block::barrier_wait"); }
 
  private:
   thread_block() {}  // Written out: else C++17 takes the class for an aggregate.
@@ -91,9 +92,7 @@ inline thread_block this_thread_block() { return {}; }
 class grid_group {
  public:
   static bool is_valid() { return true; }
-  static unsigned long long num_blocks() {
-    return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z;
-  }
+  static unsigned long long num_blocks() { return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z; }
   static unsigned long long block_rank() { return emu::block_rank(); }
   static unsigned long long num_threads() { return num_blocks() * emu::block_threads(); }
   static unsigned long long size() { return num_threads(); }
@@ -111,28 +110,28 @@ namespace details {
 // points outside of the group gives a lane its own value, as in CUDA.
 class lane_group : public thread_group {
  public:
-  void sync() const { emu::warp_barrier(mask_, "cooperative group sync"); }
+  EMU_INLINE void sync() const { emu::warp_barrier(mask_, "cooperative group sync"); }
   unsigned size() const { return count(mask_); }
   unsigned num_threads() const { return size(); }
   unsigned thread_rank() const { return rank_of(mask_, emu::lane()); }
 
   template <class T>
-  T shfl(T value, int rank) const {
+  EMU_INLINE T shfl(T value, int rank) const {
     return from_rank("shfl", value, static_cast<unsigned>(rank) % size());
   }
   template <class T>
-  T shfl_up(T value, int delta) const {
+  EMU_INLINE T shfl_up(T value, int delta) const {
     const int rank = static_cast<int>(thread_rank()) - delta;
     return from_rank("shfl_up", value, rank < 0 ? thread_rank() : rank);
   }
   template <class T>
-  T shfl_down(T value, int delta) const {
+  EMU_INLINE T shfl_down(T value, int delta) const {
     const unsigned rank = thread_rank() + delta;
     return from_rank("shfl_down", value, rank < size() ? rank : thread_rank());
   }
-  int any(int predicate) const { return ballot(predicate) != 0; }
-  int all(int predicate) const { return ballot(!predicate) == 0; }
-  unsigned ballot(int predicate) const {
+  EMU_INLINE int any(int predicate) const { return ballot(predicate) != 0; }
+  EMU_INLINE int all(int predicate) const { return ballot(!predicate) == 0; }
+  EMU_INLINE unsigned ballot(int predicate) const {
     return collective("ballot", predicate != 0, [](const emu::Peers<bool>& peers) {
       unsigned lanes = 0;
       for (unsigned lane = 0; lane < 32; ++lane) lanes |= unsigned{peers.has(lane) && peers[lane]} << lane;
@@ -141,7 +140,7 @@ class lane_group : public thread_group {
   }
   // Which ranks brought the same value.
   template <class T>
-  unsigned match_any(T value) const {
+  EMU_INLINE unsigned match_any(T value) const {
     return collective("match_any", value, [](const emu::Peers<T>& peers) {
       unsigned lanes = 0;
       for (unsigned lane = 0; lane < 32; ++lane) {
@@ -152,7 +151,7 @@ class lane_group : public thread_group {
   }
   // All ranks where they brought the same value, else none.
   template <class T>
-  unsigned match_all(T value, int& all_equal) const {
+  EMU_INLINE unsigned match_all(T value, int& all_equal) const {
     const unsigned same = match_any(value);
     all_equal = same == as_ranks(mask_, mask_);
     return all_equal ? same : 0;
@@ -165,7 +164,7 @@ class lane_group : public thread_group {
   using thread_group::thread_group;
 
   template <class T>
-  T from_rank(const char* name, T value, unsigned rank) const {
+  EMU_INLINE T from_rank(const char* name, T value, unsigned rank) const {
     const unsigned source = lane_of(mask_, rank);
     return emu::exchange(name, mask_, value, [source](const emu::Peers<T>& peers) { return peers[source]; });
   }
@@ -173,7 +172,7 @@ class lane_group : public thread_group {
  private:
   // An exchange whose answer is a mask of lanes, given as a mask of ranks.
   template <class T, class Pick>
-  unsigned collective(const char* name, T value, Pick pick) const {
+  EMU_INLINE unsigned collective(const char* name, T value, Pick pick) const {
     return as_ranks(mask_, emu::exchange(name, mask_, value, pick));
   }
 };
@@ -204,7 +203,7 @@ class coalesced_group : public details::lane_group {
   friend coalesced_group labeled_partition(const Parent& parent, Label label);
 };
 
-inline coalesced_group coalesced_threads() { return coalesced_group(emu::active_mask()); }
+EMU_INLINE coalesced_group coalesced_threads() { return coalesced_group(emu::active_mask()); }
 
 // A tile of a size that the compiler knows, a power of two up to a warp.
 template <unsigned int Size, class Parent = void>
@@ -220,7 +219,7 @@ class thread_block_tile : public details::lane_group {
   unsigned meta_group_size() const { return parts_; }
 
   template <class T>
-  T shfl_xor(T value, int lane_mask) const {
+  EMU_INLINE T shfl_xor(T value, int lane_mask) const {
     const unsigned rank = thread_rank() ^ static_cast<unsigned>(lane_mask);
     return this->from_rank("shfl_xor", value, rank < Size ? rank : thread_rank());
   }
@@ -229,8 +228,7 @@ class thread_block_tile : public details::lane_group {
   operator thread_block_tile<Size, void>() const { return thread_block_tile<Size, void>(part_, parts_); }
 
  private:
-  thread_block_tile(unsigned part, unsigned parts)
-      : lane_group(details::tile_mask(Size)), part_(part), parts_(parts) {}
+  thread_block_tile(unsigned part, unsigned parts) : lane_group(details::tile_mask(Size)), part_(part), parts_(parts) {}
   unsigned part_;
   unsigned parts_;
 
@@ -279,39 +277,38 @@ inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
 
 // Lanes with the same label, each label a group of its own; groups are numbered by their lowest lane.
 template <class Parent, class Label>
-coalesced_group labeled_partition(const Parent& parent, Label label) {
+EMU_INLINE coalesced_group labeled_partition(const Parent& parent, Label label) {
   struct Part {
     unsigned mask, part, parts;
   };
-  const Part own =
-      emu::exchange("labeled_partition", parent.emu_mask(), label, [](const emu::Peers<Label>& peers) {
-        Part part{0, 0, 0};
-        unsigned seen = 0;
-        for (unsigned lane = 0; lane < 32; ++lane) {
-          if (!peers.has(lane) || (seen >> lane & 1u) != 0) continue;
-          unsigned mask = 0;
-          for (unsigned other = lane; other < 32; ++other) {
-            mask |= unsigned{peers.has(other) && peers[other] == peers[lane]} << other;
-          }
-          seen |= mask;
-          if ((mask >> peers.lane() & 1u) != 0) {
-            part.mask = mask;
-            part.part = part.parts;
-          }
-          ++part.parts;
-        }
-        return part;
-      });
+  const Part own = emu::exchange("labeled_partition", parent.emu_mask(), label, [](const emu::Peers<Label>& peers) {
+    Part part{0, 0, 0};
+    unsigned seen = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      if (!peers.has(lane) || (seen >> lane & 1u) != 0) continue;
+      unsigned mask = 0;
+      for (unsigned other = lane; other < 32; ++other) {
+        mask |= unsigned{peers.has(other) && peers[other] == peers[lane]} << other;
+      }
+      seen |= mask;
+      if ((mask >> peers.lane() & 1u) != 0) {
+        part.mask = mask;
+        part.part = part.parts;
+      }
+      ++part.parts;
+    }
+    return part;
+  });
   return coalesced_group(own.mask, own.part, own.parts);
 }
 template <class Parent>
-coalesced_group binary_partition(const Parent& parent, bool predicate) {
+EMU_INLINE coalesced_group binary_partition(const Parent& parent, bool predicate) {
   return labeled_partition(parent, predicate);
 }
 
 // The same as members, for code that is written for any group.
 template <class Group>
-void sync(const Group& group) {
+EMU_INLINE void sync(const Group& group) {
   group.sync();
 }
 template <class Group>

@@ -72,8 +72,8 @@ inline curandStatus_t curandGenerateUniformDouble(curandGenerator_t generator, d
   return CURAND_STATUS_SUCCESS;
 }
 // The pseudo-random normal generators make numbers in pairs, and refuse an odd count.
-inline curandStatus_t curandGenerateNormal(curandGenerator_t generator, float* output, std::size_t count,
-                                           float mean, float stddev) {
+inline curandStatus_t curandGenerateNormal(curandGenerator_t generator, float* output, std::size_t count, float mean,
+                                           float stddev) {
   if (count % 2 != 0) return CURAND_STATUS_LENGTH_NOT_MULTIPLE;
   std::normal_distribution<float> normal(mean, stddev);
   for (std::size_t i = 0; i < count; ++i) output[i] = normal(generator->bits);

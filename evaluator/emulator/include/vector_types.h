@@ -3,18 +3,10 @@
 #define WARPGRADE_EMU_VECTOR_TYPES_H
 
 #define WARPGRADE_EMU_VECTORS(NAME, T, ALIGN2, ALIGN4) \
-  struct NAME##1 {                                     \
-    T x;                                               \
-  };                                                   \
-  struct alignas(ALIGN2) NAME##2 {                     \
-    T x, y;                                            \
-  };                                                   \
-  struct NAME##3 {                                     \
-    T x, y, z;                                         \
-  };                                                   \
-  struct alignas(ALIGN4) NAME##4 {                     \
-    T x, y, z, w;                                      \
-  };
+  struct NAME##1 { T x; };                             \
+  struct alignas(ALIGN2) NAME##2 { T x, y; };          \
+  struct NAME##3 { T x, y, z; };                       \
+  struct alignas(ALIGN4) NAME##4 { T x, y, z, w; };
 
 WARPGRADE_EMU_VECTORS(char, signed char, 2, 4)
 WARPGRADE_EMU_VECTORS(uchar, unsigned char, 2, 4)

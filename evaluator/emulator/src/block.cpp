@@ -1,5 +1,8 @@
 #include "block.h"
 
+#include <cstdio>
+
+#include "emu/sync.h"
 #include "worker.h"
 
 namespace emu {
@@ -11,9 +14,7 @@ void Block::begin_launch(const Kernel& kernel, const ThreadOrder& order) {
   threads_.resize(count);
   warps_.resize(order.warps.size());
   slots_.resize(count);
-  for (const uint3& index : order.indices) {
-    threads_[index.x + blockDim.x * (index.y + blockDim.y * index.z)].index = index;
-  }
+  for (std::size_t i = 0; i < count; ++i) threads_[order.ranks[i]].index = order.indices[i];
 }
 
 void Block::run() {
@@ -27,7 +28,7 @@ void Block::run() {
     thread.state = State::kReady;
     thread.returned_early = false;
     thread.passed = 0;
-    prepare(thread.context, stacks_.stack_end(rank), StackPool::kStackBytes, &Block::thread_main);
+    prepare(thread.context, stacks_.stack_end(rank), StackPool::kUsableBytes, &Block::thread_main);
   }
   for (unsigned number = 0; number < warps_.size(); ++number) {
     const unsigned lanes = live_ - number * 32;
@@ -57,7 +58,7 @@ void Block::thread_main() {
   __builtin_unreachable();
 }
 
-void Block::resume(unsigned rank) {
+inline void Block::resume(unsigned rank) {
   running_ = rank;
   Thread& thread = threads_[rank];
   threadIdx = thread.index;
@@ -66,7 +67,7 @@ void Block::resume(unsigned rank) {
 }
 
 // Stops the running thread until somebody makes it ready.
-void Block::wait(State state, const char* name, const void* site) {
+inline void Block::wait(State state, const char* name, const void* site) {
   Thread& self = threads_[running_];
   self.state = state;
   self.name = name;
@@ -80,9 +81,9 @@ void Block::run_warp(const ThreadOrder::Warp& turn) {
   do {
     while (warp.ready != 0) {
       for (unsigned i = turn.first; i != turn.last; ++i) {
-        const uint3& index = order_->indices[i];
-        const unsigned rank = index.x + blockDim.x * (index.y + blockDim.y * index.z);
+        const unsigned rank = order_->ranks[i];
         const unsigned bit = 1u << rank % 32;
+        if (i + 2 < turn.last) prefetch(threads_[order_->ranks[i + 2]].context);
         if ((warp.ready & bit) == 0) continue;
         warp.ready &= ~bit;
         resume(rank);
@@ -143,8 +144,8 @@ void Block::check_barrier() {
     // The compiler may have made two copies of one call. Only places in different lines are different barriers.
     if (worker->lines.differ(thread.site, other.site)) {
       fail_as(rank, "divergent-barrier",
-              "lanes of one warp wait at different barriers, this one at " + std::string(thread.name) + ", another at " +
-                  other.name + worker->lines.describe(other.site));
+              "lanes of one warp wait at different barriers, this one at " + std::string(thread.name) +
+                  ", another at " + other.name + worker->lines.describe(other.site));
     }
   }
 }

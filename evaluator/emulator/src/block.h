@@ -41,7 +41,8 @@ class Block {
  private:
   enum class State : unsigned char { kReady, kAtBarrier, kMeeting, kConverging, kDone };
 
-  struct Thread {
+  // What every switch touches comes first and fits one line of the cache.
+  struct alignas(64) Thread {
     Context context;
     uint3 index;
     State state;
@@ -50,6 +51,7 @@ class Block {
     // Why it waits.
     const char* name;
     const void* site;  // the address that called, to find the line
+    // For State::kMeeting and State::kConverging.
     unsigned mask;
     void* frame;
     void (*resolve)(void* const* frames, unsigned lanes);

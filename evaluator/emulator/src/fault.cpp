@@ -114,7 +114,8 @@ void FaultCatcher::escape(const Fault& fault) {
 }
 
 void FaultCatcher::raise() {
-  if (fault_.signal == SIGFPE) fail("integer-division", "division by zero, whose result is undefined on a GPU", fault_.pc);
+  if (fault_.signal == SIGFPE)
+    fail("integer-division", "division by zero, whose result is undefined on a GPU", fault_.pc);
   if (fault_.signal == SIGILL) fail("trap", "an illegal instruction", fault_.pc);
   const std::uintptr_t address = fault_.address;
   if (worker->stacks.is_guard(address)) {
@@ -138,7 +139,7 @@ void FaultCatcher::raise() {
 HandlersInstalled::HandlersInstalled() {
   std::lock_guard lock(install_mutex);
   if (installed++ != 0) return;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = handle;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   for (int i = 0; i < kCount; ++i) sigaction(kSignals[i], &action, &previous[i]);

@@ -27,7 +27,9 @@ char* StackPool::stack_end(unsigned index) {
     slabs_.push_back(static_cast<char*>(slab));
     for (unsigned i = 0; i < kStacksPerSlab; ++i) mprotect(slabs_.back() + i * stride_bytes(), page_bytes(), PROT_NONE);
   }
-  return slabs_[index / kStacksPerSlab] + (index % kStacksPerSlab + 1) * stride_bytes();
+  // Stacks that all ended at the same place of a page would fight for the same few lines of the cache.
+  const std::size_t colour = index * 320u % 4096u;
+  return slabs_[index / kStacksPerSlab] + (index % kStacksPerSlab + 1) * stride_bytes() - colour;
 }
 
 bool StackPool::is_guard(std::uintptr_t address) const {
@@ -49,16 +51,11 @@ void prepare(Context& context, char* stack_end, std::size_t stack_bytes, void (*
   makecontext(&context.state, entry, 0);
 }
 
-void switch_context(Context& from, const Context& to) { swapcontext(&from.state, &to.state); }
-
 #else
-
-// Saves the registers that a function call keeps, leaves the stack pointer in *from, and restores those of `to`.
-// swapcontext would do the same with two system calls for the signal mask, some thirty times slower.
-extern "C" void warpgrade_emu_switch(void** from, void* to);
 
 #if defined(__x86_64__)
 
+// The jump is not a `ret`, whose prediction assumes that calls and returns match: here they never do.
 asm(R"(
 .text
 .p2align 4
@@ -80,14 +77,15 @@ warpgrade_emu_switch:
   popq %r12
   popq %rbx
   popq %rbp
-  ret
+  popq %rcx
+  jmpq *%rcx
 .size warpgrade_emu_switch, . - warpgrade_emu_switch
 )");
 
 void prepare(Context& context, char* stack_end, std::size_t, void (*entry)()) {
   void** top = reinterpret_cast<void**>(stack_end);
-  *--top = nullptr;                          // the return address of `entry`: none, and the stack is aligned as after a call
-  *--top = reinterpret_cast<void*>(entry);   // where the switch's `ret` goes
+  *--top = nullptr;  // the return address of `entry`: none, and the stack is aligned as after a call
+  *--top = reinterpret_cast<void*>(entry);  // where the switch jumps
   for (int i = 0; i < 6; ++i) *--top = nullptr;
   context.stack_pointer = top;
 }
@@ -138,8 +136,6 @@ void prepare(Context& context, char* stack_end, std::size_t, void (*entry)()) {
 }
 
 #endif
-
-void switch_context(Context& from, const Context& to) { warpgrade_emu_switch(&from.stack_pointer, to.stack_pointer); }
 
 #endif
 

@@ -26,7 +26,27 @@ struct Context {
 void prepare(Context& context, char* stack_end, std::size_t stack_bytes, void (*entry)());
 
 // Stops here, as `from`, and goes on where `to` stopped.
-void switch_context(Context& from, const Context& to);
+#ifdef WARPGRADE_EMU_PORTABLE_SWITCH
+inline void switch_context(Context& from, const Context& to) { swapcontext(&from.state, &to.state); }
+#else
+// Saves the registers that a function call keeps, leaves the stack pointer in *from, and restores those of `to`.
+// swapcontext would do the same with two system calls for the signal mask, some thirty times slower.
+extern "C" void warpgrade_emu_switch(void** from, void* to);
+
+inline void switch_context(Context& from, const Context& to) {
+  warpgrade_emu_switch(&from.stack_pointer, to.stack_pointer);
+}
+#endif
+
+// Starts to load what switching to `next` will need: its stack was likely pushed out of the cache by the others'.
+inline void prefetch(const Context& next) {
+#ifndef WARPGRADE_EMU_PORTABLE_SWITCH
+  __builtin_prefetch(next.stack_pointer);
+  __builtin_prefetch(static_cast<const char*>(next.stack_pointer) + 64);
+#else
+  (void)next;
+#endif
+}
 
 // Stacks with a guard page below each, made on demand and kept: a block of 1024 threads needs 1024 of them. Memory is
 // only used for the pages that a kernel touches.
@@ -34,6 +54,8 @@ class StackPool {
  public:
   // Local arrays live here. A GPU allows 512 KiB a thread, which hardly any kernel needs.
   static constexpr std::size_t kStackBytes = 256 * 1024;
+  // What a fiber may use of it, wherever its end lies.
+  static constexpr std::size_t kUsableBytes = kStackBytes - 4096;
 
   StackPool() = default;
   ~StackPool();

@@ -108,8 +108,9 @@ std::size_t heap_bytes_from(const void* data) {
   const auto entry = find(heap, address_of(data));
   if (entry == heap.by_mapping.end() || entry->second.freed) return 0;
   const GuardedPages& pages = entry->second.pages;
-  return data >= pages.data && data < pages.end() ? static_cast<std::size_t>(pages.end() - static_cast<const char*>(data))
-                                                  : 0;
+  return data >= pages.data && data < pages.end()
+             ? static_cast<std::size_t>(pages.end() - static_cast<const char*>(data))
+             : 0;
 }
 
 std::string heap_describe(std::uintptr_t address) {

@@ -8,17 +8,18 @@
 #include <thread>
 #include <vector>
 
+#include "cuda_runtime_api.h"
 #include "limits.h"
 #include "worker.h"
 
-__thread uint3 threadIdx;
-__thread uint3 blockIdx;
-__thread dim3 blockDim;
-__thread dim3 gridDim;
+EMU_THREAD_LOCAL uint3 threadIdx;
+EMU_THREAD_LOCAL uint3 blockIdx;
+EMU_THREAD_LOCAL dim3 blockDim;
+EMU_THREAD_LOCAL dim3 gridDim;
 
 namespace emu {
 
-__thread Worker* worker = nullptr;
+EMU_THREAD_LOCAL Worker* worker = nullptr;
 
 namespace {
 

@@ -2,9 +2,9 @@
 #ifndef WARPGRADE_EMU_LAUNCHER_H
 #define WARPGRADE_EMU_LAUNCHER_H
 
+#include <cstddef>
 #include <cstdint>
 
-#include "driver_types.h"
 #include "order.h"
 
 namespace emu {
@@ -15,9 +15,6 @@ std::uint64_t launch_count();
 // The largest dynamic shared memory that any kernel asked for with cudaFuncSetAttribute. CUDA keeps one for each
 // kernel; a launch here does not know its kernel's address, so all share one.
 void allow_dynamic_shared(std::size_t bytes);
-
-// Keeps an error for cudaGetLastError(), unless it is cudaSuccess, and gives it back.
-cudaError_t record_error(cudaError_t error);
 
 }  // namespace emu
 

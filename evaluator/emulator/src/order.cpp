@@ -19,17 +19,18 @@ ThreadOrder::ThreadOrder(const dim3& block, Order order, std::uint64_t seed) {
   if (order == Order::kDescending) std::reverse(numbers.begin(), numbers.end());
   if (order == Order::kShuffled) std::shuffle(numbers.begin(), numbers.end(), random);
 
-  indices.reserve(threads);
+  ranks.reserve(threads);
   warps.reserve(numbers.size());
   for (unsigned number : numbers) {
-    const unsigned first = static_cast<unsigned>(indices.size());
-    for (unsigned rank = number * kLanes; rank < std::min(threads, (number + 1) * kLanes); ++rank) {
-      indices.push_back({rank % block.x, rank / block.x % block.y, rank / block.x / block.y});
-    }
-    if (order == Order::kDescending) std::reverse(indices.begin() + first, indices.end());
-    if (order == Order::kShuffled) std::shuffle(indices.begin() + first, indices.end(), random);
-    warps.push_back({number, first, static_cast<unsigned>(indices.size())});
+    const unsigned first = static_cast<unsigned>(ranks.size());
+    for (unsigned rank = number * kLanes; rank < std::min(threads, (number + 1) * kLanes); ++rank)
+      ranks.push_back(rank);
+    if (order == Order::kDescending) std::reverse(ranks.begin() + first, ranks.end());
+    if (order == Order::kShuffled) std::shuffle(ranks.begin() + first, ranks.end(), random);
+    warps.push_back({number, first, static_cast<unsigned>(ranks.size())});
   }
+  indices.reserve(threads);
+  for (unsigned rank : ranks) indices.push_back({rank % block.x, rank / block.x % block.y, rank / block.x / block.y});
 }
 
 BlockOrder::BlockOrder(const dim3& grid, Order order, std::uint64_t seed)

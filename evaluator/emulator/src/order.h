@@ -23,9 +23,10 @@ struct Schedule {
 struct ThreadOrder {
   struct Warp {
     unsigned number;
-    unsigned first, last;  // range in `indices`
+    unsigned first, last;  // range in `indices` and `ranks`
   };
   std::vector<uint3> indices;
+  std::vector<unsigned> ranks;  // the linear ones of `indices`
   std::vector<Warp> warps;
 
   ThreadOrder(const dim3& block, Order order, std::uint64_t seed);
@@ -40,7 +41,9 @@ class BlockOrder {
 
   // The linear index of the block whose turn it is, and of the block after the one with that index.
   std::uint64_t rank_at(std::uint64_t turn) const;
-  std::uint64_t next(std::uint64_t rank) const { return rank >= count_ - step_ ? rank - (count_ - step_) : rank + step_; }
+  std::uint64_t next(std::uint64_t rank) const {
+    return rank >= count_ - step_ ? rank - (count_ - step_) : rank + step_;
+  }
 
   uint3 index(std::uint64_t rank) const;
 

@@ -33,9 +33,11 @@ unsigned live_lanes() {
   return lane_bit();
 }
 
-void barrier(const char* name) { vote(name, CALL_SITE, false); }
+void wait_for_block(const char* name) { vote(name, CALL_SITE, false); }
 
-int barrier_count(int predicate) { return static_cast<int>(vote("__syncthreads_count", CALL_SITE, predicate != 0).count); }
+int barrier_count(int predicate) {
+  return static_cast<int>(vote("__syncthreads_count", CALL_SITE, predicate != 0).count);
+}
 
 int barrier_and(int predicate) {
   const Block::Votes votes = vote("__syncthreads_and", CALL_SITE, predicate != 0);
@@ -79,8 +81,8 @@ void* shared_storage(const void* unit, int id, std::size_t bytes, std::size_t al
   if (worker == nullptr) throw KernelError("emulator[unsupported]: shared memory outside of a kernel");
   void* data = worker->shared.statically(unit, id, bytes, alignment);
   if (data == nullptr) {
-    fail("too-much-shared", "static shared arrays of more than " + std::to_string(limits::kStaticSharedBytes) + " bytes",
-         CALL_SITE);
+    fail("too-much-shared",
+         "static shared arrays of more than " + std::to_string(limits::kStaticSharedBytes) + " bytes", CALL_SITE);
   }
   return data;
 }

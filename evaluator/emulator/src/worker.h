@@ -3,6 +3,7 @@
 #define WARPGRADE_EMU_WORKER_H
 
 #include "block.h"
+#include "emu/context.h"
 #include "fault.h"
 #include "fiber.h"
 #include "lines.h"
@@ -20,7 +21,7 @@ struct Worker {
 };
 
 // The worker that runs a kernel on this OS thread; null in host code.
-extern __thread Worker* worker;
+extern EMU_THREAD_LOCAL Worker* worker;
 
 // Throws a KernelError about the current block, where no thread is to blame.
 [[noreturn]] void fail_in_block(const char* code, const std::string& detail);

@@ -6,12 +6,10 @@
 
 namespace cooperative_groups {
 
-#define EMU_FUNCTOR(Name, Expression)           \
-  template <class T>                            \
-  struct Name {                                 \
-    T operator()(const T& a, const T& b) const { \
-      return Expression;                        \
-    }                                           \
+#define EMU_FUNCTOR(Name, Expression)                                 \
+  template <class T>                                                  \
+  struct Name {                                                       \
+    T operator()(const T& a, const T& b) const { return Expression; } \
   };
 EMU_FUNCTOR(plus, a + b)
 EMU_FUNCTOR(less, b < a ? b : a)
@@ -24,7 +22,7 @@ EMU_FUNCTOR(bit_xor, a ^ b)
 // Folds the values of all ranks; every one of them gets the result. The pairs are those of a butterfly, so that
 // rounding errors stay as small as they are on a GPU.
 template <class Group, class T, class Op>
-T reduce(const Group& group, T value, Op op) {
+EMU_INLINE T reduce(const Group& group, T value, Op op) {
   const unsigned size = group.size();
   const unsigned mask = group.emu_mask();
   return emu::exchange("reduce", mask, value, [=](const emu::Peers<T>& peers) -> T {

@@ -7,7 +7,7 @@
 namespace cooperative_groups {
 
 template <class Group, class T, class Op>
-T inclusive_scan(const Group& group, T value, Op op) {
+EMU_INLINE T inclusive_scan(const Group& group, T value, Op op) {
   const unsigned mask = group.emu_mask();
   return emu::exchange("inclusive_scan", mask, value, [=](const emu::Peers<T>& peers) -> T {
     T sum = peers[__builtin_ctz(mask)];
@@ -18,19 +18,19 @@ T inclusive_scan(const Group& group, T value, Op op) {
   });
 }
 template <class Group, class T>
-T inclusive_scan(const Group& group, T value) {
+EMU_INLINE T inclusive_scan(const Group& group, T value) {
   return inclusive_scan(group, value, plus<T>());
 }
 
 // Rank 0 gets a value of zeros.
 template <class Group, class T, class Op>
-T exclusive_scan(const Group& group, T value, Op op) {
+EMU_INLINE T exclusive_scan(const Group& group, T value, Op op) {
   const T sum = inclusive_scan(group, value, op);
   const T before = group.shfl_up(sum, 1);
   return group.thread_rank() == 0 ? T{} : before;
 }
 template <class Group, class T>
-T exclusive_scan(const Group& group, T value) {
+EMU_INLINE T exclusive_scan(const Group& group, T value) {
   return exclusive_scan(group, value, plus<T>());
 }
 

@@ -50,18 +50,18 @@ using Operand = std::common_type_t<T>;
 
 }  // namespace emu
 
-#define WARPGRADE_EMU_ATOMIC(NAME, EXPRESSION)                                        \
-  template <class T>                                                                  \
-  inline T NAME(T* address, emu::Operand<T> value) {                                  \
-    return emu::atomic_update(address, [value](T old) -> T { return EXPRESSION; });   \
-  }                                                                                   \
-  template <class T>                                                                  \
-  inline T NAME##_block(T* address, emu::Operand<T> value) {                          \
-    return NAME(address, value);                                                      \
-  }                                                                                   \
-  template <class T>                                                                  \
-  inline T NAME##_system(T* address, emu::Operand<T> value) {                         \
-    return NAME(address, value);                                                      \
+#define WARPGRADE_EMU_ATOMIC(NAME, EXPRESSION)                                      \
+  template <class T>                                                                \
+  inline T NAME(T* address, emu::Operand<T> value) {                                \
+    return emu::atomic_update(address, [value](T old) -> T { return EXPRESSION; }); \
+  }                                                                                 \
+  template <class T>                                                                \
+  inline T NAME##_block(T* address, emu::Operand<T> value) {                        \
+    return NAME(address, value);                                                    \
+  }                                                                                 \
+  template <class T>                                                                \
+  inline T NAME##_system(T* address, emu::Operand<T> value) {                       \
+    return NAME(address, value);                                                    \
   }
 
 WARPGRADE_EMU_ATOMIC(atomicAdd, old + value)
@@ -69,7 +69,7 @@ WARPGRADE_EMU_ATOMIC(atomicSub, old - value)
 WARPGRADE_EMU_ATOMIC(atomicExch, ((void)old, value))
 WARPGRADE_EMU_ATOMIC(atomicMin, value < old ? value : old)
 WARPGRADE_EMU_ATOMIC(atomicMax, old < value ? value : old)
-WARPGRADE_EMU_ATOMIC(atomicAnd, old & value)
+WARPGRADE_EMU_ATOMIC(atomicAnd, old& value)
 WARPGRADE_EMU_ATOMIC(atomicOr, old | value)
 WARPGRADE_EMU_ATOMIC(atomicXor, old ^ value)
 WARPGRADE_EMU_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
@@ -80,9 +80,8 @@ WARPGRADE_EMU_ATOMIC(atomicDec, (old == 0 || old > value) ? value : T(old - 1))
 // Bytes are compared and not values, as the hardware does: a NaN equals itself.
 template <class T>
 inline T atomicCAS(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
-  return emu::atomic_update(address, [&](T old) -> T {
-    return std::memcmp(&old, &expected, sizeof(T)) == 0 ? static_cast<T>(wanted) : old;
-  });
+  return emu::atomic_update(
+      address, [&](T old) -> T { return std::memcmp(&old, &expected, sizeof(T)) == 0 ? static_cast<T>(wanted) : old; });
 }
 template <class T>
 inline T atomicCAS_block(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {

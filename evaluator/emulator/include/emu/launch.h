@@ -23,9 +23,9 @@ struct Config {
 // A kernel with its arguments, its type erased. `run` calls it once for each index of a list, in the list's order.
 struct Kernel {
   const char* name;
-  int line;             // of the launch, in the submission's text; 0: unknown
-  bool waits;           // it may reach a barrier or a warp operation: its threads need stacks of their own
-  bool marks_returns;   // its `return;` statements call early_return()
+  int line;            // of the launch, in the submission's text; 0: unknown
+  bool waits;          // it may reach a barrier or a warp operation: its threads need stacks of their own
+  bool marks_returns;  // its `return;` statements call early_return()
   void* closure;
   void (*run)(void* closure, const uint3* first, const uint3* last);
 };
@@ -46,9 +46,9 @@ struct Bound {
   Call& call;
   std::tuple<Args...> args;
 
-  // The threads of a kernel without barriers are this loop. The arguments are copied into variables that nothing
-  // points to, so that the compiler can inline the kernel and keep them in registers.
-  static void run(void* closure, const uint3* first, const uint3* last) {
+  // The threads of a kernel without barriers are this loop. The kernel is inlined into it, and the arguments are
+  // copied into variables that nothing points to, so that they can stay in registers.
+  __attribute__((flatten)) static void run(void* closure, const uint3* first, const uint3* last) {
     Bound& bound = *static_cast<Bound*>(closure);
     std::apply(
         [&](auto... args) {

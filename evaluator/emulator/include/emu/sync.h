@@ -16,9 +16,17 @@ namespace emu {
 
 constexpr unsigned kFullMask = 0xffffffffu;
 
+// The engine finds the line of a wait from the address that it returns to. A wait that is the last thing a function
+// does would be a jump, which leaves no such address: this empty instruction after it keeps it a call.
+#define EMU_NO_TAIL_CALL() asm volatile("")
+
 // __syncthreads() and its three sisters: wait for every thread of the block that has not returned. They give how
 // many threads brought a predicate that is not 0, whether all did, and whether any did.
-EMU_API void barrier(const char* name = "__syncthreads");
+EMU_API void wait_for_block(const char* name);
+__attribute__((always_inline)) inline void barrier(const char* name = "__syncthreads") {
+  wait_for_block(name);
+  EMU_NO_TAIL_CALL();
+}
 EMU_API int barrier_count(int predicate);
 EMU_API int barrier_and(int predicate);
 EMU_API int barrier_or(int predicate);
@@ -104,6 +112,7 @@ auto exchange(const char* name, unsigned mask, T value, Pick pick) {
 // __syncwarp().
 inline void warp_barrier(unsigned mask = kFullMask, const char* name = "__syncwarp") {
   rendezvous(name, mask, nullptr, [](void* const*, unsigned) {});
+  EMU_NO_TAIL_CALL();
 }
 
 // One pointer for each thread of the block, by rank; whoever uses it puts barriers around.

@@ -96,14 +96,14 @@ inline std::uint16_t from_float(float value) {
   const std::uint32_t rest = wide & ((1u << cut) - 1);
   const std::uint32_t tie = 1u << (cut - 1);
   constexpr bool kNearest = kRounding == Rounding::kNearestEven;
-  const bool away = kNearest                          ? rest > tie || (rest == tie && (kept & 1) != 0)
-                    : kRounding == Rounding::kUp      ? rest != 0 && !negative
-                    : kRounding == Rounding::kDown    ? rest != 0 && negative
-                                                      : false;
+  const bool away = kNearest                       ? rest > tie || (rest == tie && (kept & 1) != 0)
+                    : kRounding == Rounding::kUp   ? rest != 0 && !negative
+                    : kRounding == Rounding::kDown ? rest != 0 && negative
+                                                   : false;
   kept += away;
   if (kept >= kInfinity) {
-    const bool to_infinity = kNearest || (kRounding == Rounding::kUp && !negative) ||
-                             (kRounding == Rounding::kDown && negative);
+    const bool to_infinity =
+        kNearest || (kRounding == Rounding::kUp && !negative) || (kRounding == Rounding::kDown && negative);
     kept = to_infinity ? kInfinity : kInfinity - 1;
   }
   return sign | static_cast<std::uint16_t>(kept);

@@ -9,10 +9,10 @@
 
 #include "emu/atomics.h"
 
-#define EMU_GPU_ATOMIC(Name, Expression)                                                        \
-  template <class T>                                                                            \
-  inline T gpuAtomic##Name(T* address, emu::Operand<T> value) {                                 \
-    return emu::atomic_update(address, [value](T old) -> T { return Expression; });             \
+#define EMU_GPU_ATOMIC(Name, Expression)                                            \
+  template <class T>                                                                \
+  inline T gpuAtomic##Name(T* address, emu::Operand<T> value) {                     \
+    return emu::atomic_update(address, [value](T old) -> T { return Expression; }); \
   }
 EMU_GPU_ATOMIC(Add, static_cast<T>(old + value))
 EMU_GPU_ATOMIC(Mul, static_cast<T>(old* value))

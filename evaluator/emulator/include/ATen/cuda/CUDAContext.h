@@ -1,6 +1,7 @@
-// What torch's header of this name brings: device properties, streams, checks.
+// What torch's header of this name brings: device properties, streams, checks, at::device_of.
 #pragma once
 
+#include <ATen/DeviceGuard.h>
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/Exceptions.h>
 #include <c10/cuda/CUDAFunctions.h>

@@ -30,24 +30,24 @@ inline void c10_cuda_check_implementation(int error, const char* file, const cha
 
 }  // namespace c10
 
-#define C10_CUDA_CHECK(EXPR)                                                                                \
-  ::c10::cuda::c10_cuda_check_implementation(static_cast<int>(EXPR), __FILE__, __func__,                    \
+#define C10_CUDA_CHECK(EXPR)                                                             \
+  ::c10::cuda::c10_cuda_check_implementation(static_cast<int>(EXPR), __FILE__, __func__, \
                                              static_cast<unsigned>(__LINE__), true)
 
-#define C10_CUDA_CHECK_WARN(EXPR)                                         \
-  do {                                                                    \
-    const cudaError_t emu_error = EXPR;                                   \
-    if (emu_error != cudaSuccess) {                                       \
-      (void)cudaGetLastError();                                           \
-      TORCH_WARN("CUDA warning: ", cudaGetErrorString(emu_error));        \
-    }                                                                     \
+#define C10_CUDA_CHECK_WARN(EXPR)                                  \
+  do {                                                             \
+    const cudaError_t emu_error = EXPR;                            \
+    if (emu_error != cudaSuccess) {                                \
+      (void)cudaGetLastError();                                    \
+      TORCH_WARN("CUDA warning: ", cudaGetErrorString(emu_error)); \
+    }                                                              \
   } while (0)
 
 #define C10_CUDA_ERROR_HANDLED(EXPR) EXPR
 
-#define C10_CUDA_IGNORE_ERROR(EXPR)                         \
-  do {                                                      \
-    if ((EXPR) != cudaSuccess) (void)cudaGetLastError();    \
+#define C10_CUDA_IGNORE_ERROR(EXPR)                      \
+  do {                                                   \
+    if ((EXPR) != cudaSuccess) (void)cudaGetLastError(); \
   } while (0)
 
 #define C10_CUDA_CLEAR_ERROR() ((void)cudaGetLastError())

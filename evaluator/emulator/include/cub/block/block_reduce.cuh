@@ -27,24 +27,24 @@ class BlockReduce {
   BlockReduce() : storage_(detail::private_storage<BlockReduce>()) {}
   explicit BlockReduce(TempStorage& storage) : storage_(storage) {}
 
-  T Sum(T input) { return Reduce(input, cub::Sum()); }
-  T Sum(T input, int valid_items) { return Reduce(input, cub::Sum(), valid_items); }
+  EMU_INLINE T Sum(T input) { return Reduce(input, cub::Sum()); }
+  EMU_INLINE T Sum(T input, int valid_items) { return Reduce(input, cub::Sum(), valid_items); }
   template <int Items>
-  T Sum(T (&inputs)[Items]) {
+  EMU_INLINE T Sum(T (&inputs)[Items]) {
     return Reduce(inputs, cub::Sum());
   }
   template <class Op>
-  T Reduce(T input, Op op) {
+  EMU_INLINE T Reduce(T input, Op op) {
     return Reduce(input, op, kThreads);
   }
   template <int Items, class Op>
-  T Reduce(T (&inputs)[Items], Op op) {
+  EMU_INLINE T Reduce(T (&inputs)[Items], Op op) {
     return Reduce(detail::fold_items(inputs, op), op);
   }
 
   // Only the first `valid_items` threads count.
   template <class Op>
-  T Reduce(T input, Op op, int valid_items) {
+  EMU_INLINE T Reduce(T input, Op op, int valid_items) {
     const int rank = static_cast<int>(emu::thread_rank());
     const int warp = rank / detail::kWarp;
     if (valid_items > kThreads) valid_items = kThreads;

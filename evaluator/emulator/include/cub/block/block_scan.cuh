@@ -26,80 +26,80 @@ class BlockScan {
 
   // One item per thread. The third argument is an output (the sum of the whole block, without any initial value), or
   // a functor that the first warp asks for the prefix of the whole block.
-  void InclusiveSum(T input, T& output) { InclusiveScan(input, output, cub::Sum()); }
+  EMU_INLINE void InclusiveSum(T input, T& output) { InclusiveScan(input, output, cub::Sum()); }
   template <class Third>
-  void InclusiveSum(T input, T& output, Third& third) {
+  EMU_INLINE void InclusiveSum(T input, T& output, Third& third) {
     InclusiveScan(input, output, cub::Sum(), third);
   }
-  void ExclusiveSum(T input, T& output) { ExclusiveScan(input, output, T{}, cub::Sum()); }
-  void ExclusiveSum(T input, T& output, T& aggregate) {
+  EMU_INLINE void ExclusiveSum(T input, T& output) { ExclusiveScan(input, output, T{}, cub::Sum()); }
+  EMU_INLINE void ExclusiveSum(T input, T& output, T& aggregate) {
     ExclusiveScan(input, output, T{}, cub::Sum(), aggregate);
   }
   template <class Prefix>
-  void ExclusiveSum(T input, T& output, Prefix& prefix) {
+  EMU_INLINE void ExclusiveSum(T input, T& output, Prefix& prefix) {
     ExclusiveScan(input, output, cub::Sum(), prefix);
   }
 
   template <class Op>
-  void InclusiveScan(T input, T& output, Op op) {
+  EMU_INLINE void InclusiveScan(T input, T& output, Op op) {
     output = scan(input, op).inclusive;
   }
   template <class Op>
-  void InclusiveScan(T input, T& output, Op op, T& aggregate) {
+  EMU_INLINE void InclusiveScan(T input, T& output, Op op, T& aggregate) {
     const Result result = scan(input, op);
     output = result.inclusive;
     aggregate = result.aggregate;
   }
   template <class Op, class Prefix>
-  void InclusiveScan(T input, T& output, Op op, Prefix& prefix) {
+  EMU_INLINE void InclusiveScan(T input, T& output, Op op, Prefix& prefix) {
     const Result result = scan(input, op);
     output = op(block_prefix(result.aggregate, prefix), result.inclusive);
   }
   // Without an initial value, thread 0's output is undefined.
   template <class Op>
-  void ExclusiveScan(T input, T& output, Op op) {
+  EMU_INLINE void ExclusiveScan(T input, T& output, Op op) {
     output = scan(input, op).exclusive;
   }
   template <class Op>
-  void ExclusiveScan(T input, T& output, T initial, Op op) {
+  EMU_INLINE void ExclusiveScan(T input, T& output, T initial, Op op) {
     output = from_initial(scan(input, op), initial, op);
   }
   template <class Op>
-  void ExclusiveScan(T input, T& output, T initial, Op op, T& aggregate) {
+  EMU_INLINE void ExclusiveScan(T input, T& output, T initial, Op op, T& aggregate) {
     const Result result = scan(input, op);
     output = from_initial(result, initial, op);
     aggregate = result.aggregate;
   }
   template <class Op, class Prefix, class = decltype(std::declval<Prefix&>()(std::declval<T>()))>
-  void ExclusiveScan(T input, T& output, Op op, Prefix& prefix) {
+  EMU_INLINE void ExclusiveScan(T input, T& output, Op op, Prefix& prefix) {
     const Result result = scan(input, op);
     output = from_initial(result, block_prefix(result.aggregate, prefix), op);
   }
 
   // Several consecutive items per thread: the same, on each thread's own sum.
   template <int Items>
-  void InclusiveSum(T (&input)[Items], T (&output)[Items]) {
+  EMU_INLINE void InclusiveSum(T (&input)[Items], T (&output)[Items]) {
     InclusiveScan(input, output, cub::Sum());
   }
   template <int Items>
-  void InclusiveSum(T (&input)[Items], T (&output)[Items], T& aggregate) {
+  EMU_INLINE void InclusiveSum(T (&input)[Items], T (&output)[Items], T& aggregate) {
     InclusiveScan(input, output, cub::Sum(), aggregate);
   }
   template <int Items>
-  void ExclusiveSum(T (&input)[Items], T (&output)[Items]) {
+  EMU_INLINE void ExclusiveSum(T (&input)[Items], T (&output)[Items]) {
     ExclusiveScan(input, output, T{}, cub::Sum());
   }
   template <int Items>
-  void ExclusiveSum(T (&input)[Items], T (&output)[Items], T& aggregate) {
+  EMU_INLINE void ExclusiveSum(T (&input)[Items], T (&output)[Items], T& aggregate) {
     ExclusiveScan(input, output, T{}, cub::Sum(), aggregate);
   }
   template <int Items, class Op>
-  void InclusiveScan(T (&input)[Items], T (&output)[Items], Op op) {
+  EMU_INLINE void InclusiveScan(T (&input)[Items], T (&output)[Items], Op op) {
     T aggregate;
     InclusiveScan(input, output, op, aggregate);
   }
   template <int Items, class Op>
-  void InclusiveScan(T (&input)[Items], T (&output)[Items], Op op, T& aggregate) {
+  EMU_INLINE void InclusiveScan(T (&input)[Items], T (&output)[Items], Op op, T& aggregate) {
     const Result result = scan(detail::fold_items(input, op), op);
     T sum = emu::thread_rank() == 0 ? input[0] : op(result.exclusive, input[0]);
     for (int i = 0; i < Items; ++i) {
@@ -110,12 +110,12 @@ class BlockScan {
     aggregate = result.aggregate;
   }
   template <int Items, class Op>
-  void ExclusiveScan(T (&input)[Items], T (&output)[Items], T initial, Op op) {
+  EMU_INLINE void ExclusiveScan(T (&input)[Items], T (&output)[Items], T initial, Op op) {
     T aggregate;
     ExclusiveScan(input, output, initial, op, aggregate);
   }
   template <int Items, class Op>
-  void ExclusiveScan(T (&input)[Items], T (&output)[Items], T initial, Op op, T& aggregate) {
+  EMU_INLINE void ExclusiveScan(T (&input)[Items], T (&output)[Items], T initial, Op op, T& aggregate) {
     const Result result = scan(detail::fold_items(input, op), op);
     T sum = from_initial(result, initial, op);
     for (int i = 0; i < Items; ++i) {
@@ -134,7 +134,7 @@ class BlockScan {
   };
 
   template <class Op>
-  Result scan(T input, Op op) {
+  EMU_INLINE Result scan(T input, Op op) {
     const int rank = static_cast<int>(emu::thread_rank());
     const int warp = rank / detail::kWarp;
     typename WarpScan<T>::TempStorage none;
@@ -162,7 +162,7 @@ class BlockScan {
 
   // All lanes of the first warp ask, as in cub; what lane 0 is told is the prefix.
   template <class Prefix>
-  T block_prefix(T aggregate, Prefix& prefix) {
+  EMU_INLINE T block_prefix(T aggregate, Prefix& prefix) {
     if (emu::warp_index() == 0) {
       const T told = prefix(aggregate);
       if (emu::lane() == 0) storage_.block_prefix = told;

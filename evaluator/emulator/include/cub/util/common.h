@@ -8,6 +8,7 @@
 #include "emu/context.h"
 #include "emu/shared.h"
 #include "emu/sync.h"
+#include "emu/warp.h"
 #include "emu_lib/functional.h"
 
 namespace cub {

@@ -8,7 +8,7 @@ namespace cub {
 
 // The value `offset` lanes above, or one's own beyond `last_thread` (a lane of the logical warp).
 template <int LogicalWarpThreads, class T>
-T ShuffleDown(T input, int offset, int last_thread, unsigned member_mask) {
+EMU_INLINE T ShuffleDown(T input, int offset, int last_thread, unsigned member_mask) {
   const unsigned first = detail::logical_warp_first<LogicalWarpThreads>();
   const unsigned lane = emu::lane();
   const unsigned source = lane + offset <= first + last_thread ? lane + offset : lane;
@@ -18,7 +18,7 @@ T ShuffleDown(T input, int offset, int last_thread, unsigned member_mask) {
 
 // The value `offset` lanes below, or one's own below `first_thread`.
 template <int LogicalWarpThreads, class T>
-T ShuffleUp(T input, int offset, int first_thread, unsigned member_mask) {
+EMU_INLINE T ShuffleUp(T input, int offset, int first_thread, unsigned member_mask) {
   const int first = static_cast<int>(detail::logical_warp_first<LogicalWarpThreads>());
   const int lane = static_cast<int>(emu::lane());
   const int source = lane - offset >= first + first_thread ? lane - offset : lane;
@@ -27,7 +27,7 @@ T ShuffleUp(T input, int offset, int first_thread, unsigned member_mask) {
 }
 
 template <int LogicalWarpThreads, class T>
-T ShuffleIndex(T input, int source_lane, unsigned member_mask) {
+EMU_INLINE T ShuffleIndex(T input, int source_lane, unsigned member_mask) {
   const unsigned source = detail::logical_warp_first<LogicalWarpThreads>() + source_lane % LogicalWarpThreads;
   return emu::exchange("cub::ShuffleIndex", member_mask, input,
                        [source](const emu::Peers<T>& peers) { return peers[source]; });

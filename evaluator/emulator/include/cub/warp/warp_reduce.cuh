@@ -15,16 +15,16 @@ class WarpReduce {
 
   explicit WarpReduce(TempStorage&) {}
 
-  T Sum(T input) { return Reduce(input, cub::Sum()); }
-  T Sum(T input, int valid_items) { return Reduce(input, cub::Sum(), valid_items); }
+  EMU_INLINE T Sum(T input) { return Reduce(input, cub::Sum()); }
+  EMU_INLINE T Sum(T input, int valid_items) { return Reduce(input, cub::Sum(), valid_items); }
   template <class Op>
-  T Reduce(T input, Op op) {
+  EMU_INLINE T Reduce(T input, Op op) {
     return Reduce(input, op, LogicalWarpThreads);
   }
 
   // Only the first `valid_items` lanes count.
   template <class Op>
-  T Reduce(T input, Op op, int valid_items) {
+  EMU_INLINE T Reduce(T input, Op op, int valid_items) {
     const unsigned first = detail::logical_warp_first<LogicalWarpThreads>();
     const unsigned mask = detail::logical_warp_mask<LogicalWarpThreads>();
     return emu::exchange("cub::WarpReduce", mask, input, [=](const emu::Peers<T>& peers) -> T {

@@ -15,59 +15,61 @@ class WarpScan {
 
   explicit WarpScan(TempStorage&) {}
 
-  void InclusiveSum(T input, T& output) { InclusiveScan(input, output, cub::Sum()); }
-  void InclusiveSum(T input, T& output, T& aggregate) { InclusiveScan(input, output, cub::Sum(), aggregate); }
-  void ExclusiveSum(T input, T& output) { ExclusiveScan(input, output, T{}, cub::Sum()); }
-  void ExclusiveSum(T input, T& output, T& aggregate) {
+  EMU_INLINE void InclusiveSum(T input, T& output) { InclusiveScan(input, output, cub::Sum()); }
+  EMU_INLINE void InclusiveSum(T input, T& output, T& aggregate) {
+    InclusiveScan(input, output, cub::Sum(), aggregate);
+  }
+  EMU_INLINE void ExclusiveSum(T input, T& output) { ExclusiveScan(input, output, T{}, cub::Sum()); }
+  EMU_INLINE void ExclusiveSum(T input, T& output, T& aggregate) {
     ExclusiveScan(input, output, T{}, cub::Sum(), aggregate);
   }
 
   template <class Op>
-  void InclusiveScan(T input, T& output, Op op) {
+  EMU_INLINE void InclusiveScan(T input, T& output, Op op) {
     output = scan(input, op).inclusive;
   }
   template <class Op>
-  void InclusiveScan(T input, T& output, Op op, T& aggregate) {
+  EMU_INLINE void InclusiveScan(T input, T& output, Op op, T& aggregate) {
     const Result result = scan(input, op);
     output = result.inclusive;
     aggregate = result.aggregate;
   }
   // Without an initial value, the first lane's output is undefined.
   template <class Op>
-  void ExclusiveScan(T input, T& output, Op op) {
+  EMU_INLINE void ExclusiveScan(T input, T& output, Op op) {
     output = scan(input, op).exclusive;
   }
   template <class Op>
-  void ExclusiveScan(T input, T& output, T initial, Op op) {
+  EMU_INLINE void ExclusiveScan(T input, T& output, T initial, Op op) {
     output = from_initial(scan(input, op), initial, op);
   }
   template <class Op>
-  void ExclusiveScan(T input, T& output, Op op, T& aggregate) {
+  EMU_INLINE void ExclusiveScan(T input, T& output, Op op, T& aggregate) {
     const Result result = scan(input, op);
     output = result.exclusive;
     aggregate = result.aggregate;
   }
   // The aggregate does not contain the initial value.
   template <class Op>
-  void ExclusiveScan(T input, T& output, T initial, Op op, T& aggregate) {
+  EMU_INLINE void ExclusiveScan(T input, T& output, T initial, Op op, T& aggregate) {
     const Result result = scan(input, op);
     output = from_initial(result, initial, op);
     aggregate = result.aggregate;
   }
   template <class Op>
-  void Scan(T input, T& inclusive, T& exclusive, Op op) {
+  EMU_INLINE void Scan(T input, T& inclusive, T& exclusive, Op op) {
     const Result result = scan(input, op);
     inclusive = result.inclusive;
     exclusive = result.exclusive;
   }
   template <class Op>
-  void Scan(T input, T& inclusive, T& exclusive, T initial, Op op) {
+  EMU_INLINE void Scan(T input, T& inclusive, T& exclusive, T initial, Op op) {
     const Result result = scan(input, op);
     inclusive = op(initial, result.inclusive);
     exclusive = from_initial(result, initial, op);
   }
 
-  T Broadcast(T input, unsigned source) {
+  EMU_INLINE T Broadcast(T input, unsigned source) {
     const unsigned lane = detail::logical_warp_first<LogicalWarpThreads>() + source;
     return emu::exchange("cub::WarpScan::Broadcast", detail::logical_warp_mask<LogicalWarpThreads>(), input,
                          [lane](const emu::Peers<T>& peers) { return peers[lane]; });
@@ -81,7 +83,7 @@ class WarpScan {
   };
 
   template <class Op>
-  static Result scan(T input, Op op) {
+  EMU_INLINE static Result scan(T input, Op op) {
     const unsigned first = detail::logical_warp_first<LogicalWarpThreads>();
     return emu::exchange("cub::WarpScan", detail::logical_warp_mask<LogicalWarpThreads>(), input,
                          [=](const emu::Peers<T>& peers) -> Result {

@@ -1,0 +1,5 @@
+// GetTensorInfo: torch's own header, which needs nothing but a kernel's built-in variables and functions.
+#pragma once
+
+#include <cuda_runtime.h>
+#include_next <ATen/cuda/detail/IndexUtils.cuh>

@@ -1,0 +1,184 @@
+"""From a build request to units and commands: order, line markers, flags, and which errors are believed."""
+
+import re
+
+import pytest
+
+from evaluator.build.sources import source_files
+from evaluator.emulator import headers
+from evaluator.emulator.unit import Lacking, StepName, build_steps, final_errors, lacking_constructs
+from evaluator.frames import BuildRequest, SourceFile
+from evaluator.records import Diagnostic
+
+KERNEL = """__global__ void k(float* p) { p[0] = 1; }
+torch::Tensor run(torch::Tensor x) {
+  TORCH_CHECK(x.is_cuda());
+  k<<<1, 32>>>(x.data_ptr<float>());
+  return x;
+}"""
+INLINE = BuildRequest(
+    name="ext",
+    cpp_sources=["torch::Tensor run(torch::Tensor x);"],
+    cuda_sources=[KERNEL],
+    functions={"run": "runs"},
+    with_cuda=True,
+)
+
+
+def lines_by_file(text):
+    """Say what stands on which line of which file, as the `#line` markers have it."""
+    placed, name, number = {}, None, 0
+    for line in text.split("\n"):
+        if match := re.fullmatch(r'#line (\d+) "(.*)"', line):
+            name, number = match[2], int(match[1])
+        else:
+            placed[name, number] = line
+            number += 1
+    return placed
+
+
+def test_the_steps_go_from_quick_to_faithful():
+    assert [step.name for step in build_steps(INLINE)] == [StepName.LIGHT, StepName.FULL, StepName.SPLIT]
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_every_line_is_the_line_of_the_file_that_is_reported(step):
+    files = build_steps(INLINE)[step].files
+    placed = {}
+    for name, text in files.items():
+        if name.endswith(".cpp"):
+            placed |= lines_by_file(text)
+    for file in source_files(INLINE):
+        for number, line in enumerate(file.text.split("\n"), 1):
+            changed = "is_cuda" in line or "<<<" in line
+            assert changed or placed[file.name, number] == line
+    assert 'emu::launch<false>("k", 7, ' in placed["cuda.cu", 7]
+
+
+def test_one_unit_declares_binds_and_then_defines():
+    text = build_steps(INLINE)[1].files["unit.cpp"]
+    places = [text.index(part) for part in ("run(torch::Tensor x);", "PYBIND11_MODULE", "cuda_runtime.h", "__global__")]
+    assert places == sorted(places)
+
+
+def test_the_c_plus_plus_part_is_not_cuda():
+    steps = build_steps(BuildRequest(name="e", cpp_sources=["void f() { k<<<1, 2>>>(x); }"], functions={}))
+    assert "k<<<1, 2>>>(x)" in steps[0].files["unit.cpp"]
+    assert "cuda_runtime.h" not in steps[0].files["unit.cpp"]
+
+
+def test_only_the_first_step_has_light_headers():
+    light, full, split = build_steps(INLINE)
+    assert "light/torch/extension.h" in light.files
+    assert light.argv.index("-Ilight") < light.argv.index(f"-isystem{headers.INCLUDE}")
+    for step in (full, split):
+        assert "-Ilight" not in step.argv
+        assert not any(name.startswith("light/") for name in step.files)
+
+
+def test_two_files_are_two_units():
+    split = build_steps(INLINE)[2]
+    assert sorted(split.files) == ["0.cpp", "1.cpp"]
+    assert {"0.cpp", "1.cpp"} <= set(split.argv)
+    assert split.argv[split.argv.index("-o") + 1] == split.library == "ext.so"
+
+
+def test_our_headers_stand_before_those_of_torch():
+    includes = [word for word in build_steps(INLINE)[0].argv if word.startswith("-isystem")]
+    assert includes[0] == f"-isystem{headers.INCLUDE}"
+    assert len(includes) > 2
+
+
+def test_of_a_submissions_flags_macros_and_folders_are_kept():
+    request = BuildRequest(
+        name="e",
+        cpp_sources=["int x;"],
+        extra_cflags=["-O3 -march=native -DHOST=1", "-std=c++17"],
+        extra_cuda_cflags=["--use_fast_math", "-D", "TILE=16", "-arch=sm_90a", "-Xptxas", "-v", "-UNDEBUG"],
+        extra_include_paths=["include"],
+        extra_ldflags=["-lcublas", "-lcudart", "-lm", "-lc10_cuda"],
+    )
+    argv = build_steps(request)[0].argv
+    assert {"-DHOST=1", "-DTILE=16", "-UNDEBUG", "-Iinclude", "-lm", "-O1"} <= set(argv)
+    assert not {
+        "-O3",
+        "-march=native",
+        "-std=c++17",
+        "--use_fast_math",
+        "-Xptxas",
+        "-v",
+        "-lcublas",
+        "-lc10_cuda",
+    } & set(argv)
+
+
+def test_returns_are_announced_only_where_all_are_marked():
+    def announced(source):
+        request = BuildRequest(name="e", cpp_sources=[""], cuda_sources=[source])
+        return "-DWARPGRADE_EMU_MARKS_RETURNS" in build_steps(request)[0].argv
+
+    assert announced(KERNEL)
+    assert not announced("#define CHECK(x) if (!(x)) return\n" + KERNEL)
+
+
+def test_files_of_load_keep_their_names_and_headers_stay_files():
+    request = BuildRequest(
+        name="e",
+        files=[
+            SourceFile(name="kernel.cu", text='#include "k.cuh"\nvoid f() { k<<<1, 1>>>(); }'),
+            SourceFile(name="k.cuh", text="__global__ void k() { __shared__ int x; }"),
+            SourceFile(name="bind.cpp", text="void f();"),
+        ],
+    )
+    light, _, split = build_steps(request)
+    assert lines_by_file(light.files["unit.cpp"])["bind.cpp", 1] == "void f();"
+    assert light.files["unit.cpp"].index("bind.cpp") < light.files["unit.cpp"].index("kernel.cu")
+    assert 'emu::launch<true>("k", 2,' in light.files["unit.cpp"]
+    assert "emu::shared<int>(0)" in light.files["k.cuh"] == split.files["k.cuh"]
+    assert sorted(split.files) == ["0.cpp", "1.cpp", "k.cuh"]
+
+
+def test_lacking_constructs_have_the_file_and_line_of_the_build():
+    request = BuildRequest(
+        name="e",
+        cpp_sources=["#include <thrust/sort.h>"],
+        cuda_sources=['__device__ void f() {\n asm("trap;");\n}'],
+    )
+    assert lacking_constructs(request) == [
+        Lacking("the header thrust/sort.h", "main.cpp", 2),
+        Lacking("inline PTX (asm)", "cuda.cu", 5),
+    ]
+
+
+def test_a_file_of_the_request_is_no_lacking_header():
+    files = [
+        SourceFile(name="a.cu", text='#include "cuda_helpers.h"'),
+        SourceFile(name="cuda_helpers.h", text=""),
+    ]
+    assert lacking_constructs(BuildRequest(name="e", files=files)) == []
+
+
+def error(message, line=3, severity="error"):
+    return Diagnostic(
+        severity=severity, message=message, file="cuda.cu", line=line, column=1, submission_line=None, source_line=""
+    )
+
+
+def test_an_error_counts_when_two_steps_agree_on_it():
+    earlier = [error("\u2018x\u2019 was not declared"), error("only light")]
+    later = [error("'x' was not declared"), error("only full"), error("only light", line=9)]
+    assert final_errors(earlier, later, last=False) == [later[0]]
+
+
+def test_the_last_step_is_believed():
+    last = [error("undefined"), error("unused", severity="warning")]
+    assert final_errors([], last, last=True) == last[:1]
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["redefinition of 'int f()'", "default argument given for parameter 1", "call of overloaded 'f(int)' is ambiguous"],
+)
+def test_a_clash_of_two_files_in_one_unit_does_not_count_yet(message):
+    assert final_errors([error(message)], [error(message)], last=False) == []
+    assert final_errors([error(message)], [error(message)], last=True) == [error(message)]

@@ -1,0 +1,106 @@
+"""The corpus of CUDA submissions: whole, well-formed, and what its README says of it."""
+
+import ast
+import difflib
+import re
+
+import pytest
+
+from evaluator.records import SizeName, Status
+from tests.corpus.entries import CORPUS, UNDEFINED, Entry, entries
+
+ENTRIES = {entry.name: entry for entry in entries()}
+RIGHT = {name: entry for name, entry in ENTRIES.items() if entry.expected.status is Status.CORRECT}
+BROKEN = {name: entry for name, entry in ENTRIES.items() if name not in RIGHT}
+TWIN_LINES = 16
+"""A broken entry may differ from its twin in so many lines of code, additions and removals counted."""
+ROW = re.compile(r"^\| (?P<construct>.*?) \| (?P<entries>\[.*?\)) \|", re.MULTILINE)
+LINK = re.compile(r"\[(\w+)\]\(\1\)")
+ANSWERS = {Status.CORRECT, Status.WRONG_RESULT, Status.RUNTIME_ERROR, Status.BUILD_ERROR}
+
+each = pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+each_right = pytest.mark.parametrize("entry", RIGHT.values(), ids=RIGHT)
+each_broken = pytest.mark.parametrize("entry", BROKEN.values(), ids=BROKEN)
+
+
+def test_there_is_enough_of_it() -> None:
+    assert len(RIGHT) >= 42
+    assert len(BROKEN) >= 22
+
+
+def test_every_folder_is_an_entry() -> None:
+    folders = {path.name for path in CORPUS.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == ENTRIES.keys()
+
+
+@each
+def test_an_entry_is_a_submission_to_a_problem(entry: Entry) -> None:
+    tree = ast.parse(entry.source)
+    assert "ModelNew" in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    assert ast.get_docstring(tree)
+    assert bool(entry.expected.problem) != bool(entry.expected.reference)
+    assert SizeName.SMALL in entry.problem().sizes
+
+
+@each
+def test_an_extension_is_named_after_its_entry(entry: Entry) -> None:
+    names = re.findall(r'name="(\w+)"', entry.source)
+    assert names
+    assert all(name.startswith(f"corpus_{entry.name}") for name in names)
+
+
+@each_right
+def test_a_right_entry_is_right_everywhere(entry: Entry) -> None:
+    expected = entry.expected
+    assert expected.gpu == Status.CORRECT
+    assert [expected.code, expected.twin, expected.blind_spot] == ["", "", ""]
+
+
+@each_broken
+def test_a_broken_entry_says_what_shows_it(entry: Entry) -> None:
+    expected = entry.expected
+    assert expected.status in ANSWERS | {Status.INCONCLUSIVE}
+    assert expected.code
+    assert expected.gpu in ANSWERS | {UNDEFINED}
+    assert expected.gpu != Status.CORRECT or expected.status is Status.INCONCLUSIVE
+
+
+@each_broken
+def test_a_broken_entry_differs_from_its_twin_in_the_fault_alone(entry: Entry) -> None:
+    twin = RIGHT[entry.expected.twin]
+    assert entry.problem() == twin.problem()
+    sides = [_code(twin), _code(entry)]
+    changed = [line for line in difflib.unified_diff(*sides, n=0, lineterm="") if re.match(r"[+-](?![+-])", line)]
+    # Tensor cores leave nothing of a loop over elements.
+    limit = 40 if "wmma" in entry.expected.construct else TWIN_LINES
+    assert 1 <= len(changed) <= limit, changed
+
+
+def _code(entry: Entry) -> list[str]:
+    """Give the lines below the docstring, without the name."""
+    body = entry.source.split('"""', 2)[2]
+    return body.replace(f"corpus_{entry.name}", "corpus").splitlines()
+
+
+def _table(title: str) -> dict[str, list[str]]:
+    section = (CORPUS / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+    return {row["construct"]: LINK.findall(row["entries"]) for row in ROW.finditer(section)}
+
+
+def test_the_readme_names_every_right_entry() -> None:
+    named = {name for names in _table("What the right ones cover").values() for name in names}
+    assert named == RIGHT.keys()
+
+
+@pytest.mark.parametrize("construct", _table("What the right ones cover"))
+def test_a_construct_stands_in_the_entries_that_cover_it(construct: str) -> None:
+    names = _table("What the right ones cover")[construct]
+    assert names
+    for name in names:
+        for token in re.findall(r"`([^`]+)`", construct):
+            assert token in RIGHT[name].source, f"{name} has no {token}"
+
+
+def test_the_readme_names_every_fault() -> None:
+    table = _table("What the broken ones get wrong")
+    assert table == {entry.expected.construct: [name] for name, entry in BROKEN.items()}
