@@ -138,22 +138,21 @@ class EmulatorSchedule(Frame, frozen=True):
 
 
 class Call(Frame, frozen=True):
-    """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before."""
+    """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before.
+
+    With `empty` the model is left out and the last call's outputs are described again: what that takes is the clock's
+    overhead.
+    """
 
     index: int
+    empty: bool
     schedule: EmulatorSchedule | None
     args: Node
     kwargs: Node
     output_gradients: Items | None
 
 
-class Nothing(Frame, frozen=True):
-    """Judge: answer at once. What this takes is the clock's overhead."""
-
-    index: int
-
-
-ToRunner = Load | BuildReply | Construct | Prepare | Call | Nothing
+ToRunner = Load | BuildReply | Construct | Prepare | Call
 
 
 class SourceFile(Frame, frozen=True):

@@ -53,8 +53,8 @@ class CallGraph:
         sources = [tokens(text) for text in texts]
         macros = [macro for source in sources for macro in _macros(source)]
         for macro in macros:
-            self._mentions.setdefault(macro.name, set()).update(_words(macro.body))
-        device = _DEVICE | {macro.name for macro in macros if _DEVICE & _words(macro.body)}
+            self._mentions.setdefault(macro.name, set()).update(_body_words(macro))
+        device = _DEVICE | {macro.name for macro in macros if _DEVICE & _body_words(macro)}
         for source in sources:
             self._everywhere = self._everywhere or _includes_unseen(source)
             self._read(Code(source), device)
@@ -75,7 +75,7 @@ class CallGraph:
 
     def _read(self, code: Code, device: frozenset[str]) -> None:
         inside = [False] * len(code)
-        for function in code.functions():
+        for function in code.outermost():
             words = set(code.words(function.parameters[0], function.body[1]))
             self._mentions.setdefault(function.name, set()).update(words)
             if "__global__" in function.qualifiers:
@@ -115,8 +115,8 @@ def _macros(source: Sequence[Token]) -> Iterator[Macro]:
             yield macro
 
 
-def _words(text: str) -> set[str]:
-    return {token.text for token in tokens(text) if token.kind is Kind.WORD}
+def _body_words(macro: Macro) -> set[str]:
+    return {token.text for token in tokens(macro.body, is_body=True) if token.kind is Kind.WORD}
 
 
 # What the emulator lacks
@@ -171,13 +171,13 @@ def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupporte
     """
     source = tokens(text)
     code = Code(source)
-    functions = code.functions()
+    functions = code.outermost()
     found = [*_lacking_headers(source, has_header), *_constructs(code, 0), *_launches(code, functions, 0)]
     found += [item for function in functions if (item := _warp_synchronous(code, function)) is not None]
-    used = set(code.words(0, len(code))).union(*(_words(macro.body) for macro in _macros(source)))
+    used = set(code.words(0, len(code))).union(*(_body_words(macro) for macro in _macros(source)))
     for token in source:
         if token.kind is Kind.DIRECTIVE and (macro := parse_define(token.text)) is not None and macro.name in used:
-            body, line_offset = Code(tokens(macro.body)), token.line - 1 + macro.header.count("\n")
+            body, line_offset = Code(tokens(macro.body, is_body=True)), token.line - 1 + macro.header.count("\n")
             found += [*_constructs(body, line_offset), *_launches(body, [], line_offset)]
     return sorted(set(found), key=lambda item: (item.line, item.construct))
 
@@ -219,12 +219,12 @@ def _assembly(code: Code, index: int) -> str | None:
 
 def _launches(code: Code, functions: Sequence[Function], line_offset: int) -> Iterator[Unsupported]:
     """Find launches by a kernel, and launches that cannot become a call of a template."""
-    device = [function.body for function in functions if function.qualifiers & _DEVICE]
+    device = {i for function in functions if function.qualifiers & _DEVICE for i in range(*function.body)}
     for index, token in enumerate(code.tokens):
         if token.text != "<<<":
             continue
         end = _launch_end(code, index)
-        if any(start < index < stop for start, stop in device):
+        if index in device:
             yield Unsupported("a launch inside of a kernel", token.line + line_offset)
         elif end is None or not _is_operand_end(code, index - 1):
             yield Unsupported("a launch put together by macros", token.line + line_offset)
@@ -233,8 +233,12 @@ def _launches(code: Code, functions: Sequence[Function], line_offset: int) -> It
 
 
 def _launch_end(code: Code, launch: int) -> int | None:
-    ends = (i for i in range(launch, len(code)) if code.adjacent(i, ">>>") and code.text(i + 3) == "(")
-    return next(ends, None)
+    index = launch + 1
+    while index < len(code) and code.text(index) not in (";", "<<<", ")", "}"):
+        if code.adjacent(index, ">>>") and code.text(index + 3) == "(":
+            return index
+        index = code.partner.get(index, index) + 1
+    return None
 
 
 def _is_operand_end(code: Code, index: int) -> bool:
@@ -357,9 +361,9 @@ def hard_coded(
     wanted = _full_numbers(full_constants, small_constants)
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+        found = [*_python_numbers(tree), *_embedded_numbers(source, tree)]
+    except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
         return []
-    found = [*_python_numbers(tree), *_embedded_numbers(source, tree)]
     return sorted({(number, line) for number, line in found if number in wanted}, key=lambda item: (item[1], item[0]))
 
 

@@ -58,7 +58,10 @@ def light_headers() -> dict[str, str]:
 
 def _tensor_header() -> str:
     operators = [f"ATen/ops/{name}.h" for name in _FREE_FUNCTIONS]
-    return _including("ATen/core/Tensor.h", "ATen/Dispatch.h", "ATen/TensorOperators.h", *operators) + _NAMES
+    return (
+        _including("ATen/core/Tensor.h", "ATen/DeviceGuard.h", "ATen/Dispatch.h", "ATen/TensorOperators.h", *operators)
+        + _NAMES
+    )
 
 
 def _including(*names: str) -> str:

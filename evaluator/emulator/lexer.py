@@ -80,14 +80,14 @@ _AFTER_PARAMETERS = frozenset(("const", "volatile", "noexcept", "override", "fin
 _CLOSERS = {")": "(", "]": "[", "}": "{"}
 
 
-def tokens(text: str) -> list[Token]:
-    """Cut `text` into tokens.
+def tokens(text: str, *, is_body: bool = False) -> list[Token]:
+    """Cut `text` into tokens. In the body of a macro, a `#` at the beginning is an operator and no directive.
 
     >>> [token.text for token in tokens("k<<<1, n>>>(x); // go")]
     ['k', '<<<', '1', ',', ' ', 'n', '>', '>', '>', '(', 'x', ')', ';', ' ', '// go']
     """
     found: list[Token] = []
-    line, place, at_line_start, last = 1, 0, True, ""
+    line, place, at_line_start, last = 1, 0, not is_body, ""
     while place < len(text):
         kind, piece = _next(text, place, at_line_start=at_line_start)
         if piece == "<<<" and last == "operator":  # operator<<<T>(…) is operator<< with a template argument.
@@ -108,8 +108,7 @@ def _next(text: str, place: int, *, at_line_start: bool) -> tuple[Kind, str]:
     match = _TOKEN.match(text, place)
     if match is None or match.lastgroup is None:  # The last alternative takes any character.
         raise AssertionError(place)
-    kind = next(kind for kind in Kind if kind is not Kind.DIRECTIVE and match[kind.name] is not None)
-    return kind, match[0]
+    return Kind[match.lastgroup], match[0]
 
 
 def parse_define(directive: str) -> Macro | None:
@@ -263,6 +262,14 @@ class Code:
                     where = (index, self.partner[index])
                     end = self.partner.get(body, len(self.tokens))
                     found.append(Function(name, self._qualifiers(index), where, (body, end)))
+        return found
+
+    def outermost(self) -> list[Function]:
+        """Find the functions that are not inside of another one."""
+        found: list[Function] = []
+        for function in self.functions():
+            if not found or function.body[0] > found[-1].body[1]:
+                found.append(function)
         return found
 
     def _name_before(self, index: int) -> str | None:

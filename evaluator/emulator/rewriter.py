@@ -82,7 +82,7 @@ class _Rewriter:
         macro: frozenset[str] | None = None,
         marks: bool = False,
     ) -> None:
-        self._tokens = tokens(text)
+        self._tokens = tokens(text, is_body=macro is not None)
         self._code = Code(self._tokens)
         self._graph = graph
         self._sites = sites
@@ -92,6 +92,7 @@ class _Rewriter:
         self._before: dict[int, str] = {}
         self._after: dict[int, str] = {}
         self._functions = self._code.functions() if graph is not None else []
+        self._bodies = {function.body[0] for function in self._functions}
 
     def result(self) -> str:
         """Give the rewritten text."""
@@ -200,7 +201,7 @@ class _Rewriter:
         if not self._marks:
             return
         code = self._code
-        for kernel in (function for function in self._functions if "__global__" in function.qualifiers):
+        for kernel in (function for function in code.outermost() if "__global__" in function.qualifiers):
             index = kernel.body[0] + 1
             while index < kernel.body[1]:
                 if code.text(index) == "{" and self._is_inner_body(index, kernel):
@@ -210,8 +211,7 @@ class _Rewriter:
                 index += 1
 
     def _is_inner_body(self, index: int, kernel: Function) -> bool:
-        lambda_start = self._code.lambda_before(index)
-        return lambda_start or any(f.body[0] == index and f is not kernel for f in self._functions)
+        return self._code.lambda_before(index) or (index in self._bodies and index != kernel.body[0])
 
     def _mark_return(self, index: int) -> None:
         """Make `return;` and `return f();` tell, after anything else that they do."""
@@ -226,13 +226,12 @@ class _Rewriter:
     def _shared_declarations(self) -> None:
         index = 0
         while index < len(self._code):
-            if self._code.text(index) != "__shared__":
-                index += 1
-                continue
-            shared = shared_declaration(self._code, index)
-            if shared is not None:
-                self._shared(shared)
-            index = max(index + 1, shared.end if shared is not None else 0)
+            if self._code.text(index) == "__shared__":
+                end = _declaration_end(self._code, index)
+                if (shared := shared_declaration(self._code, index, end)) is not None:
+                    self._shared(shared)
+                index = end
+            index += 1
 
     def _shared(self, shared: _Shared) -> None:
         code = self._code
@@ -480,16 +479,19 @@ def _without_parentheses(code: Code, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def shared_declaration(code: Code, index: int) -> _Shared | None:
-    """Find the declaration that the `__shared__` at `index` is a word of; None where there is no name in it."""
+def shared_declaration(code: Code, index: int, end: int) -> _Shared | None:
+    """Take apart the declaration up to `end` that the `__shared__` at `index` is a word of; None without a name."""
     start = _declaration_start(code, index)
-    end = index
-    while end < len(code) and code.text(end) not in (";", ")", "}"):
-        end = code.partner.get(end, end) + 1
     first = _first_declarator(code, start, end)
     if first is None:
         return None
     return _Shared(start, end, first, dynamic="extern" in code.words(start, first))
+
+
+def _declaration_end(code: Code, index: int) -> int:
+    while index < len(code) and code.text(index) not in (";", ")", "}"):
+        index = code.partner.get(index, index) + 1
+    return index
 
 
 def _declaration_start(code: Code, index: int) -> int:

@@ -23,11 +23,10 @@ def header_files() -> list[Path]:
 
 def runtime_flags() -> list[str]:
     """Give the arguments, after the sources, that compile the runtime besides those of all native code."""
-    return [f"-isystem{INCLUDE}", "-fvisibility=hidden", "-pthread", *thread_local_flags(), *_line_table_flags()]
+    return [f"-isystem{INCLUDE}", "-fvisibility=hidden", "-pthread", *_thread_local_flags(), *_line_table_flags()]
 
 
-def thread_local_flags() -> list[str]:
-    """Give the flags for code that uses the runtime's thread-local variables: threadIdx is one."""
+def _thread_local_flags() -> list[str]:
     # Descriptors cost a few instructions where the default is a call; arm64 has them without asking.
     return ["-mtls-dialect=gnu2"] if platform.machine() in {"x86_64", "AMD64"} else []
 

@@ -23,6 +23,13 @@ from evaluator.records import Diagnostic
 _CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
 _HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
 _CUDA_LIBRARIES = re.compile(r"-l(?:cu\w+|c10_cuda|torch_cuda\w*|nv\w+)")
+_NVCC_DEFAULTS = [
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+]
+"""What PyTorch's own builder tells nvcc; without it, comparing two c10::Half is ambiguous."""
 _IMPLICIT = "#include <cuda_runtime.h>\n"
 """nvcc includes it at the start of every file."""
 
@@ -146,6 +153,7 @@ def _flags(request: BuildRequest, files: Sequence[SourceFile]) -> list[str]:
         "-fvisibility=hidden",
         *thread_locals,
         *marked,
+        *_NVCC_DEFAULTS,
         *_macros(own),
         *(f"-I{path}" for path in request.extra_include_paths if path),
         f"-isystem{headers.INCLUDE}",

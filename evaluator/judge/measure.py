@@ -1,16 +1,15 @@
 """Time one side: its first call apart, then verified calls on fresh inputs until there are enough.
 
-The judge's clock runs from letting the runner go until it is stopped again. What a call that does nothing takes is
-measured in a runner that never loaded a submission, and taken off both sides alike.
+The judge's clock runs from letting the runner go until it is stopped again. What a call takes without the model's own
+work is measured in a runner that never loaded a submission, and taken off both sides alike.
 """
 
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from evaluator.frames import Nothing
-from evaluator.judge.session import Fault, Session
-from evaluator.judge.trial import Bench, Trial
+from evaluator.judge.session import Fault
+from evaluator.judge.trial import Bench, Trial, fresh_seed
 from evaluator.records import Samples, seed_text
 from evaluator.timing.stats import interquartile_range, median
 
@@ -18,11 +17,10 @@ MIN_CALLS = 20
 _MAX_CALLS = 100
 _ENOUGH_S = 2.0
 _EMPTY_CALLS = 50
-_EMPTY_TIMEOUT_S = 10.0
 
 
 class Overhead(NamedTuple):
-    """What a call that does nothing takes."""
+    """What a call takes without the model's own work."""
 
     median_ms: float
     iqr_ms: float
@@ -35,14 +33,17 @@ class Side(NamedTuple):
     failed: Trial | None
 
 
-def overhead(session: Session) -> Overhead | Fault:
-    """Measure calls that do nothing, in a runner of the reference."""
+def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
+    """Measure calls without the model's own work, in a runner of the reference that has answered once."""
+    first = bench.run(0, fresh_seed(), timeout_s=timeout_s)
+    if first.fault is not None:
+        return first.fault
     times_ms = []
     for index in range(_EMPTY_CALLS):
-        answer = session.call(Nothing(index=index), timeout_s=_EMPTY_TIMEOUT_S)
-        if isinstance(answer, Fault):
-            return answer
-        times_ms.append(answer.elapsed_ms)
+        elapsed_ms = bench.run_empty(index, timeout_s=timeout_s)
+        if isinstance(elapsed_ms, Fault):
+            return elapsed_ms
+        times_ms.append(elapsed_ms)
     return Overhead(median(times_ms), interquartile_range(times_ms))
 
 

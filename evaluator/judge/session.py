@@ -31,7 +31,6 @@ from evaluator.frames import (
     FromRunner,
     Load,
     Loaded,
-    Nothing,
     Prepare,
 )
 from evaluator.isolation import Child
@@ -109,7 +108,7 @@ class Session:
             return answer
         return answer if isinstance(answer, Fault) else self._out_of_place(answer)
 
-    def call(self, frame: Prepare | Call | Nothing, *, timeout_s: float) -> Answered | Fault:
+    def call(self, frame: Prepare | Call, *, timeout_s: float) -> Answered | Fault:
         """Let the runner go with what lies in the input region, and stop it when it has answered."""
         start_ns = time.perf_counter_ns()
         self._let_go()

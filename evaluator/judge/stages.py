@@ -136,10 +136,11 @@ def _reference_side(shop: Workshop, name: str) -> tuple[Samples, measure.Overhea
         constructed = fault if fault is not None else place.construct()
         if isinstance(constructed, Fault):
             raise JudgeFailed(f"the reference's own runner failed: {constructed.finding.message}")
-        empty = measure.overhead(place.session)
+        bench = place.bench()
+        empty = measure.overhead(bench, shop.call_timeout_s)
         if isinstance(empty, Fault):
             raise JudgeFailed(f"the reference's own runner failed: {empty.finding.message}")
-        side = measure.side(name, place.bench(), shop.seeds.timed(name), empty, shop.call_timeout_s)
+        side = measure.side(name, bench, shop.seeds.timed(name), empty, shop.call_timeout_s)
     if side.samples is None:
         fault = side.failed.fault if side.failed is not None else None
         why = fault.finding.message if fault is not None else "no samples"

@@ -10,11 +10,11 @@ from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, Done, EmulatorSchedule, Items, Node, Prepare, Table, TensorView
 from evaluator.judge.compare import Sides, compare
-from evaluator.judge.reference import Expected, Reference
-from evaluator.judge.session import Fault, Session
+from evaluator.judge.reference import Arguments, Expected, Reference
+from evaluator.judge.session import Answered, Fault, Session
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.tolerance import bounds
-from evaluator.judge.trees import Pair, Placed, Value, leaves, pair_up, place
+from evaluator.judge.trees import Pair, Placed, leaves, pair_up, place
 from evaluator.records import Check, Finding, Order, Schedule, Status, TensorCheck, ToleranceRule, seed_text
 
 PROFILE = "as_given"
@@ -57,22 +57,9 @@ class Bench:
             else None
         )
         expected = self._reference.expected(inputs, random_seed, gradients)
-        prepared = self._session.call(
-            Prepare(index=index, random_seed=random_seed, poison=secrets.randbelow(256), ahead_bytes=self._ahead_bytes),
-            timeout_s=timeout_s,
+        placed, answer = self._call(
+            index, inputs, gradients, random_seed=random_seed, schedule=schedule, empty=False, timeout_s=timeout_s
         )
-        if isinstance(prepared, Fault):
-            return Trial(None, prepared, 0.0, copied=False)
-        placed = place(
-            [
-                *((f"input {position}", value) for position, value in enumerate(inputs.args)),
-                *((f"input {name}", value) for name, value in inputs.kwargs.items()),
-                ("gradient", gradients or []),
-            ],
-            self._inputs,
-        )
-        frame = _call_frame(index, placed, inputs.kwargs, schedule, backward=backward)
-        answer = self._session.call(frame, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False)
         tensors, problem = self._judge(answer.done, expected, placed)
@@ -90,6 +77,50 @@ class Bench:
         )
         fault = None if problem is None else Fault(_status(problem), problem)
         return Trial(check, fault, answer.elapsed_ms, copied=copied)
+
+    def run_empty(self, index: int, *, timeout_s: float) -> float | Fault:
+        """Do all of a call but the model's own work, in a runner that has answered before; give its time in ms."""
+        inputs = self._reference.draw(fresh_seed())
+        _, answer = self._call(index, inputs, None, random_seed=0, schedule=None, empty=True, timeout_s=timeout_s)
+        return answer if isinstance(answer, Fault) else answer.elapsed_ms
+
+    def _call(
+        self,
+        index: int,
+        inputs: Arguments,
+        gradients: list[torch.Tensor] | None,
+        *,
+        random_seed: int,
+        schedule: Schedule | None,
+        empty: bool,
+        timeout_s: float,
+    ) -> tuple[Placed, Answered | Fault]:
+        """Have the runner prepare itself, write the inputs while it is stopped, and let it go."""
+        prepared = self._session.call(
+            Prepare(index=index, random_seed=random_seed, poison=secrets.randbelow(256), ahead_bytes=self._ahead_bytes),
+            timeout_s=timeout_s,
+        )
+        if isinstance(prepared, Fault):
+            return Placed([], []), prepared
+        placed = place(
+            [
+                *((f"input {position}", value) for position, value in enumerate(inputs.args)),
+                *((f"input {name}", value) for name, value in inputs.kwargs.items()),
+                ("gradient", gradients or []),
+            ],
+            self._inputs,
+        )
+        *nodes, output_gradients = placed.nodes
+        count = len(nodes) - len(inputs.kwargs)
+        frame = Call(
+            index=index,
+            empty=empty,
+            schedule=None if schedule is None else _schedule_frame(schedule),
+            args=Items(is_tuple=False, items=nodes[:count]),
+            kwargs=Table(keys=list(inputs.kwargs), items=nodes[count:]),
+            output_gradients=None if gradients is None or not isinstance(output_gradients, Items) else output_gradients,
+        )
+        return placed, self._session.call(frame, timeout_s=timeout_s)
 
     def _judge(self, done: Done, expected: Expected, placed: Placed) -> tuple[list[TensorCheck], Finding | None]:
         """Compare an answer. It starts as a failure: only a comparison of every output makes it a pass."""
@@ -134,25 +165,6 @@ class Bench:
                 if start < old_start + old_size and old_start < start + size:
                     return finding(Code.OUTPUT_REUSED, f"{path} lies in the memory of the call before's {old_path}")
         return None
-
-
-def _call_frame(
-    index: int,
-    placed: Placed,
-    kwargs: dict[str, Value],
-    schedule: Schedule | None,
-    *,
-    backward: bool,
-) -> Call:
-    *nodes, gradients = placed.nodes
-    count = len(nodes) - len(kwargs)
-    return Call(
-        index=index,
-        schedule=None if schedule is None else _schedule_frame(schedule),
-        args=Items(is_tuple=False, items=nodes[:count]),
-        kwargs=Table(keys=list(kwargs), items=nodes[count:]),
-        output_gradients=gradients if backward and isinstance(gradients, Items) else None,
-    )
 
 
 def _schedule_frame(schedule: Schedule) -> EmulatorSchedule:

@@ -4,6 +4,7 @@ import contextlib
 import mmap
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,7 +20,6 @@ from evaluator.frames import (
     Frame,
     Load,
     Loaded,
-    Nothing,
     Prepare,
     Scalar,
     TensorView,
@@ -64,6 +64,8 @@ class Runner:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
             answer = module.describe(error, self._private)
+        if not isinstance(answer, Done) or isinstance(frame, Prepare):
+            _flush()  # Never inside the clock; what is still unwritten when a runner is killed is lost.
         self._channel.send(answer)
 
     def _answer(self, frame: Frame) -> Frame:
@@ -76,8 +78,6 @@ class Runner:
                 return self._prepare(frame)
             case Call():
                 return self._call(frame)
-            case Nothing(index=index):
-                return Done(index=index, outputs=Scalar(value=None))
             case _:
                 raise TypeError(f"no frame of this type is expected here: {type(frame).__name__}")
 
@@ -124,7 +124,9 @@ class Runner:
         gradients = None
         if frame.output_gradients is not None:
             gradients = to_value(frame.output_gradients, self._inputs)
-        if self._emulation is None:
+        if frame.empty:
+            result, launches = self._held.pop(), None
+        elif self._emulation is None:
             result, launches = calls.run(self._model, args, kwargs, gradients), None
         else:
             result, launches = self._emulation.run(self._model, args, kwargs, gradients, frame.schedule)
@@ -137,6 +139,13 @@ class Runner:
         )
         self._held.append(result)
         return answer
+
+
+def _flush() -> None:
+    """Write out what the submission printed, through whatever it left in the place of its streams."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
 
 
 def _gradient_views(

@@ -93,6 +93,12 @@ def test_a_launch_in_a_macro_takes_name_and_line_from_its_use():
     )
 
 
+def test_a_macro_that_begins_with_an_operator_is_no_directive():
+    assert rewritten("#define NAME(x) #x, x.is_cuda()") == "#define NAME(x) #x, x.is_cpu()"
+    nested = "#define A " * 3000
+    assert rewritten(nested) == nested
+
+
 def test_null_pointers_keep_their_type():
     prefix = "__global__ void k(const float* a, int b, float* c) {} "
     assert rest("k<<<1, 1>>>(0, 0, NULL);", prefix).endswith(f"{call('k')}, nullptr, 0, nullptr);")

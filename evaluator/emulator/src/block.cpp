@@ -1,5 +1,6 @@
 #include "block.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "emu/sync.h"
@@ -19,26 +20,24 @@ void Block::begin_launch(const Kernel& kernel, const ThreadOrder& order) {
 
 void Block::run() {
   live_ = static_cast<unsigned>(threads_.size());
-  at_barrier_ = 0;
+  at_barrier_ = opened_ = skipped_ = 0;
+  sites_differ_ = returned_early_ = false;
   votes_ = {};
   thrown_ = nullptr;
   slots_.assign(slots_.size(), nullptr);
   for (unsigned rank = 0; rank < live_; ++rank) {
-    Thread& thread = threads_[rank];
-    thread.state = State::kReady;
-    thread.returned_early = false;
-    thread.passed = 0;
-    prepare(thread.context, stacks_.stack_end(rank), StackPool::kUsableBytes, &Block::thread_main);
+    prepare(threads_[rank].context, stacks_.stack_end(rank), StackPool::kUsableBytes, &Block::thread_main);
   }
   for (unsigned number = 0; number < warps_.size(); ++number) {
     const unsigned lanes = live_ - number * 32;
     const unsigned all = lanes >= 32 ? kFullMask : (1u << lanes) - 1;
-    warps_[number] = {all, all, 0};
+    warps_[number] = {all, all, 0, 0, 0, nullptr};
   }
   for (;;) {
     for (const ThreadOrder::Warp& turn : order_->warps) run_warp(turn);
     if (live_ == 0) return;
-    if (!release_barrier()) stalled();
+    if (at_barrier_ != live_) stalled();
+    open_barrier();
   }
 }
 
@@ -51,7 +50,10 @@ void Block::thread_main() {
   } catch (...) {
     block.thrown_ = std::current_exception();
   }
-  self.state = State::kDone;
+  // Where returns are not marked, those before the first barrier are taken to be on purpose.
+  const bool excused = block.kernel_->marks_returns ? block.returned_early_ : block.opened_ == 0;
+  block.skipped_ += !excused;
+  block.returned_early_ = false;
   --block.live_;
   block.warps_[block.running_ / 32].live &= ~(1u << block.running_ % 32);
   switch_context(self.context, block.scheduler_);
@@ -64,15 +66,6 @@ inline void Block::resume(unsigned rank) {
   threadIdx = thread.index;
   switch_context(scheduler_, thread.context);
   if (thrown_) std::rethrow_exception(thrown_);
-}
-
-// Stops the running thread until somebody makes it ready.
-inline void Block::wait(State state, const char* name, const void* site) {
-  Thread& self = threads_[running_];
-  self.state = state;
-  self.name = name;
-  self.site = site;
-  switch_context(self.context, scheduler_);
 }
 
 // Runs a warp until each of its lanes waits for another warp, or is done.
@@ -92,57 +85,43 @@ void Block::run_warp(const ThreadOrder::Warp& turn) {
   } while (unblock_warp(turn.number));
 }
 
-Block::Votes Block::wait_at_barrier(const char* name, const void* site, bool predicate) {
-  ++at_barrier_;
-  ++votes_.voters;
-  votes_.count += predicate;
-  wait(State::kAtBarrier, name, site);
-  return released_;
-}
-
-// Opens the barrier when every thread that has not returned is there.
-bool Block::release_barrier() {
-  if (at_barrier_ != live_) return false;
-  check_barrier();
-  for (unsigned rank = 0; rank < threads_.size(); ++rank) {
-    Thread& thread = threads_[rank];
-    if (thread.state == State::kDone) continue;
-    thread.state = State::kReady;
-    ++thread.passed;
-    warps_[rank / 32].ready |= 1u << rank % 32;
+// Lets everybody go on, since every thread that has not returned is at the barrier.
+void Block::open_barrier() {
+  if (skipped_ != 0) {
+    const unsigned rank = last_waiting();
+    fail_as(rank, "divergent-barrier",
+            std::to_string(live_) + " threads wait at " + threads_[rank].name + ", which " + std::to_string(skipped_) +
+                " threads of the block passed by before they finished");
   }
+  if (sites_differ_) check_sites();
+  for (Warp& warp : warps_) {
+    warp.ready = warp.live;
+    warp.at_barrier = 0;
+  }
+  sites_differ_ = false;
   at_barrier_ = 0;
+  ++opened_;
   released_ = votes_;
   votes_ = {};
-  return true;
 }
 
-// Describes and throws what compute-sanitizer's synccheck calls divergent threads; README.md says what counts.
-void Block::check_barrier() {
-  unsigned waiting = 0;
-  unsigned skipped = 0;
-  for (unsigned rank = 0; rank < threads_.size(); ++rank) {
-    const Thread& thread = threads_[rank];
-    if (thread.state != State::kDone) {
-      waiting = rank;
-      continue;
-    }
-    const bool excused = kernel_->marks_returns ? thread.returned_early : thread.passed == 0;
-    skipped += !excused;
-  }
-  if (skipped != 0) {
-    fail_as(waiting, "divergent-barrier",
-            std::to_string(live_) + " threads wait at " + threads_[waiting].name + ", which " +
-                std::to_string(skipped) + " threads of the block passed by before they finished");
-  }
-  unsigned first = 0;  // a lane of the warp at hand
-  for (unsigned rank = 0; rank < threads_.size(); ++rank) {
-    if (rank % 32 == 0 || threads_[first].state == State::kDone) first = rank;
-    const Thread& thread = threads_[rank];
-    const Thread& other = threads_[first];
-    if (thread.state == State::kDone || thread.site == other.site) continue;
-    // The compiler may have made two copies of one call. Only places in different lines are different barriers.
-    if (worker->lines.differ(thread.site, other.site)) {
+unsigned Block::last_waiting() const {
+  unsigned number = static_cast<unsigned>(warps_.size()) - 1;
+  while (warps_[number].live == 0) --number;
+  return number * 32 + 31 - static_cast<unsigned>(__builtin_clz(warps_[number].live));
+}
+
+// Throws where lanes of one warp came to different barriers. The compiler may have made two copies of one call, so only
+// places in different lines count.
+void Block::check_sites() {
+  for (unsigned number = 0; number < warps_.size(); ++number) {
+    unsigned first = 0;
+    for (unsigned rest = warps_[number].live; rest != 0; rest &= rest - 1) {
+      const unsigned rank = number * 32 + static_cast<unsigned>(__builtin_ctz(rest));
+      if (rest == warps_[number].live) first = rank;
+      const Thread& thread = threads_[rank];
+      const Thread& other = threads_[first];
+      if (!worker->lines.differ(thread.site, other.site)) continue;
       fail_as(rank, "divergent-barrier",
               "lanes of one warp wait at different barriers, this one at " + std::string(thread.name) +
                   ", another at " + other.name + worker->lines.describe(other.site));
@@ -158,7 +137,6 @@ bool Block::unblock_warp(unsigned number) {
     const unsigned lane = static_cast<unsigned>(__builtin_ctz(rest));
     if ((warp.meeting >> lane & 1u) != 0 && complete_meeting(number, lane)) {
       warp.ready |= 1u << lane;
-      threads_[number * 32 + lane].state = State::kReady;
       return true;
     }
   }
@@ -166,31 +144,28 @@ bool Block::unblock_warp(unsigned number) {
 }
 
 unsigned Block::wait_for_convergence(const void* site) {
-  wait(State::kConverging, "__activemask", site);
+  warps_[running_ / 32].converging |= 1u << running_ % 32;
+  wait("__activemask", site);
   return threads_[running_].converged;
 }
 
 // Lanes at the same place of the program are one group, which goes on together.
 bool Block::release_converging(unsigned number) {
   Warp& warp = warps_[number];
-  for (unsigned rest = warp.live; rest != 0; rest &= rest - 1) {
-    const Thread& first = threads_[number * 32 + static_cast<unsigned>(__builtin_ctz(rest))];
-    if (first.state != State::kConverging) continue;
-    unsigned group = 0;
-    for (unsigned lanes = rest; lanes != 0; lanes &= lanes - 1) {
-      const unsigned lane = static_cast<unsigned>(__builtin_ctz(lanes));
-      const Thread& thread = threads_[number * 32 + lane];
-      if (thread.state == State::kConverging && thread.site == first.site) group |= 1u << lane;
-    }
-    for (unsigned lanes = group; lanes != 0; lanes &= lanes - 1) {
-      Thread& thread = threads_[number * 32 + static_cast<unsigned>(__builtin_ctz(lanes))];
-      thread.state = State::kReady;
-      thread.converged = group;
-    }
-    warp.ready |= group;
-    return true;
+  if (warp.converging == 0) return false;
+  const Thread* lanes = &threads_[number * 32];
+  const void* site = lanes[__builtin_ctz(warp.converging)].site;
+  unsigned group = 0;
+  for (unsigned rest = warp.converging; rest != 0; rest &= rest - 1) {
+    const unsigned lane = static_cast<unsigned>(__builtin_ctz(rest));
+    if (lanes[lane].site == site) group |= 1u << lane;
   }
-  return false;
+  for (unsigned rest = group; rest != 0; rest &= rest - 1) {
+    threads_[number * 32 + static_cast<unsigned>(__builtin_ctz(rest))].converged = group;
+  }
+  warp.converging &= ~group;
+  warp.ready |= group;
+  return true;
 }
 
 void Block::meet(const char* name, const void* site, unsigned mask, void* frame,
@@ -204,7 +179,7 @@ void Block::meet(const char* name, const void* site, unsigned mask, void* frame,
   Warp& warp = warps_[number];
   warp.meeting |= 1u << lane;
   // The last lane to come does the work for all, and goes on without a switch.
-  if (!complete_meeting(number, lane)) wait(State::kMeeting, name, site);
+  if (!complete_meeting(number, lane)) wait(name, site);
 }
 
 // Lets the lanes that `lane` waits for meet, if all of them are there with the same mask and the same operation.
@@ -223,45 +198,45 @@ bool Block::complete_meeting(unsigned number, unsigned lane) {
   }
   self.resolve(frames, lanes);
   warp.meeting &= ~lanes;
-  const unsigned others = lanes & ~(1u << lane);
-  for (unsigned rest = others; rest != 0; rest &= rest - 1) {
-    threads_[number * 32 + static_cast<unsigned>(__builtin_ctz(rest))].state = State::kReady;
-  }
-  warp.ready |= others;
+  warp.ready |= lanes & ~(1u << lane);
   return true;
 }
 
-// Says what everybody waits for when nobody can go on.
+// Says what everybody waits for when nobody can go on, on behalf of a lane that meets others: there is one.
 void Block::stalled() {
-  for (unsigned rank = 0; rank < threads_.size(); ++rank) {
-    if (threads_[rank].state == State::kMeeting) fail_as(rank, "deadlock", "nobody can go on: " + waiting_text());
-  }
-  fail_as(0, "deadlock", "nobody can go on: " + waiting_text());
+  unsigned number = 0;
+  while (warps_[number].meeting == 0) ++number;
+  const unsigned rank = number * 32 + static_cast<unsigned>(__builtin_ctz(warps_[number].meeting));
+  fail_as(rank, "deadlock", "nobody can go on: " + waiting_text());
 }
 
 std::string Block::waiting_text() const {
   struct Group {
     const Thread* example;
+    bool meets;
     unsigned count;
   };
   std::vector<Group> groups;
-  for (const Thread& thread : threads_) {
-    if (thread.state == State::kDone) continue;
-    bool known = false;
-    for (Group& group : groups) {
+  for (unsigned rank = 0; rank < threads_.size(); ++rank) {
+    const Thread& thread = threads_[rank];
+    const Warp& warp = warps_[rank / 32];
+    if ((warp.live >> rank % 32 & 1u) == 0) continue;
+    const bool meets = (warp.meeting >> rank % 32 & 1u) != 0;
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
       const Thread& example = *group.example;
-      const bool same_mask = thread.state != State::kMeeting || thread.mask == example.mask;
-      if (thread.state != example.state || thread.site != example.site || !same_mask) continue;
-      ++group.count;
-      known = true;
+      return group.meets == meets && example.site == thread.site && (!meets || example.mask == thread.mask);
+    });
+    if (same == groups.end()) {
+      groups.push_back({&thread, meets, 1});
+    } else {
+      ++same->count;
     }
-    if (!known) groups.push_back({&thread, 1});
   }
   std::string text;
   for (std::size_t i = 0; i < groups.size() && i < 4; ++i) {
     const Thread& thread = *groups[i].example;
     text += (i == 0 ? "" : ", ") + std::to_string(groups[i].count) + " threads wait at " + thread.name;
-    if (thread.state == State::kMeeting) {
+    if (groups[i].meets) {
       char mask[32];
       std::snprintf(mask, sizeof mask, " with mask 0x%08x", thread.mask);
       text += mask;

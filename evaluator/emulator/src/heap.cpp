@@ -66,7 +66,7 @@ std::map<std::uintptr_t, Allocation>::iterator find_data(Heap& heap, const void*
 
 void note_damage(const Allocation& allocation, std::size_t* count, std::string* first) {
   std::ptrdiff_t offset = 0;
-  if (allocation.freed || allocation.pages.damage(&offset) == 0) return;
+  if (allocation.freed || !allocation.pages.is_damaged(&offset)) return;
   if ((*count)++ == 0) *first = "WRITE " + nearby::distance(offset, words_for(allocation));
 }
 

@@ -56,19 +56,21 @@ void GuardedPages::retire() {
   mmap(mapping, mapping_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-std::size_t GuardedPages::damage(std::ptrdiff_t* first) const {
-  std::size_t count = 0;
-  for (const char* at = end() + slack(); at-- != end();) {
-    if (static_cast<unsigned char>(*at) == kCanary) continue;
-    ++count;
+bool GuardedPages::is_damaged(std::ptrdiff_t* first) const {
+  const auto intact = [](const char* at) { return static_cast<unsigned char>(*at) == kCanary; };
+  const char* const lowest = data - watched_before();
+  for (const char* at = data; at != lowest; --at) {
+    if (intact(at - 1)) continue;
+    while (at != lowest && !intact(at - 1)) --at;
+    *first = at - data;
+    return true;
+  }
+  for (const char* at = end(); at != end() + slack(); ++at) {
+    if (intact(at)) continue;
     *first = at - end();
+    return true;
   }
-  for (const char* at = data - watched_before(); at != data; ++at) {
-    if (static_cast<unsigned char>(*at) == kCanary) continue;
-    ++count;
-    *first = at - data;  // the last one found is the nearest to the data
-  }
-  return count;
+  return false;
 }
 
 bool GuardedPages::covers(std::uintptr_t address) const {

@@ -34,9 +34,9 @@ struct GuardedPages {
   // Makes every access fault from now on and gives the memory back, but keeps the addresses.
   void retire();
 
-  // How many bytes of the canaries were overwritten, and where the first lies: negative, before the data; else from
-  // its end.
-  std::size_t damage(std::ptrdiff_t* first) const;
+  // Whether canaries were overwritten, and where: the nearest run of such bytes before the data begins at a negative
+  // offset from the data's start; bytes behind the data have one from its end.
+  bool is_damaged(std::ptrdiff_t* first) const;
 
   bool covers(std::uintptr_t address) const;
   char* end() const { return data + bytes; }

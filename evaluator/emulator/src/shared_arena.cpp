@@ -65,11 +65,11 @@ void* SharedArena::dynamically() {
 std::string SharedArena::damage() const {
   std::ptrdiff_t first = 0;
   for (const Site& site : sites_) {
-    if (site.block == block_ && site.pages.damage(&first) != 0) {
+    if (site.block == block_ && site.pages.is_damaged(&first)) {
       return "WRITE " + nearby::distance(first, array_of("static", site.pages.bytes));
     }
   }
-  if (dynamic_block_ == block_ && dynamic_.damage(&first) != 0) {
+  if (dynamic_block_ == block_ && dynamic_.is_damaged(&first)) {
     return "WRITE " + nearby::distance(first, array_of("dynamic", dynamic_.bytes));
   }
   return {};

@@ -94,11 +94,11 @@ extern "C" void vectors(int m, int n, const float* a, const float* x, float* y, 
   cublasSgemv(handle, CUBLAS_OP_N, m, n, &one, a, m, x, 1, &zero, product, 1);
   cublasDestroy(handle);
 }
-// A product that reads one element more than its first factor has. Gives the error's text.
+// A product whose first factor lacks its last column. Gives the error's text.
 extern "C" const char* sgemm_past_the_end() {
   static char text[512];
   float *a, *b, *c;
-  cudaMalloc(&a, 15 * sizeof(float));
+  cudaMalloc(&a, 12 * sizeof(float));
   cudaMalloc(&b, 16 * sizeof(float));
   cudaMalloc(&c, 16 * sizeof(float));
   try {

@@ -1,4 +1,4 @@
-// WARP_SHFL_DOWN and its like: torch's own header, which needs nothing but a kernel's built-in variables and functions.
+// WARP_SHFL_DOWN and its like. torch's own header, as it is.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// At::numeric_limits: torch's own header, which needs nothing but a kernel's built-in variables and functions.
+// At::numeric_limits. torch's own header, as it is.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// GetTensorInfo: torch's own header, which needs nothing but a kernel's built-in variables and functions.
+// GetTensorInfo. torch's own header, as it is.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// A tensor's sizes and strides for a kernel: torch's own header, which needs nothing but a kernel's built-in variables and functions.
+// A tensor's sizes and strides for a kernel. torch's own header, as it is.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// Reductions over a block: torch's own header, which needs nothing but a kernel's built-in variables and functions.
+// Reductions over a block. torch's own header, as it is.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,0 +1,349 @@
+"""The emulator's engine: kernels as the rewriter leaves them, compiled with g++ against the runtime, without PyTorch."""
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from evaluator.build import toolchain
+from evaluator.emulator import runtime
+
+pytestmark = pytest.mark.slow
+
+CASES = Path(__file__).parent / "engine_cases.cpp"
+ASCENDING, DESCENDING, SHUFFLED = 0, 1, 2
+# As in evaluator/emulator/unit.py.
+KERNEL_FLAGS = ["-g1", "-w", "-fstack-clash-protection", "-fno-strict-aliasing", "-ffp-contract=off"]
+EVERY_ORDER = pytest.mark.parametrize(
+    ("order", "seed"), [(ASCENDING, 0), (DESCENDING, 0), (SHUFFLED, 1), (SHUFFLED, 2)]
+)
+EVERY_WORKERS = pytest.mark.parametrize("workers", [1, 3])
+
+Run = Callable[..., str]
+
+
+def build(folder: Path, *defines: str) -> tuple[Path, Path]:
+    """Compile the runtime, but for its one file that needs PyTorch, and the cases; give both libraries."""
+    stand_in = folder / "no_torch.cpp"
+    stand_in.write_text("namespace emu { void install_torch_allocator() {} }\n")
+    sources = [path for path in runtime.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
+    emulator, cases = folder / "libemulator.so", folder / "cases.so"
+    compiler = [toolchain.cxx().path, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", *defines]
+    compile_all = [*compiler, *map(str, [*sources, stand_in]), "-Wall", "-Wextra", "-Werror", *runtime.runtime_flags()]
+    subprocess.run([*compile_all, "-o", str(emulator)], check=True)
+    subprocess.run([*compiler, str(CASES), *KERNEL_FLAGS, f"-isystem{runtime.INCLUDE}", "-o", str(cases)], check=True)
+    return emulator, cases
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return build(tmp_path_factory.mktemp("engine"))
+
+
+@pytest.fixture(scope="session")
+def emulator(libraries: tuple[Path, Path]) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(libraries[0]), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+    library.warpgrade_emu_launches.restype = ctypes.c_uint64
+    library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
+    return library
+
+
+@pytest.fixture
+def run(emulator: ctypes.CDLL, libraries: tuple[Path, Path]) -> Iterator[Run]:
+    """Call a case by its name, under a schedule; give what it printed."""
+    cases = ctypes.CDLL(str(libraries[1]))
+
+    def call(name: str, *args: int, order: int = ASCENDING, seed: int = 0, workers: int = 1) -> str:
+        emulator.warpgrade_emu_schedule(order, ctypes.c_uint64(seed), workers)
+        text = ctypes.create_string_buffer(2000)
+        padded = [*args, 0, 0, 0][:3]
+        getattr(cases, name)(text, ctypes.c_int(len(text)), *map(ctypes.c_int, padded))
+        return text.value.decode()
+
+    yield call
+    emulator.warpgrade_emu_schedule(ASCENDING, ctypes.c_uint64(0), 1)
+    emulator.warpgrade_emu_guard_damage(None, ctypes.c_uint64(0))
+
+
+class TestSchedules:
+    @EVERY_ORDER
+    @EVERY_WORKERS
+    @pytest.mark.parametrize("case", ["elementwise", "reduction"])
+    def test_a_right_kernel_is_right_under_every_schedule(self, run, case, order, seed, workers):
+        assert run(case, order=order, seed=seed, workers=workers) == "wrong 0"
+
+    def test_a_race_shows_under_every_order(self, run):
+        found = {order: run("race", order=order) for order in (ASCENDING, DESCENDING, SHUFFLED)}
+        assert "wrong 0" not in found.values()
+        assert len(set(found.values())) == 1 or found[ASCENDING] != found[SHUFFLED]
+
+    @pytest.mark.parametrize("waits", [0, 1])
+    def test_orders(self, run, waits):
+        ascending = [int(word) for word in run("turns", waits).split()]
+        descending = [int(word) for word in run("turns", waits, order=DESCENDING).split()]
+        shuffled = [int(word) for word in run("turns", waits, order=SHUFFLED, seed=5).split()]
+        assert ascending == list(range(12))
+        assert descending == list(range(11, -1, -1))
+        assert sorted(shuffled) == ascending
+        assert shuffled not in (ascending, descending)
+
+    def test_a_shuffle_is_another_one_for_each_launch_and_seed(self, run):
+        assert len({run("turns", order=SHUFFLED, seed=seed) for seed in range(100, 2000, 300)}) > 3
+
+    @EVERY_ORDER
+    def test_atomics_between_workers(self, run, order, seed):
+        expected = "32000 -64000 499 -63 96000 16000 0"
+        assert run("atomics", order=order, seed=seed, workers=4) == expected
+
+
+class TestBarriers:
+    @EVERY_ORDER
+    def test_counting_barriers(self, run, order, seed):
+        assert run("counting_barriers", order=order, seed=seed) == "22 22 0 1"
+
+    @EVERY_WORKERS
+    def test_a_barrier_that_some_threads_pass_by(self, run, workers):
+        text = run("divergent_barrier", 16, workers=workers)
+        assert text.startswith("emulator[divergent-barrier]: kernel skipped_barrier block (0,0,0) thread (15,0,0): ")
+        assert "16 threads wait at __syncthreads, which 48 threads" in text
+        assert text.endswith("(line 102)")
+
+    def test_a_barrier_that_nobody_passes_by(self, run):
+        assert run("divergent_barrier", 64) == ""
+
+    @pytest.mark.parametrize("how", [0, 1])
+    def test_threads_that_return_early_are_not_waited_for(self, run, how):
+        assert run("early_return", how) == "40"
+
+    def test_a_branch_around_a_barrier_is_divergent_where_returns_are_marked(self, run):
+        assert run("early_return", 2).startswith("emulator[divergent-barrier]: kernel marked ")
+
+    def test_lanes_of_one_warp_at_two_barriers(self, run):
+        text = run("barrier_in_both_branches")
+        assert text.startswith("emulator[divergent-barrier]: ")
+        assert "another at __syncthreads (line 202)" in text
+        assert text.endswith("(line 204)")
+
+    def test_warps_at_two_barriers(self, run):
+        assert run("barrier_in_warps_of_their_own") == "1 2"
+
+    def test_deadlock(self, run):
+        text = run("deadlock")
+        assert text.startswith("emulator[deadlock]: kernel stuck block (0,0,0) thread (0,0,0): ")
+        assert "16 threads wait at __shfl_sync with mask 0xffffffff (line 302)" in text
+        assert "16 threads wait at __syncthreads (line 304)" in text
+
+    def test_a_kernel_that_was_not_expected_to_wait(self, run):
+        assert run("plain_kernel_with_barrier").startswith("emulator[unsupported]: ")
+
+
+class TestWarps:
+    @EVERY_ORDER
+    def test_shuffles(self, run, order, seed):
+        assert run("warp_shuffles", order=order, seed=seed) == "wrong 0"
+
+    @EVERY_ORDER
+    def test_votes_matches_and_reductions(self, run, order, seed):
+        assert run("warp_votes", order=order, seed=seed) == "aaaaaaaa 1 0 ff ff000000 496 7 31"
+
+    @EVERY_ORDER
+    def test_lanes_in_one_branch_are_active_together(self, run, order, seed):
+        assert run("active_mask", order=order, seed=seed) == "11111111 eeeeeeee 8"
+
+    def test_a_lane_that_does_not_exist_gives_nan(self, run):
+        assert run("missing_lane") == "1 1"
+
+    def test_lanes_that_left_are_not_waited_for(self, run):
+        assert run("lanes_that_left") == "20"
+
+    def test_a_lane_outside_of_its_mask(self, run):
+        text = run("lane_outside_mask")
+        assert text.startswith("emulator[lane-outside-mask]: kernel wrong_mask block (0,0,0) thread (16,0,0): lane 16 ")
+        assert text.endswith("(line 401)")
+
+
+@pytest.mark.parametrize("waits", [0, 1])
+class TestGlobalMemory:
+    def test_inside(self, run, waits):
+        assert run("read_at", 1020, waits) == "2"
+
+    @EVERY_WORKERS
+    def test_read_past_the_end(self, run, waits, workers):
+        assert run("read_at", 1022, waits, workers=workers) == (
+            "emulator[illegal-access]: kernel reads_at block (0,0,0) thread (2,0,0): "
+            "READ 0 bytes past the end of a cudaMalloc of 4096 bytes (line 501)"
+        )
+
+    def test_read_before_the_start(self, run, waits):
+        text = run("read_at", -3, waits)
+        assert "thread (0,0,0): READ 12 bytes before the start of a cudaMalloc of 4096 bytes (line 501)" in text
+
+    @EVERY_WORKERS
+    def test_write_past_the_end(self, run, waits, workers):
+        text = run("write_at", 1030, waits, workers=workers)
+        assert re.match(r"emulator\[illegal-access\]: kernel writes_at block \([01],0,0\) thread \(5,0,0\): ", text)
+        assert text.endswith("WRITE 24 bytes past the end of a cudaMalloc of 4096 bytes (line 601)")
+
+    def test_far_away(self, run, waits):
+        assert re.search(r"WRITE at 0x\w+, far from any tensor", run("write_at", 1 << 27, waits))
+
+    def test_the_next_launch_works(self, run, waits):
+        assert "illegal-access" in run("write_at", 1030, waits)
+        assert run("reduction") == "wrong 0"
+
+
+class TestGuards:
+    def test_null_pointer(self, run):
+        assert "WRITE at 0x8, through a null pointer (line 601)" in run("null_pointer")
+
+    def test_use_after_free(self, run):
+        assert "WRITE 8 bytes into a freed cudaMalloc of 4096 bytes (line 601)" in run("use_after_free")
+
+    def test_fresh_memory_is_nan(self, run):
+        assert run("fresh_memory") == "1 1"
+
+    @pytest.mark.parametrize(("offset", "where"), [(1014, "4 bytes past the end"), (-2, "8 bytes before the start")])
+    def test_writes_beside_the_data_are_found_later_and_once(self, run, emulator, offset, where):
+        text = ctypes.create_string_buffer(500)
+        assert run("write_into_slack", offset) == ""
+        assert emulator.warpgrade_emu_guard_damage(text, ctypes.c_uint64(500)) == 1
+        expected = f"emulator[illegal-access]: some kernel: WRITE {where} of a cudaMalloc of 4052 bytes"
+        assert text.value.decode() == expected
+        assert emulator.warpgrade_emu_guard_damage(text, ctypes.c_uint64(500)) == 0
+
+    def test_faults_on_the_host_are_left_alone(self, libraries):
+        program = (
+            "import ctypes, os, sys\n"
+            "ctypes.CDLL(sys.argv[1], mode=os.RTLD_GLOBAL)\n"
+            "cases = ctypes.CDLL(sys.argv[2])\n"
+            "cases.reduction(ctypes.create_string_buffer(99), 99, 0, 0, 0)\n"
+            "cases.crash_on_the_host()\n"
+        )
+        answer = subprocess.run([sys.executable, "-c", program, *map(str, libraries)], capture_output=True, check=False)
+        assert answer.returncode == -signal.SIGSEGV
+
+
+class TestSharedMemory:
+    @EVERY_WORKERS
+    def test_fresh_for_every_block(self, run, workers):
+        assert run("fresh_shared", workers=workers) == "1 1 1"
+
+    def test_static_array_past_its_end(self, run):
+        assert run("static_shared_at", 9) == (
+            "emulator[shared-out-of-bounds]: kernel shared_at block (0,0,0) thread (0,0,0): "
+            "READ 0 bytes past the end of a static shared array of 36 bytes (line 701)"
+        )
+
+    @pytest.mark.parametrize(("offset", "dynamic_bytes", "distance"), [(100, 400, 0), (0, 0, 0), (130, 400, 120)])
+    def test_dynamic_array_past_its_end(self, run, offset, dynamic_bytes, distance):
+        text = run("dynamic_shared_at", offset, dynamic_bytes)
+        assert text.startswith("emulator[shared-out-of-bounds]: kernel dynamic_at block (0,0,0) thread (0,0,0): ")
+        assert f"WRITE {distance} bytes past the end of a dynamic shared array of {dynamic_bytes} bytes" in text
+        assert text.endswith("(line 801)")
+
+    @pytest.mark.parametrize(("offset", "where"), [(25, "0 bytes past the end"), (-1, "4 bytes before the start")])
+    def test_writes_beside_the_data_are_found_after_the_block(self, run, offset, where):
+        text = run("dynamic_shared_at", offset, 100)
+        assert text.startswith("emulator[shared-out-of-bounds]: kernel dynamic_at block (0,0,0): ")
+        assert f"WRITE {where} of a dynamic shared array of 100 bytes" in text
+
+    def test_more_static_memory_than_a_gpu_has(self, run):
+        assert run("too_much_shared").startswith("emulator[too-much-shared]: kernel much_shared ")
+
+
+class TestLaunches:
+    @pytest.mark.parametrize(
+        ("grid_y", "block", "dynamic_bytes", "answer"),
+        [
+            (1, 1024, 0, "1 cudaSuccess no error 0"),
+            (1, 1025, 0, "0 cudaErrorInvalidConfiguration invalid configuration argument 0"),
+            (1, 0, 0, "0 cudaErrorInvalidConfiguration invalid configuration argument 0"),
+            (0, 32, 0, "0 cudaErrorInvalidConfiguration invalid configuration argument 0"),
+            (65536, 32, 0, "0 cudaErrorInvalidConfiguration invalid configuration argument 0"),
+            (-1, 32, 0, "0 cudaErrorInvalidConfiguration invalid configuration argument 0"),
+            (1, 32, 48 * 1024, "1 cudaSuccess no error 0"),
+            (1, 32, 228 * 1024, "0 cudaErrorInvalidValue invalid argument 0"),
+        ],
+    )
+    def test_rules(self, run, emulator, grid_y, block, dynamic_bytes, answer):
+        before = emulator.warpgrade_emu_launches()
+        assert run("launch_rules", grid_y, block, dynamic_bytes) == answer
+        assert emulator.warpgrade_emu_launches() - before == int(answer[0])
+
+    @pytest.mark.parametrize(
+        ("block", "answer"),
+        [
+            ((16, 16, 4), "cudaSuccess"),
+            ((16, 16, 5), "cudaErrorInvalidConfiguration"),
+            ((1, 1, 65), "cudaErrorInvalidConfiguration"),
+            ((1 << 16, 1 << 16, 1), "cudaErrorInvalidConfiguration"),
+        ],
+    )
+    def test_threads_of_a_block(self, run, block, answer):
+        assert run("big_block", *block) == answer
+
+    def test_more_dynamic_memory_after_opting_in(self, run):
+        assert run("opt_in") == "cudaErrorInvalidValue 1 cudaSuccess"
+
+    def test_templates_and_typed_launch_function(self, run):
+        assert run("templates") == "11 14"
+
+    @EVERY_WORKERS
+    @pytest.mark.parametrize("waits", [0, 1])
+    def test_exceptions_reach_the_host(self, run, waits, workers):
+        assert run("exception", waits, workers=workers) == "thrown by a kernel"
+
+    @pytest.mark.parametrize(
+        ("case", "beginning"),
+        [
+            ("trap", "emulator[trap]: kernel traps "),
+            ("assertion", "emulator[assert]: kernel asserts block (0,0,0) thread (20,0,0): "),
+            ("division_by_zero", "emulator[integer-division]: kernel divides "),
+            ("stack_overflow", "emulator[stack-overflow]: kernel overflows "),
+            ("nested_launch", "emulator[unsupported]: kernel launches_inside "),
+        ],
+    )
+    def test_what_ends_a_kernel(self, run, case, beginning):
+        assert run(case).startswith(beginning)
+
+    def test_the_line_of_an_assertion(self, run):
+        assert run("assertion").endswith("(line 901)")
+
+
+class TestRuntimeApi:
+    def test_symbols(self, run):
+        assert run("symbols") == "4 cudaErrorInvalidValue"
+
+    def test_copies_and_frees(self, run):
+        assert run("copies") == "cudaSuccess cudaErrorInvalidValue cudaErrorInvalidValue"
+
+    def test_properties_are_those_of_an_h200(self, run):
+        assert run("properties") == "132 232448 9.0 4"
+
+    def test_intrinsics(self, run):
+        assert run("intrinsics") == "80000000 32 4 8 77441100 3 4 1 0 1 2 3 -2 1 1 1 3 2 1"
+
+
+def test_the_portable_switch_runs_the_same_kernels(tmp_path):
+    """Where there is no switch of our own for the processor, ucontext does its work; a process of its own loads it."""
+    emulator, cases = build(tmp_path, "-DWARPGRADE_EMU_UCONTEXT")
+    program = (
+        "import ctypes, os, sys\n"
+        "ctypes.CDLL(sys.argv[1], mode=os.RTLD_GLOBAL)\n"
+        "cases = ctypes.CDLL(sys.argv[2])\n"
+        "for name, *args in [('reduction', 0, 0), ('warp_shuffles', 0, 0), ('read_at', 1022, 1), ('exception', 1, 0)]:\n"
+        "    text = ctypes.create_string_buffer(999)\n"
+        "    getattr(cases, name)(text, 999, *args, 0)\n"
+        "    print(text.value.decode())\n"
+    )
+    command = [sys.executable, "-c", program, str(emulator), str(cases)]
+    lines = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+    assert lines[:2] == ["wrong 0", "wrong 0"]
+    assert "thread (2,0,0): READ 0 bytes past the end" in lines[2]
+    assert lines[3] == "thrown by a kernel"
