@@ -12,7 +12,7 @@ from pathlib import Path
 from evaluator.errors import ExitCode, SandboxUnavailable, ToolchainMissing
 from evaluator.records import DeviceKind, Record
 
-GRADABLE = (DeviceKind.CPU,)
+GRADABLE = (DeviceKind.EMULATED, DeviceKind.CPU)
 """The devices that this version can grade on, the best first."""
 
 _GIB = 1 << 30

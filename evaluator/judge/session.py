@@ -47,7 +47,7 @@ class Stage(Enum):
 
     IMPORT = "reading the submission in"
     CONSTRUCT = "making ModelNew"
-    CALL = "forward"
+    CALL = "running forward"
 
 
 class Fault(NamedTuple):
@@ -174,7 +174,8 @@ class Session:
         line = failed.lines[-1][0] if failed.lines else None
         said = f"{failed.kind}: {failed.message}" if failed.message else failed.kind
         if _is_out_of_memory(failed):
-            return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, _first_lines(said), line=line))
+            message = _first_lines(f"memory ran out: {said}")
+            return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, message, line=line))
         if stage is Stage.IMPORT and failed.kind == "NoModelNew":
             return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
         if (failure := self._failed_build()) is not None:

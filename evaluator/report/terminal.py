@@ -76,7 +76,7 @@ def _compiler_messages(sheet: Sheet, card: Scorecard) -> bool:
         sheet.blank()
         more = counted(len(errors) - _MOST_ERRORS, "more error")
         sheet.paragraph(Text(), styled(f"and {more}; all are in the scorecard, under build.units", "dim"))
-    if failed and not errors:
+    if failed and not errors and not (card.reason is not None and failed[0].log.strip() == card.reason.message):
         _end_of_log(sheet, failed[0].log)
     return bool(failed)
 
@@ -114,12 +114,10 @@ def _correctness(sheet: Sheet, card: Scorecard) -> None:
 
 
 def _first_mismatch(sheet: Sheet, check: Check) -> None:
-    sheet.row("", Text("first on inputs ").append_text(sheet.say(check.profile.replace("_", " "), 60)).append(":"))
     tensor = next((tensor for tensor in check.tensors if not tensor.ok), None)
     if tensor is None:
-        if check.finding is not None:
-            sheet.row("", sheet.say(check.finding.message))
-        return
+        return  # It is not about values, and the verdict has said it.
+    sheet.row("", Text("first on inputs ").append_text(sheet.say(check.profile.replace("_", " "), 60)).append(":"))
     sheet.row("", _tensor(sheet, tensor))
     if tensor.first_mismatch is not None:
         place = sheet.say(f"at {tensor.first_mismatch.index}: expected", 80).append(" ")
@@ -131,7 +129,7 @@ def _first_mismatch(sheet: Sheet, check: Check) -> None:
 def _tensor(sheet: Sheet, tensor: TensorCheck) -> Text:
     text = sheet.say(f"{tensor.path}, {tensor.dtype} {tensor.shape}", 120)
     if tensor.mismatches:
-        text.append(f": {counted(tensor.mismatches, 'element')} differ")
+        text.append(f": {counted(tensor.mismatches, 'element')} {'differs' if tensor.mismatches == 1 else 'differ'}")
     if tensor.nonfinite:
         text.append(f", {tensor.nonfinite} NaN or infinite")
     return text

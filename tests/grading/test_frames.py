@@ -292,7 +292,7 @@ TAKEOVER = (
     "import gc, os, socket, sys",
     "from evaluator.frames import Channel, Constructed, Done, Loaded, Scalar, TensorView",
     "(channel,) = [thing for thing in gc.get_objects() if isinstance(thing, Channel)]",
-    "right = TensorView(dtype='float32', shape=(7, 1023), strides=(1023, 1), offset_bytes=4096)",
+    "right = TensorView(dtype='float32', shape=(7, 1023), strides=(1023, 1), offset_bytes=12288)",
 )
 
 

@@ -25,10 +25,8 @@ __global__ void rms_norm_kernel(
     __syncthreads();
     if (tid < 32) {
         volatile float* shared = scratch;
-        float sum = shared[tid];
         for (int offset = 32; offset > 0; offset /= 2) {
-            sum += shared[tid + offset];
-            shared[tid] = sum;
+            shared[tid] += shared[tid + offset];
         }
     }
     __syncthreads();

@@ -1,0 +1,62 @@
+"""The corpus on the emulated device: right submissions pass in every order, broken ones end for their reason."""
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.isolation import SandboxMode
+from evaluator.pipeline import GradeRequest, grade
+from evaluator.records import DeviceKind, Order, SizeName, Status, ToleranceRule
+from evaluator.report.live import Silent
+from evaluator.submissions import read_submission
+from tests.corpus.entries import entries
+
+pytestmark = pytest.mark.slow
+
+CODES = {
+    "illegal-access": {Code.ILLEGAL_ACCESS},
+    "shared-out-of-bounds": {Code.ILLEGAL_ACCESS},
+    "illegal-access or shared-out-of-bounds": {Code.ILLEGAL_ACCESS},
+    "divergent-barrier": {Code.BARRIER},
+    "deadlock": {Code.BARRIER},
+    "lane-outside-mask": {Code.LANE_OUTSIDE_MASK},
+    "assert": {Code.DEVICE_ASSERT},
+    "wrong values": {Code.WRONG_VALUES, Code.NOT_FINITE},
+    # An unchecked launch that did not run leaves the poison of its output: NaN, as good as never written.
+    "launch refused": {Code.WRONG_VALUES, Code.NOT_FINITE, Code.FORWARD_FAILED},
+}
+BY_STATUS = {
+    Status.BUILD_ERROR: {Code.COMPILE_FAILED},
+    Status.INCONCLUSIVE: {Code.NOT_EMULATED, Code.HARD_CODED_SIZE},
+}
+
+
+def graded(entry):
+    submission = read_submission(entry.submission)
+    request = GradeRequest(
+        problem=entry.problem(),
+        submission=submission,
+        device=DeviceKind.EMULATED,
+        size=SizeName.SMALL,
+        tolerance=ToleranceRule.MEASURED,
+        sandbox=SandboxMode.FULL,
+        timeout_s=60.0,
+        build_timeout_s=600.0,
+        replay=None,
+    )
+    return grade(request, Silent())
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
+def test_the_verdict_is_the_expected_one(entry):
+    card = graded(entry)
+    expected = entry.expected
+    if card.status is Status.CORRECT and expected.blind_spot:
+        pytest.skip(f"a known miss, which passed this time: {expected.blind_spot}")
+    assert card.status is expected.status, card.reason
+    if expected.status is Status.CORRECT:
+        assert {check.schedule.order for check in card.checks} == set(Order)
+        assert {check.schedule.workers for check in card.checks} == {1, 2}
+        assert card.timing is None
+        return
+    wanted = BY_STATUS.get(expected.status) or CODES[expected.code]
+    assert Code(card.reason.code) in wanted, card.reason
