@@ -59,15 +59,17 @@ def table(emulated: dict[str, Any], gpu: dict[str, Any]) -> str:
     lines = [
         "# The emulator against a GPU",
         "",
-        f"{len(both)} CUDA submissions of `tests/corpus`, at small sizes: what `--device emulated` says (rows), and what "
-        "became of them on an NVIDIA H200 through PyTorch's own builder (columns). Made by "
+        f"{len(both)} CUDA submissions of `tests/corpus`, at small sizes: what `--device emulated` says (rows),",
+        "and what became of them on an NVIDIA H200 through PyTorch's own builder (columns). Made by",
         "`benchmarks/corpus_on_gpu.py` and `benchmarks/corpus_on_emulator.py`.",
         "",
         "| emulated \\ H200 | correct | not correct |",
         "|---|---|---|",
     ]
-    for row in ("correct", "not correct", "inconclusive"):
-        lines.append(f"| {row} | " + " | ".join(str(counts[row, column]) for column in columns) + " |")
+    lines += [
+        f"| {row} | " + " | ".join(str(counts[row, column]) for column in columns) + " |"
+        for row in ("correct", "not correct", "inconclusive")
+    ]
     lines += ["", "Where the two differ, or the emulator gives no verdict:", ""]
     lines += ["| submission | emulated | H200 | why |", "|---|---|---|---|"]
     for name in both:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from evaluator.build import toolchain  # noqa: E402
-from evaluator.emulator import runtime  # noqa: E402
+from evaluator.build import toolchain
+from evaluator.emulator import runtime
 
 # As in evaluator/emulator/unit.py.
 _KERNEL_FLAGS = ["-O1", "-g1", "-w", "-fstack-clash-protection", "-fno-strict-aliasing", "-ffp-contract=off"]

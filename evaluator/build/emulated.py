@@ -23,6 +23,7 @@ from evaluator.build.cache import BuildCache
 from evaluator.build.diagnostics import LineMap, parse
 from evaluator.build.sources import source_files
 from evaluator.emulator import headers
+from evaluator.emulator.features import lacking
 from evaluator.emulator.unit import Step, StepName, build_steps, final_errors, lacking_constructs
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest, SourceFile
@@ -78,7 +79,7 @@ class EmulatedBuilder:
                 # With PyTorch's own headers everything the compiler says is about the submission.
                 shown = final if step.name is StepName.LIGHT else found
                 unit = _unit(request, key, result.output, shown, ok=False, cached=False, wall_s=wall_s)
-                why = compile_failure(request.name, result, unit, self._timeout_s)
+                why = _missing_name(shown) or compile_failure(request.name, result, unit, self._timeout_s)
                 return Built(unit=unit, library=None, finding=why)
             errors = found
         raise AssertionError("a build has at least one step")
@@ -100,6 +101,14 @@ class EmulatedBuilder:
         text = next((file.text for file in files if file.name == first.file), "")
         line = LineMap(text, self._submission).submission_line(first.line)
         return finding(Code.NOT_EMULATED, f"the emulator lacks {first.construct}", line=line, construct=first.construct)
+
+
+def _missing_name(errors: list[Diagnostic]) -> Finding | None:
+    """Find a name of CUDA's that the emulator's headers do not have: nvcc might well know it."""
+    for error in errors:
+        if (name := lacking(error.message)) is not None:
+            return finding(Code.NOT_EMULATED, f"the emulator lacks {name}", line=error.submission_line, construct=name)
+    return None
 
 
 def _unit(

@@ -147,6 +147,8 @@ def _flags(request: BuildRequest, files: Sequence[SourceFile]) -> list[str]:
     marked = ["-DWARPGRADE_EMU_MARKS_RETURNS"] if marks_returns([file.text for file in files]) else []
     return [
         "-O1",
+        "-g1",  # The lines of faults; without it only the launch's is known.
+        "-fstack-clash-protection",  # A large local array must not jump over the guard page of a fiber's stack.
         "-w",
         "-fno-strict-aliasing",
         "-ffp-contract=off",

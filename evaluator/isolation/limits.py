@@ -12,7 +12,8 @@ _GIB = 1 << 30
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The most that one runner may take.
 
-    `memory_bytes` is address space, for each process; importing torch alone takes 0.6 GiB of it (CPU) and CUDA tens.
+    `memory_bytes` is address space, for each process, beyond what is mapped when the walls go up: torch alone maps
+    0.6 GiB, and a build of it with CUDA many times that.
     `processes` counts threads too. `private_folder_bytes` is for the private folder, /tmp and /dev/shm together.
     Of what is printed, the first and the last `kept_output_bytes` are kept.
     """
@@ -29,7 +30,7 @@ def apply(limits: Limits, *, counted_alone: bool) -> None:
     """Put `limits` on this process. `counted_alone`: nobody else runs under the same user in this user namespace."""
     others = 0 if counted_alone else _tasks_of_this_user()
     for kind, value in (
-        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_AS, _mapped_bytes() + limits.memory_bytes),
         (resource.RLIMIT_NPROC, limits.processes + others),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
@@ -38,6 +39,14 @@ def apply(limits: Limits, *, counted_alone: bool) -> None:
         _, hard = resource.getrlimit(kind)
         allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (allowed, allowed))
+
+
+def _mapped_bytes() -> int:
+    """Say how much address space this process has now; 0 where there is no /proc to ask."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
 
 
 def _tasks_of_this_user() -> int:

@@ -9,8 +9,9 @@ from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_no
 
 _CHUNK_ELEMENTS = 1 << 22
 """Comparison works on 4 Mi elements at a time (some 200 MiB in float64 with its temporaries)."""
-_SMALL_ROW = 2.0**-10
-"""A row is not held to a finer scale than this part of the whole tensor's: its size may be rounding alone."""
+_SMALL_ROW = 2.0**-4
+"""A row is not held to a finer scale than this part of the whole tensor's: a row of a convolution, say, can be small
+because large products cancel, and keeps their rounding."""
 
 
 class Sides(NamedTuple):

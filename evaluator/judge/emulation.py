@@ -18,6 +18,12 @@ _CODES = {
     "lane-outside-mask": Code.LANE_OUTSIDE_MASK,
     "assert": Code.DEVICE_ASSERT,
     "trap": Code.DEVICE_ASSERT,
+    "integer-division": Code.DEVICE_ASSERT,
+    "misaligned-address": Code.ILLEGAL_ACCESS,
+    "too-much-shared": Code.ILLEGAL_ACCESS,
+    # The emulator's own limits, not the submission's faults.
+    "unsupported": Code.NOT_EMULATED,
+    "stack-overflow": Code.NOT_EMULATED,
 }
 
 

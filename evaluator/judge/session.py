@@ -182,7 +182,8 @@ class Session:
             return failure
         texts = {} if self._desk is None else self._desk.texts
         if (fault := kernel_fault(failed.message, texts, self._source)) is not None:
-            return Fault(Status.RUNTIME_ERROR, fault)
+            verdict = Status.INCONCLUSIVE if fault.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
+            return Fault(verdict, fault)
         match stage:
             case Stage.IMPORT:
                 return Fault(Status.BUILD_ERROR, finding(Code.IMPORT_FAILED, _first_lines(said), line=line))

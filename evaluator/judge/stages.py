@@ -88,10 +88,24 @@ def _checked_calls(shop: Workshop, place: Place) -> tuple[list[Check], Fault | N
     return checks, None, _remarks(constructed.difference, checks)
 
 
+_EXCUSABLE = frozenset(
+    code.value
+    for code in (Code.WRONG_SHAPE, Code.WRONG_VALUES, Code.NOT_FINITE, Code.FORWARD_FAILED, Code.ILLEGAL_ACCESS)
+)
+
+
 def _excused(fault: Fault, shop: Workshop) -> Fault:
-    """Give no verdict on code that failed at a small size and was written for the full one."""
+    """Give no verdict on a kernel that failed at a small size and was written for the full one.
+
+    Only on `emulated`, which has no full size to grade it at, and only for what a wrong size leads to: elsewhere a
+    number in the text would be a way around a verdict.
+    """
     size, sizes = shop.terms.size, shop.terms.problem.sizes
-    if size is SizeName.FULL or fault.status not in (Status.WRONG_RESULT, Status.RUNTIME_ERROR):
+    if (
+        shop.terms.device is not DeviceKind.EMULATED
+        or size is SizeName.FULL
+        or Code(fault.finding.code) not in _EXCUSABLE
+    ):
         return fault
     excuse = hard_coded_size(shop.source, sizes[SizeName.FULL], sizes[size], fault.finding)
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)

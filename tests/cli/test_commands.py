@@ -217,7 +217,7 @@ def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade,
     assert run.err == "build: relu\n"
     assert check_card(Path("scorecards/relu/mine.json")) == []
     (request,) = graded.requests
-    assert request.device is DeviceKind.CPU
+    assert request.device is DeviceKind.EMULATED
     assert request.size is SizeName.SMALL
     assert request.tolerance is ToleranceRule.MEASURED
     assert request.sandbox is SandboxMode.FULL

@@ -29,23 +29,24 @@ T* device_array(std::size_t count) {
 
 }  // namespace
 
-#define CASE(NAME)                                                \
-  static void NAME##_body(int a, int b, int c);                   \
+#define CASE(NAME)                                                           \
+  static void NAME##_body(int a, int b, int c);                              \
   extern "C" EMU_API void NAME(char* text, int bytes, int a, int b, int c) { \
-    out = text;                                                   \
-    room = static_cast<std::size_t>(bytes);                       \
-    *text = 0;                                                    \
-    try {                                                         \
-      NAME##_body(a, b, c);                                       \
-    } catch (const std::exception& error) {                       \
-      say("%s", error.what());                                    \
-    }                                                             \
-  }                                                               \
+    out = text;                                                              \
+    room = static_cast<std::size_t>(bytes);                                  \
+    *text = 0;                                                               \
+    try {                                                                    \
+      NAME##_body(a, b, c);                                                  \
+    } catch (const std::exception& error) {                                  \
+      say("%s", error.what());                                               \
+    }                                                                        \
+  }                                                                          \
   static void NAME##_body([[maybe_unused]] int a, [[maybe_unused]] int b, [[maybe_unused]] int c)
 
 // KERNEL<<<GRID, BLOCK, SHARED>>>(...), launched in line 7 of a text that nobody sees.
-#define LAUNCH(WAITS, KERNEL, GRID, BLOCK, SHARED, ...) \
-  emu::launch<WAITS>(#KERNEL, 7, emu::Config(GRID, BLOCK, SHARED), [&](auto&&... emu_a) { KERNEL(emu_a...); } __VA_OPT__(, ) __VA_ARGS__)
+#define LAUNCH(WAITS, KERNEL, GRID, BLOCK, SHARED, ...)            \
+  emu::launch<WAITS>(#KERNEL, 7, emu::Config(GRID, BLOCK, SHARED), \
+                     [&](auto&&... emu_a) { KERNEL(emu_a...); } __VA_OPT__(, ) __VA_ARGS__)
 
 // Elementwise, in three dimensions.
 
@@ -69,7 +70,7 @@ CASE(elementwise) {
 // Barriers.
 
 __global__ void block_sum(const float* x, float* y) {
-  float(&s)[256] = emu::shared<float[256]>(1);
+  float (&s)[256] = emu::shared<float[256]>(1);
   s[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
   __syncthreads();
   for (int k = 128; k > 0; k >>= 1) {
@@ -94,7 +95,7 @@ CASE(reduction) {
 }
 
 __global__ void reverse_without_barrier(int* y) {
-  int(&s)[64] = emu::shared<int[64]>(2);
+  int (&s)[64] = emu::shared<int[64]>(2);
   s[threadIdx.x] = threadIdx.x;
   y[threadIdx.x] = s[63 - threadIdx.x];
 }
@@ -338,7 +339,7 @@ CASE(write_into_slack) {
 // Shared memory.
 
 __global__ void reads_fresh_shared(int* y) {
-  float(&s)[8] = emu::shared<float[8]>(3);
+  float (&s)[8] = emu::shared<float[8]>(3);
   float* d = emu::dynamic_shared<float>();
   y[blockIdx.x] = isnan(s[0]) && isnan(d[7]);
   s[0] = d[7] = 1.0f;
@@ -351,7 +352,7 @@ CASE(fresh_shared) {
 }
 
 __global__ void shared_at(float* y, int offset) {
-  float(&s)[9] = emu::shared<float[9]>(4);
+  float (&s)[9] = emu::shared<float[9]>(4);
 #line 701 "submission.cu"
   y[0] = s[offset];
 #line 350 "engine_cases.cpp"
@@ -432,9 +433,7 @@ __global__ void throws(int waits) {
   if (blockIdx.x == 2 && threadIdx.x == 1) throw std::runtime_error("thrown by a kernel");
 }
 
-CASE(exception) {
-  a ? LAUNCH(true, throws, 8, 4, 0, 1) : LAUNCH(false, throws, 8, 4, 0, 0);
-}
+CASE(exception) { a ? LAUNCH(true, throws, 8, 4, 0, 1) : LAUNCH(false, throws, 8, 4, 0, 0); }
 
 __global__ void traps() { __trap(); }
 __global__ void asserts(int n) {
@@ -478,7 +477,8 @@ __global__ void counts(int* sums, float* real, unsigned* wrapped) {
   atomicMin(&sums[3], -static_cast<int>(threadIdx.x));
   atomicAdd(real, 0.5f);
   atomicInc(wrapped, 9);
-  for (int seen = sums[4], expected; (expected = seen, seen = atomicCAS(&sums[4], expected, expected + 3)) != expected;) {
+  for (int seen = sums[4], expected;
+       (expected = seen, seen = atomicCAS(&sums[4], expected, expected + 3)) != expected;) {
   }
 }
 
@@ -528,7 +528,8 @@ CASE(intrinsics) {
   say("%x %d %d %d %x %x ", __brev(1u), __clz(0), __ffs(8), __popc(0xff), __byte_perm(0x33221100, 0x77665544, 0x7410),
       __funnelshift_l(0x80000000u, 1u, 1));
   say("%d %u %g %g ", __mulhi(1 << 30, 16), __umulhi(0xffffffffu, 2u), __saturatef(NAN), __int_as_float(0x3f800000));
-  say("%d %d %d %d ", __float2int_rn(2.5f), __float2int_ru(2.1f), __float2int_rz(-2.9f), __float2int_rd(1e20f) == INT_MAX);
+  say("%d %d %d %d ", __float2int_rn(2.5f), __float2int_ru(2.1f), __float2int_rz(-2.9f),
+      __float2int_rd(1e20f) == INT_MAX);
   say("%d %d ", __fadd_rd(1.0f, 1e-9f) == 1.0f, __fadd_ru(1.0f, 1e-9f) > 1.0f);
   say("%u %g %g", min(3u, -1), max(2.0, 1.0f), min(NAN, 1.0f));
 }

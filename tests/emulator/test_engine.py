@@ -1,4 +1,4 @@
-"""The emulator's engine: kernels as the rewriter leaves them, compiled with g++ against the runtime, without PyTorch."""
+"""The emulator's engine: kernels as the rewriter leaves them, compiled against the runtime without PyTorch."""
 
 import ctypes
 import os
@@ -337,7 +337,8 @@ def test_the_portable_switch_runs_the_same_kernels(tmp_path):
         "import ctypes, os, sys\n"
         "ctypes.CDLL(sys.argv[1], mode=os.RTLD_GLOBAL)\n"
         "cases = ctypes.CDLL(sys.argv[2])\n"
-        "for name, *args in [('reduction', 0, 0), ('warp_shuffles', 0, 0), ('read_at', 1022, 1), ('exception', 1, 0)]:\n"
+        "cases_and_args = [('reduction', 0, 0), ('warp_shuffles', 0, 0), ('read_at', 1022, 1), ('exception', 1, 0)]\n"
+        "for name, *args in cases_and_args:\n"
         "    text = ctypes.create_string_buffer(999)\n"
         "    getattr(cases, name)(text, 999, *args, 0)\n"
         "    print(text.value.decode())\n"

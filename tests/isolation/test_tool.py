@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from confinement import open_the_way
 
 from evaluator.errors import JudgeFailed
 from evaluator.isolation import Limits, run_tool
@@ -13,8 +14,7 @@ from evaluator.isolation import Limits, run_tool
 
 @pytest.fixture
 def work(tmp_path):
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
+    open_the_way(tmp_path)
     folder = tmp_path / "work"
     folder.mkdir()
     return folder
