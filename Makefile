@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# How many tests run side by side. Compiling takes most of the time, and 1.5 GiB each.
+JOBS ?= auto
 # Where torch comes from, besides pip's own index. A build without CUDA is much smaller:
 #   make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
@@ -14,10 +16,10 @@ INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 .PHONY: demo test lint schemas clean
 
 demo: $(VENV)/installed
-	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cpp_plain.py
+	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(JOBS)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check
