@@ -30,8 +30,15 @@ class Plan(NamedTuple):
         return 2 * once if backward else once
 
 
-def plan(problem: Problem, size: SizeName) -> Plan | None:
-    """Work the sizes out on the meta device, where tensors have shapes and no memory; None where that fails."""
+_WORTH_PLANNING_BYTES = 64 << 20
+
+
+def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | None:
+    """Work the sizes out on the meta device, where tensors have shapes and no memory; None where that fails.
+
+    Inputs and weights below `from_bytes` are not worth it either: the first operation on that device imports 800
+    modules, a second of every grade.
+    """
     space: dict[str, object] = {"__name__": "model"}
     try:
         # What the author's code prints is shown when it runs in earnest.
@@ -39,6 +46,8 @@ def plan(problem: Problem, size: SizeName) -> Plan | None:
             exec(compile(sized_source(problem, size), problem.path, "exec"), space)  # noqa: S102 - the author's code
             inputs, init = _call(space, "get_inputs"), _call(space, "get_init_inputs")
             model = space["Model"](*init[0], **init[1])  # type: ignore[operator]
+            if _bytes(inputs) + _bytes(model.state_dict()) < from_bytes:
+                return None
             outputs = model(*inputs[0], **inputs[1])
     except (Exception, SystemExit):  # noqa: BLE001 - no shapes without values; then there is no plan, and no refusal either
         return None
@@ -47,7 +56,7 @@ def plan(problem: Problem, size: SizeName) -> Plan | None:
 
 def refuse_what_does_not_fit(problem: Problem, size: SizeName) -> None:
     """Raise UsageError where this machine has too little free memory, with the sizes."""
-    sizes = plan(problem, size)
+    sizes = plan(problem, size, from_bytes=_WORTH_PLANNING_BYTES)
     if sizes is None:
         return
     needed, free = sizes.judge_bytes(backward=problem.backward), psutil.virtual_memory().available

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import torch
+from msgspec.structs import replace
 
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
@@ -89,8 +90,8 @@ class Workshop:
 
     @property
     def sandbox(self) -> SandboxFacts:
-        """Say which walls stand."""
-        return self._starter.facts
+        """Say which walls stand, and what a runner of this problem may take."""
+        return replace(self._starter.facts, memory_bytes=self._memory_bytes)
 
     @property
     def call_timeout_s(self) -> float:
@@ -107,10 +108,9 @@ class Workshop:
     def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator["Place"]:
         """Start a runner for `source`; every process of it is dead when the context is left."""
         copy_bytes = room_for(self._sizes.output_bytes)
-        inputs = Region(room_for(self._sizes.input_bytes))
-        outputs = Region(copy_bytes + _ARENA_FACTOR * (copy_bytes + inputs.size_bytes))
+        inputs, outputs = (Region(size_bytes) for size_bytes in self._region_bytes)
         memory = SharedMemory(inputs, outputs, copy_bytes, self._equipment.library)
-        limits = Limits(memory_bytes=_RUNNER_BYTES + 4 * (inputs.size_bytes + outputs.size_bytes))
+        limits = Limits(memory_bytes=self._memory_bytes)
         with inputs, outputs, Session(self._starter.spawn(_RUNNER, limits=limits), desk) as session:
             try:
                 yield Place(self, source, session, memory)
@@ -118,6 +118,16 @@ class Workshop:
                 session.child.kill()
                 if source is self.source:
                     self.output = session.child.output()
+
+    @property
+    def _region_bytes(self) -> tuple[int, int]:
+        """Say how large the regions of inputs and of outputs are."""
+        inputs, copies = room_for(self._sizes.input_bytes), room_for(self._sizes.output_bytes)
+        return inputs, copies + _ARENA_FACTOR * (copies + inputs)
+
+    @property
+    def _memory_bytes(self) -> int:
+        return _RUNNER_BYTES + 4 * sum(self._region_bytes)
 
     def _run_tool(self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits) -> ToolResult:
         return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=[headers.INCLUDE])
