@@ -1,5 +1,6 @@
 # make demo   a virtual environment, the installation, and one grade
 # make test   the linters, the type checker and all tests that need no GPU
+# make corpus the whole corpus of CUDA submissions on the emulated device (20 minutes on two cores)
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,13 +14,16 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test lint schemas clean
+.PHONY: demo test corpus lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(JOBS)
+
+corpus: $(VENV)/installed
+	WARPGRADE_CORPUS=all $(BIN)/python -m pytest --numprocesses $(JOBS) tests/emulator/test_corpus.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check
