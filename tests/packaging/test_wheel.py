@@ -58,23 +58,22 @@ def test_a_fresh_environment_grades_from_an_empty_folder(wheel, tmp_path):
     assert installed.returncode == 0, installed.stderr
     empty = tmp_path / "empty"
     empty.mkdir()
-    solution = run(
-        python,
-        "-c",
-        "from evaluator.paths import data_dir; print(data_dir('solutions') / 'relu' / 'cpp_plain.py')",
-        cwd=empty,
-    ).stdout.strip()
-    graded = run(
-        tmp_path / "venv" / "bin" / "warpgrade",
-        *("grade", "relu", solution, "--json"),
-        cwd=empty,
-        WARPGRADE_CACHE=tmp_path / "cache",
-    )
-    assert graded.returncode == 0, graded.stderr
-    card = json.loads(graded.stdout)
-    assert card["status"] == "correct"
-    assert card["build"]["units"][0]["cached"] is False
-    assert str(CHECKOUT) not in graded.stdout + graded.stderr
-    (written,) = empty.rglob("*.json")
-    checked = run(tmp_path / "venv" / "bin" / "warpgrade", "check-card", written, cwd=empty)
+    where = "from evaluator.paths import data_dir; print(data_dir('solutions') / 'relu')"
+    solutions = Path(run(python, "-c", where, cwd=empty).stdout.strip())
+    # The emulator's headers and runtime lie inside of the package, which a runner cannot see.
+    for device, name in (("cpu", "cpp_plain"), ("emulated", "cuda_plain")):
+        graded = run(
+            tmp_path / "venv" / "bin" / "warpgrade",
+            *("grade", "relu", solutions / f"{name}.py", "--device", device, "--json"),
+            cwd=empty,
+            WARPGRADE_CACHE=tmp_path / "cache",
+        )
+        assert graded.returncode == 0, graded.stderr + graded.stdout[:2000]
+        card = json.loads(graded.stdout)
+        assert card["status"] == "correct"
+        assert card["build"]["units"][0]["cached"] is False
+        assert str(CHECKOUT) not in graded.stdout + graded.stderr
+    written = sorted(empty.rglob("*.json"))
+    assert [path.stem for path in written] == ["cpp_plain", "cuda_plain"]
+    checked = run(tmp_path / "venv" / "bin" / "warpgrade", "check-card", written[0], cwd=empty)
     assert checked.returncode == 0, checked.stdout + checked.stderr
