@@ -80,6 +80,7 @@ def warpgrade() -> None:
     show_default=True,
     help="Where the submission is run.",
 )
+@click.option("--gpu", metavar="GPU", help="Which GPU, by index or UUID; runners see no other.  [default: the first]")
 @click.option(
     "--size",
     type=click.Choice([size.value for size in SizeName]),

@@ -9,11 +9,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from evaluator.devices.gpu import gpus
 from evaluator.errors import ExitCode, SandboxUnavailable, ToolchainMissing
 from evaluator.records import DeviceKind, Record
-
-GRADABLE = (DeviceKind.EMULATED, DeviceKind.CPU)
-"""The devices that this version can grade on, the best first."""
 
 _GIB = 1 << 30
 _PROGRAM_LIMIT_S = 120
@@ -68,25 +66,18 @@ def diagnose() -> Diagnosis:
         _nvcc,
     ]
     lines = [check() for check in checks]
-    ready = [device for device in GRADABLE if all(line.ok for line in lines if device in line.needed_for)]
+    ready = [
+        device
+        for device in (DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU)
+        if all(line.ok for line in lines if device in line.needed_for)
+    ]
     return Diagnosis(lines=lines, ready=ready)
 
 
-def gpu_names() -> list[str]:
-    """Name the NVIDIA GPUs that the driver shows; none where there is no driver. Does not load torch or CUDA."""
-    try:
-        import pynvml
-    except ImportError:
-        return []
-    try:
-        pynvml.nvmlInit()
-        try:
-            handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-            return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError:
-        return []
+def default_device() -> DeviceKind:
+    """Choose a real GPU where there is one and PyTorch can use it, else the emulator. Takes milliseconds."""
+    for_cpu_only = importlib.metadata.version("torch").endswith("+cpu")
+    return DeviceKind.CUDA if not for_cpu_only and gpus() else DeviceKind.EMULATED
 
 
 def _line(name: str, found: str, *, fix: str, ok: bool, needed_for: list[DeviceKind] = _EVERYWHERE) -> Line:
@@ -197,7 +188,7 @@ def _space(name: str, folder: Path, least_bytes: int, fix: str) -> Line:
 
 
 def _gpu() -> Line:
-    names = gpu_names()
+    names = [gpu.name for gpu in gpus()]
     found = ", ".join(names) if names else "no NVIDIA GPU is visible"
     fix = "for --device cuda only: a machine with an NVIDIA GPU and its driver"
     return _line("GPU", found, ok=bool(names), fix=fix, needed_for=_GPU_ONLY)

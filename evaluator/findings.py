@@ -55,6 +55,7 @@ class Code(StrEnum):
     OUTPUT_REUSED = "C409"
     NOT_FLOAT64 = "C410"
     WRONG_DEVICE = "C411"
+    LATE_OUTPUT = "C412"
 
     REFERENCE_DRIFTED = "T301"
     BELOW_RESOLUTION = "T303"
@@ -66,6 +67,11 @@ class Code(StrEnum):
 
     JUDGE_MEMORY = "X601"
     JUDGE_FAILED = "X602"
+    GPU_SHARED = "X603"
+    GPU_THROTTLED = "X604"
+    GPU_CLOCK_MOVED = "X605"
+    GPU_ECC = "X606"
+    GPU_MIG = "X607"
 
 
 class Entry(NamedTuple):
@@ -277,6 +283,12 @@ ENTRIES: dict[Code, Entry] = {
         "Outputs must be on the device of the reference's outputs.",
         "Return the tensor on the device of the input.",
     ),
+    Code.LATE_OUTPUT: Entry(
+        "an output was written after the call was over",
+        "Values that were sampled when the clock stopped are not those that stand there now: work went on behind the "
+        "call, on a stream that it does not wait for, for instance.",
+        "Join every stream of your own before forward returns (torch.cuda.current_stream().wait_stream(...)).",
+    ),
     Code.REFERENCE_DRIFTED: Entry(
         "the reference's time moved",
         "The reference was timed before and after the submission, and the two differ by more than 10 %.",
@@ -318,6 +330,33 @@ ENTRIES: dict[Code, Entry] = {
         "Something on the judge's own side broke: a runner could not be started, there was no shared memory, or the "
         "reference did not pass its own check. Nothing is said about the submission.",
         "Run `warpgrade doctor`, then grade again.",
+    ),
+    Code.GPU_SHARED: Entry(
+        "other processes use the GPU",
+        "Somebody else had a context on this GPU before or after the grade. Their work takes time slices, and the "
+        "clock cannot tell whose they were.",
+        "End them, or grade on another GPU (--gpu).",
+    ),
+    Code.GPU_THROTTLED: Entry(
+        "the GPU's clocks were held back",
+        "The driver says that power or temperature kept the clocks down while calls were timed. Both sides were timed "
+        "on the same GPU, though not at the same moment.",
+        "Look at power limit and cooling (nvidia-smi -q -d PERFORMANCE), then grade again.",
+    ),
+    Code.GPU_CLOCK_MOVED: Entry(
+        "the GPU's clocks moved",
+        "The clocks were not the same after the two sides, by more than a twentieth.",
+        "Grade again; where it stays so, have an administrator fix the clocks (nvidia-smi --lock-gpu-clocks).",
+    ),
+    Code.GPU_ECC: Entry(
+        "the GPU's memory had errors",
+        "Errors that could not be corrected were counted during the grade: values may be wrong on either side.",
+        "Grade on another GPU, and have this one looked at.",
+    ),
+    Code.GPU_MIG: Entry(
+        "the GPU is divided",
+        "With MIG a grade runs on a part of a GPU: its times are those of the part.",
+        "Compare only with grades on a part of the same size.",
     ),
 }
 

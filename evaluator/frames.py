@@ -11,6 +11,7 @@ stride and size before the memory is looked at.
 import array
 import contextlib
 import os
+import select
 import socket
 import time
 from collections.abc import Sequence
@@ -85,9 +86,9 @@ Node = TensorView | Scalar | Opaque | Items | Table
 class Load(Frame, frozen=True):
     """Judge: read the submission in.
 
-    Comes with the descriptors of the input region, of the output region, and (with `library`) of the device's own
-    library: the allocator on `cpu`, the emulator's runtime on `emulated`. The first `copy_bytes` of the output region
-    are for copies, the rest is the allocator's.
+    Comes with the descriptors of the input region, of the output region, (with `library`) of the device's own library:
+    the allocator on `cpu` and `cuda`, the emulator's runtime on `emulated`; and on `cuda` of the page. The first
+    `copy_bytes` of the output region are for copies, the rest is the allocator's. `true_fp32` keeps TF32 out.
     """
 
     submission: Text
@@ -95,9 +96,10 @@ class Load(Frame, frozen=True):
     input_bytes: int
     output_bytes: int
     copy_bytes: int
-    device: Literal["cpu", "emulated"]
+    device: Literal["cpu", "emulated", "cuda"]
     library: bool
     threads: int
+    true_fp32: bool = True
 
 
 class BuildReply(Frame, frozen=True):
@@ -141,11 +143,13 @@ class Call(Frame, frozen=True):
     """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before.
 
     With `empty` the model is left out and the last call's outputs are described again: what that takes is the clock's
-    overhead.
+    overhead. On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
+    the same.
     """
 
     index: int
     empty: bool
+    ticket: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     schedule: EmulatorSchedule | None
     args: Node
     kwargs: Node
@@ -190,6 +194,12 @@ class Constructed(Frame, frozen=True):
     difference: ShortText | None
 
 
+class Queued(Frame, frozen=True):
+    """Runner: on `cuda`, all work of the call is in the GPU's queue. No verdict depends on whether that is true."""
+
+    index: int
+
+
 class Done(Frame, frozen=True):
     """Runner: the call is over. `gradients` are by name: `input x`, `parameter fc.weight`; None where there is none.
 
@@ -210,7 +220,7 @@ class Failed(Frame, frozen=True):
     lines: Annotated[list[tuple[int, ShortText]], msgspec.Meta(max_length=32)] = []
 
 
-FromRunner = BuildRequest | Loaded | Constructed | Done | Failed
+FromRunner = BuildRequest | Loaded | Constructed | Queued | Done | Failed
 
 
 class FrameError(Exception):
@@ -271,6 +281,12 @@ class Channel:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise FrameError(str(error)) from None
+
+    def readable(self, within_s: float) -> bool:
+        """Say whether anything (the end of the stream included) can be read within that time."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(within_s * 1000))
 
     def take_descriptors(self) -> list[int]:
         """Hand over the descriptors that came with the frames so far; the caller closes them."""

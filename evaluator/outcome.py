@@ -3,7 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.records import Build, Check, Finding, Record, RunnerOutput, SandboxFacts, Status, Timing
+from evaluator.records import Build, Check, Finding, GpuFacts, Record, RunnerOutput, SandboxFacts, Status, Timing
 
 
 def _nothing_printed() -> RunnerOutput:
@@ -20,6 +20,7 @@ class Outcome(Record, frozen=True):
     timing: Timing | None = None
     findings: list[Finding] = []
     sandbox: SandboxFacts | None = None
+    gpu: GpuFacts | None = None
     output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
 
     def failed(self, status: Status, reason: Finding) -> "Outcome":

@@ -4,10 +4,12 @@ Each stage runs the submission in a process of its own, made afresh from the sta
 the reference is timed in others, before and after.
 """
 
+import contextlib
 import os
 
 from msgspec.structs import replace
 
+from evaluator.devices.gpu import Gpu, leased
 from evaluator.environment import environment
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
@@ -33,6 +35,7 @@ from evaluator.stopwatch import Stopwatch
 from evaluator.submissions import Submission
 
 _FLOOD_BYTES = 1 << 20
+_LEASE_WAIT_S = 600.0
 
 
 class Unread(Record, frozen=True):
@@ -49,6 +52,7 @@ class GradeRequest(Record, frozen=True):
     problem: Problem
     submission: Submission | Unread
     device: DeviceKind
+    gpu: Gpu | None
     size: SizeName
     tolerance: ToleranceRule
     sandbox: SandboxMode
@@ -70,7 +74,8 @@ def grade(request: GradeRequest, progress: Progress) -> Scorecard:
         case Unread(finding=reason):
             return _card(request, Outcome().failed(_unread_status(reason), reason), None, stopwatch, threads)
         case Submission() as submission:
-            outcome, seeds = _judged(request, submission, stopwatch, threads)
+            with contextlib.nullcontext() if request.gpu is None else leased(request.gpu, _LEASE_WAIT_S):
+                outcome, seeds = _judged(request, submission, stopwatch, threads)
             findings = [*submission.findings, *outcome.findings, *_remarks(outcome)]
             return _card(request, replace(outcome, findings=findings), seeds, stopwatch, threads)
 
@@ -85,11 +90,12 @@ def _judged(request: GradeRequest, submission: Submission, stopwatch: Stopwatch,
         from evaluator.judge.verdict import judge
         from evaluator.judge.workshop import Terms, Workshop
 
-        refuse_what_does_not_fit(request.problem, request.size)
+        refuse_what_does_not_fit(request.problem, request.size, request.gpu)
         seeds = SeedBook(request.replay)
         terms = Terms(
             problem=request.problem,
             device=request.device,
+            gpu=request.gpu,
             size=request.size,
             tolerance=request.tolerance,
             sandbox=request.sandbox,
@@ -116,7 +122,9 @@ def _card(
         reason=outcome.reason,
         problem=_problem_ref(request.problem, request.size),
         submission=_submission_ref(request.submission),
-        device=DeviceFacts(kind=request.device, name=machine.cpu),
+        device=DeviceFacts(
+            kind=request.device, name=machine.cpu if request.gpu is None else request.gpu.name, gpu=outcome.gpu
+        ),
         environment=machine,
         sandbox=outcome.sandbox,
         tolerance=request.tolerance,

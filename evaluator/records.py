@@ -175,11 +175,24 @@ class Environment(Record, frozen=True):
     threads: int
 
 
+class GpuFacts(Record, frozen=True):
+    """One GPU: what it is, and how it was before and after the grade."""
+
+    uuid: str
+    capability: str
+    memory_bytes: int
+    driver: str
+    sm_mhz: list[int]
+    memory_mhz: list[int]
+    temperature_c: list[int]
+
+
 class DeviceFacts(Record, frozen=True):
     """The device that ran the submission."""
 
     kind: DeviceKind
     name: str
+    gpu: GpuFacts | None = None
 
 
 class SandboxFacts(Record, frozen=True):
@@ -279,7 +292,11 @@ class Check(Record, frozen=True):
 
 
 class Samples(Record, frozen=True):
-    """The timed calls of one side, in order. Each one's output was verified before the next was let go."""
+    """The timed calls of one side, in order. Each one's output was verified before the next was let go.
+
+    `host_ms` is how long the host took to queue a call's work on a GPU. A call is void where something else was at work
+    on the GPU while its inputs were written; `seeds` has those of void calls too.
+    """
 
     side: str
     seeds: list[Seed]
@@ -290,6 +307,8 @@ class Samples(Record, frozen=True):
     iqr_ms: float
     first_call_ms: float
     outputs_copied: bool
+    host_ms: float | None = None
+    void_calls: int = 0
 
 
 class Timing(Record, frozen=True):

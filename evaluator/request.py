@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from evaluator.catalog import find_problem
-from evaluator.doctor import GRADABLE
+from evaluator.devices.gpu import Gpu, choose
+from evaluator.doctor import default_device
 from evaluator.errors import CardError, UsageError
 from evaluator.isolation import SandboxMode
 from evaluator.pipeline import GradeRequest, Unread
@@ -22,6 +23,7 @@ class Wish(NamedTuple):
     problem: str | None
     submission: str | None
     device: str
+    gpu: str | None
     size: str | None
     problems: Path | None
     tolerance: str | None
@@ -47,6 +49,7 @@ def request_for(wish: Wish) -> GradeRequest:
         problem=find_problem(problem, wish.problems),
         submission=_submission(wish.submission, card),
         device=device,
+        gpu=_gpu(wish.gpu, device),
         size=SizeName(wish.size or (card.problem.size if card else default_size)),
         tolerance=ToleranceRule(wish.tolerance or (card.tolerance if card else ToleranceRule.MEASURED)),
         sandbox=SandboxMode(wish.sandbox),
@@ -64,11 +67,16 @@ def default_target(request: GradeRequest) -> Path:
 
 def _device(name: str, card: Scorecard | None) -> DeviceKind:
     if name == AUTO:
-        name = card.device.kind.value if card else GRADABLE[0].value
-    if name not in GRADABLE:
-        hint = f"leave --device out, or choose {' or '.join(GRADABLE)}"
-        raise UsageError(f"this version of Warpgrade cannot grade on {name} yet", hint=hint)
+        return card.device.kind if card else default_device()
     return DeviceKind(name)
+
+
+def _gpu(wanted: str | None, device: DeviceKind) -> Gpu | None:
+    if device is DeviceKind.CUDA:
+        return choose(wanted)
+    if wanted is not None:
+        raise UsageError(f"--gpu says nothing on {device.value}", hint="add --device cuda, or leave --gpu out")
+    return None
 
 
 def _submission(path: str | None, card: Scorecard | None) -> Submission | Unread:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import PurePath
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -12,6 +13,14 @@ from evaluator.records import Diagnostic
 _MESSAGE = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d{1,9}):(?:(?P<column>\d{1,9}):)? "
     r"(?P<severity>fatal error|error|warning): (?P<text>.*)$"
+)
+_NVCC_MESSAGE = re.compile(
+    r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d{1,9})\): "
+    r"(?P<severity>error|warning|catastrophic error)(?: #\d+(?:-D)?)?: (?P<text>.*)$"
+)
+_CUDA_TOOL = re.compile(
+    r"^(?P<tool>ptxas|nvlink|nvcc|fatbinary|cudafe\+\+)(?: [^,\n]{1,300}, line \d{1,9};)? "
+    r"(?P<severity>error|fatal|warning) *: (?P<text>.*)$"
 )
 _LINKER = re.compile(r"^\S.*?: (?P<text>(?:undefined reference to|multiple definition of|cannot find -l).*)$")
 _MAX_DIAGNOSTICS = 50
@@ -75,27 +84,28 @@ def _located(entry: Diagnostic, files: Mapping[str, str], submission: str, maps:
 
 
 def _parse_line(line: str) -> Diagnostic | None:
-    if match := _MESSAGE.match(line):
+    if match := _MESSAGE.match(line) or _NVCC_MESSAGE.match(line):
         return Diagnostic(
             severity="error" if "error" in match["severity"] else match["severity"],
             message=match["text"][:2000],
             file=PurePath(match["file"]).name,
             line=int(match["line"]),
-            column=int(match["column"] or 0),
+            column=int(match.groupdict().get("column") or 0),
             submission_line=None,
             source_line="",
         )
+    if match := _CUDA_TOOL.match(line):
+        return _placeless("warning" if match["severity"] == "warning" else "error", f"{match['tool']}: {match['text']}")
     if match := _LINKER.match(line):
-        return Diagnostic(
-            severity="error",
-            message=match["text"][:2000],
-            file="",
-            line=0,
-            column=0,
-            submission_line=None,
-            source_line="",
-        )
+        return _placeless("error", match["text"])
     return None
+
+
+def _placeless(severity: Literal["error", "warning"], message: str) -> Diagnostic:
+    """Make a record of what a tool said that sees no line of a source."""
+    return Diagnostic(
+        severity=severity, message=message[:2000], file="", line=0, column=0, submission_line=None, source_line=""
+    )
 
 
 class _Hashable:

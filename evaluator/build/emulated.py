@@ -21,9 +21,11 @@ from evaluator.build.builder import (
 )
 from evaluator.build.cache import BuildCache
 from evaluator.build.diagnostics import LineMap, parse
+from evaluator.build.emulator_parts import precompiled_headers
 from evaluator.build.sources import source_files
 from evaluator.emulator import headers
 from evaluator.emulator.features import lacking
+from evaluator.emulator.precompiled import PRECOMPILED
 from evaluator.emulator.unit import Step, StepName, build_steps, final_errors, lacking_constructs
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest, SourceFile
@@ -90,6 +92,8 @@ class EmulatedBuilder:
                 path = work / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
+            if step.name is StepName.LIGHT and (made := precompiled_headers(self._run_tool, self._cache)) is not None:
+                (work / PRECOMPILED).write_bytes(made)
             result = self._run_tool(step.argv, work=work, limits=LIMITS, timeout_s=self._timeout_s)
             return result, read_library(work / step.library) if result.ok else None
 

@@ -3,12 +3,15 @@
 import os
 from typing import NamedTuple, Protocol
 
+from evaluator.build import nvcc
 from evaluator.build.builder import Builder, Built, RunTool
 from evaluator.build.cache import BuildCache
+from evaluator.build.cuda import CudaBuilder
 from evaluator.build.emulated import EmulatedBuilder
-from evaluator.build.native import build_allocator, build_emulator
+from evaluator.build.emulator_parts import build_runtime
+from evaluator.build.native import build_allocator, build_device_allocator, build_gather
+from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
-from evaluator.errors import UsageError
 from evaluator.frames import BuildRequest
 from evaluator.records import DeviceKind
 
@@ -21,10 +24,14 @@ class ExtensionBuilder(Protocol):
 
 
 class Equipment(NamedTuple):
-    """A device's builder, and the descriptor of its library: the allocator, or the emulator's runtime."""
+    """A device's builder, and the descriptor of its library: the allocator, or the emulator's runtime.
+
+    `gather` is the judge's own kernel for a GPU, a cubin.
+    """
 
     builder: ExtensionBuilder
     library: int | None
+    gather: bytes | None = None
 
     def close(self) -> None:
         """Let go of the library."""
@@ -33,7 +40,7 @@ class Equipment(NamedTuple):
 
 
 def equipment(
-    device: DeviceKind, run_tool: RunTool, cache: BuildCache, submission: str, build_timeout_s: float
+    device: DeviceKind, gpu: Gpu | None, run_tool: RunTool, cache: BuildCache, submission: str, build_timeout_s: float
 ) -> Equipment:
     """Get a device ready; its library is built on the first use and kept in `cache`."""
     match device:
@@ -42,7 +49,13 @@ def equipment(
             descriptor = None if library is None else sealed_file(library)
             return Equipment(Builder(run_tool, cache, submission, build_timeout_s), descriptor)
         case DeviceKind.EMULATED:
-            descriptor = sealed_file(build_emulator(run_tool, cache))
+            descriptor = sealed_file(build_runtime(run_tool, cache))
             return Equipment(EmulatedBuilder(run_tool, cache, submission, build_timeout_s), descriptor)
         case DeviceKind.CUDA:
-            raise UsageError("this version of Warpgrade cannot grade on cuda yet", hint="choose --device emulated")
+            if gpu is None:
+                raise TypeError("cuda without a GPU")
+            architecture = nvcc.architecture(*gpu.capability)
+            gather = build_gather(run_tool, cache, architecture)
+            descriptor = sealed_file(build_device_allocator(run_tool, cache))
+            builder = CudaBuilder(run_tool, cache, submission, build_timeout_s, architecture)
+            return Equipment(builder, descriptor, gather)

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.build import toolchain
+from evaluator.build import nvcc, toolchain
 from evaluator.build.builder import LIMITS, RunTool, read_library, work_folder
 from evaluator.build.cache import BuildCache
-from evaluator.emulator import runtime
 from evaluator.errors import JudgeFailed, ToolchainMissing
 
 _ALLOCATOR = Path(__file__).parent.parent / "runner" / "native" / "arena.cpp"
+_DEVICE_ALLOCATOR = _ALLOCATOR.with_name("device_arena.cpp")
+_GATHER = Path(__file__).parent.parent / "judge" / "native" / "gather.cu"
 _TIMEOUT_S = 120.0
 
 
@@ -23,11 +24,23 @@ def build_allocator(run_tool: RunTool, cache: BuildCache) -> bytes | None:
         return None
 
 
-def build_emulator(run_tool: RunTool, cache: BuildCache) -> bytes:
-    """Give the emulator's runtime. Raises ToolchainMissing where there is no compiler: nothing works without it."""
-    library = _build(runtime.runtime_sources(), runtime.runtime_flags(), runtime.header_files(), run_tool, cache)
+def build_device_allocator(run_tool: RunTool, cache: BuildCache) -> bytes:
+    """Give the library by which a runner on a GPU allocates in the judge's memory."""
+    library = _build([_DEVICE_ALLOCATOR], ["-O2"], [], run_tool, cache)
     if library is None:
-        raise JudgeFailed("the emulator's runtime does not compile with this compiler", hint="see `warpgrade doctor`")
+        raise JudgeFailed("the GPU's allocator does not compile with this compiler", hint="see `warpgrade doctor`")
+    return library
+
+
+def build_gather(run_tool: RunTool, cache: BuildCache, architecture: str) -> bytes:
+    """Give the kernel that looks at outputs inside of the clock, as a cubin for one architecture ("90a")."""
+    flags = ["-cubin", f"-gencode=arch=compute_{architecture},code=sm_{architecture}", "-O3", "-std=c++17"]
+    compiler = nvcc.nvcc()
+    key = _key([compiler.version, flags, _GATHER.read_text(encoding="utf-8")])
+    argv = [compiler.path, _GATHER.name, *flags, "-o", "native.so"]
+    library = _kept(key, [_GATHER], argv, run_tool, cache)
+    if library is None:
+        raise JudgeFailed("nvcc does not compile the judge's own kernel", hint="see `warpgrade doctor`")
     return library
 
 
@@ -36,14 +49,23 @@ def _build(
 ) -> bytes | None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources}
     parts = [texts, [path.read_text(encoding="utf-8") for path in headers], sorted(toolchain.fingerprint().items())]
-    key = hashlib.sha256(msgspec.json.encode([*parts, flags, toolchain.native_flags()])).hexdigest()
+    key = _key([*parts, flags, toolchain.native_flags()])
+    names = [name for name in texts if name.endswith(".cpp")]
+    argv = [toolchain.cxx().path, *names, *flags, *toolchain.native_flags(), "-o", "native.so"]
+    return _kept(key, sources, argv, run_tool, cache)
+
+
+def _key(parts: list[object]) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _kept(key: str, sources: list[Path], argv: list[str], run_tool: RunTool, cache: BuildCache) -> bytes | None:
+    """Look something of ours up, or compile it into `native.so`; None where the compiler refuses it."""
     if (entry := cache.get(key)) is not None:
         return entry.library
     with work_folder() as work:
-        for name, text in texts.items():
-            (work / name).write_text(text, encoding="utf-8")
-        names = [name for name in texts if name.endswith(".cpp")]
-        argv = [toolchain.cxx().path, *names, *flags, *toolchain.native_flags(), "-o", "native.so"]
+        for path in sources:
+            (work / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
         result = run_tool(argv, work=work, limits=LIMITS, timeout_s=_TIMEOUT_S)
         library = read_library(work / "native.so") if result.ok else None
     if library is not None:

@@ -56,7 +56,7 @@ def compile_flags(name: str) -> list[str]:
         "-DTORCH_API_INCLUDE_EXTENSION_H",
         *(f"-isystem{path}" for path in includes),
         "-fPIC",
-        f"-std={_language_standard()}",
+        f"-std={language_standard()}",
         "-fdiagnostics-color=never",
     ]
 
@@ -75,7 +75,7 @@ def native_flags() -> list[str]:
 
     includes = [f"-isystem{path}" for path in cpp_extension.include_paths()]
     folders = [f"-L{path}" for path in cpp_extension.library_paths()]
-    return [f"-std={_language_standard()}", "-fPIC", "-shared", *includes, *folders, "-lc10"]
+    return [f"-std={language_standard()}", "-fPIC", "-shared", *includes, *folders, "-lc10"]
 
 
 def fingerprint() -> dict[str, str]:
@@ -93,8 +93,8 @@ def ninja_text(name: str, files: list[str], cflags: list[str], ldflags: list[str
     objects = [f"{index}_{file}.o" for index, file in enumerate(files)]
     lines = [
         "ninja_required_version = 1.3",
-        f"cflags = {_joined([*compile_flags(name), *cflags])}",
-        f"ldflags = {_joined([*ldflags, *link_flags()])}",
+        f"cflags = {joined([*compile_flags(name), *cflags])}",
+        f"ldflags = {joined([*ldflags, *link_flags()])}",
         f"rule compile\n  command = {cxx().path} $cflags -c $in -o $out\n  description = compile $in",
         f"rule link\n  command = {cxx().path} $in $ldflags -o $out\n  description = link $out",
         *(f"build {target}: compile {file}" for target, file in zip(objects, files, strict=True)),
@@ -105,13 +105,13 @@ def ninja_text(name: str, files: list[str], cflags: list[str], ldflags: list[str
     return "\n".join(lines)
 
 
-def _joined(flags: list[str]) -> str:
+def joined(flags: list[str]) -> str:
     """Quote flags for the shell, and `$` for ninja."""
     return " ".join(shlex.quote(flag) for flag in flags).replace("$", "$$")
 
 
 @functools.cache
-def _language_standard() -> str:
+def language_standard() -> str:
     """Give the C++ standard that the installed PyTorch builds extensions with; it moved from 17 to 20."""
     from torch.utils import cpp_extension
 

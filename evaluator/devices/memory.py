@@ -1,18 +1,20 @@
-"""Memory that the judge makes and a runner maps: sealed `memfd` regions, with tensors laid out in them.
+"""Memory that the judge makes and a runner maps, with tensors laid out in it: on the host, or on a GPU.
 
-A region is sealed against resizing. Without the seal a runner could cut it short, and the judge's next look at it
-would end in SIGBUS.
+A region of the host is a sealed `memfd`. Without the seal a runner could cut it short, and the judge's next look at it
+would end in SIGBUS. One of a GPU is an allocation by itself: nothing else of the judge's lies in it.
 """
 
 import fcntl
+import functools
 import math
 import mmap
 import os
 import secrets
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
+from evaluator.devices import driver
 from evaluator.errors import JudgeFailed
 
 if TYPE_CHECKING:
@@ -34,8 +36,22 @@ ALIGNMENT_BYTES = 256
 _ROTATION_BYTES = 1 << 16
 
 
-class Region:
+class Region(Protocol):
     """A piece of memory of `size_bytes`, mapped here and mappable by whoever holds `descriptor`."""
+
+    size_bytes: int
+    descriptor: int
+
+    @property
+    def flat(self) -> "torch.Tensor":
+        """All of it as one tensor of bytes, which keeps it mapped."""
+
+    def close(self) -> None:
+        """Give the memory back. Tensors that still look into it keep it mapped here."""
+
+
+class HostRegion:
+    """A region of the host's memory."""
 
     def __init__(self, size_bytes: int) -> None:
         """Reserve the region. Pages cost nothing until they are written."""
@@ -52,11 +68,17 @@ class Region:
                 hint="grade at a smaller size (--size small)",
             ) from None
 
+    @functools.cached_property
+    def flat(self) -> "torch.Tensor":
+        """All of it as one tensor of bytes, which keeps it mapped."""
+        return host_tensor(self.buffer)
+
     def close(self) -> None:
         """Give the memory back. Tensors that still look into it keep its pages alive."""
         os.close(self.descriptor)
         # Never buffer.close(): torch does not count as a user of the buffer, and a tensor would look into nothing. It
         # holds the mmap object, though, so that is unmapped with the last tensor.
+        self.__dict__.pop("flat", None)
         del self.buffer
 
     def __enter__(self) -> Self:
@@ -68,28 +90,81 @@ class Region:
         self.close()
 
 
-class SharedMemory(NamedTuple):
-    """What judge and one runner share: inputs, outputs, and the library of the device, if there is one.
+class DeviceRegion:
+    """A region of a GPU's memory, in the context that is current. Its size is rounded up to the GPU's granularity."""
 
-    The first `copy_bytes` of the outputs are for copies; behind them is the room of the runner's allocator.
+    def __init__(self, device: int, size_bytes: int) -> None:
+        """Take the memory. Raises JudgeFailed where the GPU has too little."""
+        try:
+            self._memory = driver.create_memory(device, size_bytes)
+        except driver.DriverError as error:
+            raise JudgeFailed(
+                f"{size_bytes / 2**30:.1f} GiB of GPU memory cannot be had: {error}",
+                hint="end what else uses this GPU, or grade at a smaller size (--size small)",
+            ) from None
+        self.size_bytes = self._memory.size_bytes
+        self.descriptor = driver.export_memory(self._memory)
+        self.flat = device_tensor(self._memory)
+
+    def close(self) -> None:
+        """Give the memory back. No tensor may look into it any more."""
+        del self.flat
+        os.close(self.descriptor)
+        driver.free_memory(self._memory)
+
+
+class SharedMemory(NamedTuple):
+    """What judge and one runner share: inputs, outputs, the library of the device and its page, where there are some.
+
+    The first `copy_bytes` of the outputs are for copies; behind them is the room of the runner's allocator. The `page`
+    holds the words by which a GPU's two queues wait for each other.
     """
 
     inputs: Region
     outputs: Region
     copy_bytes: int
     library: int | None
+    page: HostRegion | None = None
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What is passed to the runner."""
-        passed = (self.inputs.descriptor, self.outputs.descriptor)
-        return passed if self.library is None else (*passed, self.library)
+        passed = [self.inputs.descriptor, self.outputs.descriptor]
+        passed += [self.library] if self.library is not None else []
+        return (*passed, self.page.descriptor) if self.page is not None else tuple(passed)
+
+
+def host_tensor(buffer: mmap.mmap) -> "torch.Tensor":
+    """Look at host memory as one tensor of bytes."""
+    import torch
+
+    return torch.frombuffer(buffer, dtype=torch.uint8)
+
+
+def device_tensor(memory: driver.Mapping) -> "torch.Tensor":
+    """Look at mapped GPU memory as one tensor of bytes."""
+    import torch
+
+    return torch.as_tensor(_DeviceBytes(memory), device="cuda")
+
+
+class _DeviceBytes:
+    """Memory in the form that PyTorch, CuPy and Numba take over without a copy (CUDA Array Interface 3)."""
+
+    def __init__(self, memory: driver.Mapping) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (memory.size_bytes,),
+            "typestr": "|u1",
+            "data": (memory.address, False),
+            "strides": None,
+            "version": 3,
+        }
 
 
 def strided(
-    buffer: mmap.mmap, dtype: "torch.dtype", shape: Sequence[int], strides: Sequence[int], offset_bytes: int
+    flat: "torch.Tensor", dtype: "torch.dtype", shape: Sequence[int], strides: Sequence[int], offset_bytes: int
 ) -> "torch.Tensor":
-    """Look at a part of a region as a tensor; strides in elements, none of them negative.
+    """Look at a part of a region, given as its bytes, as a tensor; strides in elements, none of them negative.
 
     Raises ValueError where any element would lie outside of the buffer, and where torch cannot count them.
     """
@@ -101,12 +176,12 @@ def strided(
         raise ValueError("shape and strides are too large")
     item_bytes = dtype.itemsize
     elements = 0 if 0 in shape else 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
-    if offset_bytes < 0 or offset_bytes % item_bytes or offset_bytes + elements * item_bytes > len(buffer):
+    if offset_bytes < 0 or offset_bytes % item_bytes or offset_bytes + elements * item_bytes > flat.numel():
         raise ValueError("the tensor does not lie in the region")
     if elements == 0:
-        return torch.empty(tuple(shape), dtype=dtype)
-    flat = torch.frombuffer(buffer, dtype=dtype, count=elements, offset=offset_bytes)
-    return flat.as_strided(tuple(shape), tuple(strides))
+        return torch.empty(tuple(shape), dtype=dtype, device=flat.device)
+    piece = flat[offset_bytes : offset_bytes + elements * item_bytes].view(dtype)
+    return piece.as_strided(tuple(shape), tuple(strides))
 
 
 def places(sizes_bytes: Sequence[int], region_bytes: int) -> Iterator[int]:

@@ -1,5 +1,6 @@
 """Hold one tensor against the expected one. Values in, a record out; nothing here knows of processes or frames."""
 
+import itertools
 from typing import NamedTuple
 
 import torch
@@ -55,6 +56,39 @@ def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
         nonfinite=tally.nonfinite,
         first_mismatch=None if tally.first is None else _mismatch(sides, tally.first),
     )
+
+
+def joined(parts: list[TensorCheck]) -> TensorCheck:
+    """Put the comparisons of an output's blocks together, which follow each other along dimension 0."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    starts = list(itertools.accumulate((part.shape[0] for part in parts), initial=0))
+    mismatch = next(
+        (
+            Mismatch([start + found.index[0], *found.index[1:]], found.expected, found.actual)
+            for start, part in zip(starts, parts, strict=False)
+            if (found := part.first_mismatch) is not None
+        ),
+        None,
+    )
+    return TensorCheck(
+        path=first.path,
+        dtype=first.dtype,
+        shape=[starts[-1], *first.shape[1:]],
+        ok=all(part.ok for part in parts),
+        max_abs_error=_largest_or_none([part.max_abs_error for part in parts]),
+        error_ratio=_largest_or_none([part.error_ratio for part in parts]),
+        honest_error_ratio=_largest_or_none([part.honest_error_ratio for part in parts]),
+        mismatches=sum(part.mismatches for part in parts),
+        nonfinite=sum(part.nonfinite for part in parts),
+        first_mismatch=mismatch,
+    )
+
+
+def _largest_or_none(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
 
 
 def _compare_exactly(sides: Sides) -> _Tally:

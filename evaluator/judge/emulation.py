@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 
 from evaluator.build.diagnostics import LineMap
-from evaluator.emulator.features import hard_coded
+from evaluator.emulator.sizes import hard_coded
+from evaluator.emulator.unit import CUDA_SUFFIXES
 from evaluator.findings import Code, finding
 from evaluator.records import Constant, Finding
 
 _FAULT = re.compile(r"emulator\[(?P<word>[a-z-]+)\]: (?P<text>.*)", re.DOTALL)
-_PLACE = re.compile(r"\((?:(?P<file>[\w.+-]+):|line )(?P<line>\d{1,9})\)")
+_PLACE = re.compile(r"\((?:(?P<file>[\w.+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
 _CODES = {
     "illegal-access": Code.ILLEGAL_ACCESS,
     "shared-out-of-bounds": Code.ILLEGAL_ACCESS,
@@ -36,7 +38,31 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
     if match is None or match["word"] not in _CODES:
         return None
     text = match["text"].strip().splitlines()[0]
-    return finding(_CODES[match["word"]], text[:1000], line=_submission_line(text, texts, submission))
+    places = _Places(texts, submission)
+    text = _PLACE.sub(places.told, text)
+    return finding(_CODES[match["word"]], text[:1000], line=places.last)
+
+
+class _Places:
+    """Lines of the compiled files, told as lines of the submission. The last one in a message is the error's own."""
+
+    def __init__(self, texts: Mapping[str, str], submission: str) -> None:
+        self._maps = {name: LineMap(text, submission) for name, text in texts.items()}
+        self.last: int | None = None
+
+    def told(self, place: re.Match[str]) -> str:
+        """Rewrite one place of a message; one that does not stand in the submission is left as it is."""
+        line = self._submission_line(place["file"], int(place["line"]))
+        if line is None:
+            return place[0]
+        self.last = line
+        return f"({place['launch'] or ''}line {line})"
+
+    def _submission_line(self, file: str | None, line: int) -> int | None:
+        # A launch is known by its line alone; only CUDA's own files have any.
+        names = [file] if file else [name for name in self._maps if PurePath(name).suffix in CUDA_SUFFIXES]
+        found = {self._maps[name].submission_line(line) for name in names if name in self._maps} - {None}
+        return found.pop() if len(found) == 1 else None
 
 
 def hard_coded_size(
@@ -50,14 +76,3 @@ def hard_coded_size(
     return finding(
         Code.HARD_CODED_SIZE, f"{number} is written into the code (line {line}); at this size: {why.message}", line=line
     )
-
-
-def _submission_line(text: str, texts: Mapping[str, str], submission: str) -> int | None:
-    place = _PLACE.search(text)
-    if place is None:
-        return None
-    names = [place["file"]] if place["file"] else ["cuda.cu", "main.cpp"]
-    for name in names:
-        if name in texts and (line := LineMap(texts[name], submission).submission_line(int(place["line"]))) is not None:
-            return line
-    return None

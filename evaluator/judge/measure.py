@@ -1,29 +1,37 @@
 """Time one side: its first call apart, then verified calls on fresh inputs until there are enough.
 
-The judge's clock runs from letting the runner go until it is stopped again. What a call takes without the model's own
-work is measured in a runner that never loaded a submission, and taken off both sides alike.
+What a call takes without the model's own work is measured in a runner that never loaded a submission, and taken off
+both sides alike. So is how long a GPU takes to write the inputs: a call during which that took longer is void, because
+something else was at work, and is made again.
 """
 
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from evaluator.findings import Code, finding
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench, Trial, fresh_seed
-from evaluator.records import Samples, seed_text
-from evaluator.timing.stats import interquartile_range, median
+from evaluator.records import Samples, Status, seed_text
+from evaluator.timing.stats import interquartile_range, median, median_interval
 
 MIN_CALLS = 20
 _MAX_CALLS = 100
 _ENOUGH_S = 2.0
-_EMPTY_CALLS = 50
+_NARROW = 0.002
+"""Where the interval of the median is this narrow, relative to it, more calls tell nothing new."""
+_EMPTY_CALLS = 30
+_QUIET_PART = 0.10
+_QUIET_MS = 0.020
+"""How much longer than usual a GPU may take to write the inputs: a tenth, and what an event's time wanders by."""
 
 
 class Overhead(NamedTuple):
-    """What a call takes without the model's own work."""
+    """What a call takes without the model's own work, and on a GPU how long its preparation may take."""
 
     median_ms: float
     iqr_ms: float
+    quiet_ms: float | None
 
 
 class Side(NamedTuple):
@@ -38,39 +46,79 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     first = bench.run(0, fresh_seed(), timeout_s=timeout_s)
     if first.fault is not None:
         return first.fault
-    times_ms = []
+    answers = []
     for index in range(_EMPTY_CALLS):
-        elapsed_ms = bench.run_empty(index, timeout_s=timeout_s)
-        if isinstance(elapsed_ms, Fault):
-            return elapsed_ms
-        times_ms.append(elapsed_ms)
-    return Overhead(median(times_ms), interquartile_range(times_ms))
+        answer = bench.run_empty(index, timeout_s=timeout_s)
+        if isinstance(answer, Fault):
+            return answer
+        answers.append(answer)
+    times_ms = [answer.elapsed_ms for answer in answers]
+    prepared_ms = [answer.prepared_ms for answer in answers if answer.prepared_ms is not None]
+    quiet_ms = median(prepared_ms) * (1 + _QUIET_PART) + _QUIET_MS if prepared_ms else None
+    return Overhead(median(times_ms), interquartile_range(times_ms), quiet_ms)
 
 
 def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout_s: float) -> Side:
-    """Time calls until there are `MIN_CALLS` and two seconds of them, or a hundred. Every output is verified."""
+    """Time calls until there are `MIN_CALLS` and the median is known well enough, for at most two seconds or a hundred.
+
+    Every output is verified, of void calls too.
+    """
     used: list[int] = []
-    times_ms: list[float] = []
+    good: list[Trial] = []
+    void = 0
+    first_ms: float | None = None
     copied = False
     started = time.monotonic()
-    while len(times_ms) <= MIN_CALLS or (len(times_ms) <= _MAX_CALLS and time.monotonic() - started < _ENOUGH_S):
+    while not _enough(good, time.monotonic() - started):
         seed = next(seeds)
-        trial = bench.run(len(times_ms), seed, timeout_s=timeout_s)
+        trial = bench.run(len(used), seed, timeout_s=timeout_s)
         if trial.fault is not None:
             return Side(None, trial)
         used.append(seed)
         copied |= trial.copied
-        times_ms.append(max(trial.elapsed_ms - empty.median_ms, 0.0))
-    first_ms, rest_ms = times_ms[0], times_ms[1:]
+        if first_ms is None:
+            first_ms = max(trial.elapsed_ms - empty.median_ms, 0.0)
+        elif _is_void(trial, empty):
+            void += 1
+            if void > _MAX_CALLS:
+                return Side(None, _never_quiet(trial, name, void, len(good)))
+        else:
+            good.append(trial)
+    times_ms = [max(trial.elapsed_ms - empty.median_ms, 0.0) for trial in good]
+    hosts_ms = [trial.host_ms for trial in good if trial.host_ms is not None]
     samples = Samples(
         side=name,
         seeds=[seed_text(seed) for seed in used],
-        samples_ms=rest_ms,
+        samples_ms=times_ms,
         overhead_ms=empty.median_ms,
         overhead_iqr_ms=empty.iqr_ms,
-        median_ms=median(rest_ms),
-        iqr_ms=interquartile_range(rest_ms),
-        first_call_ms=first_ms,
+        median_ms=median(times_ms),
+        iqr_ms=interquartile_range(times_ms),
+        first_call_ms=first_ms or 0.0,
+        host_ms=median(hosts_ms) if hosts_ms else None,
+        void_calls=void,
         outputs_copied=copied,
     )
     return Side(samples, None)
+
+
+def _enough(good: list[Trial], elapsed_s: float) -> bool:
+    if len(good) < MIN_CALLS:
+        return False
+    if len(good) >= _MAX_CALLS or elapsed_s >= _ENOUGH_S:
+        return True
+    low, high = median_interval([trial.elapsed_ms for trial in good])
+    return high - low <= _NARROW * low
+
+
+def _is_void(trial: Trial, empty: Overhead) -> bool:
+    return trial.prepared_ms is not None and empty.quiet_ms is not None and trial.prepared_ms > empty.quiet_ms
+
+
+def _never_quiet(trial: Trial, name: str, void: int, good: int) -> Trial:
+    """Refuse a side during whose calls something else was nearly always at work on the GPU.
+
+    The reference was quiet on the same GPU a moment ago, so in a submission's runner it is the submission.
+    """
+    message = f"in {void} of {void + good} calls the GPU was at work on something else before the inputs were there"
+    return trial._replace(fault=Fault(Status.REJECTED, finding(Code.NOT_QUIET, f"{name}: {message}")))

@@ -8,6 +8,7 @@ import psutil
 import torch
 
 from evaluator.catalog import sized_source
+from evaluator.devices.gpu import Gpu
 from evaluator.errors import UsageError
 from evaluator.judge.trees import Value, tensors
 from evaluator.records import Problem, SizeName
@@ -28,6 +29,16 @@ class Plan(NamedTuple):
         """
         once = 4 * self.input_bytes + 7 * self.output_bytes + 5 * self.state_bytes
         return 2 * once if backward else once
+
+    def gpu_bytes(self, *, backward: bool) -> int:
+        """Estimate what judge and runner hold together on a GPU, in bytes.
+
+        Inputs: the judge's and the shared ones. Outputs: those of two calls in the arena, and one more for what forward
+        allocates on its way. Weights: the judge's, in float64 too (2 x), and the runner's. Blocks of the expected
+        values, samples, and two contexts take 3 GiB. Gradients double the whole.
+        """
+        once = 2 * self.input_bytes + 3 * self.output_bytes + 4 * self.state_bytes
+        return (2 * once if backward else once) + (3 << 30)
 
 
 _WORTH_PLANNING_BYTES = 64 << 20
@@ -54,16 +65,21 @@ def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | Non
     return Plan(_bytes(inputs), _bytes(outputs), _bytes(model.state_dict()))
 
 
-def refuse_what_does_not_fit(problem: Problem, size: SizeName) -> None:
-    """Raise UsageError where this machine has too little free memory, with the sizes."""
+def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) -> None:
+    """Raise UsageError where this machine, or its GPU, has too little memory, with the sizes."""
     sizes = plan(problem, size, from_bytes=_WORTH_PLANNING_BYTES)
     if sizes is None:
         return
-    needed, free = sizes.judge_bytes(backward=problem.backward), psutil.virtual_memory().available
+    if gpu is None:
+        needed, free = sizes.judge_bytes(backward=problem.backward), psutil.virtual_memory().available
+        place = "this machine"
+    else:
+        needed, free = sizes.gpu_bytes(backward=problem.backward), gpu.memory_bytes
+        place = f"GPU {gpu.number} ({gpu.name})"
     if needed > free:
         raise UsageError(
             f"{problem.name} at size {size.value} needs about {_gib(needed)} ({_gib(sizes.input_bytes)} of inputs, "
-            f"{_gib(sizes.output_bytes)} of outputs); this machine has {_gib(free)} free",
+            f"{_gib(sizes.output_bytes)} of outputs); {place} has {_gib(free)}",
             hint="grade at a smaller size (--size small)",
         )
 

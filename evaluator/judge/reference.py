@@ -43,11 +43,15 @@ class Expected(NamedTuple):
 
 
 class Reference:
-    """A problem at one size, with one set of weights."""
+    """A problem at one size, with one set of weights, on one device."""
 
-    def __init__(self, problem: Problem, size: SizeName, weight_seed: int) -> None:
-        """Run the reference's file and construct its `Model` under `weight_seed`."""
+    def __init__(self, problem: Problem, size: SizeName, weight_seed: int, device: str = "cpu") -> None:
+        """Run the reference's file, construct its `Model` under `weight_seed` and move it to `device`.
+
+        It is made on the CPU wherever it runs, as a submission's is: then both draw the same weights.
+        """
         self.problem = problem
+        self._device = torch.device(device)
         self.source = sized_source(problem, size)
         self._module = ModuleType("model")
         # dataclasses and torch.jit look a class's module up by its name.
@@ -59,7 +63,10 @@ class Reference:
             torch.manual_seed(weight_seed)
             self.model = self._module.__dict__["Model"](*self.init.args, **self.init.kwargs)
             self.model.train(problem.mode is Mode.TRAIN)
+            self.model.to(self._device)
         self._exact_model = self._in_float64()
+        self._split = problem.split
+        self.outline: Value = None
 
     def draw(self, seed: int) -> Arguments:
         """Draw the inputs of one call. The seed comes from the operating system and never enters a runner.
@@ -68,8 +75,40 @@ class Reference:
         """
         torch.manual_seed(seed)
         random.seed(seed)
-        inputs = self._arguments("get_inputs")
-        return Arguments(mapped(inputs.args, torch.Tensor.detach), mapped(inputs.kwargs, torch.Tensor.detach))
+        with self._device:  # Where the author's code names no device, inputs are drawn where they are used.
+            inputs = self._arguments("get_inputs")
+        return Arguments(mapped(inputs.args, self._own), mapped(inputs.kwargs, self._own))
+
+    def _own(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().to(self._device)
+
+    def settle(self, inputs: Arguments, outputs: Value) -> None:
+        """Learn from one call what outputs look like, and whether blocks give what the whole gives.
+
+        They do not where an output depends on all rows; a `split` that says otherwise is left out of account.
+        """
+        self.outline = mapped(outputs, lambda tensor: tensor.to("meta"))
+        blocks = self.blocks(inputs)
+        if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
+            self._split = {}
+
+    def _follow_each_other(self, blocks: list[Arguments], outputs: Value) -> bool:
+        """Hold the first rows of a call's outputs against the first block's, the last rows against the last block's."""
+        try:
+            first, last = (self.forward(block, 0) for block in (blocks[0], blocks[-1]))
+        except ProblemError:  # What needs the whole input may fail on a part of it.
+            return False
+        known = list(leaves(outputs))
+        for whole, one, other in zip(known, leaves(first), leaves(last), strict=False):
+            if not isinstance(whole[1], torch.Tensor):
+                continue
+            values = [value for _, value in (whole, one, other)]
+            if any(not isinstance(value, torch.Tensor) or value.dim() == 0 for value in values):
+                return False
+            tensor, head, tail = values
+            if not (_near(tensor[: len(head)].double(), head) and _near(tensor[-len(tail) :].double(), tail)):
+                return False
+        return len(list(leaves(first))) == len(known)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Give the weights that a submission's model receives."""
@@ -77,9 +116,9 @@ class Reference:
 
     def output_gradients(self, outputs: Value, seed: int) -> list[torch.Tensor]:
         """Draw what is propagated back: one standard normal tensor for each floating-point output."""
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(self._device).manual_seed(seed)
         return [
-            torch.randn(leaf.shape, generator=generator, dtype=torch.float64).to(leaf.dtype)
+            torch.randn(leaf.shape, generator=generator, dtype=torch.float64, device=self._device).to(leaf.dtype)
             for leaf in tensors(outputs)
             if leaf.is_floating_point()
         ]
@@ -90,7 +129,7 @@ class Reference:
             return self._run(self.model, _cloned(inputs), random_seed, None).outputs
 
     def expected(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> Expected:
-        """Compute what a call should give: honestly, and in float64 (by blocks where the problem says how)."""
+        """Compute what a call, or one of its `blocks`, should give: honestly, and in float64."""
         own = _cloned(inputs)
         with self._author("forward"):
             honest = self._run(self.model, own, random_seed, gradients)
@@ -107,9 +146,7 @@ class Reference:
         model = self._exact_model
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                blocks = self._blocks(inputs) if gradients is None else [inputs]
-                results = [self._run(model, _cloned(_widened(block)), random_seed, wide) for block in blocks]
-            return results[0] if len(results) == 1 else calls.Result(_joined([part.outputs for part in results]), None)
+                return self._run(model, _cloned(_widened(inputs)), random_seed, wide)
         except Exception:  # noqa: BLE001 - a reference with casts of its own; the card then says NOT_FLOAT64
             return None
 
@@ -129,17 +166,24 @@ class Reference:
             if isinstance(leaf, torch.Tensor) and leaf.numel() and leaf.untyped_storage().data_ptr() in owned
         )
 
-    def _blocks(self, inputs: Arguments) -> list[Arguments]:
-        """Cut the inputs as `split` says, so that a block's float64 copies stay within `_BLOCK_BYTES`."""
+    def blocks(self, inputs: Arguments) -> list[Arguments]:
+        """Cut the inputs as `split` says, so that a block's float64 copies stay within `_BLOCK_BYTES`.
+
+        The outputs of blocks follow each other along dimension 0. Without a `split` there is one block.
+        """
         whole = sum(leaf.numel() * 8 for leaf in tensors(inputs.args) + tensors(inputs.kwargs))
         pieces = -(-whole // _BLOCK_BYTES)
-        if not self.problem.split or pieces <= 1:
+        if not self._split or pieces <= 1:
             return [inputs]
         names = forward_parameters(self.model, inputs)
         cut = {
-            name: value.chunk(pieces, self.problem.split[name]) for name, value in names if name in self.problem.split
+            name: value.chunk(pieces, self._split[name])
+            for name, value in names
+            if name in self._split and isinstance(value, torch.Tensor) and self._split[name] < value.dim()
         }
-        count = min(len(parts) for parts in cut.values())
+        if len(cut) < len(self._split) or len({len(parts) for parts in cut.values()}) != 1:
+            return [inputs]
+        count = len(next(iter(cut.values())))
         return [
             Arguments(
                 [cut[name][index] if name in cut else value for name, value in names[: len(inputs.args)]],
@@ -176,7 +220,7 @@ class Reference:
         except (ProblemError, KeyboardInterrupt, MemoryError):
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever it raises is the problem's
-            if isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error):
+            if isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error):
                 raise MemoryError(str(error)) from None
             lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == self.problem.path]
             where = f", line {lines[-1]}" if lines else ""
@@ -210,19 +254,6 @@ def _double(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def _joined(parts: list[Value]) -> Value:
-    """Put the outputs of blocks together again, along dimension 0."""
-    first = parts[0]
-    if isinstance(first, torch.Tensor):
-        return torch.cat(parts)
-    if isinstance(first, dict):
-        return {key: _joined([part[key] for part in parts]) for key in first}
-    if isinstance(first, list | tuple):
-        items = [_joined([part[index] for part in parts]) for index in range(len(first))]
-        return tuple(items) if isinstance(first, tuple) else items
-    return first
 
 
 def _comparable(exact: calls.Result, honest: calls.Result) -> bool:

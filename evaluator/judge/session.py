@@ -1,11 +1,4 @@
-"""The conversation with one runner, and the clock of device `cpu`.
-
-Between two calls every process of the runner is stopped. Inputs are written while it is stopped, so they cannot be
-seen before `go`; the clock ends when it is stopped again, so work after `done` is either charged or never happens:
-
-    judge:   stopped | write fresh inputs | t0 | let go |                | stop | t1 | snapshot, compare
-    runner:                                     | forward | done |
-"""
+"""The conversation with one runner: what is asked, what is answered, and what a failure of it means."""
 
 import os
 import time
@@ -18,7 +11,6 @@ from evaluator.findings import Code, finding
 from evaluator.frames import (
     BuildReply,
     BuildRequest,
-    Call,
     Channel,
     Closed,
     Construct,
@@ -36,7 +28,7 @@ from evaluator.frames import (
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault
-from evaluator.records import Finding, Status
+from evaluator.records import DeviceKind, Finding, Status
 
 _EXIT_WAIT_S = 5.0
 _STOP_TRIES = 100
@@ -55,13 +47,6 @@ class Fault(NamedTuple):
 
     status: Status
     finding: Finding
-
-
-class Answered(NamedTuple):
-    """A call that was answered: what the runner says it gave, and how long that took by the judge's clock."""
-
-    done: Done
-    elapsed_ms: float
 
 
 class Session:
@@ -83,7 +68,15 @@ class Session:
         self._channel.close()
 
     def load(
-        self, submission: str, model: str, *, memory: SharedMemory, emulated: bool, threads: int, timeout_s: float
+        self,
+        submission: str,
+        model: str,
+        *,
+        memory: SharedMemory,
+        device: DeviceKind,
+        threads: int,
+        true_fp32: bool,
+        timeout_s: float,
     ) -> Fault | None:
         """Have the submission read in. Building is not counted against `timeout_s`."""
         self._source = submission
@@ -93,33 +86,27 @@ class Session:
             input_bytes=memory.inputs.size_bytes,
             output_bytes=memory.outputs.size_bytes,
             copy_bytes=memory.copy_bytes,
-            device="emulated" if emulated else "cpu",
+            device=device.value,
             library=memory.library is not None,
             threads=threads,
+            true_fp32=true_fp32,
         )
-        answer = self._converse(frame, Stage.IMPORT, timeout_s, memory.descriptors)
-        return answer if isinstance(answer, Fault) else self._expect(answer, Loaded)
+        answer = self.ask(frame, Stage.IMPORT, timeout_s, memory.descriptors)
+        if isinstance(answer, Fault | Loaded):
+            return answer if isinstance(answer, Fault) else None
+        return self.out_of_place(answer)
 
     def construct(self, frame: Construct, *, timeout_s: float) -> Constructed | Fault:
         """Have ModelNew made and given its weights."""
-        answer = self._converse(frame, Stage.CONSTRUCT, timeout_s)
-        if isinstance(answer, Constructed):
-            self.stop()
-            return answer
-        return answer if isinstance(answer, Fault) else self._out_of_place(answer)
+        answer = self.ask(frame, Stage.CONSTRUCT, timeout_s)
+        return answer if isinstance(answer, Constructed | Fault) else self.out_of_place(answer)
 
-    def call(self, frame: Prepare | Call, *, timeout_s: float) -> Answered | Fault:
-        """Let the runner go with what lies in the input region, and stop it when it has answered."""
-        start_ns = time.perf_counter_ns()
-        self._let_go()
-        answer = self._converse(frame, Stage.CALL, timeout_s)
-        if isinstance(answer, Fault):
-            return answer
-        self.stop()
-        elapsed_ms = (time.perf_counter_ns() - start_ns) / 1e6
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+        """Have the runner get ready for a call; its clock does not run."""
+        answer = self.ask(frame, Stage.CALL, timeout_s)
         if isinstance(answer, Done) and answer.index == frame.index:
-            return Answered(answer, elapsed_ms)
-        return self._out_of_place(answer)
+            return None
+        return answer if isinstance(answer, Fault) else self.out_of_place(answer)
 
     def stop(self) -> None:
         """Stop every process of the runner until the next call."""
@@ -130,17 +117,34 @@ class Session:
             if tries == _STOP_TRIES:
                 raise JudgeFailed("a runner could not be stopped: a thread of it is stuck inside of the kernel")
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Let the runner's processes run again."""
         if self._stopped:
             self.child.thaw()
             self._stopped = False
 
-    def _converse(
-        self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()
-    ) -> Frame | Fault:
-        """Send a frame and wait for the answer, serving build requests on the way."""
+    def ask(self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()) -> Frame | Fault:
+        """Send a frame and wait for the answer."""
+        fault = self.send(frame, stage, timeout_s, descriptors)
+        return fault if fault is not None else self.answer(stage, timeout_s)
+
+    def send(self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()) -> Fault | None:
+        """Send a frame; its answer comes later."""
         try:
             self._channel.send(frame, descriptors, timeout_s)
+        except DeadlinePassed:
+            return _too_slow(stage, timeout_s)
+        except Closed:
+            return self._death(stage)
+        return None
+
+    def answered(self, within_s: float) -> bool:
+        """Say whether something of an answer arrives within that time."""
+        return self._channel.readable(within_s)
+
+    def answer(self, stage: Stage, timeout_s: float) -> Frame | Fault:
+        """Wait for an answer, serving build requests on the way; a failure comes back as a fault."""
+        try:
             left_s = timeout_s
             while True:
                 asked = time.monotonic()
@@ -150,10 +154,7 @@ class Session:
                     return self._failure(answer, stage) if isinstance(answer, Failed) else answer
                 self._serve(answer, left_s)
         except DeadlinePassed:
-            return Fault(
-                Status.TIMEOUT,
-                finding(Code.TIMED_OUT, f"{stage.value} was stopped after {timeout_s:g} s", stage=stage.name),
-            )
+            return _too_slow(stage, timeout_s)
         except Closed:
             return self._death(stage)
         except FrameError as error:
@@ -214,14 +215,17 @@ class Session:
         message = f"the submission's process {how} while {stage.value}"
         return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name))
 
-    def _expect(self, answer: Frame, wanted: type[Frame]) -> Fault | None:
-        return None if isinstance(answer, wanted) else self._out_of_place(answer)
-
-    def _out_of_place(self, answer: Frame) -> Fault:
+    def out_of_place(self, answer: Frame) -> Fault:
+        """Say what a frame means that has no place in the conversation."""
         return Fault(
             Status.REJECTED,
             finding(Code.MALFORMED_FRAME, f"the runner sent a {type(answer).__name__} where none belongs"),
         )
+
+
+def _too_slow(stage: Stage, timeout_s: float) -> Fault:
+    message = f"{stage.value} was stopped after {timeout_s:g} s"
+    return Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, message, stage=stage.name))
 
 
 def _is_out_of_memory(failed: Failed) -> bool:

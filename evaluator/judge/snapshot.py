@@ -1,4 +1,4 @@
-"""From a runner's answer to the judge's own copies of the outputs. Every number of the answer is hostile."""
+"""From a runner's answer to the outputs themselves. Every number of the answer is hostile."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,11 @@ from evaluator.records import Finding
 
 
 class Snapshot(NamedTuple):
-    """One output as the judge copied it while the runner was stopped; `storage` is where the runner says it lay."""
+    """One output; `storage` is where the runner says it lay.
+
+    On the host `tensor` is a copy, made while the runner was stopped. On a GPU it is the shared memory itself: who
+    compares it reads each element once, and samples that were taken inside of the clock show whether it changed since.
+    """
 
     path: str
     expected: torch.Tensor
@@ -21,7 +25,7 @@ class Snapshot(NamedTuple):
 
 
 def take(pairs: list[Pair], region: Region) -> list[Snapshot] | Finding:
-    """Copy every tensor of an answer out of shared memory; plain values are compared on the spot."""
+    """Find every tensor of an answer in shared memory; plain values are compared on the spot."""
     snapshots: list[Snapshot] = []
     for path, expected, answer in pairs:
         if isinstance(expected, torch.Tensor):
@@ -53,15 +57,16 @@ def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region
     if view.dtype != dtype_name(expected.dtype):
         wanted_dtype = dtype_name(expected.dtype)
         return finding(Code.WRONG_DTYPE, f"{path} is {view.dtype[:40]}; it should be {wanted_dtype}", path=path)
-    if view.device != "cpu":
-        return finding(Code.WRONG_DEVICE, f"{path} is on {view.device[:40]}; it should be on cpu", path=path)
+    device = region.flat.device
+    if view.device != device.type:
+        return finding(Code.WRONG_DEVICE, f"{path} is on {view.device[:40]}; it should be on {device.type}", path=path)
     if view.offset_bytes is None:
         return finding(Code.MALFORMED_FRAME, f"{path} has no place in shared memory", path=path)
     try:
-        shared = strided(region.buffer, expected.dtype, view.shape, view.strides, view.offset_bytes)
+        shared = strided(region.flat, expected.dtype, view.shape, view.strides, view.offset_bytes)
     except ValueError as error:
         return finding(Code.MALFORMED_FRAME, f"{path}: {error}", path=path)
-    return Snapshot(path, expected, shared.clone(), view.storage)
+    return Snapshot(path, expected, shared.clone() if device.type == "cpu" else shared, view.storage)
 
 
 def _compare_plain(path: str, expected: object, answer: Node) -> Finding | None:

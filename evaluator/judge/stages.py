@@ -120,13 +120,14 @@ def measure_both(shop: Workshop) -> TimeOutcome:
         if isinstance(constructed, Fault):
             return TimeOutcome(None, None, constructed, [])
         side = measure.side("submission", place.bench(), shop.seeds.timed("submission"), empty, shop.call_timeout_s)
+        shop.look()
     if side.samples is None:
         failed = side.failed
         return TimeOutcome(None, failed.check if failed else None, failed.fault if failed else None, [])
     after, _ = _reference_side(shop, "reference_after")
     said = quote(before, side.samples, after)
     timing = Timing(
-        clock="host",
+        clock="host" if shop.terms.gpu is None else "sealed",
         reference_before=before,
         submission=side.samples,
         reference_after=after,
@@ -155,6 +156,7 @@ def _reference_side(shop: Workshop, name: str) -> tuple[Samples, measure.Overhea
         if isinstance(empty, Fault):
             raise JudgeFailed(f"the reference's own runner failed: {empty.finding.message}")
         side = measure.side(name, bench, shop.seeds.timed(name), empty, shop.call_timeout_s)
+        shop.look()
     if side.samples is None:
         fault = side.failed.fault if side.failed is not None else None
         why = fault.finding.message if fault is not None else "no samples"

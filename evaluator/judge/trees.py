@@ -55,39 +55,44 @@ def plain(value: Value) -> Value:
 
 
 class Placed(NamedTuple):
-    """Values as they were written into a region: what the runner is told, and where to look whether it changed them."""
+    """Values and their places in a region: what the runner is told, and where to look whether it changed them.
+
+    Every pair holds a path, the judge's own tensor, and the shared one that is made from it.
+    """
 
     nodes: list[Node]
     pairs: list[tuple[str, torch.Tensor, torch.Tensor]]
 
+    def write(self) -> None:
+        """Write the values into the region. On a GPU this is queued on the stream that is current."""
+        for _, own, shared in self.pairs:
+            shared.copy_(own)
+
 
 def place(values: list[tuple[str, Value]], region: Region) -> Placed:
-    """Write named values into `region`, at addresses that differ from call to call.
-
-    Every pair of the answer holds a path, the judge's own tensor, and the shared one that was made from it.
-    """
+    """Find places for named values in `region`, at addresses that differ from call to call. Nothing is written yet."""
     found = [_writable(leaf, path) for path, value in values for leaf in tensors(value)]
     offsets = places([extent_bytes(leaf) for leaf in found], region.size_bytes)
-    pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+    layout = _Layout(region, offsets)
+    return Placed([layout.node(value, path) for path, value in values], layout.pairs)
 
-    def node(value: Value, path: str) -> Node:
+
+class _Layout:
+    """Lays values out in a region. A class, for a function that calls itself would keep its tensors in a cycle."""
+
+    def __init__(self, region: Region, offsets: Iterator[int]) -> None:
+        self._region = region
+        self._offsets = offsets
+        self.pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+
+    def node(self, value: Value, path: str) -> Node:
         if isinstance(value, torch.Tensor):
-            value = _writable(value, path)
-            view = TensorView(
-                dtype=dtype_name(value.dtype),
-                shape=tuple(value.shape),
-                strides=tuple(value.stride()),
-                offset_bytes=next(offsets),
-            )
-            shared = strided(region.buffer, value.dtype, view.shape, view.strides, view.offset_bytes or 0)
-            shared.copy_(value)
-            pairs.append((path, value, shared))
-            return view
+            return self._tensor(_writable(value, path), path)
         if isinstance(value, Mapping):
-            items = [node(item, f"{path}.{key}") for key, item in value.items()]
+            items = [self.node(item, f"{path}.{key}") for key, item in value.items()]
             return Table(keys=list(value), items=items)
         if isinstance(value, list | tuple):
-            items = [node(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            items = [self.node(item, f"{path}[{index}]") for index, item in enumerate(value)]
             return Items(is_tuple=isinstance(value, tuple), items=items)
         if value is None or isinstance(value, bool | int | float | str):
             return Scalar(value=plain(value))
@@ -96,7 +101,16 @@ def place(values: list[tuple[str, Value]], region: Region) -> Placed:
             hint="inputs are tensors, numbers, strings, None, and lists, tuples and dicts of them",
         )
 
-    return Placed([node(value, path) for path, value in values], pairs)
+    def _tensor(self, value: torch.Tensor, path: str) -> TensorView:
+        view = TensorView(
+            dtype=dtype_name(value.dtype),
+            shape=tuple(value.shape),
+            strides=tuple(value.stride()),
+            offset_bytes=next(self._offsets),
+        )
+        shared = strided(self._region.flat, value.dtype, view.shape, view.strides, view.offset_bytes or 0)
+        self.pairs.append((path, value, shared))
+        return view
 
 
 class Pair(NamedTuple):

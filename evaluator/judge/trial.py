@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import torch
@@ -9,13 +10,15 @@ import torch
 from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, Done, EmulatorSchedule, Items, Node, Prepare, Table, TensorView
-from evaluator.judge.compare import Sides, compare
+from evaluator.judge.clock import Answered, Clock, Sample
+from evaluator.judge.compare import Sides, compare, joined
 from evaluator.judge.reference import Arguments, Expected, Reference
-from evaluator.judge.session import Answered, Fault, Session
+from evaluator.judge.session import Fault
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.tolerance import bounds
-from evaluator.judge.trees import Pair, Placed, leaves, pair_up, place
+from evaluator.judge.trees import Pair, Placed, Value, leaves, pair_up, place
 from evaluator.records import Check, Finding, Order, Schedule, Status, TensorCheck, ToleranceRule, seed_text
+from evaluator.runner import calls
 
 PROFILE = "as_given"
 """Inputs as the problem's own `get_inputs` draws them."""
@@ -25,45 +28,53 @@ _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 
 
 
 class Trial(NamedTuple):
-    """What came of one call: its record, the verdict it leads to if it is not a pass, and how long it took."""
+    """What came of one call: its record, the verdict it leads to if it is not a pass, and what the clock saw."""
 
     check: Check | None
     fault: Fault | None
     elapsed_ms: float
     copied: bool
+    host_ms: float | None = None
+    prepared_ms: float | None = None
 
 
 class Bench:
     """Runs trials of one runner: it owns the shared memory and remembers the last outputs' addresses."""
 
-    def __init__(self, reference: Reference, session: Session, memory: SharedMemory, rule: ToleranceRule) -> None:
-        """Hold what `session`'s runner answers against `reference`."""
+    def __init__(
+        self, reference: Reference, clock: Clock, memory: SharedMemory, rule: ToleranceRule, outline: Value
+    ) -> None:
+        """Hold what the runner behind `clock` answers against `reference`, whose outputs have the shapes of `outline`.
+
+        `outline` matters only where the reference is computed in blocks.
+        """
         self._reference = reference
-        self._session = session
+        self._clock = clock
         self._inputs = memory.inputs
         self._outputs = memory.outputs
         self._ahead_bytes = 2 * memory.copy_bytes
         self._rule = rule
+        self._outline = outline
+        self._wanted: calls.Result | None = None
         self._last_storages: dict[str, tuple[int, int]] = {}
 
     def run(self, index: int, seed: int, *, timeout_s: float, schedule: Schedule | None = None) -> Trial:
-        """Draw inputs from `seed`, let the runner answer, compare. The runner is stopped before and after."""
+        """Draw inputs from `seed`, let the runner answer, compare. Nothing of the call is left running after it."""
         inputs = self._reference.draw(seed)
         random_seed = _derived(seed, b"in forward")
-        backward = self._reference.problem.backward
-        gradients = (
-            self._reference.output_gradients(self._reference.forward(inputs, random_seed), _derived(seed, b"gradients"))
-            if backward
-            else None
-        )
-        expected = self._reference.expected(inputs, random_seed, gradients)
+        gradients = self._output_gradients(inputs, random_seed, seed)
+        blocks = self._reference.blocks(inputs) if gradients is None else [inputs]
+        whole = self._reference.expected(inputs, random_seed, gradients) if len(blocks) == 1 else None
+        wanted = calls.Result(self._outline, None) if whole is None else whole.honest
         placed, answer = self._call(
-            index, inputs, gradients, random_seed=random_seed, schedule=schedule, empty=False, timeout_s=timeout_s
+            index, inputs, gradients, wanted, random_seed=random_seed, schedule=schedule, timeout_s=timeout_s
         )
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False)
-        tensors, problem = self._judge(answer.done, expected, placed)
-        copied = any(view.copied for view in _views(answer.done.outputs))
+        expected = (
+            [whole] if whole is not None else (self._reference.expected(block, random_seed, None) for block in blocks)
+        )
+        tensors, in_float64, problem = self._judge(answer, wanted, expected, placed)
         check = Check(
             index=index,
             profile=PROFILE,
@@ -71,37 +82,44 @@ class Bench:
             schedule=schedule,
             launches=answer.done.launches,
             ok=problem is None,
-            precision="float64" if expected.in_float64 else "reference",
+            precision="float64" if in_float64 else "reference",
             tensors=tensors,
             finding=problem,
         )
         fault = None if problem is None else Fault(_status(problem), problem)
-        return Trial(check, fault, answer.elapsed_ms, copied=copied)
+        copied = any(view.copied for view in _views(answer.done.outputs))
+        return Trial(check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms)
 
-    def run_empty(self, index: int, *, timeout_s: float) -> float | Fault:
-        """Do all of a call but the model's own work, in a runner that has answered before; give its time in ms."""
+    def _output_gradients(self, inputs: Arguments, random_seed: int, seed: int) -> list[torch.Tensor] | None:
+        if not self._reference.problem.backward:
+            return None
+        outputs = self._reference.forward(inputs, random_seed)
+        return self._reference.output_gradients(outputs, _derived(seed, b"gradients"))
+
+    def run_empty(self, index: int, *, timeout_s: float) -> Answered | Fault:
+        """Do all of a call but the model's own work, in a runner that has answered before."""
         inputs = self._reference.draw(fresh_seed())
-        _, answer = self._call(index, inputs, None, random_seed=0, schedule=None, empty=True, timeout_s=timeout_s)
-        return answer if isinstance(answer, Fault) else answer.elapsed_ms
+        _, answer = self._call(index, inputs, None, None, random_seed=0, schedule=None, timeout_s=timeout_s)
+        return answer
 
     def _call(
         self,
         index: int,
         inputs: Arguments,
         gradients: list[torch.Tensor] | None,
+        wanted: calls.Result | None,
         *,
         random_seed: int,
         schedule: Schedule | None,
-        empty: bool,
         timeout_s: float,
     ) -> tuple[Placed, Answered | Fault]:
-        """Have the runner prepare itself, write the inputs while it is stopped, and let it go."""
-        prepared = self._session.call(
+        """Have the runner prepare itself, then let the clock reveal the inputs. Nothing `wanted`: an empty call."""
+        fault = self._clock.prepare(
             Prepare(index=index, random_seed=random_seed, poison=secrets.randbelow(256), ahead_bytes=self._ahead_bytes),
             timeout_s=timeout_s,
         )
-        if isinstance(prepared, Fault):
-            return Placed([], []), prepared
+        if fault is not None:
+            return Placed([], []), fault
         placed = place(
             [
                 *((f"input {position}", value) for position, value in enumerate(inputs.args)),
@@ -114,41 +132,57 @@ class Bench:
         count = len(nodes) - len(inputs.kwargs)
         frame = Call(
             index=index,
-            empty=empty,
+            empty=wanted is None,
+            ticket=0,
             schedule=None if schedule is None else _schedule_frame(schedule),
             args=Items(is_tuple=False, items=nodes[:count]),
             kwargs=Table(keys=list(inputs.kwargs), items=nodes[count:]),
             output_gradients=None if gradients is None or not isinstance(output_gradients, Items) else output_gradients,
         )
-        return placed, self._session.call(frame, timeout_s=timeout_s)
+        self._wanted = wanted if wanted is not None else self._wanted
+        return placed, self._clock.call(frame, placed.write, _outline(self._wanted), timeout_s=timeout_s)
 
-    def _judge(self, done: Done, expected: Expected, placed: Placed) -> tuple[list[TensorCheck], Finding | None]:
-        """Compare an answer. It starts as a failure: only a comparison of every output makes it a pass."""
-        pairs = pair_up(expected.honest.outputs, done.outputs)
+    def _judge(
+        self, answer: Answered, wanted: calls.Result, expected: Iterable[Expected], placed: Placed
+    ) -> tuple[list[TensorCheck], bool, Finding | None]:
+        """Compare an answer, block by block. It starts as a failure: only a comparison of all makes it a pass."""
+        pairs = pair_up(wanted.outputs, answer.done.outputs)
         if isinstance(pairs, Finding):
-            return [], pairs
-        if expected.honest.gradients is not None:
-            found = _gradient_pairs(expected.honest.gradients, done)
+            return [], False, pairs
+        if wanted.gradients is not None:
+            found = _gradient_pairs(wanted.gradients, answer.done)
             if isinstance(found, Finding):
-                return [], found
+                return [], False, found
             pairs += found
         snapshots = take(pairs, self._outputs)
         if isinstance(snapshots, Finding):
-            return [], snapshots
-        exact = dict(leaves(expected.exact.outputs, "output"))
-        exact |= {f"gradient of {name}": value for name, value in (expected.exact.gradients or {}).items()}
-        checks = [self._compare(snapshot, exact[snapshot.path]) for snapshot in snapshots]
+            return [], False, snapshots
+        if (late := _late(snapshots, answer.samples or {})) is not None:
+            return [], False, late
+        parts: dict[str, list[TensorCheck]] = {snapshot.path: [] for snapshot in snapshots}
+        borrowed: frozenset[str] = frozenset()
+        in_float64 = True
+        for block in expected:
+            borrowed, in_float64 = borrowed | block.borrowed, in_float64 and block.in_float64
+            exact, honest = _by_path(block.exact), _by_path(block.honest)
+            for snapshot in snapshots:
+                start = sum(part.shape[0] for part in parts[snapshot.path] if part.shape)
+                sides = Sides(snapshot.tensor, exact[snapshot.path], honest[snapshot.path])
+                parts[snapshot.path].append(self._compare(snapshot.path, sides, start))
+        checks = [joined(found) for found in parts.values()]
         problem = next((problem for check in checks if (problem := _verdict(check)) is not None), None)
-        return checks, problem or _changed_input(placed) or self._reused(snapshots, expected.borrowed)
+        return checks, in_float64, problem or _changed_input(placed) or self._reused(snapshots, borrowed)
 
-    def _compare(self, snapshot: Snapshot, exact: torch.Tensor) -> TensorCheck:
-        dtype = snapshot.expected.dtype
+    def _compare(self, path: str, sides: Sides, start: int) -> TensorCheck:
+        """Compare the rows of an output, from `start` on, that a block of the reference has."""
+        actual, exact, honest = sides
+        if actual.shape != honest.shape:
+            actual = actual[start : start + honest.shape[0]]
+        dtype = honest.dtype
         closely = dtype.is_floating_point or dtype.is_complex
         real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
         limits = bounds(self._rule, self._reference.problem, real) if closely else None
-        if not closely:
-            exact = exact.to(dtype)
-        return compare(snapshot.path, Sides(snapshot.tensor, exact, snapshot.expected), limits)
+        return compare(path, Sides(actual, exact if closely else exact.to(dtype), honest), limits)
 
     def _reused(self, snapshots: list[Snapshot], exempt: frozenset[str]) -> Finding | None:
         """Find an output in the memory of the last call's, which the runner still held.
@@ -165,6 +199,30 @@ class Bench:
                 if start < old_start + old_size and old_start < start + size:
                     return finding(Code.OUTPUT_REUSED, f"{path} lies in the memory of the call before's {old_path}")
         return None
+
+
+def _by_path(result: calls.Result) -> dict[str, Value]:
+    gradients = {f"gradient of {name}": value for name, value in (result.gradients or {}).items()}
+    return {**dict(leaves(result.outputs, "output")), **gradients}
+
+
+def _outline(wanted: calls.Result | None) -> dict[str, torch.Tensor]:
+    """List the tensors of an answer by path."""
+    found = {} if wanted is None else _by_path(wanted)
+    return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+def _late(snapshots: list[Snapshot], samples: dict[str, Sample]) -> Finding | None:
+    """Find an output that was not yet what it is now when the clock stopped."""
+    for path, _, tensor, _ in snapshots:
+        if (sample := samples.get(path)) is None:
+            continue
+        now = tensor[torch.unravel_index(sample.positions, tensor.shape)].reshape(-1, 1).view(torch.uint8)
+        changed = int((now != sample.content).any(1).sum())
+        if changed:
+            message = f"{path}: {changed} of {len(now)} sampled values were written after the call was over"
+            return finding(Code.LATE_OUTPUT, message, path=path)
+    return None
 
 
 def _schedule_frame(schedule: Schedule) -> EmulatorSchedule:

@@ -15,7 +15,10 @@ def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
     The emulator has no time to tell: there the checks are all.
     """
     outcome = _stages(shop, stopwatch)
-    return replace(outcome, sandbox=shop.sandbox, output=shop.output)
+    outcome = replace(outcome, sandbox=shop.sandbox, output=shop.output)
+    if shop.watch is None:
+        return outcome
+    return replace(outcome, gpu=shop.watch.facts(), findings=[*outcome.findings, *shop.watch.findings()])
 
 
 def _stages(shop: Workshop, stopwatch: Stopwatch) -> Outcome:

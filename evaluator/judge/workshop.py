@@ -1,6 +1,7 @@
 """What all stages of one grade share: the problem's reference, the builder, and the making of runners."""
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,20 +11,34 @@ from typing import NamedTuple, Self
 import torch
 from msgspec.structs import replace
 
+from evaluator.build import nvcc
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
-from evaluator.devices.memory import Region, SharedMemory, room_for
+from evaluator.devices.gpu import Gpu, show_only
+from evaluator.devices.memory import SharedMemory
 from evaluator.emulator import headers
 from evaluator.errors import ProblemError
 from evaluator.frames import Construct, Constructed, Table
 from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
+from evaluator.judge.clock import Clock
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.reference import Reference
+from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import extent_bytes, place, tensors
 from evaluator.judge.trial import Bench, fresh_seed
-from evaluator.records import DeviceKind, Mode, Problem, RunnerOutput, SandboxFacts, SizeName, ToleranceRule
+from evaluator.judge.watch import Watch
+from evaluator.records import (
+    DeviceKind,
+    Mode,
+    Precision,
+    Problem,
+    RunnerOutput,
+    SandboxFacts,
+    SizeName,
+    ToleranceRule,
+)
 
 AS_REFERENCE = "from model import Model as ModelNew\n"
 """The reference, handed in as a submission: it is timed by the same code in the same kind of runner."""
@@ -32,31 +47,23 @@ _RUNNER = "evaluator.runner.main:run"
 _IMPORT_TIMEOUT_S = 60.0
 _CALL_TIMEOUT_S = 10.0
 _REFERENCES_PER_TIMEOUT = 20.0
-# Address space for torch, its threads and a submission's own memory, beside the tensors of the problem.
-_RUNNER_BYTES = 16 << 30
-# The allocator's arena holds outputs of two calls, gradients, weights and workspaces; its pages cost nothing unused.
-_ARENA_FACTOR = 8
 
 
 class Terms(NamedTuple):
-    """What was asked for. `timeout_s` is for each stage of the submission; None leaves the choice to the judge."""
+    """What was asked for. `timeout_s` is for each stage of the submission; None leaves the choice to the judge.
+
+    `gpu` is the one that `cuda` means.
+    """
 
     problem: Problem
     device: DeviceKind
+    gpu: Gpu | None
     size: SizeName
     tolerance: ToleranceRule
     sandbox: SandboxMode
     timeout_s: float | None
     build_timeout_s: float
     threads: int
-
-
-class _CallSizes(NamedTuple):
-    """What one call moves, and how long the reference takes for it in the judge."""
-
-    input_bytes: int
-    output_bytes: int
-    reference_s: float
 
 
 class Workshop:
@@ -68,16 +75,24 @@ class Workshop:
         self.source = source
         self.seeds = seeds
         self.output = RunnerOutput(total_bytes=0, text="")
-        self._starter = Starter(mode=terms.sandbox, environment=_environment(terms.threads, terms.device))
+        self.watch = None if terms.gpu is None else Watch(terms.gpu)
+        if terms.gpu is not None:
+            os.environ.update(show_only(terms.gpu))
+            _keep_tf32_out()
+        self._starter = Starter(mode=terms.sandbox, environment=_environment(terms))
         try:
-            self.reference = Reference(terms.problem, terms.size, seeds.weight)
-            self._sizes = self._try_one_call()
+            self._equipment = equipment(
+                terms.device, terms.gpu, self._run_tool, BuildCache(cache_folder()), source, terms.build_timeout_s
+            )
+            device = "cpu" if terms.gpu is None else "cuda"
+            self.reference = Reference(terms.problem, terms.size, seeds.weight, device)
+            sizes, self._reference_s = self._try_one_call()
+            self._rig: Rig = (
+                HostRig(sizes, self._equipment) if terms.gpu is None else GpuRig(sizes, self._equipment, terms.gpu)
+            )
         except BaseException:
             self._starter.close()
             raise
-        self._equipment = equipment(
-            terms.device, self._run_tool, BuildCache(cache_folder()), source, terms.build_timeout_s
-        )
 
     def __enter__(self) -> Self:
         return self
@@ -91,14 +106,19 @@ class Workshop:
     @property
     def sandbox(self) -> SandboxFacts:
         """Say which walls stand, and what a runner of this problem may take."""
-        return replace(self._starter.facts, memory_bytes=self._memory_bytes)
+        return replace(self._starter.facts, memory_bytes=self._rig.limits.memory_bytes)
 
     @property
     def call_timeout_s(self) -> float:
         """Say how long a call may take: what was asked for, or much longer than the reference."""
         if self.terms.timeout_s is not None:
             return self.terms.timeout_s
-        return max(_CALL_TIMEOUT_S, _REFERENCES_PER_TIMEOUT * self._sizes.reference_s)
+        return max(_CALL_TIMEOUT_S, _REFERENCES_PER_TIMEOUT * self._reference_s)
+
+    def look(self) -> None:
+        """Look at the GPU, if there is one, while it is warm from a side's calls."""
+        if self.watch is not None:
+            self.watch.look()
 
     def desk(self) -> BuildDesk:
         """Open a desk for the build requests of one runner."""
@@ -107,36 +127,30 @@ class Workshop:
     @contextlib.contextmanager
     def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator["Place"]:
         """Start a runner for `source`; every process of it is dead when the context is left."""
-        copy_bytes = room_for(self._sizes.output_bytes)
-        inputs, outputs = (Region(size_bytes) for size_bytes in self._region_bytes)
-        memory = SharedMemory(inputs, outputs, copy_bytes, self._equipment.library)
-        limits = Limits(memory_bytes=self._memory_bytes)
-        with inputs, outputs, Session(self._starter.spawn(_RUNNER, limits=limits), desk) as session:
+        rig = self._rig
+        with (
+            rig.memory() as memory,
+            Session(self._starter.spawn(_RUNNER, limits=rig.limits, devices=rig.nodes), desk) as session,
+            rig.clock(session, memory) as clock,
+        ):
             try:
-                yield Place(self, source, session, memory)
+                yield Place(self, source, session, memory, clock)
             finally:
                 session.child.kill()
                 if source is self.source:
                     self.output = session.child.output()
 
-    @property
-    def _region_bytes(self) -> tuple[int, int]:
-        """Say how large the regions of inputs and of outputs are."""
-        inputs, copies = room_for(self._sizes.input_bytes), room_for(self._sizes.output_bytes)
-        return inputs, copies + _ARENA_FACTOR * (copies + inputs)
-
-    @property
-    def _memory_bytes(self) -> int:
-        return _RUNNER_BYTES + 4 * sum(self._region_bytes)
-
     def _run_tool(self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits) -> ToolResult:
-        return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=[headers.INCLUDE])
+        readable = [headers.INCLUDE, *([nvcc.cuda_home()] if self.terms.gpu is not None else [])]
+        return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=readable)
 
-    def _try_one_call(self) -> _CallSizes:
+    def _try_one_call(self) -> tuple[CallSizes, float]:
         """Run the reference once on inputs that are thrown away, to learn sizes and time, and that it works at all."""
         inputs = self.reference.draw(fresh_seed())
         started = time.monotonic()
         outputs = self.reference.forward(inputs, 0)
+        if self.terms.gpu is not None:
+            torch.cuda.synchronize()
         reference_s = time.monotonic() - started
         found = tensors(outputs)
         if not found:
@@ -147,7 +161,9 @@ class Workshop:
         state = [*tensors(self.reference.state()), *tensors(list(self.reference.init))]
         input_bytes = _bytes([*given, *state, *found])
         backward = self.terms.problem.backward
-        return _CallSizes(input_bytes, _bytes(found) + (_bytes([*given, *state]) if backward else 0), reference_s)
+        output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
+        self.reference.settle(inputs, outputs)
+        return CallSizes(input_bytes, output_bytes), reference_s
 
 
 class Place(NamedTuple):
@@ -157,6 +173,7 @@ class Place(NamedTuple):
     source: str
     session: Session
     memory: SharedMemory
+    clock: Clock
 
     def load(self) -> Fault | None:
         """Have the submission read in."""
@@ -166,8 +183,9 @@ class Place(NamedTuple):
             self.source,
             self.shop.reference.source,
             memory=self.memory,
-            emulated=terms.device is DeviceKind.EMULATED,
+            device=terms.device,
             threads=terms.threads,
+            true_fp32=terms.problem.precision is not Precision.TF32,
             timeout_s=timeout_s,
         )
 
@@ -175,7 +193,11 @@ class Place(NamedTuple):
         """Have ModelNew made, as the reference was, and given the reference's weights."""
         reference, terms = self.shop.reference, self.shop.terms
         values = [("init", reference.init.args), ("init", reference.init.kwargs), ("state", reference.state())]
-        args, kwargs, state = place(list(values), self.memory.inputs).nodes
+        placed = place(list(values), self.memory.inputs)
+        placed.write()
+        if terms.gpu is not None:
+            torch.cuda.synchronize()
+        args, kwargs, state = placed.nodes
         if not isinstance(state, Table):
             raise TypeError("a state_dict is a table")
         frame = Construct(
@@ -190,21 +212,37 @@ class Place(NamedTuple):
 
     def bench(self) -> Bench:
         """Set up trials with this runner."""
-        return Bench(self.shop.reference, self.session, self.memory, self.shop.terms.tolerance)
+        reference = self.shop.reference
+        return Bench(reference, self.clock, self.memory, self.shop.terms.tolerance, reference.outline)
 
 
-def _environment(threads: int, device: DeviceKind) -> dict[str, str]:
+def _keep_tf32_out() -> None:
+    """Have the judge compute in true fp32; PyTorch's default lets cuDNN round the operands of convolutions."""
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def _environment(terms: Terms) -> dict[str, str]:
     """Name the variables of a runner. Both sides of a comparison get the same.
 
     Waiting threads sleep: where they spin, two busy cores make a parallel loop six times slower (measured), and the
     time of every call depends on what else the machine does.
     """
     return {
-        "OMP_NUM_THREADS": str(threads),
+        "OMP_NUM_THREADS": str(terms.threads),
         "OMP_WAIT_POLICY": "PASSIVE",
+        **(_gpu_variables(terms.gpu) if terms.gpu is not None else {}),
         # On `emulated`, Triton's own interpreter runs what is written in Triton; Triton reads this when it is imported.
-        **({"TRITON_INTERPRET": "1"} if device is DeviceKind.EMULATED else {}),
+        **({"TRITON_INTERPRET": "1"} if terms.device is DeviceKind.EMULATED else {}),
     }
+
+
+def _gpu_variables(gpu: Gpu) -> dict[str, str]:
+    """Show a runner its GPU. Torch's import asks whether there is one, and must ask NVML.
+
+    Asking CUDA would leave the starter with a runtime that none of its children could use.
+    """
+    return {**show_only(gpu), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 def _bytes(found: list[torch.Tensor]) -> int:

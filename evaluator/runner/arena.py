@@ -1,7 +1,6 @@
-"""The region that outputs are answered in: torch's allocator in it, and room for copies of what lies elsewhere."""
+"""The output region on the host: torch's CPU allocator in it, and room for copies of what lies elsewhere."""
 
 import ctypes
-import mmap
 import os
 
 import torch
@@ -9,23 +8,25 @@ import torch
 from evaluator.devices.memory import ALIGNMENT_BYTES
 
 
-class Arena:
+class HostArena:
     """The output region. Without the allocator's library every output is copied."""
 
-    def __init__(self, region: mmap.mmap, copy_bytes: int) -> None:
-        """Keep the first `copy_bytes` of `region` for copies."""
+    device = "cpu"
+
+    def __init__(self, region: torch.Tensor, copy_bytes: int) -> None:
+        """Keep the first `copy_bytes` of `region`, a tensor of bytes, for copies."""
         self._region = region
         self._copy_bytes = copy_bytes
         self._copied_bytes = 0
-        self._base = ctypes.addressof(ctypes.c_char.from_buffer(region))
         self._library: ctypes.CDLL | None = None
 
     def install(self, descriptor: int) -> None:
         """Have every CPU tensor from now on live behind the room for copies."""
         library = ctypes.CDLL(f"/proc/self/fd/{descriptor}")
         os.close(descriptor)
-        room_bytes = len(self._region) - self._copy_bytes
-        library.warpgrade_arena_install(ctypes.c_void_p(self._base + self._copy_bytes), ctypes.c_uint64(room_bytes))
+        start = self._region.data_ptr() + self._copy_bytes
+        room_bytes = self._region.numel() - self._copy_bytes
+        library.warpgrade_arena_install(ctypes.c_void_p(start), ctypes.c_uint64(room_bytes))
         self._library = library
 
     def poison(self, byte: int, ahead_bytes: int) -> None:
@@ -38,11 +39,11 @@ class Arena:
         """Say where in the region a tensor lies, if it lies there whole."""
         if self._library is None or tensor.numel() == 0:  # An empty tensor has no address.
             return None
-        start = tensor.data_ptr() - self._base
+        base = self._region.data_ptr()
         storage = tensor.untyped_storage()
-        first = storage.data_ptr() - self._base
-        inside = self._copy_bytes <= first and first + storage.nbytes() <= len(self._region)
-        return start if inside else None
+        first = storage.data_ptr() - base
+        inside = self._copy_bytes <= first and first + storage.nbytes() <= self._region.numel()
+        return tensor.data_ptr() - base if inside else None
 
     def copy(self, tensor: torch.Tensor) -> int | None:
         """Copy a tensor into the room for copies, contiguous; None where there is no room left."""
@@ -51,7 +52,7 @@ class Arena:
         if offset + size_bytes > self._copy_bytes:
             return None
         if size_bytes:
-            target = torch.frombuffer(self._region, dtype=tensor.dtype, count=tensor.numel(), offset=offset)
+            target = self._region[offset : offset + size_bytes].view(tensor.dtype)
             target.view(tensor.shape).copy_(tensor)
         self._copied_bytes = -(-(offset + size_bytes) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         return offset

@@ -1,7 +1,6 @@
 """The loop of a runner: one frame in, one frame out, until the judge hangs up."""
 
 import contextlib
-import mmap
 import os
 import socket
 import sys
@@ -21,14 +20,15 @@ from evaluator.frames import (
     Load,
     Loaded,
     Prepare,
+    Queued,
     Scalar,
     TensorView,
     ToRunner,
 )
 from evaluator.runner import calls, module
-from evaluator.runner.arena import Arena
-from evaluator.runner.emulation import Emulation
 from evaluator.runner.extensions import ExtensionLoader
+from evaluator.runner.gpu import places
+from evaluator.runner.memory import Shared, take_over
 from evaluator.runner.trees import Outbox, to_value
 
 
@@ -50,9 +50,7 @@ class Runner:
         self._private = private
         self._model_new: type | None = None
         self._model: Any = None
-        self._inputs: mmap.mmap | None = None
-        self._arena: Arena | None = None
-        self._emulation: Emulation | None = None
+        self._memory: Shared | None = None
         self._held: list[calls.Result] = []
 
     def serve_one(self) -> None:
@@ -82,63 +80,76 @@ class Runner:
                 raise TypeError(f"no frame of this type is expected here: {type(frame).__name__}")
 
     def _load(self, frame: Load) -> Frame:
-        inputs, outputs, *library = self._channel.take_descriptors()
-        self._inputs = mmap.mmap(inputs, frame.input_bytes)
-        self._arena = Arena(mmap.mmap(outputs, frame.output_bytes), frame.copy_bytes)
-        os.close(inputs)
-        os.close(outputs)
-        if frame.library and frame.device == "emulated":
-            self._emulation = Emulation(library[0])
-        elif frame.library:
-            self._arena.install(library[0])
+        self._memory = take_over(frame, self._channel.take_descriptors(), self._held.clear)
         torch.set_num_threads(frame.threads)
         ExtensionLoader(self._channel, self._private / "extensions").install()
         self._model_new = module.read_in(self._private, frame.submission, frame.model)
         return Loaded()
 
     def _construct(self, frame: Construct) -> Frame:
-        if self._model_new is None or self._inputs is None:
+        if self._model_new is None:
             raise RuntimeError("nothing is loaded")
-        args = _cloned(to_value(frame.args, self._inputs))
-        kwargs = _cloned(to_value(frame.kwargs, self._inputs))
+        memory = self._shared
+        args = _cloned(to_value(frame.args, memory.inputs))
+        kwargs = _cloned(to_value(frame.kwargs, memory.inputs))
         self._model = module.construct(
-            self._model_new, args, kwargs, weight_seed=frame.weight_seed, training=frame.training
+            self._model_new,
+            args,
+            kwargs,
+            weight_seed=frame.weight_seed,
+            training=frame.training,
+            device=memory.arena.device,
         )
-        state = to_value(frame.state, self._inputs)
+        state = to_value(frame.state, memory.inputs)
         return Constructed(difference=module.copy_weights(self._model, state))
 
     def _prepare(self, frame: Prepare) -> Frame:
         """Keep the last call's outputs alive, so that two which share memory are seen to share it; free older ones."""
-        if self._arena is None:
-            raise RuntimeError("nothing is loaded")
         del self._held[:-1]
-        self._arena.poison(frame.poison, frame.ahead_bytes)
+        self._shared.arena.poison(frame.poison, frame.ahead_bytes)
         torch.manual_seed(frame.random_seed)
         return Done(index=frame.index, outputs=Scalar(value=None))
 
     def _call(self, frame: Call) -> Frame:
-        if self._inputs is None or self._arena is None:
-            raise RuntimeError("nothing is loaded")
-        args = to_value(frame.args, self._inputs)
-        kwargs = to_value(frame.kwargs, self._inputs)
+        memory = self._shared
+        args = to_value(frame.args, memory.inputs)
+        kwargs = to_value(frame.kwargs, memory.inputs)
         gradients = None
         if frame.output_gradients is not None:
-            gradients = to_value(frame.output_gradients, self._inputs)
+            gradients = to_value(frame.output_gradients, memory.inputs)
+        if memory.gate is not None:
+            memory.gate.wait(frame.ticket)
         if frame.empty:
             result, launches = self._held.pop(), None
-        elif self._emulation is None:
+        elif memory.emulation is None:
             result, launches = calls.run(self._model, args, kwargs, gradients), None
         else:
-            result, launches = self._emulation.run(self._model, args, kwargs, gradients, frame.schedule)
-        outbox = Outbox(self._arena)
+            result, launches = memory.emulation.run(self._model, args, kwargs, gradients, frame.schedule)
+        outbox = Outbox(memory.arena)
         answer = Done(
             index=frame.index,
             outputs=outbox.from_value(result.outputs),
             gradients=_gradient_views(result.gradients, outbox),
             launches=launches,
         )
+        if memory.gate is not None:
+            gradient_places = [
+                place
+                for name, view in (answer.gradients or {}).items()
+                if view is not None
+                for place in places(view, f"gradient of {name}")
+            ]
+            memory.gate.leave(frame.ticket, [*places(answer.outputs), *gradient_places])
+            self._channel.send(Queued(index=frame.index))
+            torch.cuda.synchronize()  # What went wrong on the GPU is raised here.
         self._held.append(result)
         return answer
+
+    @property
+    def _shared(self) -> Shared:
+        if self._memory is None:
+            raise RuntimeError("nothing is loaded")
+        return self._memory
 
 
 def _flush() -> None:
@@ -161,9 +172,12 @@ def _gradient_views(
 
 
 def _cloned(value: Any) -> Any:
-    """Copy the tensors of a constructor's arguments: the memory they came in is used again for the inputs."""
+    """Copy the tensors of a constructor's arguments: the memory they came in is used again for the inputs.
+
+    A model is made on the CPU and then moved, on a GPU too, as the reference is.
+    """
     if isinstance(value, torch.Tensor):
-        return value.clone()
+        return value.to("cpu", copy=True)
     if isinstance(value, list | tuple):
         return type(value)(_cloned(item) for item in value)
     if isinstance(value, dict):

@@ -41,12 +41,16 @@ def read_in(folder: Path, submission: str, model: str) -> type:
     return found
 
 
-def construct(model_new: type, args: Sequence[Any], kwargs: dict[str, Any], *, weight_seed: int, training: bool) -> Any:
-    """Make ModelNew as the reference is made: under the same seed, in the same mode."""
+def construct(
+    model_new: type, args: Sequence[Any], kwargs: dict[str, Any], *, weight_seed: int, training: bool, device: str
+) -> Any:
+    """Make ModelNew as the reference is made: under the same seed, in the same mode, then moved to `device`."""
     torch.manual_seed(weight_seed)
     model = model_new(*args, **kwargs)
     if isinstance(model, torch.nn.Module):
         model.train(training)
+        if device != "cpu":
+            model.to(device)
     return model
 
 

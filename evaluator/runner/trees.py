@@ -1,22 +1,23 @@
 """Value trees, on the runner's side: from frames to tensors in shared memory, and back."""
 
-import mmap
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec.structs import replace
 
 from evaluator.devices.memory import strided
 from evaluator.frames import Items, Node, Opaque, Scalar, Table, TensorView
-from evaluator.runner.arena import Arena
 from evaluator.runner.pretence import real_device
+
+if TYPE_CHECKING:
+    from evaluator.runner.memory import Arena
 
 _MAX_DEPTH = 32
 _MAX_TEXT = 4096
 
 
-def to_value(node: Node, region: mmap.mmap) -> Any:
+def to_value(node: Node, region: torch.Tensor) -> Any:
     """Make the Python value that a node describes; tensors look into `region`."""
     match node:
         case TensorView():
@@ -32,7 +33,7 @@ def to_value(node: Node, region: mmap.mmap) -> Any:
             raise TypeError(f"the judge cannot send a {name}")
 
 
-def to_tensor(view: TensorView, region: mmap.mmap) -> torch.Tensor:
+def to_tensor(view: TensorView, region: torch.Tensor) -> torch.Tensor:
     """Look at shared memory as the tensor that `view` describes."""
     if view.offset_bytes is None:
         raise ValueError("a tensor without a place")
@@ -45,7 +46,7 @@ class Outbox:
     A copy is made inside the clock, on the account of whoever put the output elsewhere.
     """
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: "Arena") -> None:
         """Answer in `arena`."""
         self._arena = arena
 
@@ -82,7 +83,7 @@ class Outbox:
             offset_bytes=None,
             device=real_device(tensor).type,
         )
-        if view.device != "cpu":
+        if view.device != self._arena.device:
             return view
         storage = tensor.untyped_storage()
         view = replace(view, storage=(storage.data_ptr(), storage.nbytes()))

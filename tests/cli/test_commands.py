@@ -114,7 +114,7 @@ def test_the_version(run: Run) -> None:
         (["grade", "relu", "x.py", "--timeout", "soon"], "is not a valid float"),
         (["grade", "relu", "missing.py"], "missing.py cannot be read"),
         (["grade", "rleu", "mine.py"], "hint: did you mean relu?"),
-        (["grade", "relu", "mine.py", "--device", "cuda"], "cannot grade on cuda yet"),
+        (["grade", "relu", "mine.py", "--device", "cpu", "--gpu", "0"], "--gpu says nothing on cpu"),
         (["grade", "--replay", "missing.json"], "missing.json cannot be read"),
         (["problems", "show"], "Missing argument 'NAME'"),
         (["problems", "show", "rleu"], "there is no problem named 'rleu'"),

@@ -35,6 +35,7 @@ def judged(grader):
     terms = Terms(
         problem=find_problem("relu"),
         device=DeviceKind.CPU,
+        gpu=None,
         size=SizeName.AWKWARD,
         tolerance=ToleranceRule.MEASURED,
         sandbox=SandboxMode.FULL,

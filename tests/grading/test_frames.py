@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluator.catalog import find_problem
-from evaluator.devices.memory import Region, SharedMemory, strided
+from evaluator.devices.memory import HostRegion, SharedMemory, strided
 from evaluator.findings import Code
 from evaluator.frames import Call, Done, Prepare, Scalar, ToRunner
 from evaluator.isolation.child import ExitInfo
+from evaluator.judge.host_clock import HostClock
 from evaluator.judge.reference import Reference
 from evaluator.judge.session import Session
 from evaluator.judge.trial import Bench
@@ -75,10 +76,11 @@ def play(reference):
     """Let `act` answer the call: it gets the puppet, the call's frame and the output memory. Gives the trial."""
 
     def run(act, timeout_s=2.0):
-        with Region(1 << 20) as inputs, Region(OUTPUT_BYTES) as outputs:
+        with HostRegion(1 << 20) as inputs, HostRegion(OUTPUT_BYTES) as outputs:
             puppet = Puppet()
             with Session(puppet, None) as session:
-                bench = Bench(reference, session, SharedMemory(inputs, outputs, 1 << 16, None), ToleranceRule.MEASURED)
+                memory = SharedMemory(inputs, outputs, 1 << 16, None)
+                bench = Bench(reference, HostClock(session), memory, ToleranceRule.MEASURED, None)
                 actor = threading.Thread(target=_perform, args=(act, puppet, inputs, outputs), daemon=True)
                 actor.start()
                 started = time.monotonic()
@@ -116,8 +118,8 @@ def compute(call, inputs, outputs, *, offset_bytes=4096, strides=STRIDES):
     import torch
 
     (given_view,) = call.args.items
-    x = strided(inputs.buffer, torch.float32, given_view.shape, given_view.strides, given_view.offset_bytes)
-    strided(outputs.buffer, torch.float32, SHAPE, strides, offset_bytes).copy_(torch.relu(x))
+    x = strided(inputs.flat, torch.float32, given_view.shape, given_view.strides, given_view.offset_bytes)
+    strided(outputs.flat, torch.float32, SHAPE, strides, offset_bytes).copy_(torch.relu(x))
 
 
 @pytest.mark.parametrize(("offset_bytes", "strides"), [(4096, STRIDES), (8, (1, 7)), (64, (2048, 2))])

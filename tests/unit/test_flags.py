@@ -222,7 +222,7 @@ def test_any_macro_reaches_the_compiler_as_it_is(written):
     def check(values):
         flags = [f"-DX={value}" for value in values]
         assert refused_compile_flags(flags) == []
-        assert shlex.split(toolchain._joined(flags).replace("$$", "$")) == flags
+        assert shlex.split(toolchain.joined(flags).replace("$$", "$")) == flags
 
     check()
     compiled, _ = written([f"-DX={chr(code)}" for code in range(1, 0x2100) if chr(code) not in "\n\r"])

@@ -148,6 +148,7 @@ def test_frames_arrive_as_they_were_sent_and_in_order(sent):
         BuildReply(ok=False, log="x" * 100_000),
         Call(
             index=1,
+            ticket=7,
             empty=True,
             schedule=None,
             args=Items(is_tuple=False, items=[VIEW]),

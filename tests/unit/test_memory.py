@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.devices.memory import ALIGNMENT_BYTES, Region, places, room_for, sealed_file, strided
+from evaluator.devices.memory import ALIGNMENT_BYTES, HostRegion, places, room_for, sealed_file, strided
 from evaluator.errors import JudgeFailed
 
 SIZE = 4 * mmap.PAGESIZE
@@ -19,13 +19,13 @@ FLOAT = torch.float32
 
 @pytest.fixture(scope="module")
 def region():
-    with Region(SIZE) as made:
+    with HostRegion(SIZE) as made:
         yield made
 
 
 @pytest.mark.parametrize("size", [0, 1, SIZE - 1, SIZE + 1, 10 * SIZE])
 def test_a_region_cannot_be_resized_by_who_holds_its_descriptor(size):
-    with Region(SIZE) as region:
+    with HostRegion(SIZE) as region:
         theirs = os.dup(region.descriptor)
         with pytest.raises(PermissionError):
             os.ftruncate(theirs, size)
@@ -35,14 +35,14 @@ def test_a_region_cannot_be_resized_by_who_holds_its_descriptor(size):
 
 
 def test_nobody_can_add_a_seal_to_a_region():
-    with Region(SIZE) as region:
+    with HostRegion(SIZE) as region:
         for seal in (0x8, 0x10):  # F_SEAL_WRITE, F_SEAL_FUTURE_WRITE
             with pytest.raises(PermissionError):
                 fcntl.fcntl(region.descriptor, 1033, seal)
 
 
 def test_a_region_is_shared_with_who_maps_it():
-    with Region(10) as region:
+    with HostRegion(10) as region:
         assert region.size_bytes == mmap.PAGESIZE
         theirs = mmap.mmap(region.descriptor, region.size_bytes)
         theirs[5] = 7
@@ -51,8 +51,8 @@ def test_a_region_is_shared_with_who_maps_it():
 
 
 def test_closing_a_region_leaves_its_tensors_readable():
-    region = Region(SIZE)
-    tensor = strided(region.buffer, FLOAT, (4,), (1,), 0)
+    region = HostRegion(SIZE)
+    tensor = strided(region.flat, FLOAT, (4,), (1,), 0)
     tensor.fill_(3)
     region.close()
     assert tensor.sum() == 12
@@ -63,7 +63,7 @@ def test_closing_a_region_leaves_its_tensors_readable():
 def test_memory_that_cannot_be_had_is_the_judges_failure_and_leaks_nothing():
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(JudgeFailed, match="shared memory"):
-        Region(2**62)
+        HostRegion(2**62)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
@@ -109,11 +109,11 @@ HOSTILE = {
 @pytest.mark.parametrize(("shape", "strides", "offset"), HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_view_is_refused(region, shape, strides, offset):
     with pytest.raises(ValueError, match=r"do not describe|does not lie|too large"):
-        strided(region.buffer, FLOAT, shape, strides, offset)
+        strided(region.flat, FLOAT, shape, strides, offset)
 
 
 def test_64_dimensions_are_looked_at(region):
-    tensor = strided(region.buffer, FLOAT, (1,) * 64, (2**62,) * 64, 0)
+    tensor = strided(region.flat, FLOAT, (1,) * 64, (2**62,) * 64, 0)
     assert tensor.dim() == 64
     assert tensor.clone().numel() == 1
 
@@ -121,11 +121,11 @@ def test_64_dimensions_are_looked_at(region):
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.bfloat16, torch.float64, torch.complex128])
 def test_a_whole_region_can_be_looked_at(region, dtype):
     count = SIZE // dtype.itemsize
-    tensor = strided(region.buffer, dtype, (count,), (1,), 0)
+    tensor = strided(region.flat, dtype, (count,), (1,), 0)
     assert tensor.dtype is dtype
     assert tensor.clone().numel() == count
     with pytest.raises(ValueError, match="does not lie"):
-        strided(region.buffer, dtype, (count,), (1,), dtype.itemsize)
+        strided(region.flat, dtype, (count,), (1,), dtype.itemsize)
 
 
 numbers = st.integers(0, 12) | st.integers(-3, 2**66) | st.sampled_from([2**31, 2**32, 2**61, 2**62, 2**63 - 1, 2**64])
@@ -138,10 +138,10 @@ numbers = st.integers(0, 12) | st.integers(-3, 2**66) | st.sampled_from([2**31, 
     dtype=st.sampled_from([torch.bool, torch.float16, torch.float32, torch.float64, torch.complex128]),
 )
 def test_what_is_accepted_lies_in_the_region(shape, strides, offset, dtype):
-    with Region(SIZE) as region:
+    with HostRegion(SIZE) as region:
         base = torch.frombuffer(region.buffer, dtype=torch.uint8).data_ptr()
         try:
-            tensor = strided(region.buffer, dtype, shape, strides, offset)
+            tensor = strided(region.flat, dtype, shape, strides, offset)
         except ValueError:
             return
         assert list(tensor.shape) == shape
@@ -163,8 +163,8 @@ def test_an_honest_view_is_accepted_and_reads_what_was_written(shape, data, dtyp
     value = torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype).permute(order)
     extent = value.numel() * dtype.itemsize
     offset = data.draw(st.integers(0, (SIZE - extent) // dtype.itemsize)) * dtype.itemsize
-    with Region(SIZE) as region:
-        shared = strided(region.buffer, dtype, value.shape, value.stride(), offset)
+    with HostRegion(SIZE) as region:
+        shared = strided(region.flat, dtype, value.shape, value.stride(), offset)
         shared.copy_(value)
         assert torch.equal(shared, value)
         assert shared.stride() == value.stride()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evaluator.devices.memory import Region
+from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
 from evaluator.frames import Items, Opaque, Scalar, Table, TensorView
 from evaluator.judge.snapshot import Snapshot, take
@@ -20,7 +20,7 @@ VIEW = TensorView(dtype="float32", shape=(2, 3), strides=(3, 1), offset_bytes=25
 
 @pytest.fixture
 def region():
-    with Region(SIZE) as made:
+    with HostRegion(SIZE) as made:
         torch.frombuffer(made.buffer, dtype=torch.float32)[64:70] = EXPECTED.flatten()
         yield made
 
@@ -56,7 +56,9 @@ def test_a_transposed_answer_is_read_as_it_is(region):
 @pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.complex64, torch.int64])
 def test_other_dtypes_are_copied(region, dtype):
     value = EXPECTED.to(dtype)
-    (view,) = place([("output", value)], region).nodes
+    placed = place([("output", value)], region)
+    placed.write()
+    (view,) = placed.nodes
     (snapshot,) = taken(value, view, region)
     assert torch.equal(snapshot.tensor, value)
 
@@ -142,7 +144,7 @@ hostile = st.integers(-(2**62), 2**62) | st.integers(-2, 10) | st.sampled_from([
 )
 def test_any_place_is_copied_or_refused(shape, strides, offset, dtype):
     view = TensorView(dtype=str(dtype).removeprefix("torch."), shape=shape, strides=strides, offset_bytes=offset)
-    with Region(SIZE) as region:
+    with HostRegion(SIZE) as region:
         found = taken(torch.empty(shape, dtype=dtype), view, region)
     if isinstance(found, Finding):
         assert found.code == Code.MALFORMED_FRAME.value

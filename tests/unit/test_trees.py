@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.devices.memory import Region
+from evaluator.devices.memory import HostRegion
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.findings import Code
 from evaluator.frames import Items, Opaque, Scalar, Table, TensorView
@@ -45,14 +45,21 @@ class Level(enum.IntEnum):
 
 @pytest.fixture
 def region():
-    with Region(SIZE) as made:
+    with HostRegion(SIZE) as made:
         yield made
+
+
+def placed_in(values, region):
+    """Place values and write them."""
+    placed = place(values, region)
+    placed.write()
+    return placed
 
 
 def sent(value, region):
     """Give a value as the runner sees it."""
-    (node,) = place([("input 0", value)], region).nodes
-    return to_value(node, region.buffer)
+    (node,) = placed_in([("input 0", value)], region).nodes
+    return to_value(node, region.flat)
 
 
 def ramp(*shape, dtype=torch.float32):
@@ -101,7 +108,7 @@ def test_a_tensor_of_any_layout_arrives(region, value):
 def test_what_is_no_dense_tensor_is_the_problems_mistake(region):
     value = torch.sparse_coo_tensor(size=(2, 2), check_invariants=True)
     with pytest.raises(ProblemError, match=r"input 0 is a torch\.sparse_coo tensor"):
-        place([("input 0", [value])], region)
+        placed_in([("input 0", [value])], region)
 
 
 def test_a_layout_is_kept_where_it_can_be(region):
@@ -131,16 +138,16 @@ def test_subclasses_of_plain_types_arrive_as_the_plain_types(region):
 @pytest.mark.parametrize("value", [object(), {1, 2}, 1j, b"bytes", np.ones(2), len])
 def test_what_cannot_be_sent_is_the_problems_mistake_and_is_named(region, value):
     with pytest.raises(ProblemError, match=r"input mask\[1\]\.k is a"):
-        place([("input mask", [1, {"k": value}])], region)
+        placed_in([("input mask", [1, {"k": value}])], region)
 
 
 def test_pairs_name_every_tensor_and_show_what_is_written_later(region):
     first, second = ramp(3), ramp(2, 2)
-    placed = place([("input 0", first), ("input mask", [None, {"k": second}])], region)
+    placed = placed_in([("input 0", first), ("input mask", [None, {"k": second}])], region)
     assert [path for path, _, _ in placed.pairs] == ["input 0", "input mask[1].k"]
     (_, own, shared), _ = placed.pairs
     assert torch.equal(own, shared)
-    to_value(placed.nodes[0], region.buffer)[1] = 99
+    to_value(placed.nodes[0], region.flat)[1] = 99
     assert shared.tolist() == [0, 99, 2]
     assert own.tolist() == [0, 1, 2]
 
@@ -152,7 +159,7 @@ def test_tensors_do_not_overlap(region):
 
 def test_a_region_that_is_too_small_is_the_judges_failure(region):
     with pytest.raises(JudgeFailed, match="do not fit"):
-        place([("input 0", torch.zeros(SIZE))], region)
+        placed_in([("input 0", torch.zeros(SIZE))], region)
 
 
 trees = st.recursive(
@@ -168,9 +175,9 @@ trees = st.recursive(
 
 @given(value=trees)
 def test_any_tree_arrives_and_pairs_up_with_itself(value):
-    with Region(SIZE) as region:
-        (node,) = place([("output", value)], region).nodes
-        assert equal(to_value(node, region.buffer), value)
+    with HostRegion(SIZE) as region:
+        (node,) = placed_in([("output", value)], region).nodes
+        assert equal(to_value(node, region.flat), value)
         pairs = pair_up(value, node)
         assert [pair.path for pair in pairs] == [path for path, _ in leaves(value, "output")]
         assert all(pair.expected is leaf for pair, (_, leaf) in zip(pairs, leaves(value), strict=True))
@@ -183,8 +190,8 @@ def test_trees_pair_up_only_where_their_structure_is_the_same(one, other):
             return {"dict": [(key, shape(item)) for key, item in value.items()]}
         return (type(value), [shape(item) for item in value]) if isinstance(value, list | tuple) else "leaf"
 
-    with Region(SIZE) as region:
-        (node,) = place([("output", other)], region).nodes
+    with HostRegion(SIZE) as region:
+        (node,) = placed_in([("output", other)], region).nodes
         assert isinstance(pair_up(one, node), list) == (shape(one) == shape(other))
 
 

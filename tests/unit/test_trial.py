@@ -6,11 +6,11 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from evaluator.devices.memory import Region, SharedMemory
+from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
 from evaluator.frames import Construct, Done, Items, Scalar, Table, TensorView
+from evaluator.judge.clock import Answered
 from evaluator.judge.reference import Reference
-from evaluator.judge.session import Answered
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench, _views, fresh_seed
 from evaluator.records import (
@@ -23,8 +23,9 @@ from evaluator.records import (
     ToleranceRule,
 )
 from evaluator.runner import module
-from evaluator.runner.arena import Arena
+from evaluator.runner.arena import HostArena
 from evaluator.runner.main import Runner
+from evaluator.runner.memory import Shared
 from evaluator.runner.trees import Outbox, to_tensor
 
 REFERENCE = """
@@ -63,37 +64,41 @@ def problem(output: str, given: str, *, backward: bool = False) -> Problem:
 
 
 class SameProcess:
-    """A session whose runner is here: the frames are answered by the runner's own code."""
+    """A clock whose runner is here: the frames are answered by the runner's own code."""
 
     def __init__(self, runner: Runner, spoil) -> None:
         self._runner = runner
         self._spoil = spoil
 
-    def call(self, frame, *, timeout_s):
-        answer = self._runner._answer(frame)
-        return Answered(self._spoil(answer), 1.0)
+    def prepare(self, frame, *, timeout_s):
+        self._runner._answer(frame)
+
+    def call(self, frame, write, outline, *, timeout_s):
+        write()
+        return Answered(self._spoil(self._runner._answer(frame)), 1.0)
 
 
 @pytest.fixture
 def bench(tmp_path):
     """Make a bench of a reference and of a submission given as forward's expression."""
-    with Region(4 * ROOM) as inputs, Region(4 * ROOM) as outputs:
+    with HostRegion(4 * ROOM) as inputs, HostRegion(4 * ROOM) as outputs:
 
         def make(given, output, answer=None, *, backward=False, spoil=lambda done: done):
             reference = Reference(problem(output, given, backward=backward), SizeName.FULL, 1)
             runner = Runner(None, tmp_path)
-            runner._inputs = inputs.buffer
-            runner._arena = Arena(outputs.buffer, ROOM)
+            runner._memory = Shared(inputs.flat, HostArena(outputs.flat, ROOM), None, None)
             text = REFERENCE.format(output=answer or output, input="").replace("class Model(", "class ModelNew(")
             space = {}
             exec(text.partition("def get_inputs")[0], space)
             runner._model_new = space["ModelNew"]
-            (state,) = place([("state", reference.state())], inputs).nodes
+            placed = place([("state", reference.state())], inputs)
+            placed.write()
+            (state,) = placed.nodes
             none = Items(is_tuple=False, items=[])
             construct = Construct(weight_seed=1, training=True, args=none, kwargs=Table(keys=[], items=[]), state=state)
             assert runner._answer(construct).difference is None
             memory = SharedMemory(inputs, outputs, ROOM, None)
-            return Bench(reference, SameProcess(runner, spoil), memory, ToleranceRule.MEASURED)
+            return Bench(reference, SameProcess(runner, spoil), memory, ToleranceRule.MEASURED, None)
 
         yield make
 
@@ -183,12 +188,13 @@ def test_the_gradient_of_an_input_that_was_made_to_require_one_is_checked(bench)
 def test_what_the_runner_is_told_before_it_may_go_tells_nothing_of_what_is_propagated_back(bench):
     told = []
     made = bench("torch.rand(8)", "x * x", backward=True)
-    call = made._session.call
-    made._session.call = lambda frame, timeout_s: (told.append(frame), call(frame, timeout_s=timeout_s))[1]
+    prepared, called = made._clock.prepare, made._clock.call
+    made._clock.prepare = lambda frame, **rest: (told.append(frame), prepared(frame, **rest))[1]
+    made._clock.call = lambda frame, *rest, **more: (told.append(frame), called(frame, *rest, **more))[1]
     made.run(0, 5, timeout_s=1)
     prepare, go = told
     view = go.output_gradients.items[0]
-    gradient = to_tensor(view, made._inputs.buffer).clone()
+    gradient = to_tensor(view, made._inputs.flat).clone()
     for seed in (prepare.random_seed, 5):
         assert not torch.equal(gradient, made._reference.output_gradients(torch.zeros(8), seed)[0])
 
@@ -230,8 +236,8 @@ def test_an_error_that_cannot_be_encoded_is_still_described(tmp_path):
 
 
 def test_frames_hold_what_honest_outputs_are_made_of():
-    with Region(ROOM) as region:
-        outbox = Outbox(Arena(region.buffer, ROOM))
+    with HostRegion(ROOM) as region:
+        outbox = Outbox(HostArena(region.flat, ROOM))
         value = (np.float64(1.5), True, 2**70, object(), "x" * 5000, {1: None, (1, 2): torch.zeros(2)})
         done = Done(index=0, outputs=outbox.from_value(value))
         answer = msgspec.msgpack.decode(msgspec.msgpack.encode(done), type=Done)

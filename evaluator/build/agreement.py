@@ -1,0 +1,44 @@
+"""When a compile error of a quick step is the submission's own, so that slower steps need not be tried."""
+
+import re
+from collections.abc import Sequence
+
+from evaluator.records import Diagnostic
+
+_PYTORCH = re.compile(
+    r"\b(?:torch|at|c10|pybind11|py|nn)\s*::|\b(?:TORCH|AT|C10|PYBIND11)_\w+|\bTensor|\bScalar|\b[Dd]ispatch"
+)
+_UNKNOWN = re.compile(
+    r"undefined|not declared|undeclared|no member|not a member|does not name|not a (?:class|type)"
+    r"|incomplete|no suitable|no instance|no matching|no operator|cannot open|No such file|namespace|ambiguous|redefin"
+    r"|overload|convert|default argument|linkage|conflicting"
+)
+_SPLIT_ONLY = re.compile(r"warpgrade|__cudaPushCallConfiguration")
+
+
+def agreed(earlier: Sequence[Diagnostic], later: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Give the errors of `later` that `earlier` has at the same line, and that no lighter header can be guilty of.
+
+    Both steps see less of PyTorch than the last one, so a name that neither knows proves nothing if it may be
+    PyTorch's. Kernels see the whole of CUDA in every step, and an error there is told by nvcc, in the same words twice.
+    """
+    known = {(entry.file, entry.line): entry for entry in earlier if _is_own(entry)}
+    return [
+        entry
+        for entry in later
+        if _is_own(entry) and (other := known.get((entry.file, entry.line))) is not None and _same(entry, other)
+    ]
+
+
+def _is_own(entry: Diagnostic) -> bool:
+    return entry.severity == "error" and entry.submission_line is not None and not _SPLIT_ONLY.search(entry.message)
+
+
+def _same(entry: Diagnostic, other: Diagnostic) -> bool:
+    if _PYTORCH.search(entry.source_line) or _PYTORCH.search(entry.message):
+        return False
+    return _essence(entry) == _essence(other) or not _UNKNOWN.search(f"{entry.message} {other.message}")
+
+
+def _essence(entry: Diagnostic) -> str:
+    return re.sub("[\u2018\u2019'\"`]", "", entry.message)

@@ -1,0 +1,155 @@
+"""Build inline CUDA for the GPU at hand, in the sandbox: quick steps first, the last one what PyTorch itself would do.
+
+*split* compiles kernels without PyTorch's headers and the rest on precompiled ones; *light* is one unit with a handful
+of headers in the place of PyTorch's heaviest; *plain* is `load_inline`. A step that fails is no verdict: the next one
+is tried, until two agree on an error that is the submission's own. All three give the same machine code.
+"""
+
+import functools
+import hashlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from evaluator.build import nvcc
+from evaluator.build.agreement import agreed
+from evaluator.build.builder import (
+    CPP_SUFFIXES,
+    Built,
+    RunTool,
+    compile_failure,
+    misnamed,
+    refusal,
+    refused_build,
+)
+from evaluator.build.cache import BuildCache, cache_folder
+from evaluator.build.cuda_steps import CUDA_SUFFIXES, Attempt, Step, steps
+from evaluator.build.diagnostics import parse
+from evaluator.build.nvcc_flags import NvccFlags, nvcc_flags
+from evaluator.build.sources import source_files
+from evaluator.findings import Code, finding
+from evaluator.frames import BuildRequest, SourceFile
+from evaluator.records import BuildUnit, Diagnostic, Finding
+
+
+class CudaBuilder:
+    """Builds the extensions of one submission for one architecture of GPUs."""
+
+    def __init__(
+        self,
+        run_tool: RunTool,
+        cache: BuildCache,
+        submission: str,
+        timeout_s: float,
+        architecture: str,
+        *,
+        cache_root: Path | None = None,
+    ) -> None:
+        """Compile through `run_tool` for `architecture` ("90a"), keep libraries in `cache`.
+
+        Messages are brought back to lines of `submission`. What `prepare` made lies in `cache_root`, the user's
+        cache if nothing else is said; without it the quickest step is left out.
+        """
+        self._run_tool = run_tool
+        self._cache = cache
+        self._submission = submission
+        self._timeout_s = timeout_s
+        self._architecture = architecture
+        self._cache_root = cache_root if cache_root is not None else cache_folder()
+        self._failures: dict[str, Built] = {}
+
+    def build(self, request: BuildRequest) -> Built:
+        """Build what a submission asked for; what it may not ask for is answered with a finding."""
+        files = source_files(request)
+        flags = nvcc_flags(request.extra_cuda_cflags)
+        key = _key(request, files, self._architecture)
+        if (
+            problem := misnamed(request) or refusal(request, files, CPP_SUFFIXES | CUDA_SUFFIXES) or _refused(flags)
+        ) is not None:
+            return refused_build(request, key, problem)
+        if (entry := self._cache.get(key)) is not None:
+            log = entry.manifest.log
+            unit = _unit(request, key, self._parsed(log, files), log, ok=True, cached=True, wall_s=0.0)
+            return Built(unit=unit, library=entry.library, finding=None)
+        # A submission that falls back on PyTorch asks again in every stage; the compiler has said it once.
+        built = self._failures.get(key) or self._climb(request, files, key)
+        if built.library is None:
+            self._failures[key] = built
+        return built
+
+    def _climb(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
+        """Try one step after the other. An error that two steps agree on is the submission's own, and final."""
+        ladder = steps(request, self._architecture, self._cache_root)
+        notes = [*_architecture_note(request, self._architecture), *ladder.notes]
+        started = time.monotonic()
+        errors: list[Diagnostic] = []
+        for step in ladder.steps:
+            attempt = step.build(self._run_tool, self._timeout_s - (time.monotonic() - started))
+            wall_s = time.monotonic() - started
+            log = "\n".join([*notes, f"step: {step.name}", attempt.result.output])
+            found = self._parsed(attempt.result.output, files)
+            if attempt.library is not None:
+                self._cache.put(key, attempt.library, log=log, wall_s=wall_s)
+                unit = _unit(request, key, found, log, ok=True, cached=False, wall_s=wall_s)
+                return Built(unit=unit, library=attempt.library, finding=None)
+            if attempt.result.timed_out or step is ladder.steps[-1] or agreed(errors, found):
+                unit = _unit(request, key, found, log, ok=False, cached=False, wall_s=wall_s)
+                why = compile_failure(request.name, attempt.result, unit, self._timeout_s)
+                return Built(unit=unit, library=None, finding=why)
+            notes.append(_failure_note(step, attempt, found))
+            errors = found
+        raise AssertionError("a build has at least one step")
+
+    def _parsed(self, log: str, files: Sequence[SourceFile]) -> list[Diagnostic]:
+        return parse(log, {file.name: file.text for file in files}, self._submission)
+
+
+def _unit(
+    request: BuildRequest,
+    key: str,
+    diagnostics: list[Diagnostic],
+    log: str,
+    *,
+    ok: bool,
+    cached: bool,
+    wall_s: float,
+) -> BuildUnit:
+    return BuildUnit(name=request.name, key=key, ok=ok, cached=cached, wall_s=wall_s, diagnostics=diagnostics, log=log)
+
+
+def _failure_note(step: Step, attempt: Attempt, found: list[Diagnostic]) -> str:
+    """Say in one line why a step was not the last."""
+    first = next((f"{entry.file}:{entry.line}: {entry.message}" for entry in found if entry.severity == "error"), None)
+    return f"note: {step.name} left: {attempt.why or first or 'the compiler says no'}"[:300]
+
+
+def _architecture_note(request: BuildRequest, architecture: str) -> list[str]:
+    dropped = nvcc_flags(request.extra_cuda_cflags).architectures
+    return [f"note: {' '.join(dropped)[:200]} replaced by sm_{architecture}, the GPU at hand"] if dropped else []
+
+
+def _refused(flags: NvccFlags) -> Finding | None:
+    if not flags.refused:
+        return None
+    return finding(Code.FLAG_REFUSED, f"not allowed for nvcc: {' '.join(flags.refused)[:300]}")
+
+
+def _key(request: BuildRequest, files: list[SourceFile], architecture: str) -> str:
+    """Hash all that decides what the library looks like: the request, the tools, and how builds are split."""
+    parts = ["cuda", architecture, [(file.name, file.text) for file in files], request]
+    return hashlib.sha256(
+        msgspec.json.encode([*parts, sorted(nvcc.fingerprint().items()), _builder_sha256()])
+    ).hexdigest()
+
+
+@functools.cache
+def _builder_sha256() -> str:
+    """Hash this package and its headers: another version may build another library."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parent
+    for path in sorted([*package.glob("*.py"), *(package / "host_half").iterdir()]):
+        if path.is_file():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,160 @@
+"""The ways of building one CUDA extension, in the order in which to try them."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from evaluator.build import nvcc, toolchain
+from evaluator.build.builder import LIMITS, RunTool, read_library, work_folder
+from evaluator.build.flags import words
+from evaluator.build.nvcc_flags import nvcc_flags
+from evaluator.build.prepared import prepared
+from evaluator.build.sources import source_files
+from evaluator.build.split_build import DEVICE_LISTING, HOST_LISTING, SplitBuild, split_build
+from evaluator.build.split_items import NotSplittable
+from evaluator.emulator.headers import LIGHT_FOLDER, light_headers
+from evaluator.frames import BuildRequest
+from evaluator.isolation import ToolResult
+
+CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
+
+
+class Attempt(NamedTuple):
+    """What came of one step. `why` says what was wrong where the compiler does not."""
+
+    result: ToolResult
+    library: bytes | None
+    why: str = ""
+
+
+class Step(Protocol):
+    """One way of building."""
+
+    @property
+    def name(self) -> str:
+        """Name it."""
+
+    def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
+        """Build, within `timeout_s`. Raises JudgeFailed where there is no room for the compiler's files."""
+
+
+class Ladder(NamedTuple):
+    """The steps, and why any was left out."""
+
+    steps: list[Step]
+    notes: list[str]
+
+
+def steps(request: BuildRequest, architecture: str, cache_root: Path) -> Ladder:
+    """Give the steps of a build; the last is PyTorch's own."""
+    plain = _OneUnitEach(request, architecture, light=False)
+    if not plain.with_cuda:
+        return Ladder([plain], [])
+    light = _OneUnitEach(request, architecture, light=True)
+    there = prepared(cache_root)
+    if there is None:
+        return Ladder(
+            [light, plain], ["note: split left out: its headers are not prepared (warpgrade doctor --prepare)"]
+        )
+    try:
+        return Ladder([_Split(split_build(request, architecture, there)), light, plain], [])
+    except NotSplittable as reason:
+        return Ladder([light, plain], [f"note: split left out: {reason}"])
+
+
+class _OneUnitEach:
+    """*light* and *plain*: each file is compiled as PyTorch would, the one with small headers in its headers' place."""
+
+    def __init__(self, request: BuildRequest, architecture: str, *, light: bool) -> None:
+        self.name = "light" if light else "plain"
+        self._request = request
+        self._files = {file.name: file.text for file in source_files(request)}
+        self._architecture = architecture
+        self._shadows = light_headers() if light else {}
+        self.with_cuda = request.with_cuda or any(_is_cuda(name) for name in self._files)
+
+    def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
+        texts = {**self._shadows, **self._files, "build.ninja": self._ninja_text()}
+        with work_folder() as work:
+            _write(work, texts)
+            result = _ninja(run_tool, work, timeout_s)
+            return Attempt(result, read_library(work / f"{self._request.name}.so") if result.ok else None)
+
+    def _ninja_text(self) -> str:
+        request = self._request
+        own = [f"-I{path}" for path in request.extra_include_paths if path]
+        shadow = [f"-I{LIGHT_FOLDER}"] if self._shadows else []
+        cflags, ldflags = [*shadow, *words(request.extra_cflags), *own], words(request.extra_ldflags)
+        if not self.with_cuda:
+            return toolchain.ninja_text(request.name, list(self._files), cflags, ldflags)
+        units = [nvcc.Unit(name, _is_cuda(name)) for name in self._files]
+        given = [*shadow, *own, *nvcc_flags(request.extra_cuda_cflags).kept]
+        cuda = nvcc.cuda_flags(request.name, self._architecture, given)
+        return nvcc.ninja_text(request.name, units, cflags, cuda, ldflags)
+
+
+class _Split:
+    """*split*: see split_build."""
+
+    name = "split"
+
+    def __init__(self, plan: SplitBuild) -> None:
+        self._plan = plan
+
+    def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
+        library = f"{self._plan.request.name}.so"
+        with work_folder() as work:
+            _write(work, {"host.cpp": self._plan.host, "build.ninja": self._plan.ninja_text()})
+            first = None
+            if self._plan.two_steps:
+                first = _ninja(run_tool, work, timeout_s, "host.o")
+                if not first.ok:
+                    return Attempt(first, None)
+            try:
+                device = self._plan.device(_text(work / HOST_LISTING) if first else "")
+            except NotSplittable as reason:
+                return Attempt(first or _no_result(), None, str(reason))
+            _write(work, {"device.cu": device})
+            spent_s = first.wall_s if first else 0.0
+            result = _together(first, _ninja(run_tool, work, timeout_s - spent_s))
+            if not result.ok:
+                return Attempt(result, None)
+            if holes := self._plan.holes(_text(work / HOST_LISTING), _text(work / DEVICE_LISTING)):
+                return Attempt(result, None, f"the device's half does not have {holes[0]}")
+            return Attempt(result, read_library(work / library))
+
+
+def _is_cuda(name: str) -> bool:
+    return PurePath(name).suffix in CUDA_SUFFIXES
+
+
+def _write(work: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        path = work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _ninja(run_tool: RunTool, work: Path, timeout_s: float, *targets: str) -> ToolResult:
+    """Run the build file to its end, whatever fails: every compiler says what it has to say."""
+    jobs = str(len(os.sched_getaffinity(0)))
+    argv = [toolchain.ninja(), "-f", "build.ninja", "-k", "0", "-j", jobs, *targets]
+    return run_tool(argv, work=work, limits=LIMITS, timeout_s=max(timeout_s, 1.0))
+
+
+def _text(path: Path) -> str:
+    """Read a listing that the sandbox wrote; nothing where there is none."""
+    return (read_library(path) or b"").decode(errors="replace")
+
+
+def _together(first: ToolResult | None, second: ToolResult) -> ToolResult:
+    if first is None:
+        return second
+    return replace(second, output=first.output + second.output, wall_s=first.wall_s + second.wall_s)
+
+
+def _no_result() -> ToolResult:
+    return ToolResult(exit_code=1, signal=None, timed_out=False, output="", wall_s=0.0)

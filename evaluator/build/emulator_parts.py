@@ -1,0 +1,115 @@
+"""The emulator's own parts: its runtime, and the precompiled headers.
+
+Built in the sandbox, once for each torch, compiler and emulator; where both are missing, side by side.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from evaluator.build import toolchain
+from evaluator.build.builder import LIMITS, RunTool, read_library, work_folder
+from evaluator.build.cache import BuildCache
+from evaluator.emulator import runtime
+from evaluator.emulator.precompiled import PRECOMPILED, precompilation
+from evaluator.errors import JudgeFailed
+
+_TIMEOUT_S = 300.0
+_RUNTIME = "runtime.so"
+
+
+class _Part(NamedTuple):
+    """One file to build: the `files` it is made from, by their paths, and its part of a ninja file."""
+
+    key: str
+    output: str
+    files: dict[str, str]
+    rules: str
+
+
+def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
+    """Give the emulator's runtime. Raises ToolchainMissing where there is no compiler: nothing works without it."""
+    part = _runtime_part()
+    if (entry := cache.get(part.key)) is not None:
+        return entry.library
+    header = _header_part()
+    parts = [part] if header is None or cache.get(header.key) is not None else [part, header]
+    library = _make(parts, run_tool, cache).get(part.key)
+    if library is None:
+        raise JudgeFailed("the emulator's runtime does not compile with this compiler", hint="see `warpgrade doctor`")
+    return library
+
+
+def precompiled_headers(run_tool: RunTool, cache: BuildCache) -> bytes | None:
+    """Give the light headers as the compiler reads them quickest; None where it cannot make them."""
+    part = _header_part()
+    if part is None:
+        return None
+    entry = cache.get(part.key)
+    made = _make([part], run_tool, cache).get(part.key) if entry is None else entry.library
+    return made or None
+
+
+def _make(parts: Sequence[_Part], run_tool: RunTool, cache: BuildCache) -> dict[str, bytes]:
+    """Build parts side by side and keep them; those that cannot be built are missing in the answer."""
+    with work_folder() as work:
+        for name, text in {name: text for part in parts for name, text in part.files.items()}.items():
+            path = work / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        (work / "build.ninja").write_text("".join(part.rules for part in parts), encoding="utf-8")
+        # One that fails must not stop the others.
+        argv = [toolchain.ninja(), "-f", "build.ninja", "-k", "0", "-j", str(len(os.sched_getaffinity(0)))]
+        result = run_tool(argv, work=work, limits=LIMITS, timeout_s=_TIMEOUT_S)
+        # ninja removes what a failed or interrupted compiler left.
+        made = {part.key: read_library(work / part.output) for part in parts}
+    for part in parts:
+        # An empty entry: this cannot be made here, and is not tried for every submission again.
+        content = made[part.key] or (b"" if part.output == PRECOMPILED else None)
+        if content is not None:
+            cache.put(part.key, content, log=result.output, wall_s=result.wall_s)
+    return {key: content for key, content in made.items() if content is not None}
+
+
+def _runtime_part() -> _Part:
+    files = {path.name: path.read_text(encoding="utf-8") for path in runtime.runtime_sources()}
+    units = [name for name in files if name.endswith(".cpp")]
+    flags = [*runtime.runtime_flags(), *toolchain.native_flags()]
+    compiler = toolchain.cxx().path
+    rules = "".join(
+        [
+            f"rule compile\n  command = {compiler} -c $in {toolchain.joined(_without_libraries(flags))} -o $out\n",
+            f"rule link\n  command = {compiler} $in {toolchain.joined(flags)} -o $out\n",
+            *(f"build {name}.o: compile {name}\n" for name in units),
+            f"build {_RUNTIME}: link {' '.join(f'{name}.o' for name in units)}\n",
+        ]
+    )
+    return _Part(_key(rules, files), _RUNTIME, files, rules)
+
+
+def _header_part() -> _Part | None:
+    plan = precompilation()
+    if plan is None:
+        return None
+    command = toolchain.joined(plan.argv)
+    rules = f"rule precompile\n  command = {command}\nbuild {PRECOMPILED}: precompile {' '.join(plan.files)}\n"
+    return _Part(_key(rules, plan.files), PRECOMPILED, plan.files, rules)
+
+
+def _without_libraries(flags: Sequence[str]) -> list[str]:
+    return [flag for flag in flags if flag != "-shared" and not flag.startswith(("-l", "-L"))]
+
+
+def _key(rules: str, files: dict[str, str]) -> str:
+    """Hash all that decides what a part looks like; the emulator's headers are part of both."""
+    own = [(path.relative_to(runtime.INCLUDE).as_posix(), _text(path)) for path in runtime.header_files()]
+    parts = [rules, sorted(files.items()), own, sorted(toolchain.fingerprint().items())]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,135 @@
+"""CUDA's compiler on this machine, and the command lines that PyTorch's own extension builder would give it."""
+
+import functools
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.build import toolchain
+from evaluator.build.toolchain import Toolchain, joined, language_standard
+from evaluator.errors import ToolchainMissing
+
+_HINT = "install the CUDA toolkit (13.0 for PyTorch's cu130) and set CUDA_HOME to its folder"
+_FIRST_WITH_SUFFIX = 9
+"""From compute capability 9.0 on, a GPU's own instructions (wgmma, tcgen05) need the `a` of `sm_90a`."""
+
+_PYTORCH_NVCC_FLAGS = [
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+    "--expt-relaxed-constexpr",
+]
+
+
+class Unit(NamedTuple):
+    """One file to compile, and whether by nvcc."""
+
+    source: str
+    cuda: bool
+
+
+def architecture(major: int, minor: int) -> str:
+    """Name the code that a GPU of this compute capability runs, with its own features.
+
+    >>> architecture(9, 0), architecture(8, 6), architecture(12, 0)
+    ('90a', '86', '120a')
+    """
+    return f"{major}{minor}{'a' if major >= _FIRST_WITH_SUFFIX else ''}"
+
+
+@functools.cache
+def cuda_home() -> Path:
+    """Find the CUDA toolkit: `$CUDA_HOME`, `$CUDA_PATH`, around nvcc, /usr/local/cuda. Raises ToolchainMissing."""
+    if chosen := os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH"):
+        if _is_toolkit(Path(chosen)):
+            return Path(chosen)
+        raise ToolchainMissing(f"{chosen} (CUDA_HOME) has no bin/nvcc and include/cuda_runtime.h", hint=_HINT)
+    on_path = shutil.which("nvcc")
+    places = [Path(on_path).resolve().parents[1]] if on_path else []
+    for place in [*places, Path("/usr/local/cuda")]:
+        if _is_toolkit(place):
+            return place
+    raise ToolchainMissing("no CUDA compiler: nvcc cannot be found", hint=_HINT)
+
+
+def _is_toolkit(folder: Path) -> bool:
+    return os.access(folder / "bin" / "nvcc", os.X_OK) and (folder / "include" / "cuda_runtime.h").exists()
+
+
+@functools.cache
+def nvcc() -> Toolchain:
+    """Find nvcc, and what it says of itself. Raises ToolchainMissing."""
+    path = str(cuda_home() / "bin" / "nvcc")
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    lines = answer.stdout.strip().splitlines()
+    if answer.returncode != 0 or not lines:
+        raise ToolchainMissing(f"{path} cannot be run", hint=_HINT)
+    return Toolchain(path, lines[-1].strip())
+
+
+def fingerprint() -> dict[str, str]:
+    """Name everything outside of a submission that decides what its library looks like."""
+    return toolchain.fingerprint() | {"nvcc": nvcc().version, "cuda": str(cuda_home())}
+
+
+def include_flags() -> list[str]:
+    """Name the folders of headers in PyTorch's order, which does not need a PyTorch that was built for CUDA."""
+    from torch.utils import cpp_extension
+
+    folders = [*cpp_extension.include_paths(), str(cuda_home() / "include"), sysconfig.get_paths()["include"]]
+    return [word for path in folders for word in ("-isystem", path)]
+
+
+def host_flags(name: str) -> list[str]:
+    """Give the flags that PyTorch compiles the C++ of a CUDA extension called `name` with."""
+    return [*_name_flags(name), *include_flags(), "-fPIC", f"-std={language_standard()}", "-fdiagnostics-color=never"]
+
+
+def cuda_flags(name: str, target: str, own: list[str]) -> list[str]:
+    """Give the flags that PyTorch compiles CUDA with, `own` among them, for the one architecture `target`."""
+    standard = [] if any(word.startswith("-std=") for word in own) else [f"-std={language_standard()}"]
+    return [*_name_flags(name), *include_flags(), *device_flags(target), *own, *standard]
+
+
+def device_flags(target: str) -> list[str]:
+    """Give the flags that decide about machine code, before a submission's own."""
+    gencode = f"-gencode=arch=compute_{target},code=sm_{target}"
+    return [*_PYTORCH_NVCC_FLAGS, gencode, "--compiler-options", "-fPIC", "-ccbin", toolchain.cxx().path]
+
+
+def link_flags() -> list[str]:
+    """Give the flags that PyTorch links a CUDA extension with."""
+    from torch.utils import cpp_extension
+
+    folder = cuda_home() / ("lib64" if (cuda_home() / "lib64").exists() else "lib")
+    torch = [f"-L{path}" for path in cpp_extension.library_paths()]
+    libraries = ["-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda", "-ltorch", "-ltorch_python"]
+    return [*torch, *libraries, f"-L{folder}", "-lcudart"]
+
+
+def ninja_text(name: str, units: list[Unit], cflags: list[str], cuda: list[str], ldflags: list[str]) -> str:
+    """Write the build file for one library, `NAME.so`, from C++ and CUDA files in the same folder."""
+    objects = [f"{index}_{unit.source}.o" for index, unit in enumerate(units)]
+    compiler, rules = toolchain.cxx().path, {False: "compile", True: "cuda_compile"}
+    lines = [
+        "ninja_required_version = 1.3",
+        f"cflags = {joined([*host_flags(name), *cflags])}",
+        f"cuda_flags = {joined(cuda)}",
+        f"ldflags = {joined(['-shared', *ldflags, *link_flags()])}",
+        f"rule compile\n  command = {compiler} $cflags -c $in -o $out\n  description = compile $in",
+        f"rule cuda_compile\n  command = {nvcc().path} $cuda_flags -c $in -o $out\n  description = compile $in",
+        f"rule link\n  command = {compiler} $in $ldflags -o $out\n  description = link $out",
+        *(f"build {made}: {rules[unit.cuda]} {unit.source}" for made, unit in zip(objects, units, strict=True)),
+        f"build {name}.so: link {' '.join(objects)}",
+        f"default {name}.so",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _name_flags(name: str) -> list[str]:
+    return [f"-DTORCH_EXTENSION_NAME={name}", "-DTORCH_API_INCLUDE_EXTENSION_H"]

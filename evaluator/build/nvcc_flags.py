@@ -1,0 +1,170 @@
+"""Which of nvcc's flags a submission may give. As for g++, everything that is not named here is refused."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from evaluator.build.flags import refused_compile_flags, words
+
+
+class NvccFlags(NamedTuple):
+    """The submission's words for nvcc: passed on, refused, and dropped because the GPU at hand decides them."""
+
+    kept: list[str]
+    refused: list[str]
+    architectures: list[str]
+
+
+class _Option(NamedTuple):
+    """An option as it was written: its name, and its value, which may have been the next word."""
+
+    name: str
+    value: str | None
+
+    @property
+    def text(self) -> str:
+        return self.name if self.value is None else f"{self.name}={self.value}"
+
+
+_ARCHITECTURE = frozenset(("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code"))
+
+_SWITCH = re.compile(
+    r"""
+      -O[0-3]?
+    | -use_fast_math | --use_fast_math
+    | -lineinfo | --generate-line-info | -g | --debug | -G | --device-debug
+    | -(?:-?expt)-relaxed-constexpr | --?(?:expt-)?extended-lambda
+    | -restrict | --restrict | -extra-device-vectorization | --extra-device-vectorization
+    | -w | --disable-warnings | -res-usage | --resource-usage
+    | -m64 | --m64 | -src-in-ptx | --source-in-ptx | -keep-device-functions | --keep-device-functions
+    | -(?:-no)?-?display-error-number | -err-no | -no-err-no
+    | --?Wno-deprecated-(?:gpu-targets|declarations) | --?W(?:reorder|default-stream-launch|missing-launch-bounds)
+    | --?allow-unsupported-compiler | -nohdinitlist | -nohdmoveforward
+    | -l[\w.+-]+ | -L[\w./+-]+
+    """,
+    re.VERBOSE,
+)
+"""Switches without a value; libraries, which a compile does not look at."""
+
+_NUMBER, _BOOL = r"\d{1,6}", r"true|false"
+_VALUES = {
+    "--optimize": r"[0-3]",
+    "-std": r"c\+\+\d\d",
+    "-maxrregcount": _NUMBER,
+    "-t": _NUMBER,
+    "--threads": _NUMBER,
+    "--split-compile": _NUMBER,
+    "-ftz": _BOOL,
+    "-prec-div": _BOOL,
+    "-prec-sqrt": _BOOL,
+    "-fmad": _BOOL,
+    "-rdc": _BOOL,
+    "--relocatable-device-code": _BOOL,
+    "-brief-diag": _BOOL,
+    "--brief-diagnostics": _BOOL,
+    "-default-stream": r"legacy|null|per-thread",
+    "-cudart": r"none|shared|static",
+    "-ftemplate-depth": _NUMBER,
+    "-ftemplate-backtrace-limit": _NUMBER,
+    "-diag-suppress": r"\d+(?:,\d+)*",
+    "-diag-warn": r"\d+(?:,\d+)*",
+    "-diag-error": r"\d+(?:,\d+)*",
+    "-Werror": r"[a-z-]+(?:,[a-z-]+)*",
+    "-Xcudafe": r"--diag_(?:suppress|warn|error|remark)=\w+|--display_error_number",
+    "-Xfatbin": r"-compress-all|-compress=(?:true|false)",
+}
+_LONG_NAMES = {"--compiler-options": "-Xcompiler", "--ptxas-options": "-Xptxas", "--fatbin-options": "-Xfatbin"}
+
+# A macro's value and the host compiler's words go through a shell of nvcc's own: the first inside of double quotes, the
+# others bare. nvcc 13.0 runs `-DN=$(command)`.
+_MACRO = re.compile(r"\w+(?:=[^$`\\\n\r\0]*)?")
+_FOLDER = re.compile(r"[\w./+-]+")
+_HOST_WORD = re.compile(r"[\w=+./-]+")
+_PTXAS = re.compile(
+    r"-v | --verbose | -w | -O[0-4] | --opt-level(?:=[0-4])? | [0-4]"
+    r" | (?:-dlcm | --def-load-cache | -dscm | --def-store-cache)(?:=\w\w)?"
+    r" | --warn-on-(?:spills | local-memory-usage | double-precision-use) | -warn-(?:spills | lmem-usage)"
+    r" | (?:--allow-expensive-optimizations | -allow-expensive-optimizations)(?:=(?:true|false))?"
+    r" | (?:--maxrregcount | -maxrregcount)=\d+ | --register-usage-level=\d+ | --disable-optimizer-constants"
+    r" | --fmad=(?:true|false) | --suppress-stack-size-warning | -lineinfo | -warn-double-usage",
+    re.VERBOSE,
+)
+
+
+def nvcc_flags(flags: Iterable[str]) -> NvccFlags:
+    """Sort a submission's flags for nvcc. An option's value may be in the same word or in the next.
+
+    >>> nvcc_flags(["-O3", "-Xptxas", "-v", "-arch=sm_70", "-ccbin", "evil"])
+    NvccFlags(kept=['-O3', '-Xptxas=-v'], refused=['-ccbin', 'evil'], architectures=['-arch=sm_70'])
+    """
+    sorted_flags = NvccFlags([], [], [])
+    for option in _options(words(flags)):
+        if option.name in _ARCHITECTURE:
+            sorted_flags.architectures.append(option.text)
+        elif _allowed(option):
+            sorted_flags.kept.append(option.text)
+        else:
+            sorted_flags.refused.append(option.text)
+    return sorted_flags
+
+
+def _options(given: list[str]) -> Iterator[_Option]:
+    """Join each option with its value."""
+    index = 0
+    while index < len(given):
+        word = given[index]
+        index += 1
+        name, equals, value = word.partition("=")
+        if name[:2] in ("-D", "-U", "-I"):
+            if len(word) == 2 and index < len(given):
+                word += given[index]
+                index += 1
+            yield _Option(word, None)
+        elif equals:
+            yield _Option(name, value)
+        elif _takes_value(name) and index < len(given):
+            yield _Option(name, given[index])
+            index += 1
+        else:
+            yield _Option(word, None)
+
+
+def _takes_value(name: str) -> bool:
+    return name in _ARCHITECTURE or _rule(name) is not None or _short(name) in ("-Xcompiler", "-Xptxas")
+
+
+def _allowed(option: _Option) -> bool:
+    name, value = option
+    if value is None:
+        return _allowed_word(name)
+    if name[:2] in ("-D", "-U", "-I") and not name.startswith("--"):
+        return _allowed_word(option.text)
+    match _short(name):
+        case "-Xcompiler":
+            host = re.split(r"[,\s]+", value)
+            return all(_HOST_WORD.fullmatch(word) for word in host) and not refused_compile_flags(host)
+        case "-Xptxas":
+            return all(_PTXAS.fullmatch(word) for word in re.split(r"[,\s]+", value))
+        case _:
+            rule = _rule(name)
+            return rule is not None and re.fullmatch(rule, value) is not None
+
+
+def _allowed_word(word: str) -> bool:
+    match word[:2]:
+        case "-D" | "-U":
+            return _MACRO.fullmatch(word[2:]) is not None
+        case "-I":
+            return _FOLDER.fullmatch(word[2:]) is not None
+        case _:
+            return _SWITCH.fullmatch(word) is not None
+
+
+def _short(name: str) -> str:
+    return _LONG_NAMES.get(name, name)
+
+
+def _rule(name: str) -> str | None:
+    """Find what an option's value may be. Nearly all are spelled with one dash or two."""
+    name = _short(name)
+    return _VALUES.get(name) or _VALUES.get(name.removeprefix("-"))

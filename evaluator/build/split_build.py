@@ -1,0 +1,176 @@
+"""The files and commands of a split build, from a request: text in, text out.
+
+The host's unit is the C++ sources, their bindings, and the host half of the .cu; the device's is its other half. Both
+are compiled side by side, unless a kernel is a template: then the host's unit says first which of its kinds are wanted.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evaluator.build import nvcc, toolchain
+from evaluator.build.flags import words
+from evaluator.build.nvcc_flags import nvcc_flags
+from evaluator.build.prepared import Prepared, header_flags
+from evaluator.build.sources import source_files
+from evaluator.build.split_items import NotSplittable
+from evaluator.build.split_source import Halves, device_headers, split, without_precompiled
+from evaluator.build.split_symbols import instantiations, missing
+from evaluator.emulator.lexer import Kind, tokens
+from evaluator.frames import BuildRequest
+
+HOST_LISTING, DEVICE_LISTING = "host.undefined", "device.defined"
+_STUBS_VISIBLE = "-static-global-template-stub=false"
+"""From CUDA 13 on the host functions of kernel templates are hidden from other objects unless this says otherwise."""
+_STANDARD_HEADERS = ("algorithm", "cassert", "cfloat", "climits", "cmath", "cstdint", "cstdio", "limits", "type_traits")
+"""What PyTorch's headers bring along, and kernels use."""
+_REGISTERS = re.compile(r"PYBIND11_MODULE|TORCH_LIBRARY|torch/library\.h")
+_LOOPS = frozenset(("for", "while"))
+
+
+class SplitBuild(NamedTuple):
+    """A request that can be split. `host` is a whole unit; `halves` of the .cu, whose device half may need more."""
+
+    request: BuildRequest
+    architecture: str
+    prepared: Prepared
+    host: str
+    halves: Halves
+    own_words: frozenset[str]
+
+    @property
+    def two_steps(self) -> bool:
+        """Say whether the host's unit must be compiled first."""
+        return bool(self.halves.templates)
+
+    def device(self, listing: str = "") -> str:
+        """Write the device's unit, with the kinds of kernels that nm's `listing` of the host's object asks for."""
+        wanted = instantiations(listing, self.halves.templates)
+        text = self.halves.device + "\n" + " ".join(wanted)
+        half = ["cuda_fp16.h"] if re.search(r"\b_{0,2}half2?\b|\bHalf\b", text) else []
+        brain = ["cuda_bf16.h"] if re.search(r"nv_bfloat16|BFloat16", text) else []
+        headers = [*_STANDARD_HEADERS, *half, *brain, *device_headers(text)]
+        lines = [
+            *(f"#include <{header}>" for header in headers),
+            '#line 1 "cuda.cu"',
+            self.halves.device,
+        ]
+        if wanted:
+            addresses = ", ".join(f"reinterpret_cast<const void*>(&{name})" for name in wanted)
+            lines.append(f"__attribute__((used)) static const void* const warpgrade_kernels[] = {{{addresses}}};")
+        return "\n".join([*lines, ""])
+
+    def ninja_text(self) -> str:
+        """Write the build file; its targets are `host.o` and the library."""
+        request, compiler = self.request, toolchain.cxx().path
+        own = nvcc_flags(request.extra_cuda_cflags).kept
+        folders = [f"-I{path}" for path in request.extra_include_paths if path]
+        names = [f"-DTORCH_EXTENSION_NAME={request.name}"]
+        stubs = [_STUBS_VISIBLE] if _hides_stubs() else []
+        cuda = nvcc.cuda_flags(request.name, self.architecture, [*folders, *own, *stubs])
+        host = [*header_flags(), *names, *folders]
+        objects = f"host.o device.o {self.prepared.support}"
+        device_listing = f"nm -C --defined-only $out > {DEVICE_LISTING}"
+        described = "description = compile $in"
+        host_command = f"{compiler} -include {self.prepared.header} {toolchain.joined(host)} -c $in -o $out"
+        device_command = f"{nvcc.nvcc().path} {toolchain.joined(cuda)} -c $in -o $out"
+        libraries = toolchain.joined(["-shared", *words(request.extra_ldflags), *nvcc.link_flags()])
+        return "\n".join(
+            [
+                "ninja_required_version = 1.3",
+                f"rule host\n  command = {host_command} && nm -uC $out > {HOST_LISTING}\n  {described}",
+                f"rule device\n  command = {device_command} && {device_listing}\n  {described}",
+                f"rule link\n  command = {compiler} $in {libraries} -o $out\n  description = link $out",
+                "build host.o: host host.cpp",
+                "build device.o: device device.cu",
+                f"build {request.name}.so: link {objects}",
+                "",
+            ]
+        )
+
+    def holes(self, undefined: str, defined: str) -> list[str]:
+        """List the submission's own functions that the library calls and does not have."""
+        return missing(undefined, defined, self.own_words)
+
+
+def split_build(request: BuildRequest, architecture: str, prepared: Prepared) -> SplitBuild:
+    """Take a request apart. Raises NotSplittable, which says why it is for the next step."""
+    files = {file.name: file.text for file in source_files(request)}
+    if request.files or set(files) != {"main.cpp", "cuda.cu"}:
+        raise NotSplittable("it has files of its own, or no CUDA")
+    if request.functions is None or not request.python_module or not request.error_handling:
+        raise NotSplittable("its bindings are its own")
+    if any(
+        re.search(r"PYBIND11_MODULE|TORCH_LIBRARY|torch/library\.h", text)
+        for text in [*request.cpp_sources, *request.cuda_sources]
+    ):
+        raise NotSplittable("it registers functions itself")
+    _check_flags(request)
+    halves = split(files["cuda.cu"])
+    own = frozenset(token.text for text in files.values() for token in tokens(text) if token.kind is Kind.WORD)
+    return SplitBuild(request, architecture, prepared, _host_unit(request, files, halves), halves, own)
+
+
+def _check_flags(request: BuildRequest) -> None:
+    """Refuse what the precompiled header was not made with."""
+    host = words(request.extra_cflags)
+    cuda = nvcc_flags(request.extra_cuda_cflags).kept
+    if unfit := [flag for flag in host if not re.fullmatch(r"-O\w*|-g\d?|-w|-W[\w=+-]*|-pipe|-fPIC|-std=.*", flag)]:
+        raise NotSplittable(f"{unfit[0]} is not what the precompiled header was made with")
+    if unfit := [flag for flag in cuda if re.match(r"-[DU]|-?-std|-rdc=true|--relocatable-device-code=true|-G$", flag)]:
+        raise NotSplittable(f"{unfit[0]} is for both halves")
+    standard = f"-std={toolchain.language_standard()}"
+    if any(flag.startswith(("-std=", "--std=")) and flag != standard for flag in [*host, *cuda]):
+        raise NotSplittable("another language standard")
+    optimised = any(re.match(r"-O[1-3sf]", flag) for flag in [*host, *cuda])
+    if optimised and any(_has_loop(text) for text in request.cpp_sources):
+        raise NotSplittable("a loop on the CPU, to be optimised")
+
+
+def _has_loop(text: str) -> bool:
+    return any(token.kind is Kind.WORD and token.text in _LOOPS for token in tokens(text))
+
+
+def _host_unit(request: BuildRequest, files: dict[str, str], halves: Halves) -> str:
+    """Write the host's unit. Bindings come before the .cu, of which PyTorch's own binding unit sees nothing."""
+    main = files["main.cpp"].split("\n")
+    bindings_at = next(i for i, line in enumerate(main) if line.startswith("PYBIND11_MODULE(TORCH_EXTENSION_NAME"))
+    sources = without_precompiled("\n".join(main[:bindings_at]))
+    return "\n".join(
+        [
+            '#line 1 "main.cpp"',
+            sources,
+            *_bindings(request, first_line=bindings_at + 1),
+            '#line 1 "cuda.cu"',
+            halves.host,
+            "",
+        ]
+    )
+
+
+def _bindings(request: BuildRequest, first_line: int) -> Sequence[str]:
+    """Write the table of functions, each on the line that it has among PyTorch's own bindings."""
+    functions = request.functions or {}
+    rows = [f"warpgrade::bind<&{name}>({_literal(name)}, {_literal(text)})," for name, text in functions.items()]
+    return [
+        f'#line {first_line} "main.cpp"',
+        "static const warpgrade::Function warpgrade_functions[] = {",
+        *rows,
+        "};",
+        f'extern "C" __attribute__((visibility("default"))) warpgrade::Object* PyInit_{request.name}() {{',
+        f'return warpgrade::make_module("{request.name}", warpgrade_functions, {len(rows)}); }}',
+    ]
+
+
+def _literal(text: str) -> str:
+    """Write a C string literal, byte by byte where a character is not plain."""
+    return '"' + "".join(c if c.isascii() and c.isprintable() and c not in '"\\?' else _octal(c) for c in text) + '"'
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode())
+
+
+def _hides_stubs() -> bool:
+    release = re.search(r"(?:cuda_|release )(\d+)", nvcc.nvcc().version)
+    return release is not None and int(release[1]) >= 13

@@ -1,0 +1,213 @@
+"""The declarations of a .cu file, sorted by who needs them: the GPU's compiler, the host's, or both.
+
+Nothing is expanded and no type is known, so this is a guess in the odd case; what a wrong one leads to is a compile
+error or a missing symbol, after which the build goes on with its next step.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
+from typing import NamedTuple
+
+from evaluator.emulator.lexer import Code, Kind, Token, macros, tokens
+
+
+class NotSplittable(Exception):
+    """This source cannot be split; the message says why."""
+
+
+class Side(Enum):
+    """Who needs a declaration."""
+
+    KERNEL = auto()
+    """The device its definition, the host its declaration."""
+    DEVICE = auto()
+    DEVICE_VARIABLE = auto()
+    """The device; the host too where it names the variable."""
+    HOST = auto()
+    EITHER = auto()
+    """A type, a constant, or a function for both: whoever names it."""
+
+
+class Item(NamedTuple):
+    """One declaration: the code's tokens from `start` up to `end`, with a function's `body` and `parameters`."""
+
+    side: Side
+    start: int
+    end: int
+    parameters: int | None
+    body: int | None
+    names: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """Give a function's name."""
+        return next(iter(self.names), "")
+
+
+class Scope(NamedTuple):
+    """A namespace's or `extern "C"`'s braces; `name_at` is the brace where the name of an anonymous one is missing."""
+
+    name_at: int | None
+
+
+class Source(NamedTuple):
+    """A file taken apart."""
+
+    tokens: list[Token]
+    code: Code
+    items: list[Item]
+    scopes: list[Scope]
+    macros: dict[str, str]
+    """The bodies of the macros, by name."""
+
+
+_ALIGNMENT = frozenset(("__align__", "alignas", "__attribute__", "__launch_bounds__", "decltype", "__declspec"))
+_RECORDS = frozenset(("struct", "class", "union", "enum"))
+_NEUTRAL = _RECORDS | {"using", "typedef", "static_assert"}
+_DEVICE_WORDS = frozenset(("__device__", "__constant__", "__shared__", "__managed__"))
+_COMPILER = re.compile(r"#[ \t]*(?:if|elif|ifdef|ifndef)\b[^\n]*\b(?:__CUDACC\w*|__NVCC__|__CUDACC_VER\w*)\b")
+
+
+def take_apart(text: str) -> Source:
+    """Cut a file into its declarations. Raises NotSplittable."""
+    found = tokens(text)
+    code = Code(found)
+    bodies = _macros(found)
+    cutter = _Cutter(code, bodies)
+    items = list(cutter.cut(0, len(code)))
+    return Source(found, code, items, cutter.scopes, bodies)
+
+
+def _macros(found: list[Token]) -> dict[str, str]:
+    if any(token.kind is Kind.DIRECTIVE and _COMPILER.match(token.text) for token in found):
+        raise NotSplittable("it looks different to nvcc and to g++")
+    bodies: dict[str, str] = {}
+    for macro, _ in macros(found):
+        if macro.header.endswith(")") and re.search(r"\b__(?:global|device)__\b", macro.body):
+            raise NotSplittable(f"the macro {macro.name} defines device code")
+        bodies[macro.name] = macro.body
+    return bodies
+
+
+class _Cutter:
+    def __init__(self, code: Code, macros: Mapping[str, str]) -> None:
+        self._code = code
+        self._macros = macros
+        self.scopes: list[Scope] = []
+
+    def cut(self, start: int, end: int) -> Iterator[Item]:
+        index = start
+        while index < end:
+            if self._code.text(index) in (";", "}"):
+                index += 1
+            elif (brace := self._scope_brace(index)) is not None:
+                close = self._partner(brace)
+                anonymous = self._code.text(brace - 1) == "namespace"
+                self.scopes.append(Scope(brace if anonymous else None))
+                yield from self.cut(brace + 1, close)
+                index = close + 1
+            else:
+                item = self._item(index, end)
+                yield item
+                index = item.end
+
+    def _partner(self, index: int) -> int:
+        if index not in self._code.partner:
+            raise NotSplittable("brackets that do not pair")
+        return self._code.partner[index]
+
+    def _scope_brace(self, index: int) -> int | None:
+        """Find the brace of the namespace or `extern "C"` that begins at `index`."""
+        code = self._code
+        if code.text(index) == "inline":
+            index += 1
+        if code.text(index) == "extern" and code.text(index + 1) == '"C"':
+            return index + 2 if code.text(index + 2) == "{" else None
+        if code.text(index) != "namespace":
+            return None
+        index += 1
+        while code.kind(index) is Kind.WORD or code.text(index) == "::":
+            index += 1
+        return index if code.text(index) == "{" else None
+
+    def _item(self, start: int, limit: int) -> Item:
+        code = self._code
+        begin = self._after_template_header(start)
+        index, parameters, assigned, body = begin, None, False, None
+        while index < limit:
+            text = code.text(index)
+            if text == ";":
+                index += 1
+                break
+            if text == "=" and code.text(index - 1) != "operator":
+                assigned = assigned or parameters is None
+            if text == "(" and parameters is None and not assigned and self._names_function(index):
+                parameters = index
+            if text == "{" and parameters is not None and not assigned:
+                body = index
+                index = self._partner(index) + 1
+                break
+            index = self._partner(index) + 1 if text in ("(", "[", "{") else index + 1
+        header_end = next((i for i in (parameters, body) if i is not None), index)
+        side = self._side(start, begin, header_end, is_function=parameters is not None)
+        names = frozenset(self._names(begin, index, parameters))
+        return Item(side, start, index, parameters, body, names)
+
+    def _after_template_header(self, index: int) -> int:
+        while self._code.text(index) == "template" and self._code.text(index + 1) == "<":
+            after = self._code.after_template(index + 1)
+            if after is None:
+                raise NotSplittable("a template header that cannot be read")
+            index = after
+        return index
+
+    def _names_function(self, index: int) -> bool:
+        before = self._code.text(index - 1)
+        return self._code.kind(index - 1) is Kind.WORD and before not in _ALIGNMENT
+
+    def _side(self, start: int, begin: int, header_end: int, *, is_function: bool) -> Side:
+        code = self._code
+        words = self.qualifiers(begin, header_end)
+        first = code.text(begin)
+        if "__global__" in words:
+            # An explicit instantiation defines what the host only calls.
+            return Side.DEVICE if code.text(start) == "template" and start == begin else Side.KERNEL
+        if words & _DEVICE_WORDS and first not in _NEUTRAL:
+            if not is_function:
+                return Side.DEVICE_VARIABLE
+            return Side.EITHER if "__host__" in words else Side.DEVICE
+        if first in _NEUTRAL or (first == "namespace" and code.text(begin + 2) == "="):
+            return Side.EITHER if not is_function or first not in _RECORDS else Side.HOST
+        if "constexpr" in words or ("const" in words and not is_function):
+            return Side.EITHER
+        return Side.HOST
+
+    def qualifiers(self, start: int, end: int) -> set[str]:
+        """Give the words outside of all brackets, and those of the macros among them."""
+        found: set[str] = set()
+        index = start
+        while index < end:
+            if self._code.text(index) in ("(", "[", "{"):
+                index = self._code.partner.get(index, index)
+            elif self._code.kind(index) is Kind.WORD:
+                word = self._code.text(index)
+                found |= {word, *re.findall(r"\w+", self._macros.get(word, ""))}
+            index += 1
+        return found
+
+    def _names(self, begin: int, end: int, parameters: int | None) -> Iterator[str]:
+        """Give the names that a declaration may declare; rather one too many."""
+        code = self._code
+        if parameters is not None:
+            yield code.text(parameters - 1)
+            return
+        if code.text(begin) in ("using", "typedef", "enum"):
+            yield from code.words(begin + 1, end)
+            return
+        index = begin
+        while index < end:
+            text = code.text(index)
+            if code.kind(index) is Kind.WORD and code.text(index + 1) in ("=", "[", "{", ";", ",", ":", "<", "final"):
+                yield text
+            index = code.partner.get(index, index) + 1 if text in ("(", "[", "{") else index + 1

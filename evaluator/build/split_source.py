@@ -1,0 +1,302 @@
+"""One .cu file into two: what nvcc compiles without PyTorch's headers, and what g++ compiles without nvcc.
+
+The host half keeps its C++ meaning: kernels become declarations of the host functions that nvcc makes of them, and a
+launch becomes what nvcc itself makes of it. Both halves keep every token on its line, so messages need no translation.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from evaluator.build.split_items import Item, NotSplittable, Side, Source, take_apart
+from evaluator.emulator.edits import Edits
+from evaluator.emulator.launches import config_end, kernel_start
+from evaluator.emulator.lexer import Code, Kind, flat, macros, tokens
+
+
+class Halves(NamedTuple):
+    """The two texts, and the names of the kernels, those of templates again by themselves."""
+
+    host: str
+    device: str
+    kernels: frozenset[str]
+    templates: frozenset[str]
+
+
+_NAMESPACE = "warpgrade_unnamed"
+_INCLUDE = r'#[ \t]*include[ \t]*[<"]'
+_PYTORCH = re.compile(_INCLUDE + r"(?:(?:torch|ATen|c10|caffe2|THC|pybind11)/|Python\.h)")
+_PRECOMPILED = re.compile(_INCLUDE + r'(?:torch/(?:extension|torch|all|types)\.h|ATen/ATen\.h)[>"]')
+"""What the precompiled header stands for; torch::nn is not in it, and does not compile then."""
+_DEVICE_ONLY = re.compile(
+    _INCLUDE + r"(?:cub/|thrust/|cuda/|cute/|cutlass/|cooperative_groups|mma\.h|cuda_pipeline|curand_\w+\.h"
+    r"|device_functions\.h|sm_\d+_|cuda_awbarrier|texture_|surface_)"
+)
+_DEVICE_NAMESPACES = frozenset(("cub", "thrust", "cuda", "cute", "cutlass", "cooperative_groups", "nvcuda", "wmma"))
+_PYTORCH_NAMESPACES = frozenset(("torch", "at", "c10", "caffe2", "pybind11", "py"))
+_KERNEL_WORDS = frozenset(("__global__", "static", "inline", "__forceinline__", "__noinline__"))
+_KERNEL_CALLS = frozenset(("__launch_bounds__", "__cluster_dims__", "__maxnreg__", "__block_size__"))
+_LIGHT_HEADERS = (
+    (re.compile(r"\b(?:Half|kHalf)\b"), "c10/util/Half.h"),
+    (re.compile(r"\bBFloat16\b"), "c10/util/BFloat16.h"),
+    (re.compile(r"\bc10::complex\b"), "c10/util/complex.h"),
+    (re.compile(r"\bFloat8_e4m3fn\b"), "c10/util/Float8_e4m3fn.h"),
+    (re.compile(r"\bFloat8_e5m2\b"), "c10/util/Float8_e5m2.h"),
+    (re.compile(r"\bopmath_type\b"), "ATen/OpMathType.h"),
+    (re.compile(r"\bacc_type\b"), "ATen/AccumulateType.h"),
+    (re.compile(r"\b(?:Generic)?(?:Packed)?TensorAccessor\w*"), "ATen/core/TensorAccessor.h"),
+)
+
+
+def split(text: str) -> Halves:
+    """Split a .cu file. Raises NotSplittable where that cannot work."""
+    if "RestrictPtrTraits" in text:
+        raise NotSplittable("only nvcc sees RestrictPtrTraits")
+    source = take_apart(text)
+    kernels = [item for item in source.items if item.side is Side.KERNEL]
+    templates = frozenset(item.name for item in kernels if source.code.text(item.start) == "template")
+    names = frozenset(item.name for item in kernels)
+    return Halves(_HostHalf(source).text(), _DeviceHalf(source).text(), names, templates)
+
+
+def without_precompiled(text: str) -> str:
+    """Take the includes out of a C++ source that the precompiled header stands for."""
+    return "".join(
+        "\n" * token.text.count("\n") if token.kind is Kind.DIRECTIVE and _PRECOMPILED.match(token.text) else token.text
+        for token in tokens(text)
+    )
+
+
+def device_headers(device_text: str) -> list[str]:
+    """Name the headers of PyTorch that a device half needs: a few, each of them light."""
+    return [header for pattern, header in _LIGHT_HEADERS if pattern.search(device_text)]
+
+
+class _Half:
+    """What both halves share: edits by token, and the choice of declarations that are needed."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._code = source.code
+        self._edits = Edits(source.tokens, source.code)
+
+    def _name_scopes(self) -> None:
+        """Give anonymous namespaces a name, so that one half can link to the other."""
+        for scope in self._source.scopes:
+            if scope.name_at is not None:
+                self._edits.insert_before(scope.name_at, f" {_NAMESPACE} ")
+                if self._code.text(scope.name_at - 2) != "inline":
+                    self._edits.insert_before(scope.name_at - 1, "inline ")
+
+    def _drop_includes(self, pattern: re.Pattern[str]) -> None:
+        for token in self._source.tokens:
+            if token.kind is Kind.DIRECTIVE and pattern.match(token.text):
+                self._edits.replace(token, "\n" * token.text.count("\n"))
+
+    def _needed(self, roots: Iterable[Item], words_of: Callable[[Item], set[str]]) -> set[Item]:
+        """Find the `EITHER` items that `roots` name, directly or through each other and through macros."""
+        words = set().union(*(words_of(item) for item in roots))
+        chosen: set[Item] = set()
+        while True:
+            macros = {name: body for name, body in self._source.macros.items() if name in words}
+            words |= {word for body in macros.values() for word in re.findall(r"\w+", body)}
+            more = {
+                item
+                for item in self._source.items
+                if item.side is Side.EITHER and item not in chosen and item.names & words
+            }
+            if not more:
+                return chosen
+            chosen |= more
+            words = words.union(*(words_of(item) for item in more))
+
+    def _mentions(self, item: Item, namespaces: frozenset[str]) -> bool:
+        code = self._code
+        if code.text(item.start) == "using" and code.text(item.start + 1) == "namespace":
+            return code.text(item.start + 2) in namespaces
+        return any(
+            code.text(index) in namespaces and code.text(index + 1) == "::" for index in range(item.start, item.end)
+        )
+
+    def _words(self, item: Item) -> set[str]:
+        return set(self._code.words(item.start, item.end))
+
+
+class _DeviceHalf(_Half):
+    """Kernels, device functions, and what they name."""
+
+    def text(self) -> str:
+        """Write the half."""
+        self._name_scopes()
+        self._drop_includes(_PYTORCH)
+        items = self._source.items
+        roots = [item for item in items if item.side in (Side.KERNEL, Side.DEVICE, Side.DEVICE_VARIABLE)]
+        needed = self._needed(roots, self._words)
+        host_words = set().union(*(self._words(item) for item in items if item.side is Side.HOST))
+        for item in items:
+            if item.side is Side.KERNEL:
+                self._make_visible(item)
+            elif item.side is Side.HOST or (item.side is Side.EITHER and not self._kept(item, needed)):
+                self._edits.blank(item.start, item.end)
+            elif item.side is Side.DEVICE_VARIABLE and (names := item.names & host_words):
+                name = _only(names)
+                self._edits.insert_after(item.end - 1, f" {symbol_function(name)} {{ return &{name}; }}")
+        return self._edits.result()
+
+    def _kept(self, item: Item, needed: set[Item]) -> bool:
+        return item in needed or not self._mentions(item, _PYTORCH_NAMESPACES)
+
+    def _make_visible(self, item: Item) -> None:
+        """Let the host half link to the host function that nvcc makes of a kernel."""
+        for index in range(item.start, item.parameters if item.parameters is not None else item.end):
+            if self._code.text(index) in ("static", "inline"):
+                self._edits.blank(index, index + 1)
+
+
+class _HostHalf(_Half):
+    """Host functions, the kernels' declarations, and what they name."""
+
+    def text(self) -> str:
+        """Write the half. Raises NotSplittable for a lambda or a launch that only nvcc understands."""
+        self._name_scopes()
+        self._drop_includes(_DEVICE_ONLY)
+        self._drop_includes(_PRECOMPILED)
+        items = self._source.items
+        roots = [item for item in items if item.side in (Side.KERNEL, Side.HOST)]
+        needed = self._needed(roots, self._host_words)
+        host_words = set().union(*(self._host_words(item) for item in [*roots, *needed]))
+        for item in items:
+            match item.side:
+                case Side.KERNEL:
+                    self._declare(item)
+                case Side.DEVICE:
+                    self._edits.blank(item.start, item.end)
+                case Side.DEVICE_VARIABLE:
+                    self._refer(item, item.names & host_words)
+                case Side.EITHER:
+                    self._either(item, needed)
+                case Side.HOST:
+                    if {"__device__", "__global__"} & self._words(item):
+                        raise NotSplittable("a lambda for the device in a function of the host")
+        for item in items:
+            if item.side in (Side.HOST, Side.EITHER):
+                _rewrite_launches(self._code, self._edits, item.start, item.end)
+        self._macros()
+        return self._edits.result()
+
+    def _host_words(self, item: Item) -> set[str]:
+        end = item.body if item.side is Side.KERNEL and item.body is not None else item.end
+        return set(self._code.words(item.start, end))
+
+    def _declare(self, item: Item) -> None:
+        """Leave a kernel's signature."""
+        code = self._code
+        end = item.body if item.body is not None else item.end
+        index = item.start
+        while index < end:
+            text = code.text(index)
+            if text in _KERNEL_CALLS:
+                stop = code.partner.get(index + 1, index) + 1
+                self._edits.blank(index, stop)
+                index = stop
+                continue
+            in_header = item.parameters is None or index < item.parameters
+            if text == "__grid_constant__" or (in_header and text in _KERNEL_WORDS):
+                self._edits.blank(index, index + 1)
+            index += 1
+        if item.body is not None:
+            self._edits.blank(item.body, item.end)
+            self._edits.insert_before(item.body, ";")
+
+    def _refer(self, item: Item, names: frozenset[str]) -> None:
+        """Turn a variable of the device into a reference to the host's shadow of it, if the host names it at all."""
+        code = self._code
+        if not names:
+            self._edits.blank(item.start, item.end)
+            return
+        name = _only(names)
+        at = next(index for index in range(item.start, item.end) if code.text(index) == name)
+        stop = at + 1
+        while code.text(stop) == "[":
+            stop = code.partner.get(stop, stop) + 1
+        if code.text(stop) not in (";", "=", "{"):
+            raise NotSplittable(f"the declaration of {name} cannot be read")
+        dropped = frozenset(("__constant__", "__device__", "__managed__", "static", "extern", "const", "volatile"))
+        kind = flat([token for token in code.tokens[item.start : at] if token.text not in dropped])
+        extent = flat(code.tokens[at + 1 : stop])
+        self._edits.blank(item.start, item.end)
+        self._edits.insert_before(
+            item.start,
+            f"{symbol_function(name)}; using warpgrade_type_{name} = {kind} {extent};"
+            f" static const warpgrade_type_{name}& {name} ="
+            f" *static_cast<const warpgrade_type_{name}*>(warpgrade_symbol_{name}());",
+        )
+
+    def _either(self, item: Item, needed: set[Item]) -> None:
+        """Keep a type or constant; one with device code in it only where it is named, and without that code."""
+        words = self._words(item)
+        of_device = "__device__" in words or self._mentions(item, _DEVICE_NAMESPACES)
+        if of_device and item not in needed:
+            self._edits.blank(item.start, item.end)
+        elif item.parameters is None and "__device__" in words:
+            self._drop_device_methods(item)
+
+    def _drop_device_methods(self, item: Item) -> None:
+        """Take the bodies of a class's functions for the device out."""
+        code = self._code
+        for function in code.functions():
+            if not (item.start < function.body[0] < item.end) or "__device__" not in function.qualifiers:
+                continue
+            if "__host__" not in function.qualifiers:
+                start = next(
+                    (i for i in range(function.parameters[1] + 1, function.body[0]) if code.text(i) == ":"),
+                    function.body[0],
+                )
+                self._edits.blank(start, function.body[1] + 1)
+                self._edits.insert_before(start, ";")
+
+    def _macros(self) -> None:
+        """Rewrite the launches in the bodies of macros."""
+        for macro, directive in macros(self._source.tokens):
+            if "<<<" in macro.body:
+                self._edits.replace(directive, macro.header + _launches_in(macro.body))
+
+
+def _rewrite_launches(code: Code, edits: Edits, start: int, end: int) -> None:
+    """Rewrite every launch between two places of the code. Raises NotSplittable."""
+    for index in range(start, end):
+        if code.text(index) == "<<<":
+            _rewrite_launch(code, edits, index)
+
+
+def _rewrite_launch(code: Code, edits: Edits, index: int) -> None:
+    """Turn `kernel<<<config>>>(arguments)`, whose `<<<` is at `index`, into what nvcc makes of it."""
+    start, close = kernel_start(code, index), config_end(code, index)
+    if start is None or close is None or (opener := close + 3) not in code.partner:
+        raise NotSplittable("a launch that cannot be read")
+    kernel = flat(code.tokens[start:index])
+    edits.blank(start, index + 1)
+    edits.insert_before(start, "(__cudaPushCallConfiguration(")
+    edits.blank(close, close + 3)
+    edits.insert_after(close, f") ? (void)0 : {kernel}")
+    edits.insert_after(code.partner[opener], ")")
+
+
+def _launches_in(body: str) -> str:
+    """Rewrite the launches of a macro's body."""
+    found = tokens(body, is_body=True)
+    code = Code(found)
+    edits = Edits(found, code)
+    _rewrite_launches(code, edits, 0, len(code))
+    return edits.result()
+
+
+def symbol_function(name: str) -> str:
+    """Declare the function of the device half that gives the address of a variable's shadow."""
+    return f'extern "C" __attribute__((visibility("hidden"))) const void* warpgrade_symbol_{name}()'
+
+
+def _only(names: frozenset[str]) -> str:
+    if len(names) != 1:
+        raise NotSplittable("a declaration of several device variables")
+    return next(iter(names))

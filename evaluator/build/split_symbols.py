@@ -1,0 +1,92 @@
+"""What the halves of a split build want of each other, read from what `nm -C` says of their objects."""
+
+import re
+from collections.abc import Collection, Iterator
+
+from evaluator.build.split_items import NotSplittable
+
+_UNSPEAKABLE = re.compile(r"\{lambda|'lambda|\(anonymous|\{unnamed|\{default")
+_LIBRARIES = ("at::", "c10::", "torch::", "std::", "caffe2::", "warpgrade::", "operator ", "__gnu_cxx::")
+
+
+def symbols(listing: str) -> list[str]:
+    """Give the demangled names of a listing of nm.
+
+    >>> symbols("                 U void k<float>(float*)")
+    ['void k<float>(float*)']
+    """
+    return [match[1] for line in listing.splitlines() if (match := re.match(r"\s*(?:[0-9a-f]+\s+)?\w (.+)$", line))]
+
+
+def instantiations(undefined: str, templates: Collection[str]) -> list[str]:
+    """List the kernels of templates that a host half calls, as C++ names them. Raises NotSplittable.
+
+    >>> instantiations(" U void ns::k<float, 4>(float*)", {"k"})
+    ['ns::k<float, 4>']
+    """
+    found = []
+    for symbol in symbols(undefined):
+        name = _function_name(symbol)
+        if symbol.startswith("void ") and name.endswith(">") and _base(name) in templates:
+            if _UNSPEAKABLE.search(symbol):
+                raise NotSplittable("a kernel of a type without a name")
+            found.append(name)
+    return found
+
+
+def missing(undefined: str, defined: str, own: Collection[str]) -> list[str]:
+    """List what a host half calls, of the names in the submission's text, and no other object of the build has.
+
+    A shared library with such a hole links and fails when it is imported.
+    """
+    there = set(symbols(defined))
+    return [symbol for symbol in symbols(undefined) if symbol not in there and _is_own(symbol, own)]
+
+
+def _is_own(symbol: str, own: Collection[str]) -> bool:
+    if symbol.startswith("warpgrade_symbol_"):
+        return True
+    name = _function_name(symbol)
+    return name != symbol and not name.startswith(_LIBRARIES) and _base(name) in own
+
+
+def _function_name(symbol: str) -> str:
+    """Take the parameters off, which are the last brackets, and a return type, which templates have.
+
+    >>> _function_name("float* at::TensorBase::data_ptr<float>() const")
+    'at::TensorBase::data_ptr<float>'
+    """
+    symbol = re.sub(r"(?: const)?(?: &&?)?(?: \[clone [^\]]*\])*$", "", symbol)
+    end = len(symbol)
+    depth = 0
+    if symbol.endswith(")"):
+        for end in range(len(symbol) - 1, -1, -1):
+            depth += {")": 1, "(": -1}.get(symbol[end], 0)
+            if depth == 0:
+                break
+    name = symbol[:end]
+    return name if name.startswith("operator ") else name[_last_space(name) + 1 :]
+
+
+def _last_space(name: str) -> int:
+    """Find the last space that is in no template's arguments; -1 where there is none."""
+    depth = 0
+    for index in range(len(name) - 1, -1, -1):
+        depth += {">": 1, "<": -1}.get(name[index], 0)
+        if depth == 0 and name[index] == " ":
+            return index
+    return -1
+
+
+def _base(name: str) -> str:
+    """Take namespaces and template arguments off."""
+    return "".join(_outside_of_templates(name)).rpartition("::")[2]
+
+
+def _outside_of_templates(name: str) -> Iterator[str]:
+    depth = 0
+    for character in name:
+        depth += character == "<"
+        if depth == 0:
+            yield character
+        depth -= character == ">"

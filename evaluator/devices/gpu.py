@@ -1,0 +1,174 @@
+"""Which NVIDIA GPUs there are, and what their driver says of them. Asks NVML; needs neither torch nor a context."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import filelock
+
+from evaluator.errors import InfraError, UsageError
+
+_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+
+
+class Gpu(NamedTuple):
+    """One GPU. `number` is NVML's; `nodes` are the device files that a process needs to use this GPU and no other."""
+
+    number: int
+    uuid: str
+    name: str
+    capability: tuple[int, int]
+    memory_bytes: int
+    driver: str
+    nodes: tuple[Path, ...]
+
+
+class GpuState(NamedTuple):
+    """How a GPU is at one moment. `throttled` holds NVML's words for why its clocks are held back, if they are."""
+
+    sm_mhz: int
+    memory_mhz: int
+    temperature_c: int
+    throttled: tuple[str, ...]
+    ecc_errors: int
+    processes: tuple[int, ...]
+    mig: bool
+
+
+def gpus() -> list[Gpu]:
+    """List the GPUs that the driver shows; none where there is no driver."""
+    try:
+        with _nvml() as nvml:
+            return [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    except InfraError:
+        return []
+
+
+def choose(wanted: str | None) -> Gpu:
+    """Find the GPU with that index or UUID; without a wish the first one. Raises UsageError, or InfraError."""
+    with _nvml() as nvml:
+        found = [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    if not found:
+        raise InfraError("no NVIDIA GPU is visible", hint="see `warpgrade doctor`; without a GPU: --device emulated")
+    if wanted is None:
+        return found[0]
+    chosen = [gpu for gpu in found if wanted in (str(gpu.number), gpu.uuid)]
+    if not chosen:
+        names = ", ".join(f"{gpu.number} ({gpu.name}, {gpu.uuid})" for gpu in found)
+        raise UsageError(f"there is no GPU {wanted!r}", hint=f"this machine has {names}")
+    return chosen[0]
+
+
+def show_only(gpu: Gpu) -> dict[str, str]:
+    """Give the variables that leave CUDA only this GPU, as its device 0."""
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu.uuid}
+
+
+@contextlib.contextmanager
+def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
+    """Have a GPU to oneself among all grades of this machine, whoever runs them.
+
+    Raises InfraError where another grade still has it after `wait_s`.
+    """
+    path = Path(tempfile.gettempdir(), f"warpgrade-{gpu.uuid}.lock")
+    lock = filelock.FileLock(path, mode=0o666)
+    try:
+        lock.acquire(timeout=wait_s)
+    except filelock.Timeout:
+        raise InfraError(
+            f"GPU {gpu.number} ({gpu.name}) is busy with another grade", hint="wait for it, or choose another: --gpu"
+        ) from None
+    except OSError as error:
+        raise InfraError(f"{path} cannot be locked: {error.strerror}", hint="make it writable, or remove it") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def state(gpu: Gpu) -> GpuState:
+    """Look at a GPU's clocks, its temperature, its errors and who else uses it."""
+    with _nvml() as nvml:
+        handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        return GpuState(
+            sm_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            memory_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+            temperature_c=int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+            throttled=_throttled(nvml, handle),
+            ecc_errors=_ecc_errors(nvml, handle),
+            processes=_processes(nvml, handle),
+            mig=_mig(nvml, handle),
+        )
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[Any]:
+    try:
+        import pynvml
+    except ImportError:
+        raise InfraError("pynvml is not installed", hint="pip install nvidia-ml-py") from None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise InfraError(f"NVIDIA's driver does not answer: {error}", hint="see `warpgrade doctor`") from None
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _gpu(nvml: Any, index: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    node = Path(f"/dev/nvidia{nvml.nvmlDeviceGetMinorNumber(handle)}")
+    return Gpu(
+        number=index,
+        uuid=str(nvml.nvmlDeviceGetUUID(handle)),
+        name=str(nvml.nvmlDeviceGetName(handle)),
+        capability=tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)),
+        memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        driver=str(nvml.nvmlSystemGetDriverVersion()),
+        nodes=(*map(Path, _NODES), node),
+    )
+
+
+# Being idle is no throttling, and neither are clocks that somebody set.
+_THROTTLE_REASONS = {
+    "nvmlClocksEventReasonSwPowerCap": "power cap",
+    "nvmlClocksThrottleReasonHwSlowdown": "hardware slowdown",
+    "nvmlClocksEventReasonSwThermalSlowdown": "thermal slowdown",
+    "nvmlClocksThrottleReasonHwThermalSlowdown": "hardware thermal slowdown",
+    "nvmlClocksThrottleReasonHwPowerBrakeSlowdown": "power brake",
+}
+
+
+def _throttled(nvml: Any, handle: Any) -> tuple[str, ...]:
+    with contextlib.suppress(nvml.NVMLError, AttributeError):
+        bits = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+        return tuple(words for name, words in _THROTTLE_REASONS.items() if bits & int(getattr(nvml, name, 0)))
+    return ()
+
+
+def _ecc_errors(nvml: Any, handle: Any) -> int:
+    """Count the memory errors that could not be corrected since the driver was loaded; 0 where there is no ECC."""
+    with contextlib.suppress(nvml.NVMLError):
+        return int(
+            nvml.nvmlDeviceGetTotalEccErrors(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
+        )
+    return 0
+
+
+def _processes(nvml: Any, handle: Any) -> tuple[int, ...]:
+    """List the processes, other than this one, that have a context on the GPU."""
+    with contextlib.suppress(nvml.NVMLError):
+        found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        return tuple(sorted(int(entry.pid) for entry in found if int(entry.pid) != os.getpid()))
+    return ()
+
+
+def _mig(nvml: Any, handle: Any) -> bool:
+    with contextlib.suppress(nvml.NVMLError):
+        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    return False

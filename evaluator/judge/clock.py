@@ -1,0 +1,46 @@
+"""What a clock of the judge's does: it reveals the inputs, lets one call happen, and says how long that took."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+
+from evaluator.frames import Call, Done, Prepare
+from evaluator.judge.session import Fault
+
+
+class Sample(NamedTuple):
+    """Elements of an output as they were when the clock stopped: `bytes` (n, item size) at the flat `positions` (n)."""
+
+    positions: torch.Tensor
+    content: torch.Tensor
+
+
+class Answered(NamedTuple):
+    """A call that was answered: what the runner says it gave, and what the judge saw.
+
+    `elapsed_ms` runs from the inputs' reveal to the end of the work. `host_ms` is how long the runner's host took to
+    queue it, and `prepared_ms` how long the GPU took to write the inputs, where there is one. `samples` are by path.
+    """
+
+    done: Done
+    elapsed_ms: float
+    host_ms: float | None = None
+    prepared_ms: float | None = None
+    samples: dict[str, Sample] | None = None
+
+
+class Clock(Protocol):
+    """The clock of one runner."""
+
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+        """Have the runner get ready, off the clock, and leave it so that it cannot see what is written next."""
+
+    def call(
+        self, frame: Call, write: Callable[[], None], outline: dict[str, torch.Tensor], *, timeout_s: float
+    ) -> Answered | Fault:
+        """Write the inputs by `write`, let the runner go, and stop the clock when it is done.
+
+        `outline` holds, by path, the shapes and dtypes of the tensors that are expected; a clock that the runner goes
+        on behind takes samples of them.
+        """

@@ -1,0 +1,54 @@
+"""The clock of a runner on the host: every process of the runner is stopped between two calls.
+
+Inputs are written while it is stopped, so they cannot be seen before `go`; the clock ends when it is stopped again, so
+work after `done` is either charged or never happens:
+
+    judge:   stopped | write fresh inputs | t0 | let go |                | stop | t1 | snapshot, compare
+    runner:                                     | forward | done |
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from evaluator.frames import Call, Done, Prepare
+from evaluator.judge.clock import Answered
+from evaluator.judge.session import Fault, Session, Stage
+
+
+class HostClock:
+    """Times the calls of one runner by the host's clock."""
+
+    def __init__(self, session: Session) -> None:
+        """Stop and let go of `session`'s runner."""
+        self._session = session
+
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+        """Have the runner get ready, then stop it."""
+        self._session.let_go()
+        fault = self._session.prepare(frame, timeout_s=timeout_s)
+        if fault is None:
+            self._session.stop()
+        return fault
+
+    def call(
+        self,
+        frame: Call,
+        write: Callable[[], None],
+        outline: dict[str, torch.Tensor],  # noqa: ARG002 - a stopped runner changes nothing behind the clock
+        *,
+        timeout_s: float,
+    ) -> Answered | Fault:
+        """Write the inputs, let the runner go, and stop it when it has answered."""
+        write()
+        start_ns = time.perf_counter_ns()
+        self._session.let_go()
+        answer = self._session.ask(frame, Stage.CALL, timeout_s)
+        if isinstance(answer, Fault):
+            return answer
+        self._session.stop()
+        elapsed_ms = (time.perf_counter_ns() - start_ns) / 1e6
+        if isinstance(answer, Done) and answer.index == frame.index:
+            return Answered(answer, elapsed_ms)
+        return self._session.out_of_place(answer)

@@ -1,0 +1,105 @@
+"""What a device brings to a grade: where tensors live, the memory that is shared, the clock, and a runner's limits."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from evaluator.build.equipment import Equipment
+from evaluator.devices.gpu import Gpu
+from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, room_for
+from evaluator.devices.page import PAGE_BYTES
+from evaluator.isolation import Limits
+from evaluator.judge.clock import Clock
+from evaluator.judge.host_clock import HostClock
+from evaluator.judge.sealed_clock import SealedClock
+from evaluator.judge.session import Session
+
+# Address space for torch, its threads and a submission's own memory, beside the tensors of the problem.
+_RUNNER_BYTES = 16 << 30
+# The allocator's arena holds outputs of two calls, gradients, weights and workspaces; its pages cost nothing unused.
+_ARENA_FACTOR = 8
+# CUDA reserves addresses for all memory of every GPU; a limit on address space says nothing there.
+_CUDA_ADDRESSES = 1 << 46
+# What a forward allocates beside its outputs and should find in the arena too: cuBLAS alone takes 32 MiB on Hopper.
+_ARENA_SLACK_BYTES = 1 << 30
+
+
+class CallSizes(NamedTuple):
+    """What one call moves at most, in bytes."""
+
+    input_bytes: int
+    output_bytes: int
+
+
+class Rig(Protocol):
+    """A device as the judge uses it."""
+
+    torch_device: str
+    limits: Limits
+    nodes: tuple[Path, ...]
+
+    def memory(self) -> contextlib.AbstractContextManager[SharedMemory]:
+        """Make the memory for one runner."""
+
+    def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
+        """Make the clock for one runner."""
+
+
+class HostRig:
+    """Devices `cpu` and `emulated`."""
+
+    torch_device = "cpu"
+    nodes: tuple[Path, ...] = ()
+
+    def __init__(self, sizes: CallSizes, equipment: Equipment) -> None:
+        """Plan for calls of `sizes`."""
+        self._library = equipment.library
+        inputs, self._copy_bytes = room_for(sizes.input_bytes), room_for(sizes.output_bytes)
+        self._region_bytes = inputs, self._copy_bytes + _ARENA_FACTOR * (self._copy_bytes + inputs)
+        self.limits = Limits(memory_bytes=_RUNNER_BYTES + 4 * sum(self._region_bytes))
+
+    @contextlib.contextmanager
+    def memory(self) -> Iterator[SharedMemory]:
+        """Make sealed memory of the host."""
+        inputs, outputs = (HostRegion(size_bytes) for size_bytes in self._region_bytes)
+        with contextlib.closing(inputs), contextlib.closing(outputs):
+            yield SharedMemory(inputs, outputs, self._copy_bytes, self._library)
+
+    def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:  # noqa: ARG002
+        """Make a clock that stops the runner between calls."""
+        return contextlib.nullcontext(HostClock(session))
+
+
+class GpuRig:
+    """Device `cuda`."""
+
+    torch_device = "cuda"
+    limits = Limits(memory_bytes=_CUDA_ADDRESSES)
+
+    def __init__(self, sizes: CallSizes, equipment: Equipment, gpu: Gpu) -> None:
+        """Plan for calls of `sizes` on `gpu`.
+
+        The arena holds the outputs of two calls: the last one's stay alive, so that two which share memory are seen.
+        """
+        if equipment.gather is None:
+            raise TypeError("a GPU needs the gather kernel")
+        self._gather = equipment.gather
+        self._library = equipment.library
+        self._input_bytes = sizes.input_bytes + min(sizes.input_bytes, _ARENA_SLACK_BYTES)
+        self._output_bytes = sizes.output_bytes
+        self._arena_bytes = 2 * sizes.output_bytes + _ARENA_SLACK_BYTES
+        self.nodes = gpu.nodes
+
+    @contextlib.contextmanager
+    def memory(self) -> Iterator[SharedMemory]:
+        """Make memory of the GPU, and a page of the host for the words of its queues."""
+        with contextlib.ExitStack() as stack:
+            inputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._input_bytes)))
+            outputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._arena_bytes)))
+            page = stack.enter_context(contextlib.closing(HostRegion(PAGE_BYTES)))
+            yield SharedMemory(inputs, outputs, self._output_bytes, self._library, page)
+
+    def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
+        """Make a sealed clock."""
+        return contextlib.closing(SealedClock(session, memory, self._gather))

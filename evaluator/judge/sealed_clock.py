@@ -1,0 +1,234 @@
+"""The clock of a runner on a GPU: two processes, one GPU, and the judge's own events around the submission's work.
+
+    judge's stream:   hold | write inputs | overwrite L2 | e0 | go |                | done? | take samples | e1
+    runner's stream:                                              | go? | forward | done |
+
+`go` and `done` are words in a shared page that streams write and wait for (cuStreamWriteValue32, cuStreamWaitValue32),
+so neither host stands between them. The hold is a word of the judge's alone: it is let go when the runner says that
+its work is queued, or after a limit, for a forward that waits for the GPU cannot say so before it has run.
+
+Contexts take turns on a GPU. What the judge does from the hold to `go` is one piece of work unless it takes longer than
+a time slice; how long it took shows whether something else ran in between, and such a call is void.
+"""
+
+import ctypes
+import secrets
+import struct
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+from msgspec.structs import replace
+
+from evaluator.devices import driver
+from evaluator.devices.memory import HostRegion, SharedMemory
+from evaluator.devices.page import DONE, GO, MAX_DIMENSIONS, MAX_PLACES, PAGE_BYTES, path_key
+from evaluator.errors import JudgeFailed
+from evaluator.findings import Code, finding
+from evaluator.frames import Call, Done, Frame, Prepare, Queued
+from evaluator.judge.clock import Answered, Sample
+from evaluator.judge.session import Fault, Session, Stage
+from evaluator.records import Status
+
+SAMPLES = 16_384
+"""Elements looked at inside of the clock. If a thousandth of an output came late, they would miss it once in 10**7."""
+_HOLD_S = 0.030
+_SETTLE_S = 10.0
+_POLL_S = 50e-6
+_SLOT_BYTES = 16  # The largest element, complex128.
+_SHAPE = struct.Struct(f"<QII{MAX_DIMENSIONS}q")
+_BLOCKS, _THREADS = 64, 256
+
+
+class _Sampling(NamedTuple):
+    """What the gather kernel is told of the tensors: their shapes, and for each sample whose it is."""
+
+    paths: list[str]
+    sizes: list[int]
+    item_bytes: list[int]
+    counts: list[int]
+    shapes: torch.Tensor
+    which: torch.Tensor
+
+
+class SealedClock:
+    """Times the calls of one runner by the GPU's clock, in the judge's own context."""
+
+    def __init__(self, session: Session, memory: SharedMemory, gather: bytes) -> None:
+        """Pin the pages and load the kernel `gather`, a cubin for this GPU."""
+        if memory.page is None:
+            raise TypeError("a sealed clock needs a page")
+        self._session = session
+        self._outputs = memory.outputs
+        self._page = memory.page
+        self._page_at = _pinned(memory.page)
+        self._hold = HostRegion(PAGE_BYTES)
+        self._hold_at = _pinned(self._hold)
+        self._module = driver.load_module(gather)
+        self._gather = driver.kernel(self._module, "warpgrade_gather")
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]  # type: ignore[no-untyped-call]
+        cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        self._flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device="cuda")
+        self._ticket = 0
+        self._sampling: _Sampling | None = None
+
+    def close(self) -> None:
+        """Let go of the pinned pages. The runner must be dead, or have answered its last call."""
+        driver.unregister_host(_address(self._page))
+        driver.unregister_host(_address(self._hold))
+        self._hold.close()
+
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+        """Have the runner get ready. It may run on: inputs do not exist before the hold is let go."""
+        return self._session.prepare(frame, timeout_s=timeout_s)
+
+    def call(
+        self, frame: Call, write: Callable[[], None], outline: Mapping[str, torch.Tensor], *, timeout_s: float
+    ) -> Answered | Fault:
+        """Queue the judge's side, let it go when the runner has queued its own, and take the time between."""
+        self._ticket += 1
+        frame = replace(frame, ticket=self._ticket)
+        sampling = self._sampling = self._sampling or _sampling(outline)
+        positions = _positions(sampling)
+        slots = torch.full((len(positions), _SLOT_BYTES), 0xA5, dtype=torch.uint8, device="cuda")
+        driver.reset_persisting_l2()
+        torch.cuda.synchronize()
+        self._queue(write, sampling, positions, slots)
+        sent = time.perf_counter_ns()
+        answer = self._session.send(frame, Stage.CALL, timeout_s) or self._converse(frame, timeout_s)
+        if isinstance(answer, Fault):
+            self._abandon()
+            return answer
+        done, queued_ns = answer
+        if not self._settled():
+            self._abandon()
+            message = "the runner said that a call was over, and its GPU never came to the end of it"
+            return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, message))
+        start, go, end = self._events
+        return Answered(
+            done,
+            elapsed_ms=go.elapsed_time(end),
+            host_ms=(queued_ns - sent) / 1e6,
+            prepared_ms=start.elapsed_time(go),
+            samples=_samples(sampling, positions, slots),
+        )
+
+    def _queue(
+        self, write: Callable[[], None], sampling: _Sampling, positions: torch.Tensor, slots: torch.Tensor
+    ) -> None:
+        stream = self._stream.cuda_stream
+        start, go, end = self._events
+        with torch.cuda.stream(self._stream):
+            driver.stream_wait(stream, self._hold_at, self._ticket)
+            start.record()
+            write()
+            self._flush.fill_(self._ticket & 0xFF)
+            go.record()
+            driver.stream_write(stream, self._page_at + GO, self._ticket)
+            driver.stream_wait(stream, self._page_at + DONE, self._ticket)
+            driver.launch(
+                self._gather,
+                blocks=_BLOCKS,
+                threads=_THREADS,
+                stream=stream,
+                arguments=[
+                    ctypes.c_uint64(self._outputs.flat.data_ptr()),
+                    ctypes.c_uint64(self._outputs.size_bytes),
+                    ctypes.c_uint64(self._page_at),
+                    ctypes.c_uint64(sampling.shapes.data_ptr()),
+                    ctypes.c_uint64(sampling.which.data_ptr()),
+                    ctypes.c_uint64(positions.data_ptr()),
+                    ctypes.c_int64(len(positions)),
+                    ctypes.c_uint64(slots.data_ptr()),
+                ],
+            )
+            end.record()
+
+    def _converse(self, frame: Call, timeout_s: float) -> tuple[Done, int] | Fault:
+        """Let the hold go when the runner has queued its work, and wait for the rest of its answer."""
+        self._session.answered(_HOLD_S)
+        self._let_go()
+        answer: Frame | Fault = self._session.answer(Stage.CALL, timeout_s)
+        queued_ns = time.perf_counter_ns()
+        if isinstance(answer, Queued) and answer.index == frame.index:
+            answer = self._session.answer(Stage.CALL, timeout_s)
+            if isinstance(answer, Done) and answer.index == frame.index:
+                return answer, queued_ns
+        return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
+
+    def _let_go(self) -> None:
+        self._hold.buffer[:4] = struct.pack("<I", self._ticket)
+
+    def _settled(self) -> bool:
+        """Wait for the judge's own stream to come to its end."""
+        deadline = time.monotonic() + _SETTLE_S
+        while not self._events[-1].query():  # type: ignore[no-untyped-call]
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _abandon(self) -> None:
+        """End the runner, then do in its place what the judge's stream waits for."""
+        self._session.child.kill()
+        self._let_go()
+        self._page.buffer[DONE : DONE + 4] = struct.pack("<I", self._ticket)
+        if not self._settled():
+            raise JudgeFailed("the GPU did not come to rest after a runner was killed")
+
+
+def _pinned(page: HostRegion) -> int:
+    return driver.register_host(_address(page), PAGE_BYTES)
+
+
+def _address(page: HostRegion) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(page.buffer))
+
+
+def _sampling(outline: Mapping[str, torch.Tensor]) -> _Sampling:
+    """Share the samples out among the tensors of an answer: those that a page has room for."""
+    chosen = {path: tensor for path, tensor in outline.items() if tensor.numel() and tensor.dim() <= MAX_DIMENSIONS}
+    chosen = dict(list(chosen.items())[:MAX_PLACES])
+    share = SAMPLES // max(len(chosen), 1)
+    records, counts = [], []
+    for path, tensor in chosen.items():
+        sizes = (*tensor.shape, *(1,) * (MAX_DIMENSIONS - tensor.dim()))
+        records.append(_SHAPE.pack(path_key(path), tensor.element_size(), tensor.dim(), *sizes))
+        counts.append(min(share, tensor.numel()))
+    which = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts, dtype=torch.int64))
+    return _Sampling(
+        paths=list(chosen),
+        sizes=[tensor.numel() for tensor in chosen.values()],
+        item_bytes=[tensor.element_size() for tensor in chosen.values()],
+        counts=counts,
+        shapes=torch.frombuffer(bytearray(b"".join(records) or bytes(_SHAPE.size)), dtype=torch.uint8).cuda(),
+        which=which.to(torch.int32).cuda(),
+    )
+
+
+def _positions(sampling: _Sampling) -> torch.Tensor:
+    """Draw the positions of one call: all of a small tensor, some of a large one.
+
+    By a generator of their own: the seed of the default one is told to the runner for random numbers in forward.
+    """
+    generator = torch.Generator("cuda").manual_seed(secrets.randbits(63))
+    drawn = [
+        torch.arange(size, device="cuda")
+        if count == size
+        else torch.randint(size, (count,), device="cuda", generator=generator)
+        for size, count in zip(sampling.sizes, sampling.counts, strict=True)
+    ]
+    return torch.cat(drawn) if drawn else torch.empty(0, dtype=torch.int64, device="cuda")
+
+
+def _samples(sampling: _Sampling, positions: torch.Tensor, slots: torch.Tensor) -> dict[str, Sample]:
+    parts = zip(
+        sampling.paths,
+        sampling.item_bytes,
+        torch.split(positions, sampling.counts),
+        torch.split(slots, sampling.counts),
+        strict=True,
+    )
+    return {path: Sample(where, content[:, :item_bytes]) for path, item_bytes, where, content in parts}

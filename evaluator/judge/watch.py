@@ -1,0 +1,60 @@
+"""Watches the GPU during a grade: what makes its times doubtful becomes a finding."""
+
+from evaluator.devices.gpu import Gpu, GpuState, state
+from evaluator.findings import Code, finding
+from evaluator.records import Finding, GpuFacts
+
+_CLOCK_DRIFT = 0.05
+"""How far the clock of the multiprocessors may move between two sides, relative to the higher one."""
+
+
+class Watch:
+    """Looks at one GPU now and then, always from outside: by the driver, never by what a runner says."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        """Look at `gpu` once, before anything of the grade runs on it."""
+        self._gpu = gpu
+        self._before = state(gpu)
+        self._looks: list[GpuState] = []
+
+    def look(self) -> None:
+        """Look while the GPU is still warm from a side's calls."""
+        self._looks.append(state(self._gpu))
+
+    def facts(self) -> GpuFacts:
+        """Describe the GPU for a scorecard."""
+        return GpuFacts(
+            uuid=self._gpu.uuid,
+            capability=".".join(map(str, self._gpu.capability)),
+            memory_bytes=self._gpu.memory_bytes,
+            driver=self._gpu.driver,
+            sm_mhz=[look.sm_mhz for look in self._looks],
+            memory_mhz=[look.memory_mhz for look in self._looks],
+            temperature_c=[look.temperature_c for look in self._looks],
+        )
+
+    def findings(self) -> list[Finding]:
+        """Say what was wrong with the GPU, before the grade or during it."""
+        return findings(self._before, self._looks, state(self._gpu))
+
+
+def findings(before: GpuState, looks: list[GpuState], after: GpuState) -> list[Finding]:
+    """Say what makes times on a GPU doubtful that was in these states."""
+    found = []
+    if strangers := sorted({*before.processes, *after.processes}):
+        found.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))
+    if reasons := sorted({reason for look in looks for reason in look.throttled}):
+        found.append(finding(Code.GPU_THROTTLED, f"the GPU's clocks were held back: {', '.join(reasons)}"))
+    for name, clocks in (
+        ("multiprocessors", [look.sm_mhz for look in looks]),
+        ("memory", [look.memory_mhz for look in looks]),
+    ):
+        if clocks and max(clocks) - min(clocks) > _CLOCK_DRIFT * max(clocks):
+            message = f"the clock of the {name} moved between {min(clocks)} and {max(clocks)} MHz"
+            found.append(finding(Code.GPU_CLOCK_MOVED, message))
+    if after.ecc_errors > before.ecc_errors:
+        count = after.ecc_errors - before.ecc_errors
+        found.append(finding(Code.GPU_ECC, f"{count} memory errors could not be corrected during this grade"))
+    if before.mig:
+        found.append(finding(Code.GPU_MIG, "the GPU is divided (MIG)"))
+    return found

@@ -1,0 +1,125 @@
+"""Device `cuda`, inside of a runner: the judge's memory under PyTorch's allocator, and the gate of each call.
+
+The runner's stream waits at the gate for a word that the judge's stream writes when the inputs are there, and writes
+one itself when the call's work is over. Both are operations of the GPU's queues: no process waits, none is trusted.
+"""
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from evaluator.devices import driver
+from evaluator.devices.memory import device_tensor
+from evaluator.devices.page import COUNT, DONE, GO, PAGE_BYTES, Place, write_places
+from evaluator.frames import Items, Load, Node, Table, TensorView
+
+_DEVICE = 0
+"""Only the GPU that was chosen is visible in here."""
+_STREAM = 0
+"""The default stream of old, which PyTorch works on. Streams that a submission makes itself wait for it, and it for
+them, unless they were made not to; then it is the submission's to join them."""
+
+
+class Gate:
+    """The words in the shared page, on the stream that a submission's work is queued on."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Map the page and pin it."""
+        self._page = mmap.mmap(descriptor, PAGE_BYTES)
+        os.close(descriptor)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
+        self._address = driver.register_host(start, PAGE_BYTES)
+
+    def wait(self, ticket: int) -> None:
+        """Let nothing that is queued from now on begin before the judge opens the gate for `ticket`."""
+        driver.stream_wait(_STREAM, self._address + GO, ticket)
+
+    def leave(self, ticket: int, places: Sequence[Place]) -> None:
+        """Say where the outputs are, and have the GPU say when all that is queued is done."""
+        text = write_places(places)
+        self._page[COUNT : COUNT + len(text)] = text
+        driver.stream_write(_STREAM, self._address + DONE, ticket)
+
+
+class Gpu:
+    """The memory that the judge shares; as an arena, the room for outputs."""
+
+    device = "cuda"
+
+    def __init__(
+        self, frame: Load, inputs: int, outputs: int, *, library: int, page: int, make_room: Callable[[], None]
+    ) -> None:
+        """Map the regions `inputs` and `outputs`, load the allocator's `library` and the `page`."""
+        torch.zeros(1, device="cuda")  # The context comes with the first use.
+        torch.backends.cudnn.allow_tf32 = not frame.true_fp32
+        torch.backends.cuda.matmul.allow_tf32 = not frame.true_fp32
+        self.inputs = device_tensor(driver.import_memory(_DEVICE, inputs, frame.input_bytes))
+        arena = driver.import_memory(_DEVICE, outputs, frame.output_bytes)
+        self._start, self._size_bytes = arena.address, arena.size_bytes
+        self._make_room = make_room
+        self.gate = Gate(page)
+        path = f"/proc/self/fd/{library}"
+        ctypes.CDLL(path).warpgrade_device_arena_install(
+            ctypes.c_uint64(self._start), ctypes.c_uint64(self._size_bytes)
+        )
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "warpgrade_device_allocate", "warpgrade_device_free")
+        os.close(library)
+        os.close(inputs)
+        os.close(outputs)
+        self._pool = torch.cuda.MemPool(allocator.allocator())  # type: ignore[no-untyped-call]
+        self._allocator = allocator
+        self._in_use = False
+        self._copies: list[torch.Tensor] = []
+
+    def poison(self, byte: int, ahead_bytes: int) -> None:
+        """Fill the memory that the next outputs will lie in, and wait until this GPU has nothing left to do.
+
+        From the first time on PyTorch's allocator takes its memory from the arena, for every thread; weights and
+        what a constructor makes lie elsewhere.
+        """
+        if not self._in_use:
+            torch._C._cuda_beginAllocateToPool(_DEVICE, self._pool.id)  # noqa: SLF001 - use_mem_pool is for one thread, and backward has others
+            self._in_use = True
+        self._copies.clear()
+        block = torch.empty(max(ahead_bytes, 1), dtype=torch.uint8, device="cuda")
+        block.fill_(byte)
+        del block
+        torch.cuda.synchronize()
+
+    def offset_bytes(self, tensor: torch.Tensor) -> int | None:
+        """Say where in the region a tensor lies, if it lies there whole."""
+        if tensor.numel() == 0:
+            return None
+        storage = tensor.untyped_storage()
+        first = storage.data_ptr() - self._start
+        inside = first >= 0 and first + storage.nbytes() <= self._size_bytes
+        return tensor.data_ptr() - self._start if inside else None
+
+    def copy(self, tensor: torch.Tensor) -> int | None:
+        """Copy a tensor into the region, contiguous; None where there is no room left."""
+        copy = tensor.clone(memory_format=torch.contiguous_format)
+        if tensor.numel() == 0:
+            return 0
+        if self.offset_bytes(copy) is None:
+            self._make_room()
+            copy = tensor.clone(memory_format=torch.contiguous_format)
+        self._copies.append(copy)
+        return self.offset_bytes(copy)
+
+
+def places(node: Node, path: str = "output") -> Iterator[Place]:
+    """List the tensors of an answer with the paths that the judge knows them by."""
+    match node:
+        case TensorView(offset_bytes=int(offset), dtype=dtype, strides=strides):
+            yield Place(path, offset, getattr(torch, dtype).itemsize, strides)
+        case Items(items=items):
+            for index, item in enumerate(items):
+                yield from places(item, f"{path}[{index}]")
+        case Table(keys=keys, items=items):
+            for key, item in zip(keys, items, strict=True):
+                yield from places(item, f"{path}.{key}")
+        case _:
+            return
