@@ -12,8 +12,10 @@ The exit status is 0 when nothing contradicts what the entries expect of a GPU.
 """
 
 import argparse
+import faulthandler
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -45,6 +47,10 @@ CALL_LIMIT_S = 40
 """From the end of the build on. A kernel that hangs is ended by an alarm, which no handler of Python's has to see."""
 Tensors = list[torch.Tensor]
 BUILD_FAILED = "Error building extension"
+_FOLDER = re.compile(r"(?<!\S)/\S*/(?=[\w.+-]+[:(]\d)")
+"""The folder of a file in a compiler's message: a temporary one, of no interest afterwards."""
+_THREAD = re.compile(r"\(most recent call first\):\n\s+File \"[^\"\n]*?([^/\"\n]+)\", line (\d+) in (\S+)")
+"""The innermost Python frame of each thread, as `faulthandler` writes them."""
 
 
 class Outcome(NamedTuple):
@@ -96,7 +102,10 @@ def run_apart(entry: Entry, scratch: Path) -> Outcome:
         said = json.loads(answer.read_text())
         return Outcome(Status(said["status"]), said["detail"], seconds)
     if process.returncode == -signal.SIGALRM:
-        return Outcome(Status.RUNTIME_ERROR, f"hangs: no answer within {CALL_LIMIT_S} s of the build", seconds)
+        frames = _THREAD.findall((scratch / "output.txt").read_text(errors="replace"))
+        where = ", ".join(f"{name} ({file}:{line})" for file, line, name in frames) or "an unknown place"
+        hangs = f"hangs in {where}: no answer within {CALL_LIMIT_S} s of the build"
+        return Outcome(Status.RUNTIME_ERROR, hangs[:300], seconds)
     last = (scratch / "output.txt").read_text(errors="replace").strip().splitlines()[-1:]
     return Outcome(Status.RUNTIME_ERROR, " ".join([f"died with status {process.returncode}", *last])[:300], seconds)
 
@@ -113,6 +122,7 @@ def answer_for(entry: Entry) -> tuple[Status, str]:
         if BUILD_FAILED in text:
             return Status.BUILD_ERROR, _first_error(text)
         return Status.RUNTIME_ERROR, _line(error)
+    faulthandler.dump_traceback_later(CALL_LIMIT_S - 2)
     signal.alarm(CALL_LIMIT_S)
     try:
         for seed in SEEDS:
@@ -203,7 +213,8 @@ def agrees(entry: Entry, outcome: Outcome) -> bool:
 
 def _first_error(log: str) -> str:
     lines = [line.strip() for line in log.splitlines()]
-    return next((line for line in lines if "error:" in line or "undefined symbol" in line), lines[0])[:300]
+    first = next((line for line in lines if "error:" in line or "undefined symbol" in line), lines[0])
+    return _FOLDER.sub("", first)[:300]
 
 
 def _line(error: Exception) -> str:

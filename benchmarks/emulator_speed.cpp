@@ -100,9 +100,10 @@ __attribute__((noinline)) void tree_loop(const float* x, float* y, int n) {
 
 float *x, *y, *z;
 
-template <bool kWaits, class Call>
-double launched_ms(dim3 grid, dim3 block, Call call) {
-  return fastest_ms([&] { emu::launch<kWaits>("kernel", 0, emu::Config(grid, block), call); });
+// As the rewriter writes a launch: the kernel's name inside of a function, its arguments outside.
+template <bool kWaits, class Call, class... Args>
+double launched_ms(dim3 grid, dim3 block, Call call, Args... args) {
+  return fastest_ms([&] { emu::launch<kWaits>("kernel", 0, emu::Config(grid, block), call, args...); });
 }
 
 }  // namespace
@@ -112,14 +113,14 @@ extern "C" EMU_API void measure(int n, int matmul_size, double* ms) {
   for (float** array : {&x, &y, &z}) cudaMalloc(array, static_cast<size_t>(n) * sizeof(float));
   for (int i = 0; i < n; ++i) x[i] = y[i] = static_cast<float>(i % 1000 - 500) / 100.0f;
   const dim3 tiles(matmul_size / kTile, matmul_size / kTile);
-  ms[0] = launched_ms<false>(n / kThreads, kThreads, [n] { map_kernel<relu>(x, y, n); });
+  ms[0] = launched_ms<false>(n / kThreads, kThreads, [](auto&&... a) { map_kernel<relu>(a...); }, x, y, n);
   ms[1] = fastest_ms([n] { map_loop<relu>(x, y, n); });
-  ms[2] = launched_ms<false>(n / kThreads, kThreads, [n] { map_kernel<gelu>(x, y, n); });
+  ms[2] = launched_ms<false>(n / kThreads, kThreads, [](auto&&... a) { map_kernel<gelu>(a...); }, x, y, n);
   ms[3] = fastest_ms([n] { map_loop<gelu>(x, y, n); });
-  ms[4] = launched_ms<true>(tiles, dim3(kTile, kTile), [=] { matmul_kernel(x, y, z, matmul_size); });
+  ms[4] = launched_ms<true>(tiles, dim3(kTile, kTile), [](auto&&... a) { matmul_kernel(a...); }, x, y, z, matmul_size);
   ms[5] = fastest_ms([=] { matmul_loop(x, y, z, matmul_size); });
-  ms[6] = launched_ms<true>(n / kThreads, kThreads, [] { reduction_kernel(x, y); });
+  ms[6] = launched_ms<true>(n / kThreads, kThreads, [](auto&&... a) { reduction_kernel(a...); }, x, y);
   ms[7] = fastest_ms([n] { tree_loop<kThreads>(x, y, n); });
-  ms[8] = launched_ms<true>(n / kThreads, kThreads, [] { shuffle_kernel(x, y); });
+  ms[8] = launched_ms<true>(n / kThreads, kThreads, [](auto&&... a) { shuffle_kernel(a...); }, x, y);
   ms[9] = fastest_ms([n] { tree_loop<32>(x, y, n); });
 }

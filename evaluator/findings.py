@@ -61,6 +61,7 @@ class Code(StrEnum):
     BELOW_RESOLUTION = "T303"
     OUTPUT_COPIED = "T304"
     NOT_QUIET = "T305"
+    WORK_AFTER_DONE = "T306"
 
     NO_SANDBOX = "I501"
     WALL_MISSING = "I502"
@@ -309,6 +310,12 @@ ENTRIES: dict[Code, Entry] = {
         "the machine was not quiet",
         "A call that does nothing took very different times, so other work was running.",
         "Close other programs and grade again.",
+    ),
+    Code.WORK_AFTER_DONE: Entry(
+        "work went on after a call was over",
+        "The GPU took longer to come to rest after a call's last word than it does in a runner that never saw a "
+        "submission: something was still running, on a stream that the call does not wait for, for instance.",
+        "Join every stream of your own before forward returns (torch.cuda.current_stream().wait_stream(...)).",
     ),
     Code.NO_SANDBOX: Entry(
         "no sandbox",

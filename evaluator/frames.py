@@ -89,6 +89,7 @@ class Load(Frame, frozen=True):
     Comes with the descriptors of the input region, of the output region, (with `library`) of the device's own library:
     the allocator on `cpu` and `cuda`, the emulator's runtime on `emulated`; and on `cuda` of the page. The first
     `copy_bytes` of the output region are for copies, the rest is the allocator's. `true_fp32` keeps TF32 out.
+    `probe_bytes` is what an empty call on `cuda` reads and writes.
     """
 
     submission: Text
@@ -100,6 +101,7 @@ class Load(Frame, frozen=True):
     library: bool
     threads: int
     true_fp32: bool = True
+    probe_bytes: int = 0
 
 
 class BuildReply(Frame, frozen=True):
@@ -142,8 +144,8 @@ class EmulatorSchedule(Frame, frozen=True):
 class Call(Frame, frozen=True):
     """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before.
 
-    With `empty` the model is left out and the last call's outputs are described again: what that takes is the clock's
-    overhead. On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
+    With `empty` the model is left out and the last call's outputs are described again: what that takes, less a probe
+    on `cuda`, is the clock's overhead. On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
     the same.
     """
 

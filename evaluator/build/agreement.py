@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from evaluator.frames import BuildRequest
 from evaluator.records import Diagnostic
 
 _PYTORCH = re.compile(
@@ -13,6 +14,7 @@ _UNKNOWN = re.compile(
     r"|incomplete|no suitable|no instance|no matching|no operator|cannot open|No such file|namespace|ambiguous|redefin"
     r"|overload|convert|default argument|linkage|conflicting"
 )
+_UNDECLARED = re.compile(r"[\u2018'](?P<name>\w+)[\u2019'] was not declared in this scope")
 _SPLIT_ONLY = re.compile(r"warpgrade|__cudaPushCallConfiguration")
 
 
@@ -27,6 +29,24 @@ def agreed(earlier: Sequence[Diagnostic], later: Sequence[Diagnostic]) -> list[D
         entry
         for entry in later
         if _is_own(entry) and (other := known.get((entry.file, entry.line))) is not None and _same(entry, other)
+    ]
+
+
+def undeclared(found: Sequence[Diagnostic], request: BuildRequest) -> list[Diagnostic]:
+    """Give the errors about bound functions that no C++ source declares: final in any step.
+
+    The text says what the compiler says: nothing else can declare a name than the sources, unless they include files.
+    """
+    sources = "\n".join(request.cpp_sources)
+    if request.functions is None or re.search(r'#\s*include\s*"', sources):
+        return []
+    missing = {name for name in request.functions if not re.search(rf"\b{re.escape(name)}\b", sources)}
+    return [
+        entry
+        for entry in found
+        if entry.severity == "error"
+        and (match := _UNDECLARED.match(entry.message)) is not None
+        and match["name"] in missing
     ]
 
 

@@ -38,8 +38,10 @@ LIMITS = Limits(memory_bytes=12 << 30, file_bytes=1 << 30, processes=256, kept_o
 class RunTool(Protocol):
     """Runs a program in the sandbox, with `work` as its folder."""
 
-    def __call__(self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits) -> ToolResult:
-        """Run `argv` to its end, or to `timeout_s`."""
+    def __call__(
+        self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
+    ) -> ToolResult:
+        """Run `argv` to its end, or to `timeout_s`. It can read the folders `readable`, too."""
 
 
 class Built(Record, frozen=True):

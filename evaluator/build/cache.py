@@ -15,7 +15,7 @@ import msgspec
 
 from evaluator.records import Record, Sha256
 
-_LIBRARY = "library.so"
+LIBRARY = "library.so"
 _MANIFEST = "manifest.json"
 
 
@@ -55,7 +55,7 @@ class BuildCache:
         folder = self._entry(key)
         try:
             manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
-            library = (folder / _LIBRARY).read_bytes()
+            library = (folder / LIBRARY).read_bytes()
         except (OSError, msgspec.DecodeError):  # Absent, or half of it is, which would keep a new one from its place.
             shutil.rmtree(folder, ignore_errors=True)
             return None
@@ -63,6 +63,19 @@ class BuildCache:
             shutil.rmtree(folder, ignore_errors=True)
             return None
         return Entry(library=library, manifest=manifest)
+
+    def folder(self, key: str) -> Path | None:
+        """Say in which folder an entry's `library.so` lies, for one that is too large to be read; None: there is none.
+
+        Only its size is verified.
+        """
+        folder = self._entry(key)
+        try:
+            manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
+            size_bytes = (folder / LIBRARY).stat().st_size
+        except (OSError, msgspec.DecodeError):
+            return None
+        return folder if (manifest.key, manifest.library_bytes) == (key, size_bytes) else None
 
     def put(self, key: str, library: bytes, *, log: str, wall_s: float) -> None:
         """Keep a library. Where the disk is full or read-only nothing is kept, and nothing is said: it is a cache."""
@@ -79,7 +92,7 @@ class BuildCache:
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-", ignore_cleanup_errors=True) as made:
                 draft = Path(made) / "entry"
                 draft.mkdir()
-                (draft / _LIBRARY).write_bytes(library)
+                (draft / LIBRARY).write_bytes(library)
                 (draft / _MANIFEST).write_bytes(msgspec.json.encode(manifest))
                 draft.rename(target)
         except OSError:

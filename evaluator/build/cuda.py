@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator.build import nvcc
-from evaluator.build.agreement import agreed
+from evaluator.build.agreement import agreed, undeclared
 from evaluator.build.builder import (
     CPP_SUFFIXES,
     Built,
@@ -94,7 +94,8 @@ class CudaBuilder:
                 self._cache.put(key, attempt.library, log=log, wall_s=wall_s)
                 unit = _unit(request, key, found, log, ok=True, cached=False, wall_s=wall_s)
                 return Built(unit=unit, library=attempt.library, finding=None)
-            if attempt.result.timed_out or step is ladder.steps[-1] or agreed(errors, found):
+            final = agreed(errors, found) or undeclared(found, request)
+            if attempt.result.timed_out or step is ladder.steps[-1] or final:
                 unit = _unit(request, key, found, log, ok=False, cached=False, wall_s=wall_s)
                 why = compile_failure(request.name, attempt.result, unit, self._timeout_s)
                 return Built(unit=unit, library=None, finding=why)

@@ -1,6 +1,7 @@
 """The ways of building one CUDA extension, in the order in which to try them."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol
@@ -20,6 +21,9 @@ from evaluator.frames import BuildRequest
 from evaluator.isolation import ToolResult
 
 CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
+_BINDINGS = re.compile(r"\bPYBIND11_|\bpy::|\bpybind11\b")
+_LIGHTER_FOLDER = "lighter"
+"""The light headers for nvcc, which takes as long for pybind11 as for all the others, and seldom needs it."""
 
 
 class Attempt(NamedTuple):
@@ -73,11 +77,12 @@ class _OneUnitEach:
         self._request = request
         self._files = {file.name: file.text for file in source_files(request)}
         self._architecture = architecture
-        self._shadows = light_headers() if light else {}
+        self._light = light
         self.with_cuda = request.with_cuda or any(_is_cuda(name) for name in self._files)
 
     def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
-        texts = {**self._shadows, **self._files, "build.ninja": self._ninja_text()}
+        shadows = {**light_headers(), **_without_bindings(light_headers())} if self._light else {}
+        texts = {**shadows, **self._files, "build.ninja": self._ninja_text()}
         with work_folder() as work:
             _write(work, texts)
             result = _ninja(run_tool, work, timeout_s)
@@ -86,11 +91,14 @@ class _OneUnitEach:
     def _ninja_text(self) -> str:
         request = self._request
         own = [f"-I{path}" for path in request.extra_include_paths if path]
-        shadow = [f"-I{LIGHT_FOLDER}"] if self._shadows else []
+        shadow = [f"-I{LIGHT_FOLDER}"] if self._light else []
         cflags, ldflags = [*shadow, *words(request.extra_cflags), *own], words(request.extra_ldflags)
         if not self.with_cuda:
             return toolchain.ninja_text(request.name, list(self._files), cflags, ldflags)
         units = [nvcc.Unit(name, _is_cuda(name)) for name in self._files]
+        binds = any(_is_cuda(name) and _BINDINGS.search(text) for name, text in self._files.items())
+        if self._light and not binds:
+            shadow = [f"-I{_LIGHTER_FOLDER}"]
         given = [*shadow, *own, *nvcc_flags(request.extra_cuda_cflags).kept]
         cuda = nvcc.cuda_flags(request.name, self._architecture, given)
         return nvcc.ninja_text(request.name, units, cflags, cuda, ldflags)
@@ -125,6 +133,11 @@ class _Split:
             if holes := self._plan.holes(_text(work / HOST_LISTING), _text(work / DEVICE_LISTING)):
                 return Attempt(result, None, f"the device's half does not have {holes[0]}")
             return Attempt(result, read_library(work / library))
+
+
+def _without_bindings(headers: Mapping[str, str]) -> dict[str, str]:
+    moved = {name.replace(f"{LIGHT_FOLDER}/", f"{_LIGHTER_FOLDER}/", 1): text for name, text in headers.items()}
+    return moved | {f"{_LIGHTER_FOLDER}/torch/extension.h": "#pragma once\n#include <torch/types.h>\n"}
 
 
 def _is_cuda(name: str) -> bool:

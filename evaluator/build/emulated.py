@@ -22,6 +22,7 @@ from evaluator.build.builder import (
 from evaluator.build.cache import BuildCache
 from evaluator.build.diagnostics import LineMap, parse
 from evaluator.build.emulator_parts import precompiled_headers
+from evaluator.build.ptx import device_errors, nvcc_version
 from evaluator.build.sources import source_files
 from evaluator.emulator import headers
 from evaluator.emulator.features import lacking
@@ -72,6 +73,10 @@ class EmulatedBuilder:
             result, library = self._compile(step)
             wall_s += result.wall_s
             if library is not None:
+                if errors := device_errors(files, request.extra_cuda_cflags, self._run_tool, self._submission):
+                    unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
+                    why = compile_failure(request.name, result, unit, self._timeout_s)
+                    return Built(unit=unit, library=None, finding=why)
                 self._cache.put(key, library, log=result.output, wall_s=wall_s)
                 unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
                 return Built(unit=unit, library=library, finding=None)
@@ -92,9 +97,11 @@ class EmulatedBuilder:
                 path = work / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
-            if step.name is StepName.LIGHT and (made := precompiled_headers(self._run_tool, self._cache)) is not None:
-                (work / PRECOMPILED).write_bytes(made)
-            result = self._run_tool(step.argv, work=work, limits=LIMITS, timeout_s=self._timeout_s)
+            readable = []
+            if step.name is StepName.LIGHT and (header := precompiled_headers(self._run_tool, self._cache)) is not None:
+                (work / PRECOMPILED).symlink_to(header)
+                readable.append(header.parent)
+            result = self._run_tool(step.argv, work=work, limits=LIMITS, timeout_s=self._timeout_s, readable=readable)
             return result, read_library(work / step.library) if result.ok else None
 
     def _lacking(self, request: BuildRequest, files: list[SourceFile]) -> Finding | None:
@@ -131,6 +138,7 @@ def _unit(
 def _key(request: BuildRequest, files: list[SourceFile]) -> str:
     """Hash all that decides what the library looks like: the request, the tools, and the emulator itself."""
     parts = ["emulated", [(file.name, file.text) for file in files], request, sorted(toolchain.fingerprint().items())]
+    parts.append(nvcc_version())
     return hashlib.sha256(msgspec.json.encode([*parts, _emulator_sha256()])).hexdigest()
 
 

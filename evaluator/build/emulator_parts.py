@@ -13,7 +13,7 @@ import msgspec
 
 from evaluator.build import toolchain
 from evaluator.build.builder import LIMITS, RunTool, read_library, work_folder
-from evaluator.build.cache import BuildCache
+from evaluator.build.cache import LIBRARY, BuildCache
 from evaluator.emulator import runtime
 from evaluator.emulator.precompiled import PRECOMPILED, precompilation
 from evaluator.errors import JudgeFailed
@@ -37,21 +37,23 @@ def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
     if (entry := cache.get(part.key)) is not None:
         return entry.library
     header = _header_part()
-    parts = [part] if header is None or cache.get(header.key) is not None else [part, header]
+    parts = [part] if header is None or cache.folder(header.key) is not None else [part, header]
     library = _make(parts, run_tool, cache).get(part.key)
     if library is None:
         raise JudgeFailed("the emulator's runtime does not compile with this compiler", hint="see `warpgrade doctor`")
     return library
 
 
-def precompiled_headers(run_tool: RunTool, cache: BuildCache) -> bytes | None:
-    """Give the light headers as the compiler reads them quickest; None where it cannot make them."""
+def precompiled_headers(run_tool: RunTool, cache: BuildCache) -> Path | None:
+    """Give the file of the light headers as the compiler reads them quickest; None where it cannot make them."""
     part = _header_part()
     if part is None:
         return None
-    entry = cache.get(part.key)
-    made = _make([part], run_tool, cache).get(part.key) if entry is None else entry.library
-    return made or None
+    if (folder := cache.folder(part.key)) is None:
+        _make([part], run_tool, cache)
+        folder = cache.folder(part.key)
+    # An empty file says that they cannot be made here.
+    return folder / LIBRARY if folder is not None and (folder / LIBRARY).stat().st_size != 0 else None
 
 
 def _make(parts: Sequence[_Part], run_tool: RunTool, cache: BuildCache) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from evaluator.build.cache import BuildCache
 from evaluator.build.cuda import CudaBuilder
 from evaluator.build.emulated import EmulatedBuilder
 from evaluator.build.emulator_parts import build_runtime
-from evaluator.build.native import build_allocator, build_device_allocator, build_gather
+from evaluator.build.native import build_allocator, build_device_allocator, build_kernels
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
 from evaluator.frames import BuildRequest
@@ -26,12 +26,12 @@ class ExtensionBuilder(Protocol):
 class Equipment(NamedTuple):
     """A device's builder, and the descriptor of its library: the allocator, or the emulator's runtime.
 
-    `gather` is the judge's own kernel for a GPU, a cubin.
+    `kernels` are the judge's own for a GPU, a cubin.
     """
 
     builder: ExtensionBuilder
     library: int | None
-    gather: bytes | None = None
+    kernels: bytes | None = None
 
     def close(self) -> None:
         """Let go of the library."""
@@ -55,7 +55,7 @@ def equipment(
             if gpu is None:
                 raise TypeError("cuda without a GPU")
             architecture = nvcc.architecture(*gpu.capability)
-            gather = build_gather(run_tool, cache, architecture)
+            kernels = build_kernels(run_tool, cache, architecture)
             descriptor = sealed_file(build_device_allocator(run_tool, cache))
             builder = CudaBuilder(run_tool, cache, submission, build_timeout_s, architecture)
-            return Equipment(builder, descriptor, gather)
+            return Equipment(builder, descriptor, kernels)

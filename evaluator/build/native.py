@@ -12,7 +12,7 @@ from evaluator.errors import JudgeFailed, ToolchainMissing
 
 _ALLOCATOR = Path(__file__).parent.parent / "runner" / "native" / "arena.cpp"
 _DEVICE_ALLOCATOR = _ALLOCATOR.with_name("device_arena.cpp")
-_GATHER = Path(__file__).parent.parent / "judge" / "native" / "gather.cu"
+_KERNELS = sorted((Path(__file__).parent.parent / "judge" / "native").glob("*.cu"))
 _TIMEOUT_S = 120.0
 
 
@@ -32,15 +32,15 @@ def build_device_allocator(run_tool: RunTool, cache: BuildCache) -> bytes:
     return library
 
 
-def build_gather(run_tool: RunTool, cache: BuildCache, architecture: str) -> bytes:
-    """Give the kernel that looks at outputs inside of the clock, as a cubin for one architecture ("90a")."""
+def build_kernels(run_tool: RunTool, cache: BuildCache, architecture: str) -> bytes:
+    """Give the judge's own kernels, as a cubin for one architecture ("90a")."""
     flags = ["-cubin", f"-gencode=arch=compute_{architecture},code=sm_{architecture}", "-O3", "-std=c++17"]
     compiler = nvcc.nvcc()
-    key = _key([compiler.version, flags, _GATHER.read_text(encoding="utf-8")])
-    argv = [compiler.path, _GATHER.name, *flags, "-o", "native.so"]
-    library = _kept(key, [_GATHER], argv, run_tool, cache)
+    key = _key([compiler.version, flags, [path.read_text(encoding="utf-8") for path in _KERNELS]])
+    argv = [compiler.path, "judge.cu", *flags, "-o", "native.so"]
+    library = _kept(key, _KERNELS, argv, run_tool, cache)
     if library is None:
-        raise JudgeFailed("nvcc does not compile the judge's own kernel", hint="see `warpgrade doctor`")
+        raise JudgeFailed("nvcc does not compile the judge's own kernels", hint="see `warpgrade doctor`")
     return library
 
 

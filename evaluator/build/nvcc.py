@@ -16,7 +16,7 @@ _HINT = "install the CUDA toolkit (13.0 for PyTorch's cu130) and set CUDA_HOME t
 _FIRST_WITH_SUFFIX = 9
 """From compute capability 9.0 on, a GPU's own instructions (wgmma, tcgen05) need the `a` of `sm_90a`."""
 
-_PYTORCH_NVCC_FLAGS = [
+PYTORCH_NVCC_FLAGS = [
     "-D__CUDA_NO_HALF_OPERATORS__",
     "-D__CUDA_NO_HALF_CONVERSIONS__",
     "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
@@ -98,7 +98,7 @@ def cuda_flags(name: str, target: str, own: list[str]) -> list[str]:
 def device_flags(target: str) -> list[str]:
     """Give the flags that decide about machine code, before a submission's own."""
     gencode = f"-gencode=arch=compute_{target},code=sm_{target}"
-    return [*_PYTORCH_NVCC_FLAGS, gencode, "--compiler-options", "-fPIC", "-ccbin", toolchain.cxx().path]
+    return [*PYTORCH_NVCC_FLAGS, gencode, "--compiler-options", "-fPIC", "-ccbin", toolchain.cxx().path]
 
 
 def link_flags() -> list[str]:

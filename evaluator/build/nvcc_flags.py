@@ -39,7 +39,7 @@ _SWITCH = re.compile(
     | -m64 | --m64 | -src-in-ptx | --source-in-ptx | -keep-device-functions | --keep-device-functions
     | -(?:-no)?-?display-error-number | -err-no | -no-err-no
     | --?Wno-deprecated-(?:gpu-targets|declarations) | --?W(?:reorder|default-stream-launch|missing-launch-bounds)
-    | --?allow-unsupported-compiler | -nohdinitlist | -nohdmoveforward
+    | --?no-compress | --?allow-unsupported-compiler | -nohdinitlist | -nohdmoveforward
     | -l[\w.+-]+ | -L[\w./+-]+
     """,
     re.VERBOSE,

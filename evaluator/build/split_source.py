@@ -112,8 +112,9 @@ class _Half:
 
     def _mentions(self, item: Item, namespaces: frozenset[str]) -> bool:
         code = self._code
-        if code.text(item.start) == "using" and code.text(item.start + 1) == "namespace":
-            return code.text(item.start + 2) in namespaces
+        first = code.text(item.start), code.text(item.start + 1)
+        if first == ("using", "namespace") or first[0] == "namespace":
+            return not namespaces.isdisjoint(self._words(item))
         return any(
             code.text(index) in namespaces and code.text(index + 1) == "::" for index in range(item.start, item.end)
         )
@@ -133,18 +134,31 @@ class _DeviceHalf(_Half):
         roots = [item for item in items if item.side in (Side.KERNEL, Side.DEVICE, Side.DEVICE_VARIABLE)]
         needed = self._needed(roots, self._words)
         host_words = set().union(*(self._words(item) for item in items if item.side is Side.HOST))
+        called = set().union(*(self._words(item) for item in roots))
         for item in items:
             if item.side is Side.KERNEL:
                 self._make_visible(item)
-            elif item.side is Side.HOST or (item.side is Side.EITHER and not self._kept(item, needed)):
+            elif not self._kept(item, needed, called):
                 self._edits.blank(item.start, item.end)
             elif item.side is Side.DEVICE_VARIABLE and (names := item.names & host_words):
                 name = _only(names)
                 self._edits.insert_after(item.end - 1, f" {symbol_function(name)} {{ return &{name}; }}")
         return self._edits.result()
 
-    def _kept(self, item: Item, needed: set[Item]) -> bool:
-        return item in needed or not self._mentions(item, _PYTORCH_NAMESPACES)
+    def _kept(self, item: Item, needed: set[Item], called: set[str]) -> bool:
+        """Say whether the device needs an item. A function of the host that a kernel calls is left to nvcc's words."""
+        pytorch = self._mentions(item, _PYTORCH_NAMESPACES)
+        match item.side:
+            case Side.EITHER:
+                return item in needed or not pytorch
+            case Side.HOST:
+                named = item.body is not None and not item.names.isdisjoint(called)
+                return named and not pytorch and "<<<" not in self._texts(item)
+            case _:
+                return True
+
+    def _texts(self, item: Item) -> set[str]:
+        return {token.text for token in self._code.tokens[item.start : item.end]}
 
     def _make_visible(self, item: Item) -> None:
         """Let the host half link to the host function that nvcc makes of a kernel."""

@@ -19,6 +19,10 @@ _WAIT_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ
 _MAPPED = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 
 
+Argument = ctypes.c_uint64 | ctypes.c_int64 | ctypes.c_int | ctypes.c_double
+"""An argument of a kernel."""
+
+
 class DriverError(Exception):
     """The CUDA driver refused. `name` is CUDA's own, such as CUDA_ERROR_OUT_OF_MEMORY."""
 
@@ -170,9 +174,7 @@ def kernel(module: int, name: str) -> int:
     return function.value or 0
 
 
-def launch(
-    function: int, *, blocks: int, threads: int, stream: int, arguments: Sequence["ctypes._SimpleCData[int]"]
-) -> None:
+def launch(function: int, *, blocks: int, threads: int, stream: int, arguments: Sequence[Argument]) -> None:
     """Launch a kernel on a grid of one dimension."""
     pointers = (ctypes.c_void_p * len(arguments))(
         *(ctypes.cast(ctypes.byref(argument), ctypes.c_void_p) for argument in arguments)

@@ -117,7 +117,7 @@ class SharedMemory(NamedTuple):
     """What judge and one runner share: inputs, outputs, the library of the device and its page, where there are some.
 
     The first `copy_bytes` of the outputs are for copies; behind them is the room of the runner's allocator. The `page`
-    holds the words by which a GPU's two queues wait for each other.
+    holds the words by which a GPU's two queues wait for each other; `probe_bytes` is what an empty call reads there.
     """
 
     inputs: Region
@@ -125,6 +125,7 @@ class SharedMemory(NamedTuple):
     copy_bytes: int
     library: int | None
     page: HostRegion | None = None
+    probe_bytes: int = 0
 
     @property
     def descriptors(self) -> tuple[int, ...]:

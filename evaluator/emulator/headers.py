@@ -4,11 +4,22 @@
 A file that needs more fails to compile with these, and is compiled again with PyTorch's own.
 """
 
+import re
 from pathlib import Path
 
 INCLUDE = Path(__file__).parent / "include"
 LIGHT_FOLDER = "light"
 """Where a build's light headers lie, in the compiler's folder."""
+
+CUDA_HEADER = re.compile(
+    r"cu[a-z]*\.h|cuda[\w/.]*|nv/.*|mma\.h|cooperative_groups.*|cub/.*|thrust/.*|cute/.*|cutlass/.*|curand.*"
+    r"|cublas.*|cudnn.*|cusparse.*|cufft.*|cusolver.*|nvrtc.*|nccl.*|nvToolsExt.*|nvtx3/.*|sm_\d+_.*|device_.*"
+    r"|texture_.*|surface_.*|vector_(?:types|functions).*|math_constants\.h|crt/.*"
+    r"|(?:ATen|c10|THC|ATen/native|torch/csrc)/cuda/.*|THC/.*|ATen/cudnn/.*"
+)
+"""Names of headers that come with CUDA, or with a PyTorch for CUDA."""
+LIBRARY_HEADER = re.compile(rf"{CUDA_HEADER.pattern}|(?:torch|ATen|c10|pybind11)/.*|Python\.h|\w+")
+"""Names of headers that are no submission's own."""
 
 _FREE_FUNCTIONS = (
     "abs", "add", "arange", "argmax", "bmm", "cat", "clone", "div", "empty", "empty_like", "empty_strided",

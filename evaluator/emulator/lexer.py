@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
+DEVICE = frozenset(("__global__", "__device__"))
+"""What a function of the device is declared with."""
+
 
 class Kind(Enum):
     """What a token is."""
@@ -40,6 +43,19 @@ class Macro(NamedTuple):
     header: str
     body: str
 
+    @property
+    def words(self) -> set[str]:
+        """Give the words of the body."""
+        return {token.text for token in tokens(self.body, is_body=True) if token.kind is Kind.WORD}
+
+
+class Include(NamedTuple):
+    """An `#include`: what it names, whether in quotes, and its directive."""
+
+    name: str
+    quoted: bool
+    token: Token
+
 
 class Function(NamedTuple):
     """A function's definition: its name, the words before it, and where its brackets are (indices into the code)."""
@@ -69,6 +85,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _DIRECTIVE = re.compile(rf"\#(?:{_SPLICE}|{_LINE_COMMENT}|/\*[\s\S]*?(?:\*/|\Z)|{_PLAIN_STRING}|[^\n])*+", re.VERBOSE)
+_INCLUDE = re.compile(r'#\s*include\s*(?:<(?P<name>[^>]+)>|"(?P<own>[^"]+)")')
 _DEFINE = re.compile(rf"\#(?:[ \t]|{_SPLICE})*define(?:[ \t]|{_SPLICE})+(?P<name>\w+)(?P<parameters>\([^)]*\))?")
 
 _NOT_FUNCTIONS = (
@@ -124,6 +141,20 @@ def parse_define(directive: str) -> Macro | None:
     if "..." in (match["parameters"] or ""):
         names |= {"__VA_ARGS__"}
     return Macro(match["name"], names, match[0], directive[match.end() :])
+
+
+def macros(source: Iterable[Token]) -> Iterator[tuple[Macro, Token]]:
+    """Find the macros that are defined in `source`, each with its directive."""
+    for token in source:
+        if token.kind is Kind.DIRECTIVE and (macro := parse_define(token.text)) is not None:
+            yield macro, token
+
+
+def includes(source: Iterable[Token]) -> Iterator[Include]:
+    """Find what `source` includes."""
+    for token in source:
+        if token.kind is Kind.DIRECTIVE and (match := _INCLUDE.match(token.text)) is not None:
+            yield Include(match["name"] or match["own"], match["name"] is None, token)
 
 
 class Code:

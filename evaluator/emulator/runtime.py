@@ -23,7 +23,8 @@ def header_files() -> list[Path]:
 
 def runtime_flags() -> list[str]:
     """Give the arguments, after the sources, that compile the runtime besides those of all native code."""
-    return [f"-isystem{INCLUDE}", "-fvisibility=hidden", "-pthread", *_thread_local_flags(), *_line_table_flags()]
+    own = ["-O2", "-DWARPGRADE_EMU_RUNTIME", f"-isystem{INCLUDE}", "-fvisibility=hidden", "-pthread"]
+    return [*own, *_thread_local_flags(), *_line_table_flags()]
 
 
 def _thread_local_flags() -> list[str]:

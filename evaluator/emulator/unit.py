@@ -20,7 +20,7 @@ from evaluator.emulator.rewriter import marks_returns, rewrite_host, rewrite_uni
 from evaluator.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
 
-_CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
+CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
 _HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
 _CUDA_LIBRARIES = re.compile(r"-l(?:cu\w+|c10_cuda|torch_cuda\w*|nv\w+)")
 _NVCC_DEFAULTS = [
@@ -30,6 +30,17 @@ _NVCC_DEFAULTS = [
     "-D__CUDA_NO_HALF2_OPERATORS__",
 ]
 """What PyTorch's own builder tells nvcc; without it, comparing two c10::Half is ambiguous."""
+KERNEL_FLAGS = [
+    "-O1",
+    "-g1",  # The lines of faults; without it only the launch's is known.
+    "-fno-tree-ter",  # A load stays in its line: otherwise it is done, and faults, where its value is first used.
+    "-fstack-clash-protection",  # A large local array must not jump over the guard page of a fiber's stack.
+    "-w",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+]
+"""How kernels are compiled, whatever the submission."""
 _IMPLICIT = "#include <cuda_runtime.h>\n"
 """nvcc includes it at the start of every file."""
 
@@ -117,19 +128,19 @@ def _rewritten(files: Sequence[SourceFile]) -> list[SourceFile]:
 
 def _is_cuda(name: str, files: Sequence[SourceFile]) -> bool:
     suffix = PurePath(name).suffix
-    return suffix in _CUDA_SUFFIXES or (
+    return suffix in CUDA_SUFFIXES or (
         suffix in _HEADER_SUFFIXES and any(PurePath(file.name).suffix == ".cu" for file in files)
     )
 
 
 def _joined(sources: Sequence[SourceFile]) -> str:
     """Put all sources in one unit: C++ first, so that it sees nothing of CUDA's files that it does not declare."""
-    ordered = sorted(sources, key=lambda file: PurePath(file.name).suffix in _CUDA_SUFFIXES)
+    ordered = sorted(sources, key=lambda file: PurePath(file.name).suffix in CUDA_SUFFIXES)
     return "".join(_marked(file) for file in ordered)
 
 
 def _marked(file: SourceFile) -> str:
-    implicit = _IMPLICIT if PurePath(file.name).suffix in _CUDA_SUFFIXES else ""
+    implicit = _IMPLICIT if PurePath(file.name).suffix in CUDA_SUFFIXES else ""
     return f'{implicit}#line 1 "{file.name}"\n{file.text}\n'
 
 
@@ -146,13 +157,7 @@ def _flags(request: BuildRequest, files: Sequence[SourceFile]) -> list[str]:
     thread_locals = ["-mtls-dialect=gnu2"] if platform.machine() == "x86_64" else []
     marked = ["-DWARPGRADE_EMU_MARKS_RETURNS"] if marks_returns([file.text for file in files]) else []
     return [
-        "-O1",
-        "-g1",  # The lines of faults; without it only the launch's is known.
-        "-fstack-clash-protection",  # A large local array must not jump over the guard page of a fiber's stack.
-        "-w",
-        "-fno-strict-aliasing",
-        "-ffp-contract=off",
-        "-fvisibility=hidden",
+        *KERNEL_FLAGS,
         *thread_locals,
         *marked,
         *_NVCC_DEFAULTS,

@@ -19,19 +19,23 @@ class Sample(NamedTuple):
 class Answered(NamedTuple):
     """A call that was answered: what the runner says it gave, and what the judge saw.
 
-    `elapsed_ms` runs from the inputs' reveal to the end of the work. `host_ms` is how long the runner's host took to
-    queue it, and `prepared_ms` how long the GPU took to write the inputs, where there is one. `samples` are by path.
+    `elapsed_ms` runs from the inputs' reveal to the end of the work. Where there is a GPU, `host_ms` is how long the
+    runner's host took to queue it, `prepared_ms` how long the GPU took to write the inputs, and `lag_ms` how long it
+    took from the word that the work is done until the judge's own work went on. `samples` are by path.
     """
 
     done: Done
     elapsed_ms: float
     host_ms: float | None = None
     prepared_ms: float | None = None
+    lag_ms: float | None = None
     samples: dict[str, Sample] | None = None
 
 
 class Clock(Protocol):
-    """The clock of one runner."""
+    """The clock of one runner. `empty_ms` is what an empty call's own work takes."""
+
+    empty_ms: float
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
         """Have the runner get ready, off the clock, and leave it so that it cannot see what is written next."""

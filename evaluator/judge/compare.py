@@ -1,6 +1,7 @@
 """Hold one tensor against the expected one. Values in, a record out; nothing here knows of processes or frames."""
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_no
 
 _CHUNK_ELEMENTS = 1 << 22
 """Comparison works on 4 Mi elements at a time (some 200 MiB in float64 with its temporaries)."""
-_SMALL_ROW = 2.0**-4
+SMALL_ROW = 2.0**-4
 """A row is not held to a finer scale than this part of the whole tensor's: a row of a convolution, say, can be small
 because large products cancel, and keeps their rounding."""
 
@@ -23,7 +24,7 @@ class Sides(NamedTuple):
     honest: torch.Tensor
 
 
-class _Tally(NamedTuple):
+class Tally(NamedTuple):
     """What a chunk, or all chunks so far, came to. `ratio` is an error as a multiple of what is allowed."""
 
     max_abs_error: float = 0.0
@@ -34,8 +35,13 @@ class _Tally(NamedTuple):
     first: int | None = None
 
 
-def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
-    """Compare tensors of equal shape and dtype.
+def compare(
+    path: str,
+    sides: Sides,
+    bounds: Bounds | None,
+    closely: Callable[[Sides, Bounds], Tally] | None = None,
+) -> TensorCheck:
+    """Compare tensors of equal shape and dtype; `closely` does the elements' work, `compare_closely` where it is None.
 
     Without `bounds` (integers, booleans) elements must be equal to the exact value or to the honest one: a tie that
     float64 breaks differently is no error. An element passes only where its error is proven to be at most what is
@@ -43,7 +49,7 @@ def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
     """
     if sides.actual.is_complex():
         sides = Sides(*(torch.view_as_real(side.resolve_conj()) for side in sides))
-    tally = _compare_exactly(sides) if bounds is None else _compare_closely(sides, bounds)
+    tally = _compare_exactly(sides) if bounds is None else (closely or compare_closely)(sides, bounds)
     return TensorCheck(
         path=path,
         dtype=str(sides.honest.dtype).removeprefix("torch."),
@@ -91,24 +97,25 @@ def _largest_or_none(values: list[float | None]) -> float | None:
     return max(known) if len(known) == len(values) else None
 
 
-def _compare_exactly(sides: Sides) -> _Tally:
+def _compare_exactly(sides: Sides) -> Tally:
     actual, exact, honest = (side.reshape(-1) for side in sides)
     bad = (actual != honest) & (actual != exact)
     count = int(bad.sum())
     if count == 0:
-        return _Tally()
+        return Tally()
     distance = (actual.double() - honest.double()).abs()[bad]
     first = int(bad.to(torch.uint8).argmax())
-    return _Tally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
+    return Tally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
 
 
-def _compare_closely(sides: Sides, bounds: Bounds) -> _Tally:
-    rows = [_as_rows(side) for side in sides]
+def compare_closely(sides: Sides, bounds: Bounds) -> Tally:
+    """Hold every element against its own bound, some millions at a time."""
+    rows = [as_rows(side) for side in sides]
     width = max(rows[0].shape[1], 1)
     step = max(1, _CHUNK_ELEMENTS // width)
     chunks = [[side[start : start + step] for side in rows] for start in range(0, rows[0].shape[0], step)]
     whole_square, honest_error = _overview(chunks, bounds)
-    tally = _Tally()
+    tally = Tally()
     for index, (actual, exact, honest) in enumerate(chunks):
         part = _compare_chunk(actual, exact, honest, bounds, whole_square, honest_error)
         tally = _merged(tally, part, index * step * width)
@@ -141,7 +148,7 @@ def _compare_chunk(
     bounds: Bounds,
     whole_square: float,
     honest_error: float,
-) -> _Tally:
+) -> Tally:
     got, plain = actual.double(), honest.double()
     wide = torch.where(torch.isfinite(exact), exact.double(), plain)
     if bounds.rule is ToleranceRule.KERNELBENCH:
@@ -157,7 +164,7 @@ def _compare_chunk(
     finite = torch.isfinite(got) & torch.isfinite(wide)
     bad = ~passed
     mismatches = int(bad.sum())
-    return _Tally(
+    return Tally(
         max_abs_error=_largest(error[finite]),
         ratio=_largest(_ratio(error, allowed)[finite]),
         honest_ratio=_largest(_ratio((plain - wide).abs(), allowed)[torch.isfinite(plain) & torch.isfinite(wide)]),
@@ -172,7 +179,7 @@ def _row_scale(wide: torch.Tensor, whole_square: float) -> torch.Tensor:
     finite = torch.isfinite(wide)
     squares = torch.where(finite, wide, torch.zeros_like(wide)).square().sum(1, keepdim=True)
     mean = squares / finite.sum(1, keepdim=True).clamp(min=1)
-    return mean.clamp(min=whole_square * _SMALL_ROW**2).sqrt()
+    return mean.clamp(min=whole_square * SMALL_ROW**2).sqrt()
 
 
 def _ratio(error: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
@@ -180,7 +187,7 @@ def _ratio(error: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
     return torch.where(error == 0, torch.zeros_like(error), error / allowed)
 
 
-def _as_rows(tensor: torch.Tensor) -> torch.Tensor:
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
     """Look at a tensor as rows along its last dimension; a vector or a scalar is one row."""
     if tensor.dim() <= 1:
         return tensor.reshape(1, -1)
@@ -191,9 +198,9 @@ def _largest(values: torch.Tensor) -> float:
     return float(values.max()) if values.numel() else 0.0
 
 
-def _merged(tally: _Tally, part: _Tally, offset: int) -> _Tally:
+def _merged(tally: Tally, part: Tally, offset: int) -> Tally:
     first = tally.first if tally.first is not None or part.first is None else offset + part.first
-    return _Tally(
+    return Tally(
         max(tally.max_abs_error, part.max_abs_error),
         max(tally.ratio, part.ratio),
         max(tally.honest_ratio, part.honest_ratio),

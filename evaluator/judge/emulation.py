@@ -12,6 +12,7 @@ from evaluator.records import Constant, Finding
 
 _FAULT = re.compile(r"emulator\[(?P<word>[a-z-]+)\]: (?P<text>.*)", re.DOTALL)
 _PLACE = re.compile(r"\((?:(?P<file>[\w.+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
+_NO_TRITON = re.compile(r"No module named 'triton(?:\.[\w.]+)?'")
 _CODES = {
     "illegal-access": Code.ILLEGAL_ACCESS,
     "shared-out-of-bounds": Code.ILLEGAL_ACCESS,
@@ -32,8 +33,11 @@ _CODES = {
 def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Finding | None:
     """Read the emulator's error, if `message` is one; its line is brought to the submission's own.
 
-    A submission can write such a message itself. It is a failure either way.
+    A Triton that is not installed is one too. A submission can write such a message itself: it is no pass either way.
     """
+    if _NO_TRITON.fullmatch(message):
+        advice = "Triton is not installed here; with it (pip install triton) its own interpreter runs the kernels"
+        return finding(Code.NOT_EMULATED, advice, construct="triton")
     match = _FAULT.search(message)
     if match is None or match["word"] not in _CODES:
         return None

@@ -20,6 +20,8 @@ from evaluator.judge.session import Fault, Session, Stage
 class HostClock:
     """Times the calls of one runner by the host's clock."""
 
+    empty_ms = 0.0
+
     def __init__(self, session: Session) -> None:
         """Stop and let go of `session`'s runner."""
         self._session = session

@@ -21,17 +21,21 @@ _ENOUGH_S = 2.0
 _NARROW = 0.002
 """Where the interval of the median is this narrow, relative to it, more calls tell nothing new."""
 _EMPTY_CALLS = 30
+_LAG_MS = 0.030
+"""How much longer than in a clean runner a GPU may take to come to rest. Seen on an H200: at most 7 us where the work is
+over, at least 140 us where it is not, because the GPU then has to change contexts."""
 _QUIET_PART = 0.10
 _QUIET_MS = 0.020
 """How much longer than usual a GPU may take to write the inputs: a tenth, and what an event's time wanders by."""
 
 
 class Overhead(NamedTuple):
-    """What a call takes without the model's own work, and on a GPU how long its preparation may take."""
+    """What a call takes without the model's own work; on a GPU also how long its preparation and its end may take."""
 
     median_ms: float
     iqr_ms: float
     quiet_ms: float | None
+    lag_ms: float | None
 
 
 class Side(NamedTuple):
@@ -55,7 +59,10 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     times_ms = [answer.elapsed_ms for answer in answers]
     prepared_ms = [answer.prepared_ms for answer in answers if answer.prepared_ms is not None]
     quiet_ms = median(prepared_ms) * (1 + _QUIET_PART) + _QUIET_MS if prepared_ms else None
-    return Overhead(median(times_ms), interquartile_range(times_ms), quiet_ms)
+    lags_ms = [answer.lag_ms for answer in answers if answer.lag_ms is not None]
+    lag_ms = median(lags_ms) + _LAG_MS if lags_ms else None
+    overhead_ms = median(times_ms) - bench.empty_ms
+    return Overhead(overhead_ms, interquartile_range(times_ms), quiet_ms, lag_ms)
 
 
 def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout_s: float) -> Side:
@@ -84,6 +91,8 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
                 return Side(None, _never_quiet(trial, name, void, len(good)))
         else:
             good.append(trial)
+    if (late := _goes_on(good, empty)) is not None:
+        return Side(None, good[-1]._replace(fault=late))
     times_ms = [max(trial.elapsed_ms - empty.median_ms, 0.0) for trial in good]
     hosts_ms = [trial.host_ms for trial in good if trial.host_ms is not None]
     samples = Samples(
@@ -113,6 +122,16 @@ def _enough(good: list[Trial], elapsed_s: float) -> bool:
 
 def _is_void(trial: Trial, empty: Overhead) -> bool:
     return trial.prepared_ms is not None and empty.quiet_ms is not None and trial.prepared_ms > empty.quiet_ms
+
+
+def _goes_on(good: list[Trial], empty: Overhead) -> Fault | None:
+    """Refuse a side whose GPU is still at work after its calls said that they were over."""
+    lags_ms = [trial.lag_ms for trial in good if trial.lag_ms is not None]
+    if empty.lag_ms is None or not lags_ms or median(lags_ms) <= empty.lag_ms:
+        return None
+    excess_us = (median(lags_ms) - empty.lag_ms + _LAG_MS) * 1e3
+    message = f"the GPU worked on for {excess_us:.0f} us after a call said that it was over"
+    return Fault(Status.REJECTED, finding(Code.WORK_AFTER_DONE, message))
 
 
 def _never_quiet(trial: Trial, name: str, void: int, good: int) -> Trial:

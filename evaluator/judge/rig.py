@@ -1,7 +1,7 @@
 """What a device brings to a grade: where tensors live, the memory that is shared, the clock, and a runner's limits."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -11,9 +11,13 @@ from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, roo
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.isolation import Limits
 from evaluator.judge.clock import Clock
+from evaluator.judge.compare import Sides, compare
+from evaluator.judge.fused import FusedComparison
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.sealed_clock import SealedClock
 from evaluator.judge.session import Session
+from evaluator.judge.tolerance import Bounds
+from evaluator.records import TensorCheck
 
 # Address space for torch, its threads and a submission's own memory, beside the tensors of the problem.
 _RUNNER_BYTES = 16 << 30
@@ -22,7 +26,11 @@ _ARENA_FACTOR = 8
 # CUDA reserves addresses for all memory of every GPU; a limit on address space says nothing there.
 _CUDA_ADDRESSES = 1 << 46
 # What a forward allocates beside its outputs and should find in the arena too: cuBLAS alone takes 32 MiB on Hopper.
-_ARENA_SLACK_BYTES = 1 << 30
+_ARENA_SLACK_BYTES = 512 << 20
+# Room in which the inputs' addresses change from call to call: a quarter of a million places.
+_ROTATION_BYTES = 64 << 20
+# Beyond this the time of a first access after a change of context no longer grows (measured).
+_PROBE_BYTES = 32 << 20
 
 
 class CallSizes(NamedTuple):
@@ -32,12 +40,16 @@ class CallSizes(NamedTuple):
     output_bytes: int
 
 
+Comparison = Callable[[str, Sides, Bounds | None], TensorCheck]
+"""Compares one output; see `compare.compare`."""
+
+
 class Rig(Protocol):
     """A device as the judge uses it."""
 
-    torch_device: str
     limits: Limits
     nodes: tuple[Path, ...]
+    compare: Comparison
 
     def memory(self) -> contextlib.AbstractContextManager[SharedMemory]:
         """Make the memory for one runner."""
@@ -49,7 +61,6 @@ class Rig(Protocol):
 class HostRig:
     """Devices `cpu` and `emulated`."""
 
-    torch_device = "cpu"
     nodes: tuple[Path, ...] = ()
 
     def __init__(self, sizes: CallSizes, equipment: Equipment) -> None:
@@ -57,6 +68,7 @@ class HostRig:
         self._library = equipment.library
         inputs, self._copy_bytes = room_for(sizes.input_bytes), room_for(sizes.output_bytes)
         self._region_bytes = inputs, self._copy_bytes + _ARENA_FACTOR * (self._copy_bytes + inputs)
+        self.compare: Comparison = compare
         self.limits = Limits(memory_bytes=_RUNNER_BYTES + 4 * sum(self._region_bytes))
 
     @contextlib.contextmanager
@@ -74,7 +86,6 @@ class HostRig:
 class GpuRig:
     """Device `cuda`."""
 
-    torch_device = "cuda"
     limits = Limits(memory_bytes=_CUDA_ADDRESSES)
 
     def __init__(self, sizes: CallSizes, equipment: Equipment, gpu: Gpu) -> None:
@@ -82,11 +93,13 @@ class GpuRig:
 
         The arena holds the outputs of two calls: the last one's stay alive, so that two which share memory are seen.
         """
-        if equipment.gather is None:
-            raise TypeError("a GPU needs the gather kernel")
-        self._gather = equipment.gather
+        if equipment.kernels is None:
+            raise TypeError("a GPU needs the judge's kernels")
+        self._kernels = equipment.kernels
+        self.compare: Comparison = FusedComparison(equipment.kernels).compare
         self._library = equipment.library
-        self._input_bytes = sizes.input_bytes + min(sizes.input_bytes, _ARENA_SLACK_BYTES)
+        self._probe_bytes = max(min(sizes.input_bytes, _PROBE_BYTES) // 4 * 4, 4)
+        self._input_bytes = sizes.input_bytes + _ROTATION_BYTES
         self._output_bytes = sizes.output_bytes
         self._arena_bytes = 2 * sizes.output_bytes + _ARENA_SLACK_BYTES
         self.nodes = gpu.nodes
@@ -98,8 +111,8 @@ class GpuRig:
             inputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._input_bytes)))
             outputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._arena_bytes)))
             page = stack.enter_context(contextlib.closing(HostRegion(PAGE_BYTES)))
-            yield SharedMemory(inputs, outputs, self._output_bytes, self._library, page)
+            yield SharedMemory(inputs, outputs, self._output_bytes, self._library, page, self._probe_bytes)
 
     def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Make a sealed clock."""
-        return contextlib.closing(SealedClock(session, memory, self._gather))
+        return contextlib.closing(SealedClock(session, memory, self._kernels))

@@ -30,10 +30,15 @@ from evaluator.frames import Call, Done, Frame, Prepare, Queued
 from evaluator.judge.clock import Answered, Sample
 from evaluator.judge.session import Fault, Session, Stage
 from evaluator.records import Status
+from evaluator.timing.stats import median
 
 SAMPLES = 16_384
 """Elements looked at inside of the clock. If a thousandth of an output came late, they would miss it once in 10**7."""
 _HOLD_S = 0.030
+_PROBES = 20
+_SEEN = 64  # In the judge's own page, behind the word of the hold.
+_WATCH_NS = 20_000_000
+"""How long the end of a call is watched for. Above that a few microseconds are no longer of interest."""
 _SETTLE_S = 10.0
 _POLL_S = 50e-6
 _SLOT_BYTES = 16  # The largest element, complex128.
@@ -55,8 +60,8 @@ class _Sampling(NamedTuple):
 class SealedClock:
     """Times the calls of one runner by the GPU's clock, in the judge's own context."""
 
-    def __init__(self, session: Session, memory: SharedMemory, gather: bytes) -> None:
-        """Pin the pages and load the kernel `gather`, a cubin for this GPU."""
+    def __init__(self, session: Session, memory: SharedMemory, kernels: bytes) -> None:
+        """Pin the pages and load the judge's `kernels`, a cubin for this GPU."""
         if memory.page is None:
             raise TypeError("a sealed clock needs a page")
         self._session = session
@@ -65,13 +70,14 @@ class SealedClock:
         self._page_at = _pinned(memory.page)
         self._hold = HostRegion(PAGE_BYTES)
         self._hold_at = _pinned(self._hold)
-        self._module = driver.load_module(gather)
+        self._module = driver.load_module(kernels)
         self._gather = driver.kernel(self._module, "warpgrade_gather")
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]  # type: ignore[no-untyped-call]
         cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         self._flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device="cuda")
         self._ticket = 0
+        self.empty_ms = self._time_probe(memory.probe_bytes)
         self._sampling: _Sampling | None = None
 
     def close(self) -> None:
@@ -79,6 +85,21 @@ class SealedClock:
         driver.unregister_host(_address(self._page))
         driver.unregister_host(_address(self._hold))
         self._hold.close()
+
+    def _time_probe(self, probe_bytes: int) -> float:
+        """Measure what an empty call launches in a runner, by events around the same kernel in this context."""
+        source, target = torch.zeros(2, probe_bytes // 4, dtype=torch.int32, device="cuda")
+        times_ms = []
+        for _ in range(_PROBES):
+            start, _, end = self._events
+            with torch.cuda.stream(self._stream):
+                self._flush.fill_(0)
+                start.record()
+                torch.bitwise_not(source, out=target)
+                end.record()
+            self._stream.synchronize()
+            times_ms.append(start.elapsed_time(end))
+        return median(times_ms)
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
         """Have the runner get ready. It may run on: inputs do not exist before the hold is let go."""
@@ -101,7 +122,7 @@ class SealedClock:
         if isinstance(answer, Fault):
             self._abandon()
             return answer
-        done, queued_ns = answer
+        done, queued_ns, lag_ms = answer
         if not self._settled():
             self._abandon()
             message = "the runner said that a call was over, and its GPU never came to the end of it"
@@ -112,6 +133,7 @@ class SealedClock:
             elapsed_ms=go.elapsed_time(end),
             host_ms=(queued_ns - sent) / 1e6,
             prepared_ms=start.elapsed_time(go),
+            lag_ms=lag_ms,
             samples=_samples(sampling, positions, slots),
         )
 
@@ -128,6 +150,7 @@ class SealedClock:
             go.record()
             driver.stream_write(stream, self._page_at + GO, self._ticket)
             driver.stream_wait(stream, self._page_at + DONE, self._ticket)
+            driver.stream_write(stream, self._hold_at + _SEEN, self._ticket)
             driver.launch(
                 self._gather,
                 blocks=_BLOCKS,
@@ -146,17 +169,30 @@ class SealedClock:
             )
             end.record()
 
-    def _converse(self, frame: Call, timeout_s: float) -> tuple[Done, int] | Fault:
+    def _converse(self, frame: Call, timeout_s: float) -> tuple[Done, int, float | None] | Fault:
         """Let the hold go when the runner has queued its work, and wait for the rest of its answer."""
-        self._session.answered(_HOLD_S)
-        self._let_go()
-        answer: Frame | Fault = self._session.answer(Stage.CALL, timeout_s)
+        in_time = self._session.answered(_HOLD_S)
         queued_ns = time.perf_counter_ns()
+        self._let_go()
+        lag_ms = self._watch_the_end() if in_time else None
+        answer: Frame | Fault = self._session.answer(Stage.CALL, timeout_s)
+        queued_ns = queued_ns if in_time else time.perf_counter_ns()
         if isinstance(answer, Queued) and answer.index == frame.index:
             answer = self._session.answer(Stage.CALL, timeout_s)
             if isinstance(answer, Done) and answer.index == frame.index:
-                return answer, queued_ns
+                return answer, queued_ns, lag_ms
         return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
+
+    def _watch_the_end(self) -> float | None:
+        """See how long the GPU takes from the word `done` until it goes on with the judge's work; None if not seen.
+
+        The judge's work goes on when the runner's context has nothing left to do. Where `done` was written before the
+        work was over, that takes longer than in a runner that never saw a submission.
+        """
+        give_up = time.perf_counter_ns() + _WATCH_NS
+        done_ns = _when(memoryview(self._page.buffer)[DONE : DONE + 4].cast("I"), self._ticket, give_up)
+        seen_ns = _when(memoryview(self._hold.buffer)[_SEEN : _SEEN + 4].cast("I"), self._ticket, give_up)
+        return None if done_ns is None or seen_ns is None else (seen_ns - done_ns) / 1e6
 
     def _let_go(self) -> None:
         self._hold.buffer[:4] = struct.pack("<I", self._ticket)
@@ -177,6 +213,15 @@ class SealedClock:
         self._page.buffer[DONE : DONE + 4] = struct.pack("<I", self._ticket)
         if not self._settled():
             raise JudgeFailed("the GPU did not come to rest after a runner was killed")
+
+
+def _when(word: memoryview, ticket: int, give_up_ns: int) -> int | None:
+    """Say when a word in memory became `ticket`, to the accuracy of a loop that looks at it."""
+    with word:
+        while word[0] != ticket:
+            if time.perf_counter_ns() > give_up_ns:
+                return None
+        return time.perf_counter_ns()
 
 
 def _pinned(page: HostRegion) -> int:

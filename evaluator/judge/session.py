@@ -90,6 +90,7 @@ class Session:
             library=memory.library is not None,
             threads=threads,
             true_fp32=true_fp32,
+            probe_bytes=memory.probe_bytes,
         )
         answer = self.ask(frame, Stage.IMPORT, timeout_s, memory.descriptors)
         if isinstance(answer, Fault | Loaded):

@@ -113,7 +113,7 @@ def _excused(fault: Fault, shop: Workshop) -> Fault:
 
 def measure_both(shop: Workshop) -> TimeOutcome:
     """Time the reference, then the submission, then the reference again, each in a runner of its own."""
-    before, empty = _reference_side(shop, "reference_before")
+    before, empty = _reference_side(shop, "reference_before", None)
     with shop.runner(shop.source, shop.desk()) as place:
         fault = place.load()
         constructed = fault if fault is not None else place.construct()
@@ -124,7 +124,7 @@ def measure_both(shop: Workshop) -> TimeOutcome:
     if side.samples is None:
         failed = side.failed
         return TimeOutcome(None, failed.check if failed else None, failed.fault if failed else None, [])
-    after, _ = _reference_side(shop, "reference_after")
+    after, _ = _reference_side(shop, "reference_after", empty)
     said = quote(before, side.samples, after)
     timing = Timing(
         clock="host" if shop.terms.gpu is None else "sealed",
@@ -144,18 +144,21 @@ def measure_both(shop: Workshop) -> TimeOutcome:
     return TimeOutcome(timing, None, None, [*said.findings, *copied])
 
 
-def _reference_side(shop: Workshop, name: str) -> tuple[Samples, measure.Overhead]:
-    """Time the reference in a runner that never saw a submission; what goes wrong there is not the submission's."""
+def _reference_side(shop: Workshop, name: str, empty: measure.Overhead | None) -> tuple[Samples, measure.Overhead]:
+    """Time the reference in a runner that never saw a submission; what goes wrong there is not the submission's.
+
+    The overhead of a call is measured first where it is not known yet.
+    """
     with shop.runner(AS_REFERENCE) as place:
         fault = place.load()
         constructed = fault if fault is not None else place.construct()
         if isinstance(constructed, Fault):
             raise JudgeFailed(f"the reference's own runner failed: {constructed.finding.message}")
         bench = place.bench()
-        empty = measure.overhead(bench, shop.call_timeout_s)
-        if isinstance(empty, Fault):
-            raise JudgeFailed(f"the reference's own runner failed: {empty.finding.message}")
-        side = measure.side(name, bench, shop.seeds.timed(name), empty, shop.call_timeout_s)
+        measured = measure.overhead(bench, shop.call_timeout_s) if empty is None else empty
+        if isinstance(measured, Fault):
+            raise JudgeFailed(f"the reference's own runner failed: {measured.finding.message}")
+        side = measure.side(name, bench, shop.seeds.timed(name), measured, shop.call_timeout_s)
         shop.look()
     if side.samples is None:
         fault = side.failed.fault if side.failed is not None else None
@@ -164,7 +167,7 @@ def _reference_side(shop: Workshop, name: str) -> tuple[Samples, measure.Overhea
             f"the reference does not pass its own check: {why}",
             hint="its output may depend on more than its inputs and weights; see `warpgrade problems show`",
         )
-    return side.samples, empty
+    return side.samples, measured
 
 
 def _build_findings(desk: BuildDesk) -> list[Finding]:

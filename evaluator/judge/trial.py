@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 import torch
@@ -15,7 +15,7 @@ from evaluator.judge.compare import Sides, compare, joined
 from evaluator.judge.reference import Arguments, Expected, Reference
 from evaluator.judge.session import Fault
 from evaluator.judge.snapshot import Snapshot, take
-from evaluator.judge.tolerance import bounds
+from evaluator.judge.tolerance import Bounds, bounds
 from evaluator.judge.trees import Pair, Placed, Value, leaves, pair_up, place
 from evaluator.records import Check, Finding, Order, Schedule, Status, TensorCheck, ToleranceRule, seed_text
 from evaluator.runner import calls
@@ -36,13 +36,20 @@ class Trial(NamedTuple):
     copied: bool
     host_ms: float | None = None
     prepared_ms: float | None = None
+    lag_ms: float | None = None
 
 
 class Bench:
     """Runs trials of one runner: it owns the shared memory and remembers the last outputs' addresses."""
 
     def __init__(
-        self, reference: Reference, clock: Clock, memory: SharedMemory, rule: ToleranceRule, outline: Value
+        self,
+        reference: Reference,
+        clock: Clock,
+        memory: SharedMemory,
+        rule: ToleranceRule,
+        outline: Value,
+        comparison: Callable[[str, Sides, Bounds | None], TensorCheck] = compare,
     ) -> None:
         """Hold what the runner behind `clock` answers against `reference`, whose outputs have the shapes of `outline`.
 
@@ -55,6 +62,7 @@ class Bench:
         self._ahead_bytes = 2 * memory.copy_bytes
         self._rule = rule
         self._outline = outline
+        self._comparison = comparison
         self._wanted: calls.Result | None = None
         self._last_storages: dict[str, tuple[int, int]] = {}
 
@@ -88,13 +96,18 @@ class Bench:
         )
         fault = None if problem is None else Fault(_status(problem), problem)
         copied = any(view.copied for view in _views(answer.done.outputs))
-        return Trial(check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms)
+        return Trial(check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms)
 
     def _output_gradients(self, inputs: Arguments, random_seed: int, seed: int) -> list[torch.Tensor] | None:
         if not self._reference.problem.backward:
             return None
         outputs = self._reference.forward(inputs, random_seed)
         return self._reference.output_gradients(outputs, _derived(seed, b"gradients"))
+
+    @property
+    def empty_ms(self) -> float:
+        """What an empty call's own work takes, in ms."""
+        return self._clock.empty_ms
 
     def run_empty(self, index: int, *, timeout_s: float) -> Answered | Fault:
         """Do all of a call but the model's own work, in a runner that has answered before."""
@@ -182,7 +195,7 @@ class Bench:
         closely = dtype.is_floating_point or dtype.is_complex
         real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
         limits = bounds(self._rule, self._reference.problem, real) if closely else None
-        return compare(path, Sides(actual, exact if closely else exact.to(dtype), honest), limits)
+        return self._comparison(path, Sides(actual, exact if closely else exact.to(dtype), honest), limits)
 
     def _reused(self, snapshots: list[Snapshot], exempt: frozenset[str]) -> Finding | None:
         """Find an output in the memory of the last call's, which the runner still held.

@@ -23,7 +23,7 @@ from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_to
 from evaluator.judge.clock import Clock
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.reference import Reference
-from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
+from evaluator.judge.rig import CallSizes, Comparison, GpuRig, HostRig, Rig
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import extent_bytes, place, tensors
@@ -109,6 +109,11 @@ class Workshop:
         return replace(self._starter.facts, memory_bytes=self._rig.limits.memory_bytes)
 
     @property
+    def comparison(self) -> Comparison:
+        """How outputs are compared on this device."""
+        return self._rig.compare
+
+    @property
     def call_timeout_s(self) -> float:
         """Say how long a call may take: what was asked for, or much longer than the reference."""
         if self.terms.timeout_s is not None:
@@ -140,9 +145,11 @@ class Workshop:
                 if source is self.source:
                     self.output = session.child.output()
 
-    def _run_tool(self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits) -> ToolResult:
-        readable = [headers.INCLUDE, *([nvcc.cuda_home()] if self.terms.gpu is not None else [])]
-        return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=readable)
+    def _run_tool(
+        self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
+    ) -> ToolResult:
+        known = [headers.INCLUDE, *readable, *([nvcc.cuda_home()] if self.terms.gpu is not None else [])]
+        return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
 
     def _try_one_call(self) -> tuple[CallSizes, float]:
         """Run the reference once on inputs that are thrown away, to learn sizes and time, and that it works at all."""
@@ -159,10 +166,13 @@ class Workshop:
             raise ProblemError(f"{self.terms.problem.name}: the reference's output is empty: nothing can be compared")
         given = [*tensors(inputs.args), *tensors(inputs.kwargs)]
         state = [*tensors(self.reference.state()), *tensors(list(self.reference.init))]
-        input_bytes = _bytes([*given, *state, *found])
         backward = self.terms.problem.backward
+        input_bytes = _bytes([*given, *state, *(found if backward else [])])
         output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
         self.reference.settle(inputs, outputs)
+        if self.terms.gpu is not None:
+            del inputs, outputs, found, given, state
+            torch.cuda.empty_cache()
         return CallSizes(input_bytes, output_bytes), reference_s
 
 
@@ -212,8 +222,9 @@ class Place(NamedTuple):
 
     def bench(self) -> Bench:
         """Set up trials with this runner."""
-        reference = self.shop.reference
-        return Bench(reference, self.clock, self.memory, self.shop.terms.tolerance, reference.outline)
+        shop = self.shop
+        rule, outline = shop.terms.tolerance, shop.reference.outline
+        return Bench(shop.reference, self.clock, self.memory, rule, outline, shop.comparison)
 
 
 def _keep_tf32_out() -> None:

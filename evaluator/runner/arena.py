@@ -45,6 +45,9 @@ class HostArena:
         inside = self._copy_bytes <= first and first + storage.nbytes() <= self._region.numel()
         return tensor.data_ptr() - base if inside else None
 
+    def probe(self) -> None:
+        """Do the work of an empty call; on the host that is nothing."""
+
     def copy(self, tensor: torch.Tensor) -> int | None:
         """Copy a tensor into the room for copies, contiguous; None where there is no room left."""
         size_bytes = tensor.numel() * tensor.element_size()

@@ -14,6 +14,7 @@ import torch
 from evaluator.frames import EmulatorSchedule
 from evaluator.runner import calls
 from evaluator.runner.pretence import pretend_to_have_a_gpu
+from evaluator.runner.triton_launches import TritonLaunches
 
 _MESSAGE_BYTES = 1024
 
@@ -35,6 +36,7 @@ class Emulation:
         self._library.warpgrade_emu_launches.restype = ctypes.c_uint64
         self._library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
         self._library.warpgrade_emu_install()
+        self._triton = TritonLaunches()
         pretend_to_have_a_gpu()
 
     def run(
@@ -51,14 +53,18 @@ class Emulation:
                 ctypes.c_int(schedule.order), ctypes.c_uint64(schedule.seed), ctypes.c_int(schedule.workers)
             )
         pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
-        before = self._library.warpgrade_emu_launches()
+        self._triton.watch()
+        before = self._launches()
         result = calls.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
-        launches = self._library.warpgrade_emu_launches() - before
+        launches = self._launches() - before
         self._check_canaries()
         with torch.no_grad():
             for shared, guarded in pairs:
                 shared.copy_(guarded)
         return Emulated(result, launches)
+
+    def _launches(self) -> int:
+        return int(self._library.warpgrade_emu_launches()) + self._triton.count
 
     def _check_canaries(self) -> None:
         """Raise for writes into the few bytes between a tensor's end and its guard page."""

@@ -53,10 +53,11 @@ class Gpu:
         self, frame: Load, inputs: int, outputs: int, *, library: int, page: int, make_room: Callable[[], None]
     ) -> None:
         """Map the regions `inputs` and `outputs`, load the allocator's `library` and the `page`."""
-        torch.zeros(1, device="cuda")  # The context comes with the first use.
+        self._scratch = torch.zeros(frame.probe_bytes // 4, dtype=torch.int32, device="cuda")
         torch.backends.cudnn.allow_tf32 = not frame.true_fp32
         torch.backends.cuda.matmul.allow_tf32 = not frame.true_fp32
         self.inputs = device_tensor(driver.import_memory(_DEVICE, inputs, frame.input_bytes))
+        self._probe = self.inputs[: 4 * self._scratch.numel()].view(torch.int32)
         arena = driver.import_memory(_DEVICE, outputs, frame.output_bytes)
         self._start, self._size_bytes = arena.address, arena.size_bytes
         self._make_room = make_room
@@ -97,6 +98,14 @@ class Gpu:
         first = storage.data_ptr() - self._start
         inside = first >= 0 and first + storage.nbytes() <= self._size_bytes
         return tensor.data_ptr() - self._start if inside else None
+
+    def probe(self) -> None:
+        """Launch one kernel that reads as much as a call's inputs, and writes as much.
+
+        A GPU changes over to another context for kernels only, not for words, and the first accesses after that find
+        no addresses translated.
+        """
+        torch.bitwise_not(self._probe, out=self._scratch)
 
     def copy(self, tensor: torch.Tensor) -> int | None:
         """Copy a tensor into the region, contiguous; None where there is no room left."""

@@ -29,6 +29,7 @@ from evaluator.runner import calls, module
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.gpu import places
 from evaluator.runner.memory import Shared, take_over
+from evaluator.runner.seeding import seed_torch
 from evaluator.runner.trees import Outbox, to_value
 
 
@@ -107,7 +108,7 @@ class Runner:
         """Keep the last call's outputs alive, so that two which share memory are seen to share it; free older ones."""
         del self._held[:-1]
         self._shared.arena.poison(frame.poison, frame.ahead_bytes)
-        torch.manual_seed(frame.random_seed)
+        seed_torch(frame.random_seed)
         return Done(index=frame.index, outputs=Scalar(value=None))
 
     def _call(self, frame: Call) -> Frame:
@@ -120,6 +121,7 @@ class Runner:
         if memory.gate is not None:
             memory.gate.wait(frame.ticket)
         if frame.empty:
+            memory.arena.probe()
             result, launches = self._held.pop(), None
         elif memory.emulation is None:
             result, launches = calls.run(self._model, args, kwargs, gradients), None

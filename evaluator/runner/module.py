@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from evaluator.frames import Failed
+from evaluator.runner.seeding import seed_torch
 
 SUBMISSION_FILE = "submission.py"
 MODEL_FILE = "model.py"
@@ -45,7 +46,7 @@ def construct(
     model_new: type, args: Sequence[Any], kwargs: dict[str, Any], *, weight_seed: int, training: bool, device: str
 ) -> Any:
     """Make ModelNew as the reference is made: under the same seed, in the same mode, then moved to `device`."""
-    torch.manual_seed(weight_seed)
+    seed_torch(weight_seed)
     model = model_new(*args, **kwargs)
     if isinstance(model, torch.nn.Module):
         model.train(training)

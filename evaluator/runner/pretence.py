@@ -52,6 +52,7 @@ def pretend_to_have_a_gpu() -> None:
     _CudaIsCpu().__enter__()  # type: ignore[no-untyped-call]
     torch.Tensor.is_cuda = property(lambda _: True)  # type: ignore[assignment]
     torch.Tensor.device = property(lambda _: _GPU)  # type: ignore[assignment]
+    torch.Tensor.get_device = lambda _: _GPU.index  # type: ignore[method-assign, assignment]
     torch.nn.Module.cuda = lambda self, device=None: self  # type: ignore[method-assign]  # noqa: ARG005
     for name, answer in _ANSWERS.items():
         setattr(torch.cuda, name, answer)

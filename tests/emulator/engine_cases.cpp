@@ -303,6 +303,15 @@ __global__ void writes_at(float* y, int offset) {
 #line 292 "engine_cases.cpp"
 }
 
+__global__ void reads_vector_at(const float* x, float* y, int offset) {
+#line 551 "submission.cu"
+  float4 value = reinterpret_cast<const float4*>(x)[offset];
+  value.x = fmaxf(value.x, 0.0f);
+  value.y = fmaxf(value.y, 0.0f);
+  *reinterpret_cast<float4*>(y) = value;
+#line 305 "engine_cases.cpp"
+}
+
 // `a` is an offset in floats of an array of 1024; `b` says whether the kernel waits.
 CASE(read_at) {
   float* x = device_array<float>(1024);
@@ -310,6 +319,12 @@ CASE(read_at) {
   for (int i = 0; i < 1024; ++i) x[i] = 2.0f;
   b ? LAUNCH(true, reads_at, 1, 4, 0, x, y, a) : LAUNCH(false, reads_at, 1, 4, 0, x, y, a);
   say("%g", y[0]);
+}
+
+CASE(vector_read_at) {
+  float* x = device_array<float>(1024);
+  float* y = device_array<float>(4);
+  b ? LAUNCH(true, reads_vector_at, 1, 1, 0, x, y, a) : LAUNCH(false, reads_vector_at, 1, 1, 0, x, y, a);
 }
 
 CASE(write_at) {
@@ -418,7 +433,15 @@ void add_twice(T* y) {
   void (*kernel)(T*, T) = adds<5, T>;
   T value = 1;
   void* args[] = {&y, &value};
-  cudaLaunchKernel(kernel, dim3(1), dim3(4), args, 0, nullptr);
+  emu::launch_function<false>("adds<5, T>", 8, kernel, dim3(1), dim3(4), args, 0, nullptr);
+  const void* erased = emu::kernel_pointer<false>("adds<7, T>", adds<7, T>);
+  emu::launch_function<true>("erased", 9, erased, dim3(1), dim3(4), args);
+}
+
+CASE(devices) {
+  cudaDeviceProp properties;
+  say("%s %s %s %s", cudaGetErrorName(cudaSetDevice(0)), cudaGetErrorName(cudaSetDevice(-1)),
+      cudaGetErrorName(cudaGetDeviceProperties(&properties, -1)), cudaGetErrorName(cudaSetDevice(1)));
 }
 
 CASE(templates) {

@@ -47,6 +47,7 @@ def graded(entry):
         problem=entry.problem(),
         submission=submission,
         device=DeviceKind.EMULATED,
+        gpu=None,
         size=SizeName.SMALL,
         tolerance=ToleranceRule.MEASURED,
         sandbox=SandboxMode.FULL,

@@ -13,13 +13,12 @@ import pytest
 
 from evaluator.build import toolchain
 from evaluator.emulator import runtime
+from evaluator.emulator.unit import KERNEL_FLAGS
 
 pytestmark = pytest.mark.slow
 
 CASES = Path(__file__).parent / "engine_cases.cpp"
 ASCENDING, DESCENDING, SHUFFLED = 0, 1, 2
-# As in evaluator/emulator/unit.py.
-KERNEL_FLAGS = ["-g1", "-w", "-fstack-clash-protection", "-fno-strict-aliasing", "-ffp-contract=off"]
 EVERY_ORDER = pytest.mark.parametrize(
     ("order", "seed"), [(ASCENDING, 0), (DESCENDING, 0), (SHUFFLED, 1), (SHUFFLED, 2)]
 )
@@ -112,7 +111,7 @@ class TestBarriers:
         text = run("divergent_barrier", 16, workers=workers)
         assert text.startswith("emulator[divergent-barrier]: kernel skipped_barrier block (0,0,0) thread (15,0,0): ")
         assert "16 threads wait at __syncthreads, which 48 threads" in text
-        assert text.endswith("(line 102)")
+        assert text.endswith("(submission.cu:102)")
 
     def test_a_barrier_that_nobody_passes_by(self, run):
         assert run("divergent_barrier", 64) == ""
@@ -127,8 +126,8 @@ class TestBarriers:
     def test_lanes_of_one_warp_at_two_barriers(self, run):
         text = run("barrier_in_both_branches")
         assert text.startswith("emulator[divergent-barrier]: ")
-        assert "another at __syncthreads (line 202)" in text
-        assert text.endswith("(line 204)")
+        assert "another at __syncthreads (submission.cu:202)" in text
+        assert text.endswith("(submission.cu:204)")
 
     def test_warps_at_two_barriers(self, run):
         assert run("barrier_in_warps_of_their_own") == "1 2"
@@ -136,8 +135,8 @@ class TestBarriers:
     def test_deadlock(self, run):
         text = run("deadlock")
         assert text.startswith("emulator[deadlock]: kernel stuck block (0,0,0) thread (0,0,0): ")
-        assert "16 threads wait at __shfl_sync with mask 0xffffffff (line 302)" in text
-        assert "16 threads wait at __syncthreads (line 304)" in text
+        assert "16 threads wait at __shfl_sync with mask 0xffffffff (submission.cu:302)" in text
+        assert "16 threads wait at __syncthreads (submission.cu:304)" in text
 
     def test_a_kernel_that_was_not_expected_to_wait(self, run):
         assert run("plain_kernel_with_barrier").startswith("emulator[unsupported]: ")
@@ -165,7 +164,7 @@ class TestWarps:
     def test_a_lane_outside_of_its_mask(self, run):
         text = run("lane_outside_mask")
         assert text.startswith("emulator[lane-outside-mask]: kernel wrong_mask block (0,0,0) thread (16,0,0): lane 16 ")
-        assert text.endswith("(line 401)")
+        assert text.endswith("(submission.cu:401)")
 
 
 @pytest.mark.parametrize("waits", [0, 1])
@@ -177,18 +176,24 @@ class TestGlobalMemory:
     def test_read_past_the_end(self, run, waits, workers):
         assert run("read_at", 1022, waits, workers=workers) == (
             "emulator[illegal-access]: kernel reads_at block (0,0,0) thread (2,0,0): "
-            "READ 0 bytes past the end of a cudaMalloc of 4096 bytes (line 501)"
+            "READ 0 bytes past the end of a cudaMalloc of 4096 bytes (submission.cu:501)"
         )
 
     def test_read_before_the_start(self, run, waits):
         text = run("read_at", -3, waits)
-        assert "thread (0,0,0): READ 12 bytes before the start of a cudaMalloc of 4096 bytes (line 501)" in text
+        assert (
+            "thread (0,0,0): READ 12 bytes before the start of a cudaMalloc of 4096 bytes (submission.cu:501)" in text
+        )
 
     @EVERY_WORKERS
     def test_write_past_the_end(self, run, waits, workers):
         text = run("write_at", 1030, waits, workers=workers)
         assert re.match(r"emulator\[illegal-access\]: kernel writes_at block \([01],0,0\) thread \(5,0,0\): ", text)
-        assert text.endswith("WRITE 24 bytes past the end of a cudaMalloc of 4096 bytes (line 601)")
+        assert text.endswith("WRITE 24 bytes past the end of a cudaMalloc of 4096 bytes (submission.cu:601)")
+
+    def test_a_read_whose_value_is_used_later(self, run, waits):
+        text = run("vector_read_at", 256, waits)
+        assert text.endswith("READ 0 bytes past the end of a cudaMalloc of 4096 bytes (submission.cu:551)")
 
     def test_far_away(self, run, waits):
         assert re.search(r"WRITE at 0x\w+, far from any tensor", run("write_at", 1 << 27, waits))
@@ -200,10 +205,10 @@ class TestGlobalMemory:
 
 class TestGuards:
     def test_null_pointer(self, run):
-        assert "WRITE at 0x8, through a null pointer (line 601)" in run("null_pointer")
+        assert "WRITE at 0x8, through a null pointer (submission.cu:601)" in run("null_pointer")
 
     def test_use_after_free(self, run):
-        assert "WRITE 8 bytes into a freed cudaMalloc of 4096 bytes (line 601)" in run("use_after_free")
+        assert "WRITE 8 bytes into a freed cudaMalloc of 4096 bytes (submission.cu:601)" in run("use_after_free")
 
     def test_fresh_memory_is_nan(self, run):
         assert run("fresh_memory") == "1 1"
@@ -237,7 +242,7 @@ class TestSharedMemory:
     def test_static_array_past_its_end(self, run):
         assert run("static_shared_at", 9) == (
             "emulator[shared-out-of-bounds]: kernel shared_at block (0,0,0) thread (0,0,0): "
-            "READ 0 bytes past the end of a static shared array of 36 bytes (line 701)"
+            "READ 0 bytes past the end of a static shared array of 36 bytes (submission.cu:701)"
         )
 
     @pytest.mark.parametrize(("offset", "dynamic_bytes", "distance"), [(100, 400, 0), (0, 0, 0), (130, 400, 120)])
@@ -245,7 +250,7 @@ class TestSharedMemory:
         text = run("dynamic_shared_at", offset, dynamic_bytes)
         assert text.startswith("emulator[shared-out-of-bounds]: kernel dynamic_at block (0,0,0) thread (0,0,0): ")
         assert f"WRITE {distance} bytes past the end of a dynamic shared array of {dynamic_bytes} bytes" in text
-        assert text.endswith("(line 801)")
+        assert text.endswith("(submission.cu:801)")
 
     @pytest.mark.parametrize(("offset", "where"), [(25, "0 bytes past the end"), (-1, "4 bytes before the start")])
     def test_writes_beside_the_data_are_found_after_the_block(self, run, offset, where):
@@ -291,8 +296,11 @@ class TestLaunches:
     def test_more_dynamic_memory_after_opting_in(self, run):
         assert run("opt_in") == "cudaErrorInvalidValue 1 cudaSuccess"
 
+    def test_the_one_device_is_number_0_and_of_a_cpu_tensor_minus_1(self, run):
+        assert run("devices") == "cudaSuccess cudaSuccess cudaSuccess cudaErrorInvalidDevice"
+
     def test_templates_and_typed_launch_function(self, run):
-        assert run("templates") == "11 14"
+        assert run("templates") == "18 21"
 
     @EVERY_WORKERS
     @pytest.mark.parametrize("waits", [0, 1])
@@ -313,7 +321,7 @@ class TestLaunches:
         assert run(case).startswith(beginning)
 
     def test_the_line_of_an_assertion(self, run):
-        assert run("assertion").endswith("(line 901)")
+        assert run("assertion").endswith("(submission.cu:901)")
 
 
 class TestRuntimeApi:

@@ -227,6 +227,42 @@ def test_operators_exist_exactly_where_nvcc_has_them(flags, statement, compiles)
     assert (result.returncode == 0) is compiles, result.stderr
 
 
+ATOMICS = {
+    "int": "Add Sub Exch Min Max And Or Xor CAS",
+    "unsigned": "Add Sub Exch Min Max And Or Xor Inc Dec CAS",
+    "long": "",
+    "unsigned long": "",
+    "long long": "Min Max And Or Xor",
+    "unsigned long long": "Add Exch Min Max And Or Xor CAS",
+    "float": "Add Exch",
+    "double": "Add",
+    "short": "",
+    "unsigned short": "CAS",
+    "char": "",
+    "__half": "Add",
+    "__half2": "Add",
+    "__nv_bfloat16": "Add",
+    "__nv_bfloat162": "Add",
+    "float2": "Add",
+}
+"""What nvcc 13.0 compiles for sm_90."""
+
+
+def test_atomics_exist_exactly_where_nvcc_has_them():
+    operations = ["Add", "Sub", "Exch", "Min", "Max", "And", "Or", "Xor", "Inc", "Dec", "CAS"]
+    lines = ["#include <cuda_bf16.h>", "#include <cuda_fp16.h>", "#include <cuda_runtime.h>"]
+    for operation in operations:
+        call = f"atomic{operation}(p, v{', v' if operation == 'CAS' else ''})"
+        lines.append(f"template <class T> concept Has{operation} = requires(T* p, T v) {{ {call}; }};")
+    for type_name, names in ATOMICS.items():
+        for operation in operations:
+            wanted = "" if operation in names.split() else "!"
+            lines.append(f"static_assert({wanted}Has{operation}<{type_name}>);")
+    argv = [toolchain.cxx().path, "-std=c++20", "-fsyntax-only", f"-I{runtime.INCLUDE}", "-xc++", "-"]
+    result = subprocess.run(argv, input="\n".join(lines), capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
 # cub and cooperative groups
 
 

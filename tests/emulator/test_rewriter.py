@@ -117,14 +117,40 @@ def test_what_only_looks_like_cuda_stays(text):
     assert rewritten(text) == text
 
 
+LAUNCHED = "__global__ void k() {} template<int N> __global__ void t() { __syncthreads(); } "
+
+
 @pytest.mark.parametrize(
-    "cast", ["(void*)k", "(const void*)k", "reinterpret_cast<void*>(k)", "reinterpret_cast<const void*>(&k)", "k"]
+    ("kernel", "name", "waits"),
+    [
+        *((text, "k", "false") for text in ("(void*)k", "(const void *)k", "reinterpret_cast<void*>(k)", "k")),
+        *((text, "k", "false") for text in ("reinterpret_cast<const void*>(&k)", "(void*)&k", "(const void*)(k)")),
+        ("(void*)t<4>", "t<4>", "true"),
+        ("unknown", "unknown", "true"),
+    ],
 )
-def test_a_function_launched_through_the_runtime_keeps_its_type(cast):
-    result = rewritten(f"cudaLaunchKernel({cast}, grid, block, args, 0, stream);")
-    assert result.replace(" ", "") in (
-        f"cudaLaunchKernel({kernel},grid,block,args,0,stream);" for kernel in ("k", "(k)", "(&k)")
-    )
+def test_a_function_launched_through_the_runtime_keeps_its_type(kernel, name, waits):
+    result = rewritten(f"{LAUNCHED}void f() {{ cudaLaunchKernel({kernel}, grid, block, args, 0, stream); }}")
+    match = re.search(r'emu::launch_function<(\w+)>\("(.*)", 1, *(.*), grid, block, args, 0, stream\)', result)
+    assert match[1] == waits
+    assert match[2] == name
+    assert match[3].strip("(&)") == name
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("void* p = (void*)k;", 'void* p = (void*)emu::kernel_pointer<false>("k", k);'),
+        ("a((const void*)&k, 1);", 'a((const void*)emu::kernel_pointer<false>("k", &k), 1);'),
+        ("p = (void*)(t<4>);", 'p = (void*)(emu::kernel_pointer<true>("t<4>", t<4>));'),
+        ("p = reinterpret_cast<void*>(k);", 'p = reinterpret_cast<void*>(emu::kernel_pointer<false>("k", k));'),
+        ("p = (void*)q;", "p = (void*)q;"),
+        ("p = (void*)k();", "p = (void*)k();"),
+        ("p = (float*)k;", "p = (float*)k;"),
+    ],
+)
+def test_a_kernel_that_is_cast_can_be_launched(text, expected):
+    assert rewritten(LAUNCHED + text).endswith(expected)
 
 
 def shared(declaration):
@@ -221,6 +247,9 @@ void host() { int s; }
         ("x.device().is_cuda()", "x.device().is_cpu()"),
         ("x.type().is_cuda()", "x.device().is_cpu()"),
         ("x.is_cpu()", "x.is_meta()"),
+        ("cudaSetDevice(x.get_device())", "cudaSetDevice(x.is_meta())"),
+        ("cudaSetDevice(x.device().index())", "cudaSetDevice(x.device().is_meta())"),
+        ("get_device(); x.index(); device.index()", "get_device(); x.index(); device.index()"),
         ("x.cuda()", "x.cpu()"),
         ("torch::Device(torch::kCUDA, i)", "torch::Device(torch::kCPU, i)"),
         ("x.device().type() == at::kCUDA", "x.device().type() == at::kCPU"),

@@ -33,7 +33,7 @@ class Tool:
         self._write = write or (lambda path: path.write_bytes(LIBRARY))
         self._result = result(**changes)
 
-    def __call__(self, argv, *, work, timeout_s, limits):
+    def __call__(self, argv, *, work, timeout_s, limits, readable=()):
         files = {path.name: path.read_text() for path in work.iterdir()}
         self.calls.append((list(argv), files, timeout_s))
         self._write(work / "ext.so")

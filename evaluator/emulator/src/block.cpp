@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "emu/sync.h"
 #include "worker.h"
 
 namespace emu {
@@ -11,203 +10,196 @@ namespace emu {
 void Block::begin_launch(const Kernel& kernel, const ThreadOrder& order) {
   kernel_ = &kernel;
   order_ = &order;
-  const std::size_t count = order.indices.size();
-  threads_.resize(count);
+  count_ = static_cast<unsigned>(order.indices.size());
   warps_.resize(order.warps.size());
-  slots_.resize(count);
-  for (std::size_t i = 0; i < count; ++i) threads_[order.ranks[i]].index = order.indices[i];
+  slots_.resize(count_);
+  for (; prepared_ < count_; ++prepared_) {
+    prepare(threads_[prepared_].context, stacks_.stack_end(prepared_), StackPool::kUsableBytes, &Block::thread_main);
+  }
+  for (const ThreadOrder::Warp& turn : order.warps) {
+    Warp& warp = warps_[turn.number];
+    warp.first = &threads_[turn.first];
+    warp.end = warp.first + (turn.last - turn.first);
+    for (unsigned i = turn.first; i != turn.last; ++i) {
+      const unsigned lane = order.ranks[i] % 32;
+      threads_[i].index = order.indices[i];
+      threads_[i].bit = 1u << lane;
+      threads_[i].warp = &warp;
+      warp.lanes[lane] = &threads_[i];
+    }
+  }
 }
 
 void Block::run() {
-  live_ = static_cast<unsigned>(threads_.size());
-  at_barrier_ = opened_ = skipped_ = 0;
+  live_ = count_;
+  opened_ = skipped_ = 0;
   sites_differ_ = returned_early_ = false;
-  votes_ = {};
-  thrown_ = nullptr;
-  slots_.assign(slots_.size(), nullptr);
-  for (unsigned rank = 0; rank < live_; ++rank) {
-    prepare(threads_[rank].context, stacks_.stack_end(rank), StackPool::kUsableBytes, &Block::thread_main);
-  }
   for (unsigned number = 0; number < warps_.size(); ++number) {
-    const unsigned lanes = live_ - number * 32;
-    const unsigned all = lanes >= 32 ? kFullMask : (1u << lanes) - 1;
-    warps_[number] = {all, all, 0, 0, 0, nullptr};
+    Warp& warp = warps_[number];
+    const unsigned lanes = count_ - number * 32;
+    warp.live = warp.ready = lanes >= 32 ? kFullMask : (1u << lanes) - 1;
+    warp.at_barrier = warp.predicates = warp.meeting = warp.converging = 0;
   }
   for (;;) {
-    for (const ThreadOrder::Warp& turn : order_->warps) run_warp(turn);
+    for (const ThreadOrder::Warp& turn : order_->warps) run_warp(warps_[turn.number]);
     if (live_ == 0) return;
-    if (at_barrier_ != live_) stalled();
+    if (!all_at_barrier()) stalled();
     open_barrier();
   }
 }
 
-// Where every fiber starts. It is never left: a finished thread's stack is prepared anew for the next block.
+// Where every fiber starts, and stays: after a block it waits here for the next one, perhaps in another launch and on
+// another OS thread. So nothing that is the OS thread's own may be read in this loop.
 void Block::thread_main() {
   Block& block = worker->block;
-  Thread& self = block.threads_[block.running_];
-  try {
-    block.kernel_->run(block.kernel_->closure, &self.index, &self.index + 1);
-  } catch (...) {
-    block.thrown_ = std::current_exception();
+  Thread& self = *block.running_;
+  for (;;) {
+    try {
+      block.kernel_->run(block.kernel_->closure, &self.index, &self.index + 1);
+    } catch (...) {
+      block.thrown_ = std::current_exception();
+    }
+    block.finish(self);
   }
-  // Where returns are not marked, those before the first barrier are taken to be on purpose.
-  const bool excused = block.kernel_->marks_returns ? block.returned_early_ : block.opened_ == 0;
-  block.skipped_ += !excused;
-  block.returned_early_ = false;
-  --block.live_;
-  block.warps_[block.running_ / 32].live &= ~(1u << block.running_ % 32);
-  switch_context(self.context, block.scheduler_);
-  __builtin_unreachable();
 }
 
-inline void Block::resume(unsigned rank) {
-  running_ = rank;
-  Thread& thread = threads_[rank];
-  threadIdx = thread.index;
-  switch_context(scheduler_, thread.context);
-  if (thrown_) std::rethrow_exception(thrown_);
+void Block::finish(Thread& self) {
+  // Where returns are not marked, those before the first barrier are taken to be on purpose.
+  const bool excused = kernel_->marks_returns ? returned_early_ : opened_ == 0;
+  skipped_ += !excused;
+  returned_early_ = false;
+  --live_;
+  self.warp->live &= ~self.bit;
+  if (self.warp->ready != 0 && !thrown_) {
+    pass_on(self);
+  } else {
+    switch_context(self.context, scheduler_);
+  }
 }
 
 // Runs a warp until each of its lanes waits for another warp, or is done.
-void Block::run_warp(const ThreadOrder::Warp& turn) {
-  Warp& warp = warps_[turn.number];
+void Block::run_warp(Warp& warp) {
   do {
     while (warp.ready != 0) {
-      for (unsigned i = turn.first; i != turn.last; ++i) {
-        const unsigned rank = order_->ranks[i];
-        const unsigned bit = 1u << rank % 32;
-        if (i + 2 < turn.last) prefetch(threads_[order_->ranks[i + 2]].context);
-        if ((warp.ready & bit) == 0) continue;
-        warp.ready &= ~bit;
-        resume(rank);
-      }
+      switch_context(scheduler_, take_turn(warp, warp.first));
+      if (thrown_) std::rethrow_exception(thrown_);
     }
-  } while (unblock_warp(turn.number));
+  } while (unblock(warp));
+}
+
+bool Block::all_at_barrier() const {
+  return std::all_of(warps_.begin(), warps_.end(), [](const Warp& warp) { return warp.at_barrier == warp.live; });
 }
 
 // Lets everybody go on, since every thread that has not returned is at the barrier.
 void Block::open_barrier() {
   if (skipped_ != 0) {
-    const unsigned rank = last_waiting();
-    fail_as(rank, "divergent-barrier",
-            std::to_string(live_) + " threads wait at " + threads_[rank].name + ", which " + std::to_string(skipped_) +
+    const Thread& last = last_waiting();
+    fail_as(last, "divergent-barrier",
+            std::to_string(live_) + " threads wait at " + last.name + ", which " + std::to_string(skipped_) +
                 " threads of the block passed by before they finished");
   }
   if (sites_differ_) check_sites();
+  votes_ = {0, live_};
   for (Warp& warp : warps_) {
+    votes_.count += static_cast<unsigned>(__builtin_popcount(warp.predicates));
     warp.ready = warp.live;
-    warp.at_barrier = 0;
+    warp.at_barrier = warp.predicates = 0;
   }
   sites_differ_ = false;
-  at_barrier_ = 0;
   ++opened_;
-  released_ = votes_;
-  votes_ = {};
 }
 
-unsigned Block::last_waiting() const {
-  unsigned number = static_cast<unsigned>(warps_.size()) - 1;
-  while (warps_[number].live == 0) --number;
-  return number * 32 + 31 - static_cast<unsigned>(__builtin_clz(warps_[number].live));
+const Block::Thread& Block::last_waiting() const {
+  const Warp* warp = &warps_.back();
+  while (warp->live == 0) --warp;
+  return *warp->lanes[31 - __builtin_clz(warp->live)];
 }
 
 // Throws where lanes of one warp came to different barriers. The compiler may have made two copies of one call, so only
 // places in different lines count.
 void Block::check_sites() {
-  for (unsigned number = 0; number < warps_.size(); ++number) {
-    unsigned first = 0;
-    for (unsigned rest = warps_[number].live; rest != 0; rest &= rest - 1) {
-      const unsigned rank = number * 32 + static_cast<unsigned>(__builtin_ctz(rest));
-      if (rest == warps_[number].live) first = rank;
-      const Thread& thread = threads_[rank];
-      const Thread& other = threads_[first];
-      if (!worker->lines.differ(thread.site, other.site)) continue;
-      fail_as(rank, "divergent-barrier",
+  for (const Warp& warp : warps_) {
+    if (warp.live == 0) continue;
+    const Thread& first = *warp.lanes[__builtin_ctz(warp.live)];
+    for (unsigned rest = warp.live; rest != 0; rest &= rest - 1) {
+      const Thread& thread = *warp.lanes[__builtin_ctz(rest)];
+      if (!worker->lines.differ(thread.site, first.site)) continue;
+      fail_as(thread, "divergent-barrier",
               "lanes of one warp wait at different barriers, this one at " + std::string(thread.name) +
-                  ", another at " + other.name + worker->lines.describe(other.site));
+                  ", another at " + first.name + worker->lines.describe(first.site));
     }
   }
 }
 
 // Makes progress in a warp of which no lane can run: lanes whose partners have returned, then lanes that ask who is
 // with them.
-bool Block::unblock_warp(unsigned number) {
-  Warp& warp = warps_[number];
+bool Block::unblock(Warp& warp) {
   for (unsigned rest = warp.meeting; rest != 0; rest &= rest - 1) {
-    const unsigned lane = static_cast<unsigned>(__builtin_ctz(rest));
-    if ((warp.meeting >> lane & 1u) != 0 && complete_meeting(number, lane)) {
-      warp.ready |= 1u << lane;
-      return true;
-    }
+    const Thread& thread = *warp.lanes[__builtin_ctz(rest)];
+    if (!can_meet(warp, thread)) continue;
+    complete_meeting(warp, thread);
+    warp.ready |= thread.bit;
+    return true;
   }
-  return release_converging(number);
+  return release_converging(warp);
 }
 
 unsigned Block::wait_for_convergence(const void* site) {
-  warps_[running_ / 32].converging |= 1u << running_ % 32;
-  wait("__activemask", site);
-  return threads_[running_].converged;
+  Thread& self = *running_;
+  self.warp->converging |= self.bit;
+  wait(self, "__activemask", site);
+  return self.converged;
 }
 
 // Lanes at the same place of the program are one group, which goes on together.
-bool Block::release_converging(unsigned number) {
-  Warp& warp = warps_[number];
+bool Block::release_converging(Warp& warp) {
   if (warp.converging == 0) return false;
-  const Thread* lanes = &threads_[number * 32];
-  const void* site = lanes[__builtin_ctz(warp.converging)].site;
+  const void* site = warp.lanes[__builtin_ctz(warp.converging)]->site;
   unsigned group = 0;
   for (unsigned rest = warp.converging; rest != 0; rest &= rest - 1) {
-    const unsigned lane = static_cast<unsigned>(__builtin_ctz(rest));
-    if (lanes[lane].site == site) group |= 1u << lane;
+    const Thread& thread = *warp.lanes[__builtin_ctz(rest)];
+    if (thread.site == site) group |= thread.bit;
   }
-  for (unsigned rest = group; rest != 0; rest &= rest - 1) {
-    threads_[number * 32 + static_cast<unsigned>(__builtin_ctz(rest))].converged = group;
-  }
+  for (unsigned rest = group; rest != 0; rest &= rest - 1) warp.lanes[__builtin_ctz(rest)]->converged = group;
   warp.converging &= ~group;
   warp.ready |= group;
   return true;
 }
 
-void Block::meet(const char* name, const void* site, unsigned mask, void* frame,
-                 void (*resolve)(void* const* frames, unsigned lanes)) {
-  const unsigned number = running_ / 32;
-  const unsigned lane = running_ % 32;
-  Thread& self = threads_[running_];
-  self.mask = mask;
-  self.frame = frame;
-  self.resolve = resolve;
-  Warp& warp = warps_[number];
-  warp.meeting |= 1u << lane;
-  // The last lane to come does the work for all, and goes on without a switch.
-  if (!complete_meeting(number, lane)) wait(name, site);
+// All that `self` waits for have come to some meeting. If it is the same one, `self` does the work for all, and goes on
+// without a switch.
+void Block::come_last(Thread& self, const char* name, const void* site) {
+  if (!can_meet(*self.warp, self)) return wait(self, name, site);
+  complete_meeting(*self.warp, self);
 }
 
-// Lets the lanes that `lane` waits for meet, if all of them are there with the same mask and the same operation.
-// Everybody but `lane` itself is made ready.
-bool Block::complete_meeting(unsigned number, unsigned lane) {
-  Warp& warp = warps_[number];
-  const Thread& self = threads_[number * 32 + lane];
+// Whether the lanes that `self` waits for are all there with the same mask and the same operation.
+bool Block::can_meet(const Warp& warp, const Thread& self) {
   const unsigned lanes = self.mask & warp.live;
   if ((lanes & ~warp.meeting) != 0) return false;
-  void* frames[32] = {};
+  if (warp.uniform) return true;
+  const Resolve* operation = warp.operations[__builtin_ctz(self.bit)];
   for (unsigned rest = lanes; rest != 0; rest &= rest - 1) {
-    const unsigned other = static_cast<unsigned>(__builtin_ctz(rest));
-    const Thread& thread = threads_[number * 32 + other];
-    if (thread.mask != self.mask || thread.resolve != self.resolve) return false;
-    frames[other] = thread.frame;
+    const int other = __builtin_ctz(rest);
+    if (warp.lanes[other]->mask != self.mask || warp.operations[other] != operation) return false;
   }
-  self.resolve(frames, lanes);
-  warp.meeting &= ~lanes;
-  warp.ready |= lanes & ~(1u << lane);
   return true;
+}
+
+// Lets the lanes that `self` waits for meet; they can. All but `self` itself are made ready.
+void Block::complete_meeting(Warp& warp, const Thread& self) {
+  const unsigned lanes = self.mask & warp.live;
+  warp.operations[__builtin_ctz(self.bit)](warp.frames, lanes);
+  warp.meeting &= ~lanes;
+  warp.ready |= lanes & ~self.bit;
 }
 
 // Says what everybody waits for when nobody can go on, on behalf of a lane that meets others: there is one.
 void Block::stalled() {
-  unsigned number = 0;
-  while (warps_[number].meeting == 0) ++number;
-  const unsigned rank = number * 32 + static_cast<unsigned>(__builtin_ctz(warps_[number].meeting));
-  fail_as(rank, "deadlock", "nobody can go on: " + waiting_text());
+  const Warp* warp = warps_.data();
+  while (warp->meeting == 0) ++warp;
+  fail_as(*warp->lanes[__builtin_ctz(warp->meeting)], "deadlock", "nobody can go on: " + waiting_text());
 }
 
 std::string Block::waiting_text() const {
@@ -217,11 +209,11 @@ std::string Block::waiting_text() const {
     unsigned count;
   };
   std::vector<Group> groups;
-  for (unsigned rank = 0; rank < threads_.size(); ++rank) {
-    const Thread& thread = threads_[rank];
+  for (unsigned rank = 0; rank < count_; ++rank) {
     const Warp& warp = warps_[rank / 32];
-    if ((warp.live >> rank % 32 & 1u) == 0) continue;
-    const bool meets = (warp.meeting >> rank % 32 & 1u) != 0;
+    const Thread& thread = *warp.lanes[rank % 32];
+    if ((warp.live & thread.bit) == 0) continue;
+    const bool meets = (warp.meeting & thread.bit) != 0;
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
       const Thread& example = *group.example;
       return group.meets == meets && example.site == thread.site && (!meets || example.mask == thread.mask);
@@ -246,9 +238,9 @@ std::string Block::waiting_text() const {
   return text + (groups.size() > 4 ? ", and others elsewhere" : "");
 }
 
-void Block::fail_as(unsigned rank, const char* code, const std::string& detail) {
-  threadIdx = threads_[rank].index;
-  fail(code, detail, threads_[rank].site);
+void Block::fail_as(const Thread& thread, const char* code, const std::string& detail) {
+  threadIdx = thread.index;
+  fail(code, detail, thread.site);
 }
 
 }  // namespace emu

@@ -38,16 +38,6 @@ inline void switch_context(Context& from, const Context& to) {
 }
 #endif
 
-// Starts to load what switching to `next` will need: its stack was likely pushed out of the cache by the others'.
-inline void prefetch(const Context& next) {
-#ifndef WARPGRADE_EMU_PORTABLE_SWITCH
-  __builtin_prefetch(next.stack_pointer);
-  __builtin_prefetch(static_cast<const char*>(next.stack_pointer) + 64);
-#else
-  (void)next;
-#endif
-}
-
 // Stacks with a guard page below each, made on demand and kept: a block of 1024 threads needs 1024 of them. Memory is
 // only used for the pages that a kernel touches.
 class StackPool {

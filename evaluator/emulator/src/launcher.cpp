@@ -108,6 +108,7 @@ class Execution {
       gridDim = config_.grid;
       own->kernel = &kernel_;
       own->shared.begin_launch(config_.dynamic_bytes);
+      own->waiting_block = kernel_.waits ? &own->block : nullptr;
       if (kernel_.waits) own->block.begin_launch(kernel_, threads_);
       own->faults.guard([](void* self) { static_cast<Execution*>(self)->run_blocks(); }, this);
       // Not after an error: what the kernel overwrote around its shared memory must not be found again.

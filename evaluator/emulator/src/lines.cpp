@@ -5,6 +5,7 @@
 
 #ifdef WARPGRADE_EMU_BACKTRACE
 #include <backtrace.h>
+#include <dlfcn.h>
 #include <link.h>
 
 #include <mutex>
@@ -26,9 +27,10 @@ bool is_own(const char* file) {
 }
 
 // Called for each call that was inlined at an address, the innermost first, until it gives something other than 0.
-int take_first_own(void* line, std::uintptr_t, const char* file, int number, const char*) {
-  if (file == nullptr || number == 0 || !is_own(file)) return 0;
-  *static_cast<int*>(line) = number;
+int take_first_own(void* place, std::uintptr_t, const char* file, int line, const char*) {
+  if (file == nullptr || line == 0 || !is_own(file)) return 0;
+  const char* slash = std::strrchr(file, '/');
+  *static_cast<Lines::Place*>(place) = {slash == nullptr ? file : slash + 1, line};
   return 1;
 }
 
@@ -44,45 +46,51 @@ unsigned long long libraries_loaded() {
   return count;
 }
 
-int look_up(const void* pc) {
+// A library that certainly can be read: the one around `pc`. Left to itself, libbacktrace begins with the program's own
+// file, and gives up where a sandbox keeps that from us.
+const char* library_of(const void* pc) {
+  Dl_info info{};
+  return dladdr(pc, &info) != 0 ? info.dli_fname : nullptr;
+}
+
+Lines::Place look_up(const void* pc) {
   static std::mutex mutex;
   static backtrace_state* state = nullptr;
   static unsigned long long loaded = 0;
   std::lock_guard lock(mutex);
   // A state knows the libraries of the time when it was first used, and cannot be freed. Extensions come later.
   if (const unsigned long long now = libraries_loaded(); state == nullptr || loaded != now) {
-    state = backtrace_create_state(nullptr, 0, ignore, nullptr);
+    state = backtrace_create_state(library_of(pc), 0, ignore, nullptr);
     loaded = now;
   }
-  int line = 0;
-  backtrace_pcinfo(state, reinterpret_cast<std::uintptr_t>(pc), take_first_own, ignore, &line);
-  return line;
+  Lines::Place place;
+  backtrace_pcinfo(state, reinterpret_cast<std::uintptr_t>(pc), take_first_own, ignore, &place);
+  return place;
 }
 
 #else
 
-int look_up(const void*) { return 0; }
+Lines::Place look_up(const void*) { return {}; }
 
 #endif
 
 }  // namespace
 
-int Lines::at(const void* pc) {
-  if (pc == nullptr) return 0;
-  const auto [entry, is_new] = known_.try_emplace(pc, 0);
-  if (is_new) entry->second = look_up(pc);
+const Lines::Place& Lines::at(const void* pc) {
+  const auto [entry, is_new] = known_.try_emplace(pc);
+  if (is_new && pc != nullptr) entry->second = look_up(pc);
   return entry->second;
 }
 
 std::string Lines::describe(const void* pc) {
-  const int line = at(pc);
-  return line == 0 ? std::string() : " (line " + std::to_string(line) + ")";
+  const Place& place = at(pc);
+  return place.line == 0 ? std::string() : " (" + place.file + ":" + std::to_string(place.line) + ")";
 }
 
 bool Lines::differ(const void* a, const void* b) {
-  const int first = at(a);
-  const int second = at(b);
-  return first != 0 && second != 0 && first != second;
+  const Place& first = at(a);
+  const Place& second = at(b);
+  return first.line != 0 && second.line != 0 && first != second;
 }
 
 }  // namespace emu

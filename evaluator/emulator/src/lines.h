@@ -11,18 +11,26 @@ namespace emu {
 // asked for. Where the compiler comes without libbacktrace, no line is known.
 class Lines {
  public:
-  // The line of the submission's own code at, or around, the call that returns to `pc`: calls that were inlined from
-  // our headers or the system's are looked through. 0: unknown.
-  int at(const void* pc);
+  // A place in a file of the submission's. Line 0: unknown.
+  struct Place {
+    std::string file;
+    int line = 0;
 
-  // " (line 12)", or nothing.
+    bool operator==(const Place&) const = default;
+  };
+
+  // The place in the submission's own code of, or around, the call that returns to `pc`: calls that were inlined from
+  // our headers or the system's are looked through.
+  const Place& at(const void* pc);
+
+  // " (cuda.cu:12)", or nothing.
   std::string describe(const void* pc);
 
   // Whether two places are known to be in different lines.
   bool differ(const void* a, const void* b);
 
  private:
-  std::map<const void*, int> known_;
+  std::map<const void*, Place> known_;
 };
 
 }  // namespace emu

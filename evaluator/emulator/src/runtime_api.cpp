@@ -181,10 +181,15 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int device) { return emu::record_error(device == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
+// The one GPU is number 0; -1 is what a tensor of the CPU says of its device.
+static bool is_the_device(int device) { return device == 0 || device == -1; }
+
+cudaError_t cudaSetDevice(int device) {
+  return emu::record_error(is_the_device(device) ? cudaSuccess : cudaErrorInvalidDevice);
+}
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return emu::record_error(cudaErrorInvalidDevice);
+  if (!is_the_device(device)) return emu::record_error(cudaErrorInvalidDevice);
   using namespace emu::limits;
   *properties = {};
   std::strncpy(properties->name, "Warpgrade emulator", sizeof properties->name - 1);
@@ -289,8 +294,4 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       return emu::record_error(cudaErrorInvalidValue);
   }
   return cudaSuccess;
-}
-
-cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t) {
-  throw emu::KernelError("emulator[unsupported]: cudaLaunchKernel with a kernel that was cast to const void*");
 }

@@ -11,17 +11,36 @@ namespace {
 // An address inside of the calling instruction: the one it returns to can belong to the next line.
 #define CALL_SITE (static_cast<const char*>(__builtin_return_address(0)) - 1)
 
-// The block whose threads can wait; null where there is nobody to wait for.
-Block* waiting_block(const char* name, const void* site) {
+// Where there is no block whose threads can wait: returns for a thread that is alone, throws for others.
+void wait_alone(const char* name, const void* site) {
   if (worker == nullptr) throw KernelError(std::string("emulator[unsupported]: ") + name + " outside of a kernel");
-  if (worker->kernel->waits) return &worker->block;
-  if (block_threads() == 1) return nullptr;
+  if (block_threads() == 1) return;
   fail("unsupported", std::string(name) + " in a kernel that was taken for one without barriers", site);
 }
 
+// The block whose threads can wait; null where there is none.
+Block* waiting_block() { return worker == nullptr ? nullptr : worker->waiting_block; }
+
 Block::Votes vote(const char* name, const void* site, bool predicate) {
-  Block* block = waiting_block(name, site);
-  return block == nullptr ? Block::Votes{predicate, 1} : block->wait_at_barrier(name, site, predicate);
+  if (Block* block = waiting_block(); block != nullptr) {
+    block->wait_at_barrier(name, site, predicate);
+    return block->votes();
+  }
+  wait_alone(name, site);
+  return {predicate, 1};
+}
+
+[[noreturn, gnu::noinline]] void fail_outside_mask(const char* name, const void* site, unsigned mask) {
+  char text[96];
+  std::snprintf(text, sizeof text, "lane %u calls with mask 0x%08x, which does not name it: ", lane(), mask);
+  fail("lane-outside-mask", text + std::string(name), site);
+}
+
+// A function of its own, since it hands out the address of its `frame`: rendezvous() would need a frame for that.
+[[gnu::noinline]] void meet_alone(const char* name, const void* site, unsigned mask, void* frame, Resolve* resolve) {
+  wait_alone(name, site);
+  if ((mask & lane_bit()) == 0) fail_outside_mask(name, site, mask);
+  resolve(&frame, 1);
 }
 
 }  // namespace
@@ -29,11 +48,16 @@ Block::Votes vote(const char* name, const void* site, bool predicate) {
 bool in_kernel() { return worker != nullptr; }
 
 unsigned live_lanes() {
-  if (worker != nullptr && worker->kernel->waits) return worker->block.live_lanes();
-  return lane_bit();
+  const Block* block = waiting_block();
+  return block == nullptr ? lane_bit() : block->live_lanes();
 }
 
-void wait_for_block(const char* name) { vote(name, CALL_SITE, false); }
+// This and rendezvous() end in the switch: a jump to it leaves no frame on the thread's stack, and no `ret` behind it,
+// which the processor would predict from the calls of the thread that stopped.
+void wait_for_block(const char* name) {
+  if (Block* block = waiting_block(); block != nullptr) return block->wait_at_barrier(name, CALL_SITE, false);
+  wait_alone(name, CALL_SITE);
+}
 
 int barrier_count(int predicate) {
   return static_cast<int>(vote("__syncthreads_count", CALL_SITE, predicate != 0).count);
@@ -48,33 +72,26 @@ int barrier_or(int predicate) { return vote("__syncthreads_or", CALL_SITE, predi
 
 unsigned active_mask() {
   // Threads of a kernel that never waits are not seen together by anybody.
-  if (worker == nullptr || !worker->kernel->waits) return lane_bit();
-  return worker->block.wait_for_convergence(CALL_SITE);
+  Block* block = waiting_block();
+  return block == nullptr ? lane_bit() : block->wait_for_convergence(CALL_SITE);
 }
 
 void early_return() {
-  if (worker != nullptr && worker->kernel->waits) worker->block.mark_early_return();
+  if (Block* block = waiting_block(); block != nullptr) block->mark_early_return();
 }
 
-void rendezvous(const char* name, unsigned mask, void* frame, void (*resolve)(void* const* frames, unsigned lanes)) {
-  const char* site = CALL_SITE;
-  Block* block = waiting_block(name, site);
-  if ((mask & lane_bit()) == 0) {
-    char text[96];
-    std::snprintf(text, sizeof text, "lane %u calls with mask 0x%08x, which does not name it: ", lane(), mask);
-    fail("lane-outside-mask", text + std::string(name), site);
-  }
-  if (block != nullptr) {
-    block->meet(name, site, mask, frame, resolve);
-  } else {
-    resolve(&frame, 1);
-  }
+void rendezvous(const char* name, unsigned mask, void* frame, Resolve* resolve) {
+  Block* block = waiting_block();
+  if (block == nullptr) return meet_alone(name, CALL_SITE, mask, frame, resolve);
+  if ((mask & block->lane_bit()) == 0) fail_outside_mask(name, CALL_SITE, mask);
+  block->meet(name, CALL_SITE, mask, frame, resolve);
 }
 
 void** block_slots() {
-  Block* block = waiting_block("block exchange", CALL_SITE);
+  if (Block* block = waiting_block(); block != nullptr) return block->slots();
+  wait_alone("block exchange", CALL_SITE);
   static thread_local void* alone;
-  return block == nullptr ? &alone : block->slots();
+  return &alone;
 }
 
 void* shared_storage(const void* unit, int id, std::size_t bytes, std::size_t alignment) {

@@ -13,6 +13,7 @@ namespace emu {
 
 struct Worker {
   const Kernel* kernel = nullptr;
+  Block* waiting_block = nullptr;  // `block` while it runs, or null where the kernel's threads cannot wait
   StackPool stacks;
   Block block{stacks};
   SharedArena shared;

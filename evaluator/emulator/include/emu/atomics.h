@@ -1,11 +1,14 @@
 // CUDA's atomics. They are atomic between the worker threads of a launch too. Templates, so that a submission that
-// brings its own `atomicAdd(double*, double)` for old GPUs is preferred instead of clashing.
+// brings its own `atomicAdd(double*, double)` or `atomicMax(float*, float)` is preferred instead of clashing; for the
+// types that nvcc has them for, and no others.
 #ifndef WARPGRADE_EMU_ATOMICS_H
 #define WARPGRADE_EMU_ATOMICS_H
 
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+
+#include "vector_types.h"
 
 namespace emu {
 
@@ -48,47 +51,69 @@ inline T atomic_update(T* address, F f) {
 template <class T>
 using Operand = std::common_type_t<T>;
 
+// T, where it is one of the others; else there is no such function.
+template <class T, class... Allowed>
+using OneOf = std::enable_if_t<(std::is_same_v<T, Allowed> || ...), T>;
+
 }  // namespace emu
 
-#define WARPGRADE_EMU_ATOMIC(NAME, EXPRESSION)                                      \
+#define WARPGRADE_EMU_ATOMIC(NAME, EXPRESSION, ...)                                 \
   template <class T>                                                                \
-  inline T NAME(T* address, emu::Operand<T> value) {                                \
+  inline emu::OneOf<T, __VA_ARGS__> NAME(T* address, emu::Operand<T> value) {       \
     return emu::atomic_update(address, [value](T old) -> T { return EXPRESSION; }); \
   }                                                                                 \
   template <class T>                                                                \
-  inline T NAME##_block(T* address, emu::Operand<T> value) {                        \
+  inline emu::OneOf<T, __VA_ARGS__> NAME##_block(T* address, emu::Operand<T> value) { \
     return NAME(address, value);                                                    \
   }                                                                                 \
   template <class T>                                                                \
-  inline T NAME##_system(T* address, emu::Operand<T> value) {                       \
+  inline emu::OneOf<T, __VA_ARGS__> NAME##_system(T* address, emu::Operand<T> value) { \
     return NAME(address, value);                                                    \
   }
+#define WARPGRADE_EMU_32 int, unsigned
+#define WARPGRADE_EMU_INTEGERS int, unsigned, long long, unsigned long long
 
-WARPGRADE_EMU_ATOMIC(atomicAdd, old + value)
-WARPGRADE_EMU_ATOMIC(atomicSub, old - value)
-WARPGRADE_EMU_ATOMIC(atomicExch, ((void)old, value))
-WARPGRADE_EMU_ATOMIC(atomicMin, value < old ? value : old)
-WARPGRADE_EMU_ATOMIC(atomicMax, old < value ? value : old)
-WARPGRADE_EMU_ATOMIC(atomicAnd, old& value)
-WARPGRADE_EMU_ATOMIC(atomicOr, old | value)
-WARPGRADE_EMU_ATOMIC(atomicXor, old ^ value)
-WARPGRADE_EMU_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
-WARPGRADE_EMU_ATOMIC(atomicDec, (old == 0 || old > value) ? value : T(old - 1))
+WARPGRADE_EMU_ATOMIC(atomicAdd, old + value, WARPGRADE_EMU_32, unsigned long long, float, double)
+WARPGRADE_EMU_ATOMIC(atomicSub, old - value, WARPGRADE_EMU_32)
+WARPGRADE_EMU_ATOMIC(atomicExch, ((void)old, value), WARPGRADE_EMU_32, unsigned long long, float)
+WARPGRADE_EMU_ATOMIC(atomicMin, value < old ? value : old, WARPGRADE_EMU_INTEGERS)
+WARPGRADE_EMU_ATOMIC(atomicMax, old < value ? value : old, WARPGRADE_EMU_INTEGERS)
+WARPGRADE_EMU_ATOMIC(atomicAnd, old& value, WARPGRADE_EMU_INTEGERS)
+WARPGRADE_EMU_ATOMIC(atomicOr, old | value, WARPGRADE_EMU_INTEGERS)
+WARPGRADE_EMU_ATOMIC(atomicXor, old ^ value, WARPGRADE_EMU_INTEGERS)
+WARPGRADE_EMU_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1), unsigned)
+WARPGRADE_EMU_ATOMIC(atomicDec, (old == 0 || old > value) ? value : T(old - 1), unsigned)
 
 #undef WARPGRADE_EMU_ATOMIC
+#undef WARPGRADE_EMU_INTEGERS
+#undef WARPGRADE_EMU_32
+
+// Each element of a vector by itself, as the hardware has it.
+inline float2 atomicAdd(float2* address, float2 value) {
+  return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y)};
+}
+inline float4 atomicAdd(float4* address, float4 value) {
+  return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y), atomicAdd(&address->z, value.z),
+          atomicAdd(&address->w, value.w)};
+}
+
+namespace emu {
+template <class T>
+using CasWord = OneOf<T, int, unsigned, unsigned long long, unsigned short>;
+}  // namespace emu
 
 // Bytes are compared and not values, as the hardware does: a NaN equals itself.
 template <class T>
-inline T atomicCAS(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
+inline emu::CasWord<T> atomicCAS(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
   return emu::atomic_update(
       address, [&](T old) -> T { return std::memcmp(&old, &expected, sizeof(T)) == 0 ? static_cast<T>(wanted) : old; });
 }
 template <class T>
-inline T atomicCAS_block(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
+inline emu::CasWord<T> atomicCAS_block(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
   return atomicCAS(address, expected, wanted);
 }
 template <class T>
-inline T atomicCAS_system(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
+inline emu::CasWord<T> atomicCAS_system(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
   return atomicCAS(address, expected, wanted);
 }
 

@@ -14,9 +14,17 @@
 // is that these few bytes must fit into what the C library sets aside for libraries that are loaded late.
 #define EMU_THREAD_LOCAL EMU_API __thread __attribute__((tls_model("initial-exec")))
 extern EMU_THREAD_LOCAL uint3 threadIdx;
-extern EMU_THREAD_LOCAL uint3 blockIdx;
-extern EMU_THREAD_LOCAL dim3 blockDim;
-extern EMU_THREAD_LOCAL dim3 gridDim;
+// Constant while a kernel runs, as in CUDA; so no store of a kernel makes the compiler read them again. The engine,
+// which is compiled apart, sets them for each block.
+#ifdef WARPGRADE_EMU_RUNTIME
+#define EMU_OF_BLOCK
+#else
+#define EMU_OF_BLOCK const
+#endif
+extern EMU_THREAD_LOCAL EMU_OF_BLOCK uint3 blockIdx;
+extern EMU_THREAD_LOCAL EMU_OF_BLOCK dim3 blockDim;
+extern EMU_THREAD_LOCAL EMU_OF_BLOCK dim3 gridDim;
+#undef EMU_OF_BLOCK
 static constexpr int warpSize = 32;
 
 namespace emu {

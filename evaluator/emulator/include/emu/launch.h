@@ -3,10 +3,14 @@
 #define WARPGRADE_EMU_LAUNCH_H
 
 #include <cstddef>
+#include <map>
+#include <mutex>
 #include <tuple>
+#include <type_traits>
 
 #include "driver_types.h"
 #include "emu/context.h"
+#include "emu/error.h"
 
 namespace emu {
 
@@ -67,23 +71,70 @@ cudaError_t launch(const char* name, int line, const Config& config, Call call, 
   return run(Kernel{name, line, kWaits, kMarksReturns, &bound, &Bound<Call, Args...>::run}, config);
 }
 
-}  // namespace emu
-
-// The typed form of cudaLaunchKernel: nothing says whether the kernel waits, so it is run as if it did.
-template <class... Params>
-inline cudaError_t cudaLaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, void** args,
-                                    std::size_t dynamic_bytes = 0, cudaStream_t stream = nullptr) {
+// What the rewriter makes of `cudaLaunchKernel(kernel, grid, block, args, shared, stream)`.
+template <bool kWaits, class... Params>
+cudaError_t launch_function(const char* name, int line, void (*kernel)(Params...), dim3 grid, dim3 block, void** args,
+                            std::size_t dynamic_bytes = 0, cudaStream_t stream = nullptr) {
   auto call = [kernel, args]() {
     std::size_t next = 0;
     // Braces order the reads of args[0], args[1] ..., as a call's parentheses would not.
     std::tuple<Params...> values{*static_cast<std::remove_reference_t<Params>*>(args[next++])...};
     std::apply(kernel, values);
   };
-  return emu::launch<true>("kernel", 0, emu::Config(grid, block, dynamic_bytes, stream), call);
+  return launch<kWaits>(name, line, Config(grid, block, dynamic_bytes, stream), call);
 }
 
-// A kernel behind `const void*` has lost its parameters, which nothing here can give back.
-EMU_API cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** args, std::size_t dynamic_bytes,
-                                     cudaStream_t stream);
+// A kernel that was cast to `void*`, with what launches it all the same.
+struct ErasedKernel {
+  const char* name;
+  cudaError_t (*launch)(const ErasedKernel& self, int line, void* kernel, const Config& config, void** args);
+};
+
+// The kernels that kernel_pointer() was given. Each extension has its own.
+class ErasedKernels {
+ public:
+  static ErasedKernels& all() {
+    static ErasedKernels kernels;
+    return kernels;
+  }
+
+  void add(const void* kernel, const ErasedKernel& erased) {
+    std::lock_guard lock(mutex_);
+    known_.emplace(kernel, erased);
+  }
+
+  // Throws KernelError for an address that is no kernel's, or one whose cast the rewriter did not see.
+  ErasedKernel at(const void* kernel) {
+    std::lock_guard lock(mutex_);
+    const auto found = known_.find(kernel);
+    if (found == known_.end()) throw KernelError("emulator[unsupported]: cudaLaunchKernel with an unknown pointer");
+    return found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, ErasedKernel> known_;
+};
+
+// What the rewriter makes of a kernel whose address is cast to `void*`.
+template <bool kWaits, class... Params>
+void* kernel_pointer(const char* name, void (*kernel)(Params...)) {
+  void* address = reinterpret_cast<void*>(kernel);
+  ErasedKernels::all().add(address, {name, [](const ErasedKernel& self, int line, void* typed, const Config& config,
+                                              void** args) {
+                             return launch_function<kWaits>(self.name, line, reinterpret_cast<void (*)(Params...)>(typed),
+                                                            config.grid, config.block, args, config.dynamic_bytes);
+                           }});
+  return address;
+}
+
+template <bool kWaits>
+cudaError_t launch_function(const char*, int line, const void* kernel, dim3 grid, dim3 block, void** args,
+                            std::size_t dynamic_bytes = 0, cudaStream_t stream = nullptr) {
+  const ErasedKernel erased = ErasedKernels::all().at(kernel);
+  return erased.launch(erased, line, const_cast<void*>(kernel), Config(grid, block, dynamic_bytes, stream), args);
+}
+
+}  // namespace emu
 
 #endif  // WARPGRADE_EMU_LAUNCH_H

@@ -39,10 +39,12 @@ EMU_API unsigned active_mask();
 // purpose, and the barriers that others still reach do not wait for it. See "Barriers" in README.md.
 EMU_API void early_return();
 
-// Meets the lanes of `mask` that have not returned; the last one to arrive calls `resolve` with each lane's frame
-// (null for the others) and the lanes that met. Throws KernelError when the caller is not in `mask`.
-EMU_API void rendezvous(const char* name, unsigned mask, void* frame,
-                        void (*resolve)(void* const* frames, unsigned lanes));
+// Computes an operation for the `lanes` that met, from each one's frame; frames[i] of another lane means nothing.
+using Resolve = void(void* const* frames, unsigned lanes);
+
+// Meets the lanes of `mask` that have not returned; the last one to arrive calls `resolve`. Throws KernelError when
+// the caller is not in `mask`.
+EMU_API void rendezvous(const char* name, unsigned mask, void* frame, Resolve* resolve);
 
 // What the lanes brought to one exchange, seen by one of them.
 template <class T>
@@ -95,13 +97,9 @@ auto exchange(const char* name, unsigned mask, T value, Pick pick) {
   Frame frame{value, pick, {}};
   // Lanes that wait lie still on their own stacks, so their frames can be read and written from here.
   rendezvous(name, mask, &frame, [](void* const* frames, unsigned lanes) {
-    const T* values[warpSize];
+    const T* const* values = reinterpret_cast<const T* const*>(frames);  // the first member of each frame
     for (unsigned rest = lanes; rest != 0; rest &= rest - 1) {
-      unsigned lane = __builtin_ctz(rest);
-      values[lane] = &static_cast<Frame*>(frames[lane])->value;
-    }
-    for (unsigned rest = lanes; rest != 0; rest &= rest - 1) {
-      unsigned lane = __builtin_ctz(rest);
+      const unsigned lane = __builtin_ctz(rest);
       Frame* own = static_cast<Frame*>(frames[lane]);
       new (own->result) Result(own->pick(Peers<T>(values, lanes, lane)));
     }

@@ -1,0 +1,79 @@
+"""Where nvcc is on the machine: what it alone can say of kernels that g++ compiled, before they are run on the CPU.
+
+For g++ every function is one of the host, so a kernel may call any. `nvcc -ptx` on the kernels alone takes half a
+second. Its word is taken only where nothing but the device's own rules were broken: any other error may come from what
+was left out, which is all that mentions PyTorch.
+"""
+
+import re
+from collections.abc import Sequence
+
+from evaluator.build import nvcc
+from evaluator.build.builder import LIMITS, RunTool, work_folder
+from evaluator.build.diagnostics import parse
+from evaluator.build.flags import words
+from evaluator.build.toolchain import language_standard
+from evaluator.emulator.device_code import device_code
+from evaluator.errors import ToolchainMissing
+from evaluator.frames import SourceFile
+from evaluator.records import Diagnostic
+
+_ARCHITECTURE = "sm_90"
+"""What the emulator pretends to be."""
+_TIMEOUT_S = 60.0
+_DEVICE_RULE = re.compile(
+    r"calling a (?:constexpr )?__host__ function|is undefined in device code|device code does not support"
+    r"|a __global__ function (?:must have|cannot have|call must be)|annotation on lambda requires|extended lambda"
+    r"|expression must have a constant value|thread_local specifier for variable declarations in device code"
+)
+_PRELUDE = "".join(
+    f"#include <{name}>\n"
+    for name in ("algorithm", "cfloat", "climits", "cmath", "cstdint", "cstdio", "limits", "type_traits", "utility")
+)
+"""What PyTorch's headers, which are left out, would have brought along."""
+_OWN_FLAG = re.compile(r"-D.+|--?(?:expt-)?(?:extended-lambda|relaxed-constexpr)")
+
+
+def nvcc_version() -> str | None:
+    """Say which nvcc is asked; None where there is none."""
+    try:
+        return nvcc.nvcc().version
+    except ToolchainMissing:
+        return None
+
+
+def device_errors(
+    files: Sequence[SourceFile], flags: Sequence[str], run_tool: RunTool, submission: str
+) -> list[Diagnostic]:
+    """Give what nvcc has against the kernels in `files`; nothing without nvcc, or where it cannot be sure.
+
+    `flags` are the submission's own for nvcc; macros and language extensions among them count.
+    """
+    texts = {file.name: file.text for file in files}
+    kernels = {name: part for name, text in texts.items() if name.endswith(".cu") and (part := device_code(text))}
+    if not kernels or nvcc_version() is None:
+        return []
+    found: list[Diagnostic] = []
+    for name, text in kernels.items():
+        with work_folder() as work:
+            for other in texts.keys() - kernels.keys():
+                (work / other).write_text(texts[other], encoding="utf-8")
+            (work / name).write_text(f'{_PRELUDE}#line 1 "{name}"\n{text}', encoding="utf-8")
+            argv = [nvcc.nvcc().path, *_flags(words(flags)), name, "-o", "kernels.ptx"]
+            result = run_tool(argv, work=work, limits=LIMITS, timeout_s=_TIMEOUT_S)
+        if result.exit_code is not None and not result.ok:
+            errors = [entry for entry in parse(result.output, texts, submission) if entry.severity == "error"]
+            # One error that may come from what was left out, and all of them may.
+            if all(entry.file == name and _DEVICE_RULE.search(entry.message) for entry in errors):
+                found += errors
+    return found
+
+
+def _flags(own: Sequence[str]) -> list[str]:
+    return [
+        "-ptx",
+        f"-arch={_ARCHITECTURE}",
+        f"-std={language_standard()}",
+        *nvcc.PYTORCH_NVCC_FLAGS,
+        *(flag for flag in own if _OWN_FLAG.fullmatch(flag)),
+    ]

@@ -1,0 +1,89 @@
+"""Which kernels have threads that wait for each other, as the names in a submission's text show."""
+
+import re
+from collections.abc import Sequence
+
+from evaluator.emulator.headers import LIBRARY_HEADER
+from evaluator.emulator.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
+
+_WAITS = re.compile(
+    r"__syncthreads\w*|__syncwarp|__barrier_sync\w*|__\w+_sync|__shfl\w*|__any|__all|__ballot|__activemask"
+    r"|sync|barrier_\w+|shfl\w*|ballot|match_any|match_all"
+    r"|this_thread_block|this_grid|tiled_partition|labeled_partition|binary_partition|coalesced_threads"
+    r"|thread_block\w*|coalesced_group|cub|(?:Block|Warp)(?:Reduce|Scan|Exchange|Load|Store|RadixSort|Merge\w*)"
+)
+
+
+class CallGraph:
+    """Who mentions whom, by name, over all sources of an extension: functions, and macros with their bodies.
+
+    A name stands for everything that bears it. Where a name cannot tell (a pointer or functor that is called, a
+    barrier outside of all device functions), the answer is that threads wait: that costs time and never a result.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """Read the functions and macros of all `texts`."""
+        self._mentions: dict[str, set[str]] = {}
+        self._kernels: set[str] = set()
+        self._opaque: set[str] = set()
+        self._everywhere = False
+        sources = [tokens(text) for text in texts]
+        defined = [macro for source in sources for macro, _ in macros(source)]
+        for macro in defined:
+            self._mentions.setdefault(macro.name, set()).update(macro.words)
+        device = DEVICE | {macro.name for macro in defined if DEVICE & macro.words}
+        for source in sources:
+            self._everywhere = self._everywhere or _includes_unseen(source)
+            self._read(Code(source), device)
+
+    def is_kernel(self, name: str) -> bool:
+        """Say whether a kernel bears this name."""
+        return name in self._kernels
+
+    def waits(self, kernel: str) -> bool:
+        """Say whether threads of `kernel` may wait for each other; True where that cannot be known."""
+        if self._everywhere or kernel not in self._kernels:
+            return True
+        seen, todo = {kernel}, [kernel, "operator"]
+        while todo:
+            name = todo.pop()
+            if name in self._opaque or _WAITS.fullmatch(name):
+                return True
+            new = self._mentions.get(name, set()) - seen
+            seen |= new
+            todo += new
+        return False
+
+    def _read(self, code: Code, device: frozenset[str]) -> None:
+        inside = [False] * len(code)
+        for function in code.outermost():
+            words = set(code.words(function.parameters[0], function.body[1]))
+            self._mentions.setdefault(function.name, set()).update(words)
+            if "__global__" in function.qualifiers:
+                self._kernels.add(function.name)
+            if _calls_parameter(code, function):
+                self._opaque.add(function.name)
+            if function.qualifiers & device:
+                inside[function.parameters[0] : function.body[1]] = [True] * (function.body[1] - function.parameters[0])
+        self._everywhere = self._everywhere or any(
+            token.kind is Kind.WORD and not inside[index] and _WAITS.fullmatch(token.text)
+            for index, token in enumerate(code.tokens)
+        )
+
+
+def _includes_unseen(source: Sequence[Token]) -> bool:
+    """Say whether a file of the submission's own is included: it may define anything."""
+    return any(include.quoted and not LIBRARY_HEADER.fullmatch(include.name) for include in includes(source))
+
+
+def _calls_parameter(code: Code, function: Function) -> bool:
+    """Say whether the function calls something that it is given: nothing tells what that does."""
+    names = set()
+    for start, end in code.split(function.parameters[0] + 1, function.parameters[1]):
+        names.update(list(code.words(start, end))[-1:])
+        pointers = (index + 1 for index in range(start, end) if code.text(index - 1) + code.text(index) == "(*")
+        names.update(map(code.text, pointers))
+    return any(
+        code.text(index) in names and code.text(index + 1) == "(" and code.text(index - 1) not in (".", "->", "::")
+        for index in range(*function.body)
+    )

@@ -1,0 +1,75 @@
+"""The part of CUDA C++ text that a GPU's compiler can judge alone: kernels and what they call, without PyTorch."""
+
+import re
+from collections.abc import Iterator
+
+from evaluator.emulator.edits import Edits
+from evaluator.emulator.lexer import Code, Kind, includes, tokens
+
+_TORCH_HEADER = re.compile(r"(?:torch|ATen|c10|pybind11|THC)/.*|Python\.h")
+_TORCH_NAME = re.compile(r"torch|at|c10|pybind11|py|Tensor|(?:AT|TORCH|C10|PYBIND11|THC)_\w+|PyObject")
+
+
+def device_code(text: str) -> str | None:
+    r"""Blank out everything that mentions PyTorch; what stays is in the line where it was.
+
+    None where no kernel is left: then there is nothing to say about the text.
+
+    >>> device_code("#include <torch/types.h>\n__global__ void k() {}\ntorch::Tensor f() { k<<<1, 1>>>(); }")
+    '\n__global__ void k() {}\n     '
+    """
+    all_tokens = tokens(text)
+    code = Code(all_tokens)
+    edits = Edits(all_tokens, code)
+    for include in includes(all_tokens):
+        if _TORCH_HEADER.fullmatch(include.name):
+            edits.replace(include.token, "")
+    has_kernel = False
+    for start, end in _items(code):
+        words = set(code.words(start, end))
+        if any(_TORCH_NAME.fullmatch(word) for word in words):
+            edits.blank(start, end)
+        else:
+            has_kernel = has_kernel or "__global__" in words
+    return edits.result() if has_kernel else None
+
+
+def _items(code: Code) -> Iterator[tuple[int, int]]:
+    """Cut the text into declarations and definitions; namespaces and `extern "C"` are looked into."""
+    bodies = {function.body for function in code.functions()}
+    closed_by = dict(bodies)
+    index = 0
+    while index < len(code):
+        opener = _scope_opener(code, index)
+        if opener is not None:
+            index = opener + 1
+        elif code.text(index) in ("}", ";"):
+            index += 1
+        else:
+            end = _item_end(code, index, closed_by)
+            yield index, end
+            index = end
+
+
+def _scope_opener(code: Code, index: int) -> int | None:
+    """Give the `{` of a namespace or an `extern "C"` that begins at `index`."""
+    start = index + (code.text(index) == "inline")
+    if code.text(start) == "namespace":
+        while code.kind(start) is Kind.WORD or code.text(start) == "::":
+            start += 1
+    elif code.text(start) == "extern" and code.kind(start + 1) is Kind.STRING:
+        start += 2
+    else:
+        return None
+    return start if code.text(start) == "{" else None
+
+
+def _item_end(code: Code, index: int, bodies: dict[int, int]) -> int:
+    """Give the index after a declaration's `;`, or after a function's body."""
+    while index < len(code):
+        if index in bodies:
+            return bodies[index] + 1
+        if code.text(index) == ";":
+            return index + 1
+        index = code.partner.get(index, index) + 1 if code.text(index) in ("(", "[", "{") else index + 1
+    return len(code)

@@ -1,0 +1,222 @@
+"""Launches in CUDA C++ text, found and turned into calls of `emu::launch`."""
+
+from collections.abc import Sequence
+
+from evaluator.emulator.callgraph import CallGraph
+from evaluator.emulator.edits import Edits
+from evaluator.emulator.lexer import Code, Function, Kind, Token, flat
+
+KEYWORDS = frozenset(("return", "else", "do"))
+
+
+class Launches:
+    """The launches of one text. `macro` has the parameters where the text is a macro's body, else None."""
+
+    def __init__(
+        self, code: Code, edits: Edits, graph: CallGraph, functions: Sequence[Function], macro: frozenset[str] | None
+    ) -> None:
+        """Launch kernels of which `graph` says whether they wait, and `functions` what their parameters are."""
+        self._code = code
+        self._edits = edits
+        self._graph = graph
+        self._functions = functions
+        self._macro = macro
+
+    def edit(self) -> None:
+        """Turn every launch into a call."""
+        for index in range(len(self._code)):
+            if self._code.text(index) == "<<<":
+                self._launch(index)
+            elif self._code.text(index) == "cudaLaunchKernel" and self._code.text(index + 1) == "(":
+                self._launch_function(index)
+            elif not self._is_launched(index):
+                self._cast(index)
+
+    def _is_launched(self, index: int) -> bool:
+        return self._code.text(index - 1) == "(" and self._code.text(index - 2) == "cudaLaunchKernel"
+
+    def _launch(self, index: int) -> None:
+        """Turn `K<<<config>>>(arguments)`, whose `<<<` is at `index`, into a call of `emu::launch`."""
+        code = self._code
+        start = kernel_start(code, index)
+        close = config_end(code, index)
+        if start is None or close is None or (opener := close + 3) not in code.partner:
+            return
+        kernel = code.tokens[start:index]
+        bare = code.tokens[slice(*_without_parentheses(code, start, index))]
+        name = kernel_name(code, start, index)
+        head = f"emu::launch<{self._waits(name)}>({self._quoted(bare)}, {self._line(index)}, emu::Config("
+        self._edits.blank(start, index + 1)
+        self._edits.insert_before(start, head)
+        self._edits.blank(close, close + 4)
+        separator = self._arguments(name, opener + 1, code.partner[opener])
+        self._edits.insert_after(close, f"), [&](auto&&... emu_a) {{ {flat(kernel)}(emu_a...); }}{separator}")
+
+    def _quoted(self, kernel: Sequence[Token]) -> str:
+        """Write the kernel as a string literal; a macro's parameters in it become what the macro is given."""
+        if self._macro is None or not any(token.text in self._macro for token in kernel):
+            return '"' + flat(kernel).replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return " ".join(f"#{token.text}" if token.text in self._macro else f'"{token.text}"' for token in kernel)
+
+    def _line(self, index: int) -> str:
+        return str(self._code.tokens[index].line) if self._macro is None else "__LINE__"
+
+    def _arguments(self, kernel: str | None, start: int, end: int) -> str:
+        """Give what separates the kernel from its arguments, and give null pointers among them a type."""
+        parts = self._code.split(start, end)
+        pointers = self._pointer_parameters(kernel)
+        for number, (begin, stop) in enumerate(parts):
+            text = self._code.text(begin)
+            if stop - begin == 1 and (text == "NULL" or (text == "0" and number in pointers)):
+                self._edits.replace(self._code.tokens[begin], "nullptr")
+        if self._code.text(start) == "__VA_ARGS__":
+            return " __VA_OPT__(,) "
+        return ", " if parts else ""
+
+    def _pointer_parameters(self, kernel: str | None) -> set[int]:
+        """Say which parameters of a kernel of this text are pointers; in a macro, a `0` stays what it is."""
+        code = self._code
+        for function in self._functions:
+            if function.name == kernel:
+                parts = code.split(function.parameters[0] + 1, function.parameters[1])
+                return {number for number, (a, b) in enumerate(parts) if any(code.text(i) == "*" for i in range(a, b))}
+        return set()
+
+    def _launch_function(self, index: int) -> None:
+        """Turn `cudaLaunchKernel(kernel, …)` into a call that knows the kernel's name and parameters.
+
+        A cast to `void*` is taken off, so that the parameters stay known.
+        """
+        code = self._code
+        end = next((end for _, end in code.split(index + 2, code.partner.get(index + 1, index + 2))), None)
+        if end is None:
+            return
+        start = index + 2
+        after = _after_cast(code, start)
+        if after is not None:
+            self._edits.blank(start, after)
+            start = after
+        bare_start, bare_end = _without_parentheses(code, start, end)
+        bare = code.tokens[bare_start + (code.text(bare_start) == "&") : bare_end]
+        name = kernel_name(code, bare_start, bare_end)
+        head = f"emu::launch_function<{self._waits(name)}>({self._quoted(bare)}, {self._line(index)}, "
+        self._edits.blank(index, index + 2)
+        self._edits.insert_before(index, head)
+
+    def _cast(self, index: int) -> None:
+        """Turn `(void*)kernel` into a pointer whose kernel can be launched: the parameters are noted on the way."""
+        code = self._code
+        start = _after_cast(code, index)
+        if start is None:
+            return
+        inside = code.text(start) == "("
+        first = start + inside
+        named = first + (code.text(first) == "&")
+        name = code.text(named)
+        end = named + 1
+        if code.text(end) == "<":
+            end = code.after_template(end) or end
+        if not self._graph.is_kernel(name) or code.text(end) == "(" or (inside and code.text(end) != ")"):
+            return
+        quoted = self._quoted(code.tokens[named:end])
+        self._edits.insert_before(first, f"emu::kernel_pointer<{self._waits(name)}>({quoted}, ")
+        self._edits.insert_after(end - 1, ")")
+
+    def _waits(self, kernel: str | None) -> str:
+        return "true" if kernel is None or self._graph.waits(kernel) else "false"
+
+
+_VOID_POINTERS = (["void", "*"], ["const", "void", "*"], ["void", "const", "*"])
+
+
+def _after_cast(code: Code, index: int) -> int | None:
+    """Give the index of the operand of a cast to `void*` that begins at `index`; None where there is no such cast."""
+    if code.text(index) in ("reinterpret_cast", "static_cast"):
+        after = code.after_template(index + 1)
+        return after if after is not None and _is_void_pointer(code, index + 2, after - 1) else None
+    close = code.partner.get(index, -1)
+    return close + 1 if code.text(index) == "(" and _is_void_pointer(code, index + 1, close) else None
+
+
+def _is_void_pointer(code: Code, start: int, end: int) -> bool:
+    return [code.text(i) for i in range(start, end)] in _VOID_POINTERS
+
+
+def kernel_start(code: Code, launch: int) -> int | None:
+    """Give the index where the expression before the `<<<` at `launch` begins; None where there is none."""
+    index: int | None = launch - 1
+    while index is not None:
+        first = _operand_start(code, index)
+        if first is None:
+            return None
+        before = code.text(first - 1)
+        if before == "template":
+            first -= 1
+            before = code.text(first - 1)
+        if before == "::" and not _is_scope(code, first - 2):
+            return first - 1
+        if before not in ("::", ".", "->"):
+            return first
+        index = first - 2
+    return None
+
+
+def _is_scope(code: Code, index: int) -> bool:
+    """Tell `name::` from the `::` of a global name after a keyword."""
+    return code.text(index) == ">" or (code.kind(index) is Kind.WORD and code.text(index) not in KEYWORDS)
+
+
+def _operand_start(code: Code, index: int) -> int | None:
+    """Give where the operand ends that ends at `index`: a name, with template arguments, calls and subscripts."""
+    while True:
+        text = code.text(index)
+        if text == ">":
+            before = code.before_template(index)
+            return before if before is not None and code.kind(before) is Kind.WORD else None
+        if code.kind(index) is Kind.WORD:
+            return index
+        if text not in (")", "]") or index not in code.partner:
+            return None
+        opener = code.partner[index]
+        called = code.kind(opener - 1) is Kind.WORD and code.text(opener - 1) not in KEYWORDS
+        statement = code.text(opener - 1) in ("if", "while", "for", "switch", "constexpr")
+        if text == ")" and (not called or statement):
+            return opener
+        index = opener - 1
+
+
+def config_end(code: Code, launch: int) -> int | None:
+    """Give the index of the first `>` of the `>>>` that belongs to the `<<<` at `launch`."""
+    return _config_end(code, launch, templates=True) or _config_end(code, launch, templates=False)
+
+
+def _config_end(code: Code, launch: int, *, templates: bool) -> int | None:
+    index = launch + 1
+    while index < len(code):
+        text = code.text(index)
+        if code.adjacent(index, ">>>") and code.text(index + 3) == "(":
+            return index
+        if text in (";", ")", "]", "}", "<<<"):
+            return None
+        if index in code.partner:
+            index = code.partner[index]
+        elif templates and text == "<" and code.kind(index - 1) is Kind.WORD:
+            after = code.after_template(index)
+            index = after - 1 if after is not None else index
+        index += 1
+    return None
+
+
+def kernel_name(code: Code, start: int, end: int) -> str | None:
+    """Give the plain name of the kernel of a launch; None where it is computed."""
+    start, end = _without_parentheses(code, start, end)
+    if code.text(end - 1) == ">":
+        before = code.before_template(end - 1)
+        end = before + 1 if before is not None else end
+    return code.text(end - 1) if code.kind(end - 1) is Kind.WORD else None
+
+
+def _without_parentheses(code: Code, start: int, end: int) -> tuple[int, int]:
+    while code.text(start) == "(" and code.partner.get(start) == end - 1:
+        start, end = start + 1, end - 1
+    return start, end

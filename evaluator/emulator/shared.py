@@ -1,0 +1,264 @@
+"""`__shared__` declarations in CUDA C++ text, turned into references to memory that the emulator hands out."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from evaluator.emulator.edits import Edits
+from evaluator.emulator.lexer import DEVICE, Code, Function, Kind, Token, flat, tokens
+
+_MACRO_SITES = 1 << 20
+"""Sites inside macros are numbered from here by the preprocessor: each expansion is a variable of its own."""
+_KEYWORDS = frozenset(("return", "else", "do"))
+_ALIGNMENT = frozenset(("__align__", "alignas", "__attribute__"))
+_DROPPED = frozenset(("__shared__", "static", "extern"))
+_CV = frozenset(("const", "volatile", "__restrict__", "__restrict"))
+_NO_INITIALIZER = 'static_assert(sizeof(int) == 0, "an initializer is not allowed for a __shared__ variable"); (void)'
+
+
+class _Shared(NamedTuple):
+    """A `__shared__` declaration, as indices into the code: `start` to its `;` at `end`."""
+
+    start: int
+    end: int
+    declarators: int
+    dynamic: bool
+
+
+class _Declarator(NamedTuple):
+    """One variable of a declaration: `start`, its name, where its type ends and an initializer may begin, its end."""
+
+    start: int
+    name: int
+    suffix_end: int
+    end: int
+
+
+class SharedMemory:
+    """The shared memory of one text: each variable of a block is a site, with a number of its own."""
+
+    def __init__(
+        self, code: Code, edits: Edits, sites: Iterator[int], functions: Sequence[Function], *, in_macro: bool
+    ) -> None:
+        """Number the variables by `sites`; those outside of all functions belong to each of `functions`."""
+        self._code = code
+        self._edits = edits
+        self._sites = sites
+        self._functions = functions
+        self._in_macro = in_macro
+
+    def edit(self) -> None:
+        """Turn every declaration into a reference."""
+        index = 0
+        while index < len(self._code):
+            if self._code.text(index) == "__shared__":
+                end = _declaration_end(self._code, index)
+                if (shared := shared_declaration(self._code, index, end)) is not None:
+                    self._shared(shared)
+                index = end
+            index += 1
+
+    def _shared(self, shared: _Shared) -> None:
+        code = self._code
+        if not self._in_macro and not code.in_function(shared.start):
+            self._file_scope(shared)
+            return
+        type_name = self._named_record(shared) or flat(self._type_tokens(shared))
+        self._drop_specifiers(shared)
+        for declarator in declarators(code, shared.declarators, shared.end):
+            if shared.dynamic:
+                self._dynamic(type_name, declarator, shared.start)
+            else:
+                self._static(type_name, declarator, shared)
+
+    def _static(self, type_name: str, declarator: _Declarator, shared: _Shared) -> None:
+        storage = self._storage(type_name, declarator, shared)
+        if declarator.suffix_end < declarator.end:
+            storage += f"; {_NO_INITIALIZER} "
+            if self._code.text(declarator.suffix_end) == "=":
+                self._edits.blank(declarator.suffix_end, declarator.suffix_end + 1)
+        self._edits.insert_after(declarator.suffix_end - 1, f" = {storage}")
+        self._edits.insert_before(declarator.name, "(&")
+        self._edits.insert_after(declarator.name, ")")
+
+    def _storage(self, type_name: str, declarator: _Declarator, shared: _Shared) -> str:
+        """Write the expression for a variable's memory. A stricter alignment than its type's needs a struct."""
+        site = str(next(self._sites)) if not self._in_macro else f"{_MACRO_SITES} + __COUNTER__"
+        alignment = "".join(f" alignas({text})" for text in self._alignments(shared))
+        if not alignment:
+            return f"emu::shared<{self._without_name(type_name, declarator)}>({site})"
+        name = self._code.text(declarator.name)
+        whole = flat(self._code.tokens[declarator.start : declarator.suffix_end])
+        self._edits.insert_before(shared.start, f"struct{alignment} emu_aligned_{name} {{ {type_name} {whole}; }}; ")
+        return f"emu::shared<emu_aligned_{name}>({site}).{name}"
+
+    def _without_name(self, type_name: str, declarator: _Declarator) -> str:
+        code = self._code
+        run = code.tokens[declarator.start : declarator.name] + code.tokens[declarator.name + 1 : declarator.suffix_end]
+        return flat(tokens(f"{type_name} ")[:-1] + run)
+
+    def _dynamic(self, type_name: str, declarator: _Declarator, start: int) -> None:
+        """Turn `extern __shared__ T s[];` into a pointer to the block's one dynamic array.
+
+        The nested `extern` is never defined. It lets g++ say what nvcc says of one name with two types.
+        """
+        code = self._code
+        name = declarator.name
+        whole = flat(code.tokens[declarator.start : declarator.suffix_end])
+        first = code.partner.get(name + 1, name) if code.text(name + 1) == "[" else name
+        element = flat(
+            tokens(type_name) + code.tokens[declarator.start : name] + code.tokens[first + 1 : declarator.suffix_end]
+        )
+        self._edits.insert_before(start, f"{{ extern {type_name} {whole}; }} ")
+        if first == name:
+            self._edits.insert_before(name, "(&")
+            self._edits.insert_after(declarator.suffix_end - 1, f") = *emu::dynamic_shared<{element}>()")
+            return
+        self._edits.insert_before(name, "(*")
+        self._edits.insert_after(name, ")")
+        self._edits.blank(name + 1, first + 1)
+        self._edits.insert_after(declarator.suffix_end - 1, f" = emu::dynamic_shared<{element}>()")
+
+    def _alignments(self, shared: _Shared) -> list[str]:
+        code = self._code
+        return [
+            flat(code.tokens[index + 2 : code.partner[index + 1]])
+            for index in range(shared.start, shared.end)
+            if code.text(index) in ("__align__", "alignas") and index + 1 in code.partner
+        ]
+
+    def _type_tokens(self, shared: _Shared) -> list[Token]:
+        code = self._code
+        kept, index = [], shared.start
+        while index < shared.declarators:
+            if code.text(index) in _ALIGNMENT:
+                index = code.partner.get(index + 1, index)
+            elif code.text(index) not in _DROPPED:
+                kept.append(code.tokens[index])
+            index += 1
+        return kept
+
+    def _drop_specifiers(self, shared: _Shared) -> None:
+        kept = {token.place for token in self._type_tokens(shared)}
+        for token in self._code.tokens[shared.start : shared.declarators]:
+            if token.place not in kept:
+                self._edits.replace(token, "\n" * token.text.count("\n"))
+
+    def _named_record(self, shared: _Shared) -> str | None:
+        """Close a `struct {…}` or `union {…}` that the declaration defines, under a name; None without one."""
+        code = self._code
+        brace = next((i for i in range(shared.start, shared.declarators) if code.text(i) == "{"), None)
+        if brace is None or brace not in code.partner:
+            return None
+        name = code.text(brace - 1)
+        if name in ("struct", "union", "class"):
+            name = f"emu_record_{code.tokens[brace].place}"
+            self._edits.insert_before(brace, f" {name} ")
+        self._edits.insert_after(code.partner[brace], f"; {name} ")
+        return name
+
+    def _file_scope(self, shared: _Shared) -> None:
+        """Move a declaration outside of all functions into each function of the device that uses its names."""
+        code = self._code
+        text = flat(code.tokens[shared.start : shared.end])
+        variables = [code.text(item.name) for item in declarators(code, shared.declarators, shared.end)]
+        sites = itertools.count(next(self._sites))
+        for _ in variables[1:]:
+            next(self._sites)
+        first = next(sites)
+        self._edits.blank(shared.start, shared.end + 1)
+        for function in self._functions:
+            if function.body[0] > shared.end and self._uses(function, variables):
+                self._edits.insert_after(function.body[0], _inner(text, first))
+
+    def _uses(self, function: Function, variables: Sequence[str]) -> bool:
+        code = self._code
+        own = set(code.words(*function.parameters))
+        return (
+            bool(function.qualifiers & DEVICE)
+            and not own & set(variables)
+            and bool(set(variables) & set(code.words(*function.body)))
+        )
+
+
+def _inner(declaration: str, site: int) -> str:
+    """Rewrite a declaration as if it stood in a function; its first variable is `site`."""
+    before, after = "void f() {", "}"
+    all_tokens = tokens(f"{before} {declaration}; {after}")
+    code = Code(all_tokens)
+    edits = Edits(all_tokens, code)
+    SharedMemory(code, edits, itertools.count(site), (), in_macro=False).edit()
+    return edits.result()[len(before) : -len(after)]
+
+
+def shared_declaration(code: Code, index: int, end: int) -> _Shared | None:
+    """Take apart the declaration up to `end` that the `__shared__` at `index` is a word of; None without a name."""
+    start = _declaration_start(code, index)
+    first = _first_declarator(code, start, end)
+    if first is None:
+        return None
+    return _Shared(start, end, first, dynamic="extern" in code.words(start, first))
+
+
+def _declaration_end(code: Code, index: int) -> int:
+    while index < len(code) and code.text(index) not in (";", ")", "}"):
+        index = code.partner.get(index, index) + 1
+    return index
+
+
+def _declaration_start(code: Code, index: int) -> int:
+    while index > 0:
+        before = code.text(index - 1)
+        if before == ")" and (opener := code.partner.get(index - 1)) and code.text(opener - 1) in _ALIGNMENT:
+            index = opener - 1
+        elif before == ">" and (name := code.before_template(index - 1)) is not None:
+            index = name
+        elif before == "::" or (code.kind(index - 1) is Kind.WORD and before not in _KEYWORDS):
+            index -= 1
+        else:
+            break
+    return index
+
+
+def _first_declarator(code: Code, start: int, end: int) -> int | None:  # noqa: C901 -- one branch for each specifier
+    """Give the index after the specifiers: of a `*`, a `(`, or the first variable's name."""
+    index, has_type = start, False
+    while index < end:
+        text, after = code.text(index), code.text(index + 1)
+        if text in _ALIGNMENT or text in ("decltype", "typeof", "__typeof__"):
+            has_type = has_type or text not in _ALIGNMENT
+            index = code.partner.get(index + 1, index) + 1
+        elif text in ("*", "&", "("):
+            return index if has_type else None
+        elif text in _DROPPED or text in _CV or text in ("typename", "struct", "union", "class", "enum", "::"):
+            index += 1
+            if code.text(index) == "{":
+                has_type = True
+                index = code.partner.get(index, index) + 1
+        elif code.kind(index) is not Kind.WORD:
+            return None
+        elif after == "<" and (past := code.after_template(index + 1)) is not None:
+            has_type, index = True, past
+        elif after == "{" and code.text(index - 1) in ("struct", "union", "class"):
+            has_type, index = True, code.partner.get(index + 1, index) + 1
+        elif after == "::":
+            index += 2
+        elif has_type and (index + 1 >= end or after in ("[", ",", "=", "{", "(")):
+            return index
+        else:
+            has_type, index = True, index + 1
+    return None
+
+
+def declarators(code: Code, start: int, end: int) -> list[_Declarator]:
+    """Take the variables of a declaration apart."""
+    found = []
+    for first, stop in code.split(start, end):
+        names = (i for i in range(first, stop) if code.kind(i) is Kind.WORD and code.text(i) not in _CV)
+        name = next(names, None)
+        if name is not None:
+            suffix = name + 1
+            while code.text(suffix) in ("[", ")") and suffix < stop:
+                suffix = code.partner.get(suffix, suffix) + 1 if code.text(suffix) == "[" else suffix + 1
+            found.append(_Declarator(first, name, suffix, stop))
+    return found

@@ -1,0 +1,142 @@
+"""Whether the full size of a problem is written into a submission's code: its failure at a small size says nothing."""
+
+import ast
+import io
+import itertools
+import math
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+
+from evaluator.emulator.lexer import Kind, tokens
+from evaluator.records import Constant
+
+_LEAST_NUMBER = 1000
+_LEAST_ODD_NUMBER = 100
+_WARP = 32
+_LARGEST_BLOCK = 1024
+_DRAWING_INPUTS = frozenset(("get_inputs", "get_init_inputs"))
+_CODE_LINE = re.compile(r"[;{}]\s*\\?$|^\s*#", re.MULTILINE)
+
+
+def hard_coded(
+    source: str, full_constants: Mapping[str, Constant], small_constants: Mapping[str, Constant]
+) -> list[tuple[int, int]]:
+    r"""List numbers in a submission that belong to the problem's full size alone, with their lines.
+
+    Both mappings hold the problem's constants by name. A number counts where it is a full-size constant, or the
+    product of two or of all of them, with at least one that the small size changes, and none of the small size's
+    own numbers. It must be unlikely to stand there for another reason: at least 1000 and not 1024 (a block has up
+    to 1024 threads), or at least 100 and no multiple of 32.
+
+    Numbers are looked for in Python code and inside of strings that hold C++, not in comments, docstrings or other
+    text. What only `get_inputs` and `get_init_inputs` use is the problem's own, repeated, and does not count.
+
+    >>> hard_coded("rows = 4096\nprint(rows // 8)", {"rows": 4096, "dim": 512}, {"rows": 64, "dim": 512})
+    [(4096, 1)]
+    """
+    wanted = _full_numbers(full_constants, small_constants)
+    try:
+        tree = ast.parse(source)
+        found = [*_python_numbers(tree), *_embedded_numbers(source, tree)]
+    except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
+        return []
+    return sorted({(number, line) for number, line in found if number in wanted}, key=lambda item: (item[1], item[0]))
+
+
+def _full_numbers(full: Mapping[str, Constant], small: Mapping[str, Constant]) -> set[int]:
+    changed = {name for name, value in full.items() if small.get(name, value) != value}
+    numbers = _products(full, changed) - _products(small, set(small))
+    return {number for number in numbers if _is_telling(number)}
+
+
+def _products(constants: Mapping[str, Constant], telling: set[str]) -> set[int]:
+    """Give the values, the products of two and the product of all, of which one at least has a `telling` name."""
+    values = [(name, number) for name, value in constants.items() for number in _integers(value)]
+    groups = [*itertools.combinations(values, 1), *itertools.combinations(values, 2), tuple(values)]
+    return {math.prod(n for _, n in group) for group in groups if any(name in telling for name, _ in group)}
+
+
+def _integers(value: Constant) -> list[int]:
+    if isinstance(value, list):
+        return value
+    return [value] if isinstance(value, int) and not isinstance(value, bool) else []
+
+
+def _is_telling(number: int) -> bool:
+    if number >= _LEAST_NUMBER:
+        return number != _LARGEST_BLOCK
+    return number >= _LEAST_ODD_NUMBER and number % _WARP != 0
+
+
+def _python_numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    for node in _working(tree):
+        for part in ast.walk(node):
+            if isinstance(part, ast.Constant) and (number := _whole(part.value)) is not None:
+                yield number, part.lineno
+
+
+def _working(tree: ast.Module) -> list[ast.stmt]:
+    """Give the statements of the submission's own work: no drawing of inputs, and no constant that only that needs."""
+    kept = [node for node in tree.body if not _is_aside(node)]
+    while True:
+        used = {name.id for node in kept for name in ast.walk(node) if isinstance(name, ast.Name) and _is_read(name)}
+        needed = [node for node in kept if not (targets := _constant_targets(node)) or targets & used]
+        if len(needed) == len(kept):
+            return kept
+        kept = needed
+
+
+def _is_read(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
+
+
+def _is_aside(node: ast.stmt) -> bool:
+    """Say whether a statement is none of the submission's work: drawing inputs, or a script at the end."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name in _DRAWING_INPUTS
+    return isinstance(node, ast.If) and "__main__" in ast.dump(node.test)
+
+
+def _constant_targets(node: ast.stmt) -> set[str]:
+    """Give the names that an assignment sets to something computed without a call; nothing for other statements."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or any(isinstance(part, ast.Call) for part in ast.walk(node)):
+        return set()
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if math.isfinite(value) and value == int(value) else None
+
+
+def _embedded_numbers(source: str, tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Find the numbers of C++ inside of strings. The text is read as it is written, so its lines are the file's."""
+    docstrings = {
+        node.value.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr)
+    }
+    parts = [tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)]
+    for piece in tokenize.generate_tokens(io.StringIO(source).readline):
+        if piece.type in parts and piece.start[0] not in docstrings and _CODE_LINE.search(_unquoted(piece.string)):
+            for token in tokens(_unquoted(piece.string)):
+                if token.kind is Kind.NUMBER and (number := _cpp_number(token.text)) is not None:
+                    yield number, piece.start[0] + token.line - 1
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"^\w*(?:'''|\"\"\"|'|\")|(?:'''|\"\"\"|'|\")$", "", text)
+
+
+def _cpp_number(text: str) -> int | None:
+    """Read a number of C++; None where it is not whole."""
+    digits = text.replace("'", "").lower()
+    try:
+        if digits.startswith("0x"):
+            return int(digits.rstrip("ulz"), 16)
+        return _whole(float(digits.rstrip("ulzf")))
+    except ValueError:
+        return None

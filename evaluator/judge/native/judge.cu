@@ -1,0 +1,4 @@
+// The judge's own kernels, as one cubin.
+
+#include "compare.cu"
+#include "gather.cu"

@@ -1,0 +1,72 @@
+"""What the judge makes of the emulator's errors: the finding, and places told as lines of the submission."""
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.judge.emulation import kernel_fault
+
+SUBMISSION = """import torch
+cuda = '''
+__global__ void k(float* x) {
+    x[threadIdx.x] = 1.0f;
+    __syncthreads();
+}
+void run() { k<<<1, 2048>>>(nullptr); }
+'''
+cpp = "void run();"
+"""
+CUDA = "#include <torch/types.h>\n" + SUBMISSION.split("'''")[1]
+TEXTS = {"main.cpp": "#include <torch/extension.h>\nvoid run();\nreturn 1;", "cuda.cu": CUDA}
+
+
+def told(message, texts=None):
+    fault = kernel_fault(f"emulator[illegal-access]: {message}", TEXTS if texts is None else texts, SUBMISSION)
+    assert fault.code == Code.ILLEGAL_ACCESS.value
+    return fault.message, fault.line
+
+
+def test_the_line_of_an_access_becomes_the_submissions_own():
+    assert told("kernel k: WRITE (cuda.cu:4)") == ("kernel k: WRITE (line 4)", 4)
+    assert CUDA.splitlines()[3] == SUBMISSION.splitlines()[3]
+
+
+def test_the_last_place_is_the_errors_own():
+    message = "two barriers, another at __syncthreads (cuda.cu:5) (cuda.cu:4)"
+    assert told(message) == ("two barriers, another at __syncthreads (line 5) (line 4)", 4)
+
+
+def test_a_launch_is_told_by_the_line_of_the_one_file_that_can_launch():
+    assert told("kernel k (launched in line 7)") == ("kernel k (launched in line 7)", 7)
+    assert told("kernel k (launched in line 7)", TEXTS | {"other.cu": CUDA.replace("\n", "\n\n")})[1] is None
+
+
+@pytest.mark.parametrize("place", ["(vector.h:4)", "(cuda.cu:1)", "(cuda.cu:99)", "(main.cpp:3)", ""])
+def test_a_place_outside_of_the_submission_is_left_as_it_is(place):
+    assert told(f"kernel k: READ {place}") == (f"kernel k: READ {place}".strip(), None)
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [
+        ("shared-out-of-bounds", Code.ILLEGAL_ACCESS),
+        ("divergent-barrier", Code.BARRIER),
+        ("deadlock", Code.BARRIER),
+        ("lane-outside-mask", Code.LANE_OUTSIDE_MASK),
+        ("assert", Code.DEVICE_ASSERT),
+        ("stack-overflow", Code.NOT_EMULATED),
+    ],
+)
+def test_every_word_has_a_code(word, code):
+    assert kernel_fault(f"RuntimeError: emulator[{word}]: kernel k\nmore", {}, "").code == code.value
+
+
+@pytest.mark.parametrize("message", ["", "CUDA error", "emulator[nothing]: x", "No module named 'tritonclient'"])
+def test_other_messages_are_not_the_emulators(message):
+    assert kernel_fault(message, TEXTS, SUBMISSION) is None
+
+
+@pytest.mark.parametrize("name", ["triton", "triton.language"])
+def test_a_missing_triton_is_no_fault_of_the_submission(name):
+    fault = kernel_fault(f"No module named '{name}'", {}, "")
+    assert fault.code == Code.NOT_EMULATED.value
+    assert "pip install triton" in fault.message

@@ -1,0 +1,52 @@
+"""Numbers of a problem's full size in a submission's code."""
+
+import pytest
+
+from evaluator.emulator.sizes import hard_coded
+
+FULL = {"batch": 4096, "dim": 393216, "kernel": 3, "name": "x", "flag": True, "shape": [128, 500]}
+SMALL = {"batch": 64, "dim": 512, "kernel": 3, "name": "x", "flag": True, "shape": [16, 40]}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = f(4096)", [(4096, 1)]),
+        ("\nclass ModelNew:\n    def forward(self):\n        return g(393216)", [(393216, 4)]),
+        ("n = f(1610612736)", [(4096 * 393216, 1)]),
+        ("n = f(500)", [(500, 1)]),
+        ("n = 4096\nblocks = n // 2\nf(blocks)", [(4096, 1)]),
+        ("y = f(x) / 393216.0", [(393216, 1)]),
+        ("src = '''\n__global__ void k() {\n  int n = 393'216;\n  m = 1 / 4096.0f;\n}'''", [(393216, 3), (4096, 4)]),
+        ("src = f'''\n__global__ void k() {{\n  if (i < 4096u) x;\n}}'''", [(4096, 3)]),
+        ("load(cpp_sources='int f() { return 0x1000; }')", [(4096, 1)]),
+    ],
+)  # fmt: skip
+def test_numbers_of_the_full_size(source, expected):
+    assert hard_coded(source, FULL, SMALL) == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "batch = 4096\nshape = (batch, 393216)\ndef get_inputs():\n    return [torch.rand(*shape)]",
+        "x = f(64, 512, 3, 128, True)",
+        "# 4096 rows\nx = 1",
+        '"""For 4096 rows;\n{ 393216 }\n"""\nx = 1',
+        "def f():\n    '''Takes 4096;\n    rows {'''\n",
+        "src = '''\n// 4096 rows\n/* 393216 */ int x;\n'''",
+        'src = "expects 4096 rows"',
+        "batch = 4096\ndim = 393216\ndef get_inputs():\n    return [torch.rand(batch, dim)]",
+        "if __name__ == '__main__':\n    print(4096)",
+        "x = 'a'\ndef broken(:",
+    ],
+)
+def test_numbers_that_do_not_count(source):
+    assert hard_coded(source, FULL, SMALL) == []
+
+
+def test_block_sizes_and_the_small_sizes_own_numbers_do_not_count():
+    full, small = {"rows": 1024, "columns": 2048, "depth": 768}, {"rows": 64, "columns": 16, "depth": 768}
+    assert hard_coded("f(1024, 2048, 768, 64 * 16)", full, small) == [(2048, 1)]
+    assert hard_coded("f(2048)", {"rows": 4096, "columns": 2048}, {"rows": 2048, "columns": 32}) == []
+    assert hard_coded("f(4096 * 768)", {"a": 4096, "b": 4096}, {"a": 4096, "b": 4096}) == []

@@ -1,0 +1,37 @@
+"""Counting the launches of Triton's interpreter, with a stand-in for it."""
+
+import sys
+from types import ModuleType
+
+from evaluator.runner.triton_launches import TritonLaunches
+
+NAME = "triton.runtime.interpreter"
+
+
+def interpreter():
+    class GridExecutor:
+        def __call__(self, x, *, y):
+            return x + y
+
+    module = ModuleType(NAME)
+    module.GridExecutor = GridExecutor
+    return module
+
+
+def test_each_launch_counts_once_and_gives_its_result(monkeypatch):
+    module = interpreter()
+    monkeypatch.setitem(sys.modules, NAME, module)
+    launches = TritonLaunches()
+    launches.watch()
+    launches.watch()
+    assert [module.GridExecutor()(1, y=2), module.GridExecutor()(3, y=4)] == [3, 7]
+    assert launches.count == 2
+
+
+def test_triton_may_be_imported_later_or_be_another(monkeypatch):
+    monkeypatch.delitem(sys.modules, NAME, raising=False)
+    launches = TritonLaunches()
+    launches.watch()
+    monkeypatch.setitem(sys.modules, NAME, ModuleType(NAME))
+    launches.watch()
+    assert launches.count == 0

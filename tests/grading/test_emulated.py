@@ -1,0 +1,127 @@
+"""Grades without a GPU: answers of language models, the line of a fault, and kernels written in Triton."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.records import Order, Status
+from tests.grading.harness import TOP
+
+pytestmark = pytest.mark.slow
+
+ANSWERS = TOP / "tests" / "data" / "answers"
+SEEDS = os.environ.get("WARPGRADE_SEEDS")
+EMULATED = ("--device", "emulated", "--size", "small")
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+TIMEOUT_S = 60.0
+
+
+@pytest.fixture
+def emulated(grader, tmp_path):
+    """Grade a file on the emulated device."""
+
+    def run(path, problem):
+        return grader(tmp_path, None, path, *EMULATED, problem=problem, timeout_s=TIMEOUT_S)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("relu_forward.txt", "relu"),
+        ("relu_autograd.md", "relu_backward"),
+        ("linear_relu_divide.md", "linear_relu_divide"),
+    ],
+)
+def test_a_right_answer_passes_in_every_order(emulated, name, problem):
+    card = emulated(ANSWERS / name, problem).verdict(Status.CORRECT)
+    assert {check.schedule.order for check in card.checks} == set(Order)
+    assert all(check.launches for check in card.checks)
+    assert card.timing is None
+
+
+def test_a_fault_names_the_line_of_the_access(emulated):
+    run = emulated(ANSWERS / "relu_float4_wrong_index.txt", "relu")
+    card = run.verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
+    line = card.reason.line
+    assert f"(line {line})" in card.reason.message
+    assert "past the end of a tensor of 1048576 bytes" in card.reason.message
+    assert card.submission.source.splitlines()[line - 1].strip() == "float4 v = in[place];"
+
+
+def test_a_build_error_is_told_at_the_answers_own_line(emulated):
+    card = emulated(ANSWERS / "relu_torch_library.md", "relu").verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED)
+    errors = [entry for unit in card.build.units for entry in unit.diagnostics if entry.severity == "error"]
+    assert errors
+    assert all(entry.submission_line is not None for entry in errors)
+
+
+TRITON = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def relu_kernel(x, out, count, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + i, mask=i < count)
+    tl.store(out + i, tl.maximum(value, LOWEST), mask=i < count)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+        return out
+"""
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed: pip install triton")
+@pytest.mark.parametrize(("lowest", "status", "code"), [("0.0", "correct", None), ("0.5", "wrong_result", "C405")])
+def test_triton_runs_in_its_own_interpreter(grader, tmp_path, lowest, status, code):
+    run = grader(tmp_path, TRITON.replace("LOWEST", lowest), "--device", "emulated", timeout_s=TIMEOUT_S)
+    card = run.verdict(Status(status), None if code is None else Code(code))
+    assert all(check.launches == 1 for check in card.checks)
+
+
+@pytest.mark.skipif(HAS_TRITON, reason="Triton is installed")
+def test_without_triton_there_is_no_verdict(grader, tmp_path):
+    run = grader(tmp_path, TRITON.replace("LOWEST", "0.0"), "--device", "emulated", timeout_s=TIMEOUT_S)
+    card = run.verdict(Status.INCONCLUSIVE, Code.NOT_EMULATED)
+    assert "pip install triton" in card.reason.message
+
+
+def seed(number):
+    return next(Path(SEEDS or "").glob(f"{number}_*.txt"))
+
+
+@pytest.mark.skipif(SEEDS is None, reason="WARPGRADE_SEEDS names no folder of seeds")
+@pytest.mark.parametrize(
+    ("number", "problem", "status", "code"),
+    [
+        ("000", "relu", Status.CORRECT, None),
+        ("000", "relu_backward", Status.WRONG_RESULT, Code.NO_GRADIENT),
+        ("001", "relu", Status.CORRECT, None),
+        ("001", "relu_backward", Status.CORRECT, None),
+        ("002", "relu", Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS),
+        ("003", "relu", Status.BUILD_ERROR, Code.COMPILE_FAILED),
+        ("004", "linear_relu_divide", Status.CORRECT, None),
+    ],
+)
+def test_the_seeds(emulated, number, problem, status, code):
+    card = emulated(seed(number), problem).verdict(status, code)
+    if number == "002":
+        place = "kernel vectorized_relu_kernel block (64,0,0) thread (0,0,0): READ 0 bytes past the end of a tensor"
+        assert card.reason.message.startswith(place)
+        line = card.submission.source.splitlines()[card.reason.line - 1]
+        assert line.strip() == "float4 val = ((float4*)in)[offset];"
+    if number == "003":
+        said = " ".join(entry.message for unit in card.build.units for entry in unit.diagnostics)
+        assert "vectorized_relu_cuda" in said
+        assert "no matching function for call to" in said
