@@ -144,8 +144,9 @@ class EmulatorSchedule(Frame, frozen=True):
 class Call(Frame, frozen=True):
     """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before.
 
-    With `empty` the model is left out and the last call's outputs are described again: what that takes, less a probe
-    on `cuda`, is the clock's overhead. On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
+    With `empty` the model is left out and the last call's outputs are described again: what that takes (less a probe,
+    on `cuda`) is the clock's overhead.
+    On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
     the same.
     """
 

@@ -4,12 +4,11 @@ Each stage runs the submission in a process of its own, made afresh from the sta
 the reference is timed in others, before and after.
 """
 
-import contextlib
 import os
 
 from msgspec.structs import replace
 
-from evaluator.devices.gpu import Gpu, leased
+from evaluator.devices.gpu import Gpu
 from evaluator.environment import environment
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
@@ -35,7 +34,6 @@ from evaluator.stopwatch import Stopwatch
 from evaluator.submissions import Submission
 
 _FLOOD_BYTES = 1 << 20
-_LEASE_WAIT_S = 600.0
 
 
 class Unread(Record, frozen=True):
@@ -74,8 +72,7 @@ def grade(request: GradeRequest, progress: Progress) -> Scorecard:
         case Unread(finding=reason):
             return _card(request, Outcome().failed(_unread_status(reason), reason), None, stopwatch, threads)
         case Submission() as submission:
-            with contextlib.nullcontext() if request.gpu is None else leased(request.gpu, _LEASE_WAIT_S):
-                outcome, seeds = _judged(request, submission, stopwatch, threads)
+            outcome, seeds = _judged(request, submission, stopwatch, threads)
             findings = [*submission.findings, *outcome.findings, *_remarks(outcome)]
             return _card(request, replace(outcome, findings=findings), seeds, stopwatch, threads)
 

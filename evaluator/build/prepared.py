@@ -4,6 +4,7 @@ It takes a minute of one core and half a gigabyte, so it is made ahead or beside
 must be readable in the compiler's sandbox; only the judge's side writes there.
 """
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -88,15 +89,22 @@ def _make(run_tool: RunTool, folder: Path) -> None:
         result = run_tool([toolchain.ninja(), "-f", "build.ninja"], work=work, timeout_s=_TIMEOUT_S, limits=_LIMITS)
         if not result.ok:
             return
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".new-", ignore_cleanup_errors=True) as made:
-            draft = Path(made) / "entry"
-            draft.mkdir()
-            for name in (_HEADER, f"{_HEADER}.gch", "warpgrade_bind.h", _SUPPORT):
-                _take(work / name, draft / name)
-            (draft / _COMPLETE).touch()
-            draft.chmod(0o755)
-            draft.rename(folder / _key())
+        # What cannot be read is no fault of the work folder's, and what cannot be kept is made again.
+        with contextlib.suppress(OSError):
+            _keep(work, folder)
     _forget_old_ones(folder)
+
+
+def _keep(work: Path, folder: Path) -> None:
+    """Make an entry of what was made; it appears by one rename."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".new-", ignore_cleanup_errors=True) as made:
+        draft = Path(made) / "entry"
+        draft.mkdir()
+        for name in (_HEADER, f"{_HEADER}.gch", "warpgrade_bind.h", _SUPPORT):
+            _take(work / name, draft / name)
+        (draft / _COMPLETE).touch()
+        draft.chmod(0o755)
+        draft.rename(folder / _key())
 
 
 def _take(made: Path, target: Path) -> None:

@@ -22,9 +22,20 @@ from evaluator.frames import BuildRequest
 HOST_LISTING, DEVICE_LISTING = "host.undefined", "device.defined"
 _STUBS_VISIBLE = "-static-global-template-stub=false"
 """From CUDA 13 on the host functions of kernel templates are hidden from other objects unless this says otherwise."""
-_STANDARD_HEADERS = ("algorithm", "cassert", "cfloat", "climits", "cmath", "cstdint", "cstdio", "limits", "type_traits")
+_STANDARD_HEADERS = ("algorithm", "cassert", "climits", "cmath", "cstdint", "cstdio", "limits", "type_traits")
 """What PyTorch's headers bring along, and kernels use."""
 _REGISTERS = re.compile(r"PYBIND11_MODULE|TORCH_LIBRARY|torch/library\.h")
+_INCLUDE = r'#[ \t]*include[ \t]*[<"]'
+_FORGOTTEN = (
+    (
+        re.compile(r"\b(?:at|c10)::cuda\b|\b(?:C10|AT)_CUDA_\w+|\bCUDAStream\b"),
+        re.compile(_INCLUDE + "(?:ATen|c10)/cuda/"),
+    ),
+    (re.compile(r"\bAT_CUDA_\w+|\bCUDABlas|\bgetCurrentDeviceProperties\b"), re.compile(_INCLUDE + "ATen/cuda/")),
+    (re.compile(r"\bCUDA(?:Stream)?Guard\b"), re.compile(_INCLUDE + r"(?:c10/cuda/CUDAGuard|ATen/cuda/CUDAEvent)\.h")),
+    (re.compile(r"\bCUDAEvent\b"), re.compile(_INCLUDE + r"ATen/cuda/CUDAEvent\.h")),
+)
+"""Names of PyTorch's CUDA half, and the headers of which one must be included for them."""
 _LOOPS = frozenset(("for", "while"))
 
 
@@ -106,9 +117,18 @@ def split_build(request: BuildRequest, architecture: str, prepared: Prepared) ->
     ):
         raise NotSplittable("it registers functions itself")
     _check_flags(request)
+    for text in ("\n".join(request.cpp_sources), files["cuda.cu"]):
+        _check_headers(text)
     halves = split(files["cuda.cu"])
     own = frozenset(token.text for text in files.values() for token in tokens(text) if token.kind is Kind.WORD)
     return SplitBuild(request, architecture, prepared, _host_unit(request, files, halves), halves, own)
+
+
+def _check_headers(text: str) -> None:
+    """Leave a source to the next steps that forgot a header which only the precompiled one would bring along."""
+    for names, headers in _FORGOTTEN:
+        if (name := names.search(text)) is not None and not headers.search(text):
+            raise NotSplittable(f"{name[0]} may lack its header")
 
 
 def _check_flags(request: BuildRequest) -> None:

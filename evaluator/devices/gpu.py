@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,7 +72,8 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
 
     Raises InfraError where another grade still has it after `wait_s`.
     """
-    path = Path(tempfile.gettempdir(), f"warpgrade-{gpu.uuid}.lock")
+    # Not $TMPDIR: it is another for each user, and the GPU is the same.
+    path = Path("/tmp", f"warpgrade-{gpu.uuid}.lock")  # noqa: S108
     lock = filelock.FileLock(path, mode=0o666)
     try:
         lock.acquire(timeout=wait_s)

@@ -116,7 +116,8 @@ class DeviceRegion:
 class SharedMemory(NamedTuple):
     """What judge and one runner share: inputs, outputs, the library of the device and its page, where there are some.
 
-    The first `copy_bytes` of the outputs are for copies; behind them is the room of the runner's allocator. The `page`
+    The first `copy_bytes` of the outputs are for copies; behind them is the room of the runner's allocator, of which
+    `poison_bytes` are poisoned before a call. The `page`
     holds the words by which a GPU's two queues wait for each other; `probe_bytes` is what an empty call reads there.
     """
 
@@ -124,6 +125,7 @@ class SharedMemory(NamedTuple):
     outputs: Region
     copy_bytes: int
     library: int | None
+    poison_bytes: int
     page: HostRegion | None = None
     probe_bytes: int = 0
 

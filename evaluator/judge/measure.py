@@ -22,8 +22,9 @@ _NARROW = 0.002
 """Where the interval of the median is this narrow, relative to it, more calls tell nothing new."""
 _EMPTY_CALLS = 30
 _LAG_MS = 0.030
-"""How much longer than in a clean runner a GPU may take to come to rest. Seen on an H200: at most 7 us where the work is
-over, at least 140 us where it is not, because the GPU then has to change contexts."""
+"""How much longer than in a clean runner a GPU may take to come to rest.
+
+Seen on an H200: at most 7 us where the work is over, at least 140 us where it is not: the GPU then changes contexts."""
 _QUIET_PART = 0.10
 _QUIET_MS = 0.020
 """How much longer than usual a GPU may take to write the inputs: a tenth, and what an event's time wanders by."""

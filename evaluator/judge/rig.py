@@ -76,7 +76,7 @@ class HostRig:
         """Make sealed memory of the host."""
         inputs, outputs = (HostRegion(size_bytes) for size_bytes in self._region_bytes)
         with contextlib.closing(inputs), contextlib.closing(outputs):
-            yield SharedMemory(inputs, outputs, self._copy_bytes, self._library)
+            yield SharedMemory(inputs, outputs, self._copy_bytes, self._library, 2 * self._copy_bytes)
 
     def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:  # noqa: ARG002
         """Make a clock that stops the runner between calls."""
@@ -111,7 +111,8 @@ class GpuRig:
             inputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._input_bytes)))
             outputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._arena_bytes)))
             page = stack.enter_context(contextlib.closing(HostRegion(PAGE_BYTES)))
-            yield SharedMemory(inputs, outputs, self._output_bytes, self._library, page, self._probe_bytes)
+            size_bytes = self._output_bytes
+            yield SharedMemory(inputs, outputs, size_bytes, self._library, size_bytes, page, self._probe_bytes)
 
     def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Make a sealed clock."""

@@ -1,6 +1,7 @@
 """The conversation with one runner: what is asked, what is answered, and what a failure of it means."""
 
 import os
+import re
 import time
 from enum import Enum
 from typing import NamedTuple, Self
@@ -186,6 +187,8 @@ class Session:
         if (fault := kernel_fault(failed.message, texts, self._source)) is not None:
             verdict = Status.INCONCLUSIVE if fault.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
             return Fault(verdict, fault)
+        if (fault := _gpu_fault(failed.message, line)) is not None:
+            return Fault(Status.RUNTIME_ERROR, fault)
         match stage:
             case Stage.IMPORT:
                 return Fault(Status.BUILD_ERROR, finding(Code.IMPORT_FAILED, _first_lines(said), line=line))
@@ -230,10 +233,33 @@ def _too_slow(stage: Stage, timeout_s: float) -> Fault:
 
 
 def _is_out_of_memory(failed: Failed) -> bool:
-    """Torch has no exception type of its own for a CPU allocation that fails."""
+    """Torch has no exception type of its own for a CPU allocation that fails.
+
+    For one on a GPU it has, and then fails to describe it: it asks NVML who else uses the GPU, which a runner may not.
+    """
     return failed.kind in ("MemoryError", "OutOfMemoryError") or any(
-        words in failed.message for words in ("can't allocate memory", "std::bad_alloc")
+        words in failed.message
+        for words in ("can't allocate memory", "std::bad_alloc", "nvmlInit_v2_() INTERNAL ASSERT")
     )
+
+
+# CUDA's own words (cudaGetErrorString), and what they mean here.
+_GPU_FAULTS = {
+    "an illegal memory access was encountered": Code.ILLEGAL_ACCESS,
+    "misaligned address": Code.ILLEGAL_ACCESS,
+    "operation not supported on global/shared address space": Code.ILLEGAL_ACCESS,
+    "invalid program counter": Code.ILLEGAL_ACCESS,
+    "device-side assert triggered": Code.DEVICE_ASSERT,
+}
+
+
+def _gpu_fault(message: str, line: int | None) -> Finding | None:
+    """Find what a kernel did in CUDA's message. Such an error comes late: no line of Python's is where it happened."""
+    for words, code in _GPU_FAULTS.items():
+        if f"CUDA error: {words}" in message:
+            name = re.search(r"cudaError\w+", message)
+            return finding(code, f"CUDA error: {words}{f' ({name.group()})' if name else ''}", line=line)
+    return None
 
 
 def _first_lines(text: str, count: int = 12) -> str:

@@ -27,6 +27,12 @@ def _stages(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
     outcome = Outcome(build=built.build)
     if built.fault is not None:
         return outcome.failed(*built.fault)
+    with shop.at_device():
+        return _on_device(shop, built, stopwatch)
+
+
+def _on_device(shop: Workshop, built: stages.BuildOutcome, stopwatch: Stopwatch) -> Outcome:
+    outcome = Outcome(build=built.build)
     with stopwatch.stage("check"):
         checked = stages.check(shop, built.build)
     outcome = replace(outcome, build=checked.build, checks=checked.checks, findings=checked.findings)

@@ -14,16 +14,19 @@ from msgspec.structs import replace
 from evaluator.build import nvcc
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
-from evaluator.devices.gpu import Gpu, show_only
-from evaluator.devices.memory import SharedMemory
+from evaluator.catalog import sized_source
+from evaluator.devices.gpu import Gpu, leased, show_only
+from evaluator.devices.memory import HostRegion, SharedMemory
+from evaluator.devices.page import PAGE_BYTES
 from evaluator.emulator import headers
 from evaluator.errors import ProblemError
 from evaluator.frames import Construct, Constructed, Table
 from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
 from evaluator.judge.clock import Clock
 from evaluator.judge.desk import BuildDesk
+from evaluator.judge.host_clock import HostClock
 from evaluator.judge.reference import Reference
-from evaluator.judge.rig import CallSizes, Comparison, GpuRig, HostRig, Rig
+from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import extent_bytes, place, tensors
@@ -47,6 +50,7 @@ _RUNNER = "evaluator.runner.main:run"
 _IMPORT_TIMEOUT_S = 60.0
 _CALL_TIMEOUT_S = 10.0
 _REFERENCES_PER_TIMEOUT = 20.0
+_LEASE_WAIT_S = 600.0
 
 
 class Terms(NamedTuple):
@@ -70,12 +74,12 @@ class Workshop:
     """The judge's side of one grade. A context manager: leaving it ends every process that was started."""
 
     def __init__(self, terms: Terms, source: str, seeds: SeedBook) -> None:
-        """Start the starter, and run the problem's own code while it gets ready."""
+        """Start the starter. Without a GPU the problem's own code is run while that gets ready."""
         self.terms = terms
         self.source = source
         self.seeds = seeds
         self.output = RunnerOutput(total_bytes=0, text="")
-        self.watch = None if terms.gpu is None else Watch(terms.gpu)
+        self.watch: Watch | None = None
         if terms.gpu is not None:
             os.environ.update(show_only(terms.gpu))
             _keep_tf32_out()
@@ -84,12 +88,10 @@ class Workshop:
             self._equipment = equipment(
                 terms.device, terms.gpu, self._run_tool, BuildCache(cache_folder()), source, terms.build_timeout_s
             )
-            device = "cpu" if terms.gpu is None else "cuda"
-            self.reference = Reference(terms.problem, terms.size, seeds.weight, device)
-            sizes, self._reference_s = self._try_one_call()
-            self._rig: Rig = (
-                HostRig(sizes, self._equipment) if terms.gpu is None else GpuRig(sizes, self._equipment, terms.gpu)
-            )
+            self._reference: Reference | None = None
+            self._rig: Rig | None = None
+            if terms.gpu is None:
+                self._set_up()
         except BaseException:
             self._starter.close()
             raise
@@ -106,12 +108,41 @@ class Workshop:
     @property
     def sandbox(self) -> SandboxFacts:
         """Say which walls stand, and what a runner of this problem may take."""
-        return replace(self._starter.facts, memory_bytes=self._rig.limits.memory_bytes)
+        facts = self._starter.facts
+        return facts if self._rig is None else replace(facts, memory_bytes=self._rig.limits.memory_bytes)
 
     @property
-    def comparison(self) -> Comparison:
-        """How outputs are compared on this device."""
-        return self._rig.compare
+    def reference(self) -> Reference:
+        """The problem's reference, on its device."""
+        if self._reference is None:
+            raise RuntimeError("the reference needs the device: see at_device")
+        return self._reference
+
+    @property
+    def rig(self) -> Rig:
+        """What the device brings."""
+        if self._rig is None:
+            raise RuntimeError("the device is not at hand: see at_device")
+        return self._rig
+
+    @contextlib.contextmanager
+    def at_device(self) -> Iterator[None]:
+        """Have the device to oneself. A GPU is waited for here: until now nothing of this grade has touched it."""
+        if self.terms.gpu is None:
+            yield
+            return
+        with leased(self.terms.gpu, _LEASE_WAIT_S):
+            self.watch = Watch(self.terms.gpu)
+            self._set_up()
+            yield
+
+    def _set_up(self) -> None:
+        """Run the problem's own code, and plan memory for what it needs."""
+        terms = self.terms
+        device = "cpu" if terms.gpu is None else "cuda"
+        self._reference = Reference(terms.problem, terms.size, self.seeds.weight, device)
+        sizes, self._reference_s = self._try_one_call()
+        self._rig = HostRig(sizes, self._equipment) if terms.gpu is None else GpuRig(sizes, self._equipment, terms.gpu)
 
     @property
     def call_timeout_s(self) -> float:
@@ -130,16 +161,35 @@ class Workshop:
         return BuildDesk(self._equipment.builder, self.terms.build_timeout_s)
 
     @contextlib.contextmanager
+    def reader(self, desk: BuildDesk) -> Iterator["Place"]:
+        """Start a runner that only reads the submission in. For a GPU's extensions that needs none of its memory."""
+        if self._rig is not None:
+            with self.runner(self.source, desk) as place:
+                yield place
+            return
+        with (
+            contextlib.closing(HostRegion(PAGE_BYTES)) as inputs,
+            contextlib.closing(HostRegion(PAGE_BYTES)) as outputs,
+            Session(self._starter.spawn(_RUNNER), desk) as session,
+        ):
+            try:
+                memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
+                yield Place(self, self.source, session, memory, HostClock(session), DeviceKind.CPU)
+            finally:
+                session.child.kill()
+                self.output = session.child.output()
+
+    @contextlib.contextmanager
     def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator["Place"]:
         """Start a runner for `source`; every process of it is dead when the context is left."""
-        rig = self._rig
+        rig = self.rig
         with (
             rig.memory() as memory,
             Session(self._starter.spawn(_RUNNER, limits=rig.limits, devices=rig.nodes), desk) as session,
             rig.clock(session, memory) as clock,
         ):
             try:
-                yield Place(self, source, session, memory, clock)
+                yield Place(self, source, session, memory, clock, self.terms.device)
             finally:
                 session.child.kill()
                 if source is self.source:
@@ -184,6 +234,7 @@ class Place(NamedTuple):
     session: Session
     memory: SharedMemory
     clock: Clock
+    device: DeviceKind
 
     def load(self) -> Fault | None:
         """Have the submission read in."""
@@ -191,9 +242,9 @@ class Place(NamedTuple):
         timeout_s = _IMPORT_TIMEOUT_S if terms.timeout_s is None else terms.timeout_s
         return self.session.load(
             self.source,
-            self.shop.reference.source,
+            sized_source(terms.problem, terms.size),
             memory=self.memory,
-            device=terms.device,
+            device=self.device,
             threads=terms.threads,
             true_fp32=terms.problem.precision is not Precision.TF32,
             timeout_s=timeout_s,
@@ -224,7 +275,7 @@ class Place(NamedTuple):
         """Set up trials with this runner."""
         shop = self.shop
         rule, outline = shop.terms.tolerance, shop.reference.outline
-        return Bench(shop.reference, self.clock, self.memory, rule, outline, shop.comparison)
+        return Bench(shop.reference, self.clock, self.memory, rule, outline, shop.rig.compare)
 
 
 def _keep_tf32_out() -> None:

@@ -33,6 +33,9 @@ class _CudaIsCpu(TorchFunctionMode):
     ) -> Any:
         if func in _KEPT:
             return args[0]
+        # A device may be asked what it is; it becomes the CPU where something is done on it.
+        if func is torch.device:
+            return func(*args, **(kwargs or {}))
         return func(*(_mapped(value) for value in args), **{k: _mapped(v) for k, v in (kwargs or {}).items()})
 
 

@@ -348,7 +348,11 @@ CASE(fresh_memory) {
 // An array of 4052 bytes has 12 behind it, and 32 before it, that are not yet a guard page.
 CASE(write_into_slack) {
   float* y = device_array<float>(1013);
-  LAUNCH(false, writes_at, 1, 32, 0, y, a);
+  if (b == 0) {
+    LAUNCH(false, writes_at, 1, 32, 0, y, a);
+  } else {
+    y[a] = 1.0f;
+  }
 }
 
 // Shared memory.

@@ -214,11 +214,20 @@ class TestGuards:
         assert run("fresh_memory") == "1 1"
 
     @pytest.mark.parametrize(("offset", "where"), [(1014, "4 bytes past the end"), (-2, "8 bytes before the start")])
-    def test_writes_beside_the_data_are_found_later_and_once(self, run, emulator, offset, where):
+    def test_writes_beside_the_data_are_found_after_the_launch(self, run, emulator, offset, where):
+        text = run("write_into_slack", offset)
+        assert text.startswith("emulator[illegal-access]: kernel writes_at: ")
+        assert f"WRITE {where} of a cudaMalloc of 4052 bytes (launched in line " in text
+        assert emulator.warpgrade_emu_guard_damage(None, ctypes.c_uint64(0)) == 0
+        assert run("reduction") == "wrong 0"
+
+    def test_writes_of_the_host_beside_the_data_are_found_later_and_once(self, run, emulator):
         text = ctypes.create_string_buffer(500)
-        assert run("write_into_slack", offset) == ""
+        assert run("write_into_slack", 1014, 1) == ""
         assert emulator.warpgrade_emu_guard_damage(text, ctypes.c_uint64(500)) == 1
-        expected = f"emulator[illegal-access]: some kernel: WRITE {where} of a cudaMalloc of 4052 bytes"
+        expected = (
+            "emulator[illegal-access]: code of the host: WRITE 4 bytes past the end of a cudaMalloc of 4052 bytes"
+        )
         assert text.value.decode() == expected
         assert emulator.warpgrade_emu_guard_damage(text, ctypes.c_uint64(500)) == 0
 

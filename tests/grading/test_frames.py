@@ -79,7 +79,7 @@ def play(reference):
         with HostRegion(1 << 20) as inputs, HostRegion(OUTPUT_BYTES) as outputs:
             puppet = Puppet()
             with Session(puppet, None) as session:
-                memory = SharedMemory(inputs, outputs, 1 << 16, None)
+                memory = SharedMemory(inputs, outputs, 1 << 16, None, 1 << 17)
                 bench = Bench(reference, HostClock(session), memory, ToleranceRule.MEASURED, None)
                 actor = threading.Thread(target=_perform, args=(act, puppet, inputs, outputs), daemon=True)
                 actor.start()

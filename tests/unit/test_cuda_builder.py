@@ -221,6 +221,8 @@ def test_an_architecture_of_the_submissions_is_replaced_and_told(made):
         {"error_handling": False},
         {"functions": None, "cpp_sources": ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}"]},
         {"extra_cflags": ["-O3"], "cpp_sources": ["void f() { for (;;) {} }"]},
+        {"cuda_sources": ["__global__ void k() {}\nvoid g() { at::cuda::getCurrentCUDAStream(); }"]},
+        {"cuda_sources": ["#include <ATen/cuda/CUDAContext.h>\nvoid g() { c10::cuda::CUDAGuard guard(0); }"]},
         {"files": [SourceFile(name="a.cu", text=CUDA)]},
     ],
 )

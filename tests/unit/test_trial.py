@@ -97,7 +97,7 @@ def bench(tmp_path):
             none = Items(is_tuple=False, items=[])
             construct = Construct(weight_seed=1, training=True, args=none, kwargs=Table(keys=[], items=[]), state=state)
             assert runner._answer(construct).difference is None
-            memory = SharedMemory(inputs, outputs, ROOM, None)
+            memory = SharedMemory(inputs, outputs, ROOM, None, 2 * ROOM)
             return Bench(reference, SameProcess(runner, spoil), memory, ToleranceRule.MEASURED, None)
 
         yield make

@@ -11,17 +11,17 @@ std::string text(const uint3& index) {
   return "(" + std::to_string(index.x) + "," + std::to_string(index.y) + "," + std::to_string(index.z) + ")";
 }
 
+std::string launched_in(const Kernel& kernel) {
+  return kernel.line > 0 ? " (launched in line " + std::to_string(kernel.line) + ")" : std::string();
+}
+
 [[noreturn]] void throw_error(const char* code, const std::string& who, const std::string& detail, const void* pc) {
   std::string message = std::string("emulator[") + code + "]: ";
   if (worker == nullptr) throw KernelError(message + detail);
   message += std::string("kernel ") + worker->kernel->name + " block " + text(blockIdx) + who + ": " + detail;
   // Without line tables, at least the launch is known.
-  if (const std::string line = worker->lines.describe(pc); !line.empty()) {
-    message += line;
-  } else if (worker->kernel->line > 0) {
-    message += " (launched in line " + std::to_string(worker->kernel->line) + ")";
-  }
-  throw KernelError(message);
+  const std::string line = worker->lines.describe(pc);
+  throw KernelError(message + (line.empty() ? launched_in(*worker->kernel) : line));
 }
 
 }  // namespace
@@ -32,6 +32,10 @@ void fail(const char* code, const std::string& detail, const void* pc) {
 }
 
 void fail_in_block(const char* code, const std::string& detail) { throw_error(code, "", detail, nullptr); }
+
+void fail_after(const Kernel& kernel, const char* code, const std::string& detail) {
+  throw KernelError(std::string("emulator[") + code + "]: kernel " + kernel.name + ": " + detail + launched_in(kernel));
+}
 
 void assert_failed(const char* expression, const char* file, unsigned line, const char* function) {
   if (worker == nullptr) __assert_fail(expression, file, line, function);

@@ -24,11 +24,12 @@ EMU_API void warpgrade_emu_poison(int byte) { emu::heap_set_poison(static_cast<u
 // Gives how many kernels have run in this process. A launch that was refused does not count.
 EMU_API std::uint64_t warpgrade_emu_launches() { return emu::launch_count(); }
 
-// Gives how many allocations had bytes around them overwritten since the last call; describes the first one.
+// Gives how many allocations had bytes around them overwritten since the last call or launch, by code of the host;
+// describes the first one.
 EMU_API std::uint64_t warpgrade_emu_guard_damage(char* text, std::uint64_t bytes) {
   std::string first;
   const std::size_t count = emu::heap_damage(&first);
-  if (count != 0) first = "emulator[illegal-access]: some kernel: " + first;
+  if (count != 0) first = "emulator[illegal-access]: code of the host: " + first;
   if (text != nullptr && bytes != 0) {
     const std::size_t length = std::min<std::size_t>(first.size(), bytes - 1);
     std::memcpy(text, first.data(), length);

@@ -27,6 +27,9 @@ extern EMU_THREAD_LOCAL Worker* worker;
 // Throws a KernelError about the current block, where no thread is to blame.
 [[noreturn]] void fail_in_block(const char* code, const std::string& detail);
 
+// Throws a KernelError about a launch whose blocks have all run.
+[[noreturn]] void fail_after(const Kernel& kernel, const char* code, const std::string& detail);
+
 }  // namespace emu
 
 #endif  // WARPGRADE_EMU_WORKER_H

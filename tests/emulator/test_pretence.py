@@ -1,0 +1,42 @@
+"""A PyTorch that seems to have one GPU: asked and used as submissions do, in a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.grading.harness import TOP
+
+START = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from torch import nn
+from evaluator.runner.pretence import pretend_to_have_a_gpu, real_device
+pretend_to_have_a_gpu()
+x = torch.ones(3)
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "assert torch.cuda.is_available() and torch.cuda.device_count() == 1",
+        "assert x.is_cuda and x.get_device() == 0 and x.device == torch.device('cuda', 0) == torch.device('cuda:0')",
+        "assert torch.device('cuda').type == 'cuda' and torch.device('cpu').type == 'cpu'",
+        "assert real_device(torch.zeros(2, device='cuda')).type == 'cpu'",
+        "assert real_device(torch.zeros(2, device=torch.device('cuda', 0))).type == 'cpu'",
+        "assert real_device(x.to('cuda:0')).type == 'cpu' and real_device(x.cuda()).type == 'cpu'",
+        "assert real_device(x.to(torch.device('cuda'), torch.float64)).type == 'cpu'",
+        "assert real_device(nn.Linear(2, 2, device='cuda').cuda().to('cuda').weight).type == 'cpu'",
+        "assert real_device(torch.empty_like(x, device=x.device)).type == 'cpu'",
+        "with torch.device('cuda'): assert real_device(torch.zeros(2)).type == 'cpu'",
+        "with torch.cuda.device(x.device), torch.cuda.stream(torch.cuda.Stream()): torch.cuda.synchronize()",
+        "assert torch.cuda.get_device_properties(x.device).multi_processor_count == 132",
+        "assert torch.cuda.get_device_capability() == (9, 0)",
+    ],
+)
+def test_what_submissions_do_with_a_gpu(statement):
+    command = [sys.executable, "-c", START + statement, str(TOP)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
