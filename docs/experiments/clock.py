@@ -83,7 +83,13 @@ class ModelNew(nn.Module):
         return y
 """
 
-HONEST = "import torch\nfrom torch import nn\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.clamp(x, min=0.0)\n"
+HONEST = """
+import torch
+from torch import nn
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, min=0.0)
+"""
 INSIDE = """
 import gc, torch
 from torch import nn
@@ -261,7 +267,12 @@ def kernels(gpu) -> list[dict]:
                 samples, empty = stages._reference_side(shop, "reference_before", None)
             inside = in_process(text, n)
             row |= {"sealed_ms": samples.median_ms, "sealed_iqr_ms": samples.iqr_ms, **inside}
-            row |= {"lag_ms": empty.lag_ms, "overhead_ms": empty.median_ms, "overhead_iqr_ms": empty.iqr_ms, "void": samples.void_calls}
+            row |= {
+                "lag_ms": empty.lag_ms,
+                "overhead_ms": empty.median_ms,
+                "overhead_iqr_ms": empty.iqr_ms,
+                "void": samples.void_calls,
+            }
             row["sealed/events"] = samples.median_ms / inside["events_ms"]
             row["sealed-events_us"] = (samples.median_ms - inside["events_ms"]) * 1e3
         except Exception as error:  # noqa: BLE001 - it is the answer
@@ -325,7 +336,13 @@ def extra(gpu) -> list[dict]:
         plain = side(n, BUSY.replace("ROUNDS", str(rounds)), gpu)
         more = side(n, BUSY.replace("ROUNDS", str(rounds * 5 // 4)), gpu)
         true = [in_process(CLAMP, n, BUSY.replace("ROUNDS", str(count))) for count in (rounds, rounds * 5 // 4)]
-        row = {"n": n, "rounds": rounds, "plain": plain, "more": more, "events_ms": [each["events_ms"] for each in true]}
+        row = {
+            "n": n,
+            "rounds": rounds,
+            "plain": plain,
+            "more": more,
+            "events_ms": [each["events_ms"] for each in true],
+        }
         row["events_ratio"] = true[1]["events_ms"] / true[0]["events_ms"]
         if "submission_ms" in plain and "submission_ms" in more:
             row["ratio"] = more["submission_ms"] / plain["submission_ms"]

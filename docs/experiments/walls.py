@@ -51,9 +51,7 @@ def main() -> None:
             "no seccomp": (msgspec.structs.replace(full, seccomp=False), nodes),
             "no file view": (msgspec.structs.replace(full, private_view=False), nodes),
             "no namespaces, Landlock and own user": (
-                msgspec.structs.replace(
-                    full, namespaces=Namespaces.NONE, private_view=False, cage=Cage.OWN_USER
-                ),
+                msgspec.structs.replace(full, namespaces=Namespaces.NONE, private_view=False, cage=Cage.OWN_USER),
                 nodes,
             ),
             "user namespace": (msgspec.structs.replace(full, namespaces=Namespaces.USER), nodes),
@@ -103,7 +101,11 @@ def one(starter: Starter, devices: list[Path], memory: driver.Mapping, page_at: 
 class _Flat:
     def __init__(self, address: int, size_bytes: int) -> None:
         self.__cuda_array_interface__ = {
-            "shape": (size_bytes,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None,
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+            "strides": None,
         }
 
 

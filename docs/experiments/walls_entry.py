@@ -58,5 +58,9 @@ def run(sock: socket.socket, private: Path) -> None:
 class _Flat:
     def __init__(self, address: int, size_bytes: int) -> None:
         self.__cuda_array_interface__ = {
-            "shape": (size_bytes,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None,
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+            "strides": None,
         }
