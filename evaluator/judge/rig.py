@@ -26,7 +26,7 @@ _ARENA_FACTOR = 8
 # CUDA reserves addresses for all memory of every GPU; a limit on address space says nothing there.
 _CUDA_ADDRESSES = 1 << 46
 # What a forward allocates beside its outputs and should find in the arena too: cuBLAS alone takes 32 MiB on Hopper.
-_ARENA_SLACK_BYTES = 512 << 20
+_ARENA_SLACK_BYTES = 256 << 20
 # Room in which the inputs' addresses change from call to call: a quarter of a million places.
 _ROTATION_BYTES = 64 << 20
 # Beyond this the time of a first access after a change of context no longer grows (measured).

@@ -25,6 +25,7 @@ from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_to
 from evaluator.judge.clock import Clock
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.host_clock import HostClock
+from evaluator.judge.memory_plan import judge_bytes
 from evaluator.judge.reference import Reference
 from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
 from evaluator.judge.seeds import SeedBook
@@ -221,8 +222,9 @@ class Workshop:
         output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
         self.reference.settle(inputs, outputs)
         if self.terms.gpu is not None:
+            in_blocks = len(self.reference.blocks(inputs)) > 1
             del inputs, outputs, found, given, state
-            torch.cuda.empty_cache()
+            _reserve(judge_bytes(input_bytes, output_bytes, in_blocks=in_blocks))
         return CallSizes(input_bytes, output_bytes), reference_s
 
 
@@ -276,6 +278,12 @@ class Place(NamedTuple):
         shop = self.shop
         rule, outline = shop.terms.tolerance, shop.reference.outline
         return Bench(shop.reference, self.clock, self.memory, rule, outline, shop.rig.compare)
+
+
+def _reserve(size_bytes: int) -> None:
+    """Have PyTorch's allocator keep GPU memory for the judge, before a runner exists that could take it all."""
+    torch.cuda.empty_cache()
+    torch.empty(size_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, and kept by the allocator.
 
 
 def _keep_tf32_out() -> None:
