@@ -162,20 +162,23 @@ class Bench:
     def _judge(
         self, answer: Answered, wanted: calls.Result, expected: Iterable[Expected], placed: Placed
     ) -> tuple[list[TensorCheck], bool, Finding | None]:
-        """Compare an answer, block by block. It starts as a failure: only a comparison of all makes it a pass."""
+        """Compare an answer, block by block. It starts as a failure: only a comparison of all makes it a pass.
+
+        Gives what was compared, whether with float64 throughout, and what is wrong.
+        """
         pairs = pair_up(wanted.outputs, answer.done.outputs)
         if isinstance(pairs, Finding):
-            return [], False, pairs
+            return [], True, pairs
         if wanted.gradients is not None:
             found = _gradient_pairs(wanted.gradients, answer.done)
             if isinstance(found, Finding):
-                return [], False, found
+                return [], True, found
             pairs += found
         snapshots = take(pairs, self._outputs)
         if isinstance(snapshots, Finding):
-            return [], False, snapshots
+            return [], True, snapshots
         if (late := _late(snapshots, answer.samples or {})) is not None:
-            return [], False, late
+            return [], True, late
         parts: dict[str, list[TensorCheck]] = {snapshot.path: [] for snapshot in snapshots}
         borrowed: frozenset[str] = frozenset()
         in_float64 = True
