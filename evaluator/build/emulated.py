@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -58,13 +59,23 @@ class EmulatedBuilder:
         if (entry := self._cache.get(key)) is not None:
             unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
             return Built(unit=unit, library=entry.library, finding=None)
-        built = self._failures.get(key) or self._climb(request, files, key)
+        built = self._failures.get(key)
+        if built is None:
+            with ThreadPoolExecutor(max_workers=1) as beside:
+                own = request.extra_cuda_cflags
+                device = beside.submit(device_errors, files, own, self._run_tool, self._submission)
+                built = self._climb(request, files, key, device)
         if built.library is None:
             self._failures[key] = built
         return built
 
-    def _climb(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
-        """Try one step after the other. An error that two steps agree on is the submission's own, and final."""
+    def _climb(
+        self, request: BuildRequest, files: list[SourceFile], key: str, device: Future[list[Diagnostic]]
+    ) -> Built:
+        """Try one step after the other. An error that two steps agree on is the submission's own, and final.
+
+        `device` is what nvcc says of the kernels meanwhile, where there is one.
+        """
         texts = {file.name: file.text for file in files}
         steps = build_steps(request)
         errors: list[Diagnostic] = []
@@ -73,7 +84,7 @@ class EmulatedBuilder:
             result, library = self._compile(step)
             wall_s += result.wall_s
             if library is not None:
-                if errors := device_errors(files, request.extra_cuda_cflags, self._run_tool, self._submission):
+                if errors := device.result():
                     unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
                     why = compile_failure(request.name, result, unit, self._timeout_s)
                     return Built(unit=unit, library=None, finding=why)
