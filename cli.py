@@ -62,6 +62,57 @@ _problems_option = click.option(
 _json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout, and nothing else.")
 
 
+_GRADING_OPTIONS = (
+    click.option(
+        "--device",
+        type=click.Choice(["auto", *(kind.value for kind in DeviceKind)]),
+        default="auto",
+        show_default=True,
+        help="Where the submission is run.",
+    ),
+    click.option(
+        "--gpu", metavar="GPU", help="Which GPU, by index or UUID; runners see no other.  [default: the first]"
+    ),
+    click.option(
+        "--size",
+        type=click.Choice([size.value for size in SizeName]),
+        help="Which of the problem's sizes.  [default: full on cuda, else small]",
+    ),
+    _problems_option,
+    click.option(
+        "--tolerance",
+        type=click.Choice([rule.value for rule in ToleranceRule]),
+        help="How far an output may be off.  [default: measured]",
+    ),
+    click.option(
+        "--sandbox",
+        type=click.Choice(["full", "none"]),
+        default="full",
+        show_default=True,
+        help="The walls around the submission; none is for your own code only.",
+    ),
+    click.option(
+        "--timeout", type=float, callback=_seconds, metavar="SECONDS", help="The limit of each stage but the build."
+    ),
+    click.option(
+        "--build-timeout",
+        type=float,
+        callback=_seconds,
+        metavar="SECONDS",
+        default=600.0,
+        show_default=True,
+        help="The limit of one extension's compilation.",
+    ),
+)
+
+
+def _grading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give `command` the options that say how a submission is graded."""
+    for option in reversed(_GRADING_OPTIONS):
+        command = option(command)
+    return command
+
+
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "WARPGRADE"}, epilog=_EXIT_STATUS
 )
@@ -73,44 +124,7 @@ def warpgrade() -> None:
 @warpgrade.command()
 @click.argument("problem", required=False, shell_complete=_complete_problem)
 @click.argument("submission", required=False, type=click.Path(allow_dash=True))
-@click.option(
-    "--device",
-    type=click.Choice(["auto", *(kind.value for kind in DeviceKind)]),
-    default="auto",
-    show_default=True,
-    help="Where the submission is run.",
-)
-@click.option("--gpu", metavar="GPU", help="Which GPU, by index or UUID; runners see no other.  [default: the first]")
-@click.option(
-    "--size",
-    type=click.Choice([size.value for size in SizeName]),
-    help="Which of the problem's sizes.  [default: full on cuda, else small]",
-)
-@_problems_option
-@click.option(
-    "--tolerance",
-    type=click.Choice([rule.value for rule in ToleranceRule]),
-    help="How far an output may be off.  [default: measured]",
-)
-@click.option(
-    "--sandbox",
-    type=click.Choice(["full", "none"]),
-    default="full",
-    show_default=True,
-    help="The walls around the submission; none is for your own code only.",
-)
-@click.option(
-    "--timeout", type=float, callback=_seconds, metavar="SECONDS", help="The limit of each stage but the build."
-)
-@click.option(
-    "--build-timeout",
-    type=float,
-    callback=_seconds,
-    metavar="SECONDS",
-    default=600.0,
-    show_default=True,
-    help="The limit of one extension's compilation.",
-)
+@_grading_options
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -184,6 +198,122 @@ def _exit_code(card: Scorecard) -> ExitCode:
             return ExitCode.NOT_CORRECT
 
 
+@warpgrade.command()
+@click.argument("submissions", type=click.Path(allow_dash=True))
+@click.option(
+    "--run",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The run's folder; the same command on it goes on.",
+)
+@_grading_options
+@click.option(
+    "--jobs", "-j", type=click.IntRange(1), metavar="N", help="How many at once.  [default: what the device allows]"
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Take only the first N submissions.")
+@click.option("--shard", metavar="K/N", help="Take only part K of N; equal submissions fall into one part.")
+@click.option(
+    "--retry",
+    type=click.Choice(["infra", "failed"]),
+    help="Grade again where the machine failed, or whatever is not correct.",
+)
+@click.option("--fresh", is_flag=True, help="Begin again: remove the cards that are there.")
+@click.option("--fail-fast", is_flag=True, help="Begin nothing more once a submission is not correct.")
+@click.option("--jsonl", is_flag=True, help="Write a line of JSON to stdout for each submission.")
+def batch(*, jsonl: bool, **wish: Any) -> ExitCode:
+    """Grade all SUBMISSIONS into the folder of a run.
+
+    SUBMISSIONS is a folder of PROBLEM/NAME.py (or .txt, .md: answers of a language model), a run folder of
+    KernelBench, or a file of lines {"problem": ..., "sample": ..., "source": ...}; - reads such lines from stdin.
+    """
+    from evaluator.batch.command import BatchWish, run_batch
+
+    try:
+        tally = run_batch(BatchWish(**wish), sys.stderr, sys.stdout if jsonl else None)
+    except KeyboardInterrupt:
+        click.echo("every card so far is kept; the same command goes on", err=True)
+        raise
+    click.echo(f"{tally}; next: warpgrade report {wish['run']}", err=True)
+    return tally.exit_code
+
+
+_run_argument = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@warpgrade.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=_run_argument)
+@_json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Write CSV to stdout: all, each level, each problem.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown to stdout.")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML there.")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write one self-contained page there.",
+)
+def report(
+    *, runs: tuple[Path, ...], as_json: bool, as_csv: bool, as_markdown: bool, junit: Path | None, html: Path | None
+) -> ExitCode:
+    """Say how many submissions of RUN are built, correct and fast, by level and problem.
+
+    Several runs are the parts of one that was shared out. What has no card counts as handed in and not correct.
+    """
+    from evaluator.batch import reporting
+    from evaluator.batch.results import read_runs
+    from evaluator.report import batch as said
+    from evaluator.report.summary import sections
+
+    if as_json + as_csv + as_markdown > 1:
+        raise UsageError("--json, --csv and --markdown all write to stdout", hint="choose one of them")
+    results = read_runs(runs)
+    summaries = sections(results.samples, results.asked)
+    if junit is not None:
+        reporting.write_junit(results, junit)
+    if html is not None:
+        reporting.write_html(results, html)
+    if as_json:
+        _emit(_json(said.document(summaries)))
+    elif as_csv:
+        _emit(said.csv_text(summaries))
+    elif as_markdown:
+        _emit(said.markdown(summaries))
+    else:
+        _show(lambda console: said.render(summaries, console))
+    for broken in results.broken:
+        _complain("broken", broken)
+    return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
+
+
+@warpgrade.command()
+@click.argument("before", metavar="RUN_A", type=_run_argument)
+@click.argument("after", metavar="RUN_B", type=_run_argument)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="RULE",
+    help="Exit with 1 where RUN_B is worse: speedup:-5%, correct:-2% (beyond chance), or status (any).",
+)
+@_json_option
+def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: bool) -> ExitCode:
+    """Compare the submissions that two runs share: which broke, which were mended, and how much faster they are."""
+    from evaluator.batch.results import compare_runs
+    from evaluator.report.compare import failures, parse_rule
+    from evaluator.report.comparison import comparison_document, render_comparison
+
+    rules = [parse_rule(rule) for rule in fail_on]
+    comparison = compare_runs(before, after)
+    failed = failures(comparison, rules)
+    if as_json:
+        _emit(_json(comparison_document(comparison, failed)))
+    else:
+        _show(lambda console: render_comparison(comparison, console))
+    for why in failed:
+        click.echo(f"failed: {why}", err=True)
+    return ExitCode.NOT_CORRECT if failed else ExitCode.CORRECT
+
+
 @warpgrade.group()
 def problems() -> None:
     """See which problems there are."""
@@ -218,6 +348,35 @@ def schema(*, name: str) -> None:
     from evaluator.schema import SchemaName, schema_bytes
 
     _emit(schema_bytes(SchemaName(name)))
+
+
+@warpgrade.command("show")
+@click.argument("file", metavar="CARD", type=click.Path(path_type=Path))
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a picture of both sides' samples to this file as well.",
+)
+def show_card(*, file: Path, svg: Path | None) -> None:
+    """Show the scorecard in the file CARD again, and how the samples of both sides are distributed."""
+    from evaluator.store import read_card
+
+    card = read_card(file)
+    if svg is not None:
+        _draw(card, svg)
+    _show_card(card, file, with_samples=True)
+
+
+def _draw(card: Scorecard, path: Path) -> None:
+    from evaluator.report.picture import svg_bytes
+
+    if card.timing is None:
+        raise UsageError("there is no picture of this card: nothing was timed", hint="leave --svg out")
+    try:
+        path.write_bytes(svg_bytes(card, card.timing))
+    except OSError as error:
+        raise UsageError(f"no picture can be written to {path}: {error.strerror}") from error
 
 
 @warpgrade.command("check-card")
@@ -275,18 +434,68 @@ def new_solution(*, problem: str, problems: Path | None, language: str, output: 
 
 
 @warpgrade.command()
+@click.option("--prepare", is_flag=True, help="Make ahead what first grades wait for: runtime, headers, allocators.")
 @_json_option
-def doctor(*, as_json: bool) -> ExitCode:
+def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
     """Say what this machine can and cannot do, and how to get what is missing."""
-    from evaluator.doctor import diagnose
-    from evaluator.report.checkup import render_diagnosis
+    from evaluator import doctor
+    from evaluator.report import checkup
+    from evaluator.report.live import progress_on
 
-    diagnosis = diagnose()
+    if prepare:
+        with progress_on(sys.stderr) as progress:
+            progress.stage("look", "what this machine can do")
+            preparations = doctor.prepare(doctor.diagnose().ready, progress)
+        if as_json:
+            _emit(_json(preparations))
+        else:
+            _show(lambda console: checkup.render_preparations(preparations, console))
+        return preparations.exit_code
+    diagnosis = doctor.diagnose()
     if as_json:
         _emit(_json(diagnosis))
     else:
-        _show(lambda console: render_diagnosis(diagnosis, console))
+        _show(lambda console: checkup.render_diagnosis(diagnosis, console))
     return diagnosis.exit_code
+
+
+_CACHE_EPILOG = """\b
+Environment:
+  WARPGRADE_CACHE        the folder  [default: ~/.cache/warpgrade]
+  WARPGRADE_CACHE_LIMIT  how large it may become: 500MiB, 20GB  [default: 10GiB]
+"""
+
+
+@warpgrade.group(epilog=_CACHE_EPILOG)
+def cache() -> None:
+    """See or clear what is kept of builds.
+
+    Beyond its limit the cache loses what was not used for longest. Nothing is lost with it but time.
+    """
+
+
+@cache.command("info", epilog=_CACHE_EPILOG)
+@_json_option
+def cache_info(*, as_json: bool) -> None:
+    """Say where the cache is, how large, and what it holds."""
+    from evaluator.build.cache import cache_folder
+    from evaluator.build.cache_room import cache_limit_bytes, usage
+    from evaluator.report.cache import usage_text
+
+    found = usage(cache_folder(), cache_limit_bytes())
+    _emit(_json(found) if as_json else usage_text(found))
+
+
+@cache.command("clear", epilog=_CACHE_EPILOG)
+@_json_option
+def cache_clear(*, as_json: bool) -> None:
+    """Remove all that is kept; what a grade reads just now stays."""
+    from evaluator.build.cache import cache_folder
+    from evaluator.build.cache_room import clear
+    from evaluator.report.cache import cleared_text
+
+    cleared = clear(cache_folder())
+    _emit(_json(cleared) if as_json else cleared_text(cleared))
 
 
 @warpgrade.command()
@@ -307,10 +516,10 @@ def explain(*, code: str | None) -> None:
     _emit("\n\n".join(click.wrap_text(paragraph, width=80) for paragraph in paragraphs) + "\n")
 
 
-def _show_card(card: Scorecard, written_to: Path | None) -> None:
+def _show_card(card: Scorecard, written_to: Path | None, *, with_samples: bool = False) -> None:
     from evaluator.report.terminal import render_card
 
-    _show(lambda console: render_card(card, console, written_to))
+    _show(lambda console: render_card(card, console, written_to, with_samples=with_samples))
 
 
 def _show(render: "Callable[[Console], None]") -> None:

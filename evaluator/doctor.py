@@ -6,12 +6,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evaluator.devices.gpu import gpus
-from evaluator.errors import ExitCode, SandboxUnavailable, ToolchainMissing
+from evaluator.errors import ExitCode, InfraError, SandboxUnavailable, ToolchainMissing
 from evaluator.records import DeviceKind, Record
+
+if TYPE_CHECKING:
+    from evaluator.build.ahead import Preparations
+    from evaluator.report.live import Progress
 
 _GIB = 1 << 30
 _PROGRAM_LIMIT_S = 120
@@ -35,11 +40,20 @@ class Line(Record, frozen=True):
     fix: str
 
 
+class Prepared(Record, frozen=True):
+    """Whether everything for a device was made ahead, and what was not."""
+
+    device: DeviceKind
+    ok: bool
+    missing: list[str]
+
+
 class Diagnosis(Record, frozen=True):
-    """What was found, and which devices can be graded on."""
+    """What was found, which devices can be graded on, and whether their first grade has to make something first."""
 
     lines: list[Line]
     ready: list[DeviceKind]
+    prepared: list[Prepared]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -71,13 +85,37 @@ def diagnose() -> Diagnosis:
         for device in (DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU)
         if all(line.ok for line in lines if device in line.needed_for)
     ]
-    return Diagnosis(lines=lines, ready=ready)
+    return Diagnosis(lines=lines, ready=ready, prepared=_prepared(ready))
+
+
+def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations":
+    """Make ahead what grades on the devices that are `ready` need. Raises InfraError where none is."""
+    from evaluator.build import ahead
+    from evaluator.build.cache import cache_folder
+
+    if not ready:
+        raise InfraError("this machine cannot grade yet", hint="`warpgrade doctor` says what is missing")
+    return ahead.make_ahead(ahead.parts(ready, cache_folder()), cache_folder(), progress)
 
 
 def default_device() -> DeviceKind:
     """Choose a real GPU where there is one and PyTorch can use it, else the emulator. Takes milliseconds."""
     for_cpu_only = importlib.metadata.version("torch").endswith("+cpu")
     return DeviceKind.CUDA if not for_cpu_only and gpus() else DeviceKind.EMULATED
+
+
+def _prepared(ready: Sequence[DeviceKind]) -> list[Prepared]:
+    if not ready:  # PyTorch may be broken: nothing here may import it.
+        return []
+    from evaluator.build import ahead
+    from evaluator.build.cache import cache_folder
+
+    missing: dict[DeviceKind, list[str]] = {}
+    for part in ahead.parts(ready, cache_folder()):
+        names = missing.setdefault(part.device, [])
+        if not ahead.is_there(part):
+            names.append(part.name)
+    return [Prepared(device=device, ok=not names, missing=names) for device, names in missing.items()]
 
 
 def _line(name: str, found: str, *, fix: str, ok: bool, needed_for: list[DeviceKind] = _EVERYWHERE) -> Line:

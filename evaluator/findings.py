@@ -62,6 +62,9 @@ class Code(StrEnum):
     OUTPUT_COPIED = "T304"
     NOT_QUIET = "T305"
     WORK_AFTER_DONE = "T306"
+    OUTLIERS = "T307"
+    FIRST_CALL_SLOW = "T308"
+    HOST_BOUND = "T309"
 
     NO_SANDBOX = "I501"
     WALL_MISSING = "I502"
@@ -292,13 +295,16 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.REFERENCE_DRIFTED: Entry(
         "the reference's time moved",
-        "The reference was timed before and after the submission, and the two differ by more than 10 %.",
+        "The reference was timed before and after the submission, and the two differ by more than 5 % and by more than "
+        "the clock's resolution. The speedup's interval is as much wider for it.",
         "Close other programs and grade again; the machine was not steady.",
     ),
     Code.BELOW_RESOLUTION: Entry(
-        "too fast for this clock",
-        "A side's time is near the least difference that the clock can tell, so no speedup is quoted.",
-        "Grade at a larger size (--size full).",
+        "no speedup can be told",
+        "The 95 % interval of the speedup is wider than 5 %, so none is quoted; the interval is in the scorecard. The "
+        "resolution of the clock is part of it: the message says how much longer calls would have to take, or that "
+        "it is the samples that scatter.",
+        "Grade at a larger size (--size full); where the samples scatter, close other programs and grade again.",
     ),
     Code.OUTPUT_COPIED: Entry(
         "outputs were copied inside the clock",
@@ -316,6 +322,24 @@ ENTRIES: dict[Code, Entry] = {
         "The GPU took longer to come to rest after a call's last word than it does in a runner that never saw a "
         "submission: something was still running, on a stream that the call does not wait for, for instance.",
         "Join every stream of your own before forward returns (torch.cuda.current_stream().wait_stream(...)).",
+    ),
+    Code.OUTLIERS: Entry(
+        "many outliers among the samples",
+        "More than one call in twenty took a time more than ten standard deviations from the median: something "
+        "interfered, or the work differs from call to call. Medians hardly move for it.",
+        "Grade again on a quiet machine, without other programs at work; `warpgrade show` draws the samples.",
+    ),
+    Code.FIRST_CALL_SLOW: Entry(
+        "the first call was much slower",
+        "The submission's first call took over ten times as long as its others, and over twice as long as the "
+        "reference's first: it compiles, tunes or fills a cache then. The first call is not part of the quoted time.",
+        "Nothing to do, if such a warm-up is meant; otherwise move it into ModelNew.__init__.",
+    ),
+    Code.HOST_BOUND: Entry(
+        "the host is slower than the GPU",
+        "Queueing a call's work takes the host longer than the GPU takes to do it. The quoted time is the GPU's alone; "
+        "a program that makes one call after the other waits for the host.",
+        "Launch fewer, larger kernels, do less in Python inside forward, or capture the work in a CUDA graph.",
     ),
     Code.NO_SANDBOX: Entry(
         "no sandbox",

@@ -291,10 +291,20 @@ class Check(Record, frozen=True):
     finding: Finding | None
 
 
+class ClockKind(StrEnum):
+    """Whose time is taken: the host's, around a runner that stands still between calls, or a GPU's, by its events."""
+
+    HOST = "host"
+    SEALED = "sealed"
+
+
 class Samples(Record, frozen=True):
     """The timed calls of one side, in order. Each one's output was verified before the next was let go.
 
-    `host_ms` is how long the host took to queue a call's work on a GPU. A call is void where something else was at work
+    The first call stands apart, in `first_call_ms`; the runner of `reference_before` has answered one before its clock
+    ran, so that of `reference_after` is the one to compare with. `outliers` counts the samples that lie far from the
+    rest; they are among `samples_ms` all the same. `host_ms` is how long the host took to queue a call's work on a GPU,
+    `overhead_host_ms` the same for a call without the model's own work. A call is void where something else was at work
     on the GPU while its inputs were written; `seeds` has those of void calls too.
     """
 
@@ -309,16 +319,23 @@ class Samples(Record, frozen=True):
     outputs_copied: bool
     host_ms: float | None = None
     void_calls: int = 0
+    outliers: int | None = None
+    overhead_host_ms: float | None = None
 
 
 class Timing(Record, frozen=True):
     """The reference before and after, the submission between them, by the judge's clock.
 
     `overhead_ms` of each side (a call that does nothing, in a runner that never loaded a submission) is already
-    taken off its samples. `resolution_ms` is the least difference that this clock can tell.
+    taken off its samples. `resolution_ms` is how far a time of this clock may be off, either way.
+
+    `*_low*` and `*_high*` are the ends of 95 % intervals, the clock's resolution among them. An end of the speedup's is
+    None where nothing bounds it; the speedup itself is None where its interval is wider than 5 %. It is `significant`
+    where the interval excludes 1 and both its ends are known. All of these are None in a card from before there were
+    any.
     """
 
-    clock: str
+    clock: ClockKind
     reference_before: Samples
     submission: Samples
     reference_after: Samples
@@ -326,6 +343,13 @@ class Timing(Record, frozen=True):
     submission_median_ms: float
     speedup: float | None
     resolution_ms: float
+    reference_low_ms: float | None = None
+    reference_high_ms: float | None = None
+    submission_low_ms: float | None = None
+    submission_high_ms: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    significant: bool | None = None
 
 
 class Seeds(Record, frozen=True):

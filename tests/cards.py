@@ -10,6 +10,7 @@ from evaluator.records import (
     Build,
     BuildUnit,
     Check,
+    ClockKind,
     DeviceFacts,
     DeviceKind,
     Diagnostic,
@@ -110,13 +111,14 @@ def samples(side: str, median_ms: float, calls: int = 50) -> Samples:
         iqr_ms=median_ms / 100,
         first_call_ms=median_ms * 2,
         outputs_copied=False,
+        outliers=0,
     )
 
 
 def timing(reference_ms: float = 1.852, submission_ms: float = 0.6213, **changes: Any) -> Timing:
     return msgspec.structs.replace(
         Timing(
-            clock="host",
+            clock=ClockKind.HOST,
             reference_before=samples("reference", reference_ms),
             submission=samples("submission", submission_ms),
             reference_after=samples("reference", reference_ms),
@@ -124,6 +126,13 @@ def timing(reference_ms: float = 1.852, submission_ms: float = 0.6213, **changes
             submission_median_ms=submission_ms,
             speedup=reference_ms / submission_ms,
             resolution_ms=0.005,
+            reference_low_ms=reference_ms * 0.99,
+            reference_high_ms=reference_ms * 1.01,
+            submission_low_ms=submission_ms * 0.99,
+            submission_high_ms=submission_ms * 1.01,
+            speedup_low=reference_ms / submission_ms * 0.98,
+            speedup_high=reference_ms / submission_ms * 1.02,
+            significant=True,
         ),
         **changes,
     )

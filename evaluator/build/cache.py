@@ -2,17 +2,17 @@
 
 Only the judge's side writes here, and only what came out of a compiler that ran without the submission's Python. An
 entry is a folder with the library and a manifest; it appears by one rename, so a killed writer leaves no half of one,
-and it is verified on every read, so a damaged one is built anew.
+and it is verified on every read, so a damaged one is built anew. `cache_room` bounds how much there is.
 """
 
 import hashlib
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
 import msgspec
 
+from evaluator.build.cache_room import DRAFT, Shelf, cache_limit_bytes, discard, hold, make_room, touch
 from evaluator.records import Record, Sha256
 
 LIBRARY = "library.so"
@@ -46,36 +46,55 @@ def cache_folder() -> Path:
 class BuildCache:
     """The libraries under one folder. Processes may share it."""
 
-    def __init__(self, folder: Path) -> None:
-        """Keep entries below `folder`, which is made with the first of them."""
-        self._folder = folder / "builds"
+    def __init__(self, folder: Path, *, shelf: Shelf = Shelf.BUILDS) -> None:
+        """Keep entries below `folder`, which is made with the first of them.
+
+        Raises UsageError where the limit that the user chose for the whole folder is no size.
+        """
+        self._root = folder
+        self._folder = folder / shelf
+        self._limit_bytes = cache_limit_bytes()
+
+    @property
+    def parts(self) -> "BuildCache":
+        """The libraries that are our own, not a submission's. They are counted on their own."""
+        return BuildCache(self._root, shelf=Shelf.PARTS)
 
     def get(self, key: str) -> Entry | None:
         """Read an entry; a damaged one is removed and counts as absent."""
         folder = self._entry(key)
+        if not folder.exists():
+            return None
         try:
             manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
             library = (folder / LIBRARY).read_bytes()
-        except (OSError, msgspec.DecodeError):  # Absent, or half of it is, which would keep a new one from its place.
-            shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, msgspec.DecodeError):  # Half of it is there, which would keep a new one from its place.
+            discard(folder)
             return None
         if manifest.key != key or hashlib.sha256(library).hexdigest() != manifest.library_sha256:
-            shutil.rmtree(folder, ignore_errors=True)
+            discard(folder)
             return None
+        touch(folder)
         return Entry(library=library, manifest=manifest)
 
     def folder(self, key: str) -> Path | None:
         """Say in which folder an entry's `library.so` lies, for one that is too large to be read; None: there is none.
 
-        Only its size is verified.
+        Only its size is verified. It stays there as long as this process lives.
         """
         folder = self._entry(key)
+        if not folder.exists():
+            return None
         try:
             manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
             size_bytes = (folder / LIBRARY).stat().st_size
         except (OSError, msgspec.DecodeError):
+            discard(folder)
             return None
-        return folder if (manifest.key, manifest.library_bytes) == (key, size_bytes) else None
+        if (manifest.key, manifest.library_bytes) != (key, size_bytes):
+            discard(folder)
+            return None
+        return folder if hold(folder) else None
 
     def put(self, key: str, library: bytes, *, log: str, wall_s: float) -> None:
         """Keep a library. Where the disk is full or read-only nothing is kept, and nothing is said: it is a cache."""
@@ -89,7 +108,7 @@ class BuildCache:
         target = self._entry(key)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-", ignore_cleanup_errors=True) as made:
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=DRAFT, ignore_cleanup_errors=True) as made:
                 draft = Path(made) / "entry"
                 draft.mkdir()
                 (draft / LIBRARY).write_bytes(library)
@@ -98,6 +117,7 @@ class BuildCache:
         except OSError:
             # Another process was first, or there is no room. Either way the library at hand is good.
             return
+        make_room(self._root, self._limit_bytes, len(library))
 
     def _entry(self, key: str) -> Path:
         return self._folder / key[:2] / key

@@ -33,6 +33,7 @@ class _Part(NamedTuple):
 
 def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
     """Give the emulator's runtime. Raises ToolchainMissing where there is no compiler: nothing works without it."""
+    cache = cache.parts
     part = _runtime_part()
     if (entry := cache.get(part.key)) is not None:
         return entry.library
@@ -49,6 +50,7 @@ def precompiled_headers(run_tool: RunTool, cache: BuildCache) -> Path | None:
     part = _header_part()
     if part is None:
         return None
+    cache = cache.parts
     if (folder := cache.folder(part.key)) is None:
         _make([part], run_tool, cache)
         folder = cache.folder(part.key)

@@ -1,15 +1,18 @@
 """What a device brings to a grade: who builds its extensions, and the library that its runners load first."""
 
 import os
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from evaluator.build import nvcc
 from evaluator.build.builder import Builder, Built, RunTool
-from evaluator.build.cache import BuildCache
+from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.cuda import CudaBuilder
 from evaluator.build.emulated import EmulatedBuilder
 from evaluator.build.emulator_parts import build_runtime
 from evaluator.build.native import build_allocator, build_device_allocator, build_kernels
+from evaluator.build.preparation import Preparation
+from evaluator.build.prepared import worth_trying
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
 from evaluator.frames import BuildRequest
@@ -26,15 +29,23 @@ class ExtensionBuilder(Protocol):
 class Equipment(NamedTuple):
     """A device's builder, and the descriptor of its library: the allocator, or the emulator's runtime.
 
-    `kernels` are the judge's own for a GPU, a cubin.
+    `kernels` are the judge's own for a GPU, a cubin. `preparation` makes later builds quicker, beside this grade.
     """
 
     builder: ExtensionBuilder
     library: int | None
     kernels: bytes | None = None
+    preparation: Preparation | None = None
 
-    def close(self) -> None:
-        """Let go of the library."""
+    def wait(self) -> None:
+        """Wait for what is made beside the grade."""
+        if self.preparation is not None:
+            self.preparation.wait()
+
+    def close(self, kill: Callable[[], None]) -> None:
+        """Let go of the library, and end what is made beside the grade; `kill` ends every tool that runs."""
+        if self.preparation is not None:
+            self.preparation.end(kill)
         if self.library is not None:
             os.close(self.library)
 
@@ -45,7 +56,7 @@ def equipment(
     """Get a device ready; its library is built on the first use and kept in `cache`."""
     match device:
         case DeviceKind.CPU:
-            library = build_allocator(run_tool, cache)
+            library = build_allocator(run_tool, cache.parts)
             descriptor = None if library is None else sealed_file(library)
             return Equipment(Builder(run_tool, cache, submission, build_timeout_s), descriptor)
         case DeviceKind.EMULATED:
@@ -55,7 +66,8 @@ def equipment(
             if gpu is None:
                 raise TypeError("cuda without a GPU")
             architecture = nvcc.architecture(*gpu.capability)
-            kernels = build_kernels(run_tool, cache, architecture)
-            descriptor = sealed_file(build_device_allocator(run_tool, cache))
+            kernels = build_kernels(run_tool, cache.parts, architecture)
+            descriptor = sealed_file(build_device_allocator(run_tool, cache.parts))
             builder = CudaBuilder(run_tool, cache, submission, build_timeout_s, architecture)
-            return Equipment(builder, descriptor, kernels)
+            preparation = Preparation(run_tool, cache_folder()) if worth_trying(cache_folder()) else None
+            return Equipment(builder, descriptor, kernels, preparation)

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,15 +19,17 @@ import msgspec
 
 from evaluator.build import nvcc, toolchain
 from evaluator.build.builder import RunTool, work_folder
-from evaluator.isolation import Limits
+from evaluator.build.cache_room import DRAFT, cache_limit_bytes, hold, make_room
+from evaluator.isolation import Limits, ToolResult
 
 _SOURCES = Path(__file__).parent / "host_half"
 _HEADER = "warpgrade_host.h"
 _SUPPORT = "support.o"
 _COMPLETE = "complete"
-_KEPT = 2
-"""So many entries stay: two environments may share a cache."""
+_FAILURE = ".failed-"
+_TRIED_AGAIN_S = 24 * 3600.0
 _TIMEOUT_S = 600.0
+_SAID = 300
 _LIMITS = Limits(memory_bytes=12 << 30, file_bytes=2 << 30, processes=256, kept_output_bytes=32 << 10)
 
 
@@ -43,9 +46,33 @@ def prepared_folder(cache: Path) -> Path:
 
 
 def prepared(cache: Path) -> Prepared | None:
-    """Find what fits this PyTorch and these compilers; None where it was not made yet."""
+    """Find what fits this PyTorch and these compilers; None where it was not made yet.
+
+    It stays there as long as this process lives.
+    """
     folder = prepared_folder(cache) / _key()
-    return Prepared(folder / _HEADER, folder / _SUPPORT) if (folder / _COMPLETE).exists() else None
+    if not (folder / _COMPLETE).exists() or not hold(folder):
+        return None
+    return Prepared(folder / _HEADER, folder / _SUPPORT)
+
+
+def worth_trying(cache: Path) -> bool:
+    """Say whether to make it beside a grade: it is not there, and did not fail to compile within a day."""
+    if prepared(cache) is not None:
+        return False
+    try:
+        failed_s = _failure_file(cache).stat().st_mtime
+    except OSError:
+        return True
+    return time.time() - failed_s >= _TRIED_AGAIN_S
+
+
+def why_not_prepared(cache: Path) -> str:
+    """Say in one line why `prepare` gave nothing."""
+    try:
+        return _failure_file(cache).read_text(encoding="utf-8")
+    except OSError:
+        return "another process is making it, or there is no room"
 
 
 def header_flags() -> list[str]:
@@ -73,13 +100,14 @@ def prepare(run_tool: RunTool, cache: Path) -> Prepared | None:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _make(run_tool, folder)
+            _make(run_tool, cache)
     except OSError:  # Another process holds the lock, or there is no room: the next builds take the light step.
         return None
     return prepared(cache)
 
 
-def _make(run_tool: RunTool, folder: Path) -> None:
+def _make(run_tool: RunTool, cache: Path) -> None:
+    folder = prepared_folder(cache)
     if (folder / _key() / _COMPLETE).exists():
         return
     with work_folder() as work:
@@ -87,17 +115,34 @@ def _make(run_tool: RunTool, folder: Path) -> None:
             (work / source.name).write_bytes(source.read_bytes())
         (work / "build.ninja").write_text(_ninja_text(), encoding="utf-8")
         result = run_tool([toolchain.ninja(), "-f", "build.ninja"], work=work, timeout_s=_TIMEOUT_S, limits=_LIMITS)
-        if not result.ok:
-            return
         # What cannot be read is no fault of the work folder's, and what cannot be kept is made again.
         with contextlib.suppress(OSError):
-            _keep(work, folder)
-    _forget_old_ones(folder)
+            if result.ok:
+                _keep(work, folder)
+    if result.ok:
+        _failure_file(cache).unlink(missing_ok=True)
+    elif result.signal is None:  # Who was killed has proven nothing.
+        _failure_file(cache).write_text(_complaint(result), encoding="utf-8")
+    if (made := prepared(cache)) is not None:
+        make_room(cache, cache_limit_bytes(), made.header.with_name(f"{_HEADER}.gch").stat().st_size)
+
+
+def _failure_file(cache: Path) -> Path:
+    return prepared_folder(cache) / f"{_FAILURE}{_key()}"
+
+
+def _complaint(result: ToolResult) -> str:
+    """Give the compiler's first error, else its last words."""
+    if result.timed_out:
+        return f"the compiler was stopped after {_TIMEOUT_S:g} s"
+    lines = [line.strip() for line in result.output.splitlines() if line.strip()]
+    errors = [line for line in lines if "error:" in line]
+    return (errors[:1] or lines[-1:] or [f"the compiler ended with {result.exit_code}"])[0][:_SAID]
 
 
 def _keep(work: Path, folder: Path) -> None:
     """Make an entry of what was made; it appears by one rename."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".new-", ignore_cleanup_errors=True) as made:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=DRAFT, ignore_cleanup_errors=True) as made:
         draft = Path(made) / "entry"
         draft.mkdir()
         for name in (_HEADER, f"{_HEADER}.gch", "warpgrade_bind.h", _SUPPORT):
@@ -113,12 +158,6 @@ def _take(made: Path, target: Path) -> None:
     with os.fdopen(descriptor, "rb") as source, target.open("wb") as copy:
         shutil.copyfileobj(source, copy, 1 << 20)
     target.chmod(0o644)
-
-
-def _forget_old_ones(folder: Path) -> None:
-    entries = [entry for entry in folder.iterdir() if (entry / _COMPLETE).exists()]
-    for entry in sorted(entries, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
-        shutil.rmtree(entry, ignore_errors=True)
 
 
 def _ninja_text() -> str:

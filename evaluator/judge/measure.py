@@ -13,7 +13,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench, Trial, fresh_seed
 from evaluator.records import Samples, Status, seed_text
-from evaluator.timing.stats import interquartile_range, median, median_interval
+from evaluator.timing.stats import interquartile_range, median, median_interval, outliers
 
 MIN_CALLS = 20
 _MAX_CALLS = 100
@@ -31,12 +31,16 @@ _QUIET_MS = 0.020
 
 
 class Overhead(NamedTuple):
-    """What a call takes without the model's own work; on a GPU also how long its preparation and its end may take."""
+    """What a call takes without the model's own work.
+
+    On a GPU also how long its preparation and its end may take, and how long the host takes to queue it.
+    """
 
     median_ms: float
     iqr_ms: float
     quiet_ms: float | None
     lag_ms: float | None
+    host_ms: float | None
 
 
 class Side(NamedTuple):
@@ -63,7 +67,9 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     lags_ms = [answer.lag_ms for answer in answers if answer.lag_ms is not None]
     lag_ms = median(lags_ms) + _LAG_MS if lags_ms else None
     overhead_ms = median(times_ms) - bench.empty_ms
-    return Overhead(overhead_ms, interquartile_range(times_ms), quiet_ms, lag_ms)
+    hosts_ms = [answer.host_ms for answer in answers if answer.host_ms is not None]
+    host_ms = median(hosts_ms) if hosts_ms else None
+    return Overhead(overhead_ms, interquartile_range(times_ms), quiet_ms, lag_ms, host_ms)
 
 
 def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout_s: float) -> Side:
@@ -108,6 +114,8 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
         host_ms=median(hosts_ms) if hosts_ms else None,
         void_calls=void,
         outputs_copied=copied,
+        outliers=len(outliers(times_ms)),
+        overhead_host_ms=empty.host_ms,
     )
     return Side(samples, None)
 

@@ -13,8 +13,8 @@ from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
 from evaluator.judge.session import Fault
 from evaluator.judge.workshop import AS_REFERENCE, Place, Workshop
-from evaluator.records import Build, Check, DeviceKind, Finding, Samples, SizeName, Status, Timing
-from evaluator.timing.stats import quote
+from evaluator.records import Build, Check, ClockKind, DeviceKind, Finding, Samples, SizeName, Status, Timing
+from evaluator.timing.quote import quote
 
 CHECKS = 5
 """Checked calls before anything is timed. Every timed call is checked as well."""
@@ -129,23 +129,14 @@ def measure_both(shop: Workshop) -> TimeOutcome:
         failed = side.failed
         return TimeOutcome(None, failed.check if failed else None, failed.fault if failed else None, [])
     after, _ = _reference_side(shop, "reference_after", empty)
-    said = quote(before, side.samples, after)
-    timing = Timing(
-        clock="host" if shop.terms.gpu is None else "sealed",
-        reference_before=before,
-        submission=side.samples,
-        reference_after=after,
-        reference_median_ms=said.reference_median_ms,
-        submission_median_ms=said.submission_median_ms,
-        speedup=said.speedup,
-        resolution_ms=said.resolution_ms,
-    )
+    clock = ClockKind.HOST if shop.terms.gpu is None else ClockKind.SEALED
+    said = quote(clock, before, side.samples, after)
     copied = (
         [finding(Code.OUTPUT_COPIED, "the submission's outputs were copied inside the clock")]
         if side.samples.outputs_copied
         else []
     )
-    return TimeOutcome(timing, None, None, [*said.findings, *copied])
+    return TimeOutcome(said.timing, None, None, [*said.findings, *copied])
 
 
 def _reference_side(shop: Workshop, name: str, empty: measure.Overhead | None) -> tuple[Samples, measure.Overhead]:

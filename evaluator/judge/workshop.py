@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from evaluator.build import nvcc
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
+from evaluator.build.prepared import prepared_folder
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import Gpu, leased, show_only
 from evaluator.devices.memory import HostRegion, SharedMemory
@@ -103,8 +104,12 @@ class Workshop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._starter.close()
-        self._equipment.close()
+        try:
+            if error is None:
+                self._equipment.wait()
+        finally:
+            self._starter.close()
+            self._equipment.close(self._starter.close)
 
     @property
     def sandbox(self) -> SandboxFacts:
@@ -199,7 +204,8 @@ class Workshop:
     def _run_tool(
         self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
     ) -> ToolResult:
-        known = [headers.INCLUDE, *readable, *([nvcc.cuda_home()] if self.terms.gpu is not None else [])]
+        cuda = [nvcc.cuda_home(), prepared_folder(cache_folder())] if self.terms.gpu is not None else []
+        known = [headers.INCLUDE, *readable, *cuda]
         return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
 
     def _try_one_call(self) -> tuple[CallSizes, float]:

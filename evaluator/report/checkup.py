@@ -1,9 +1,16 @@
-"""Show on one screen what this machine can and cannot do."""
+"""Show on one screen what this machine can and cannot do, and what was made ahead for it."""
 
 from rich.console import Console
+from rich.text import Text
 
-from evaluator.doctor import Diagnosis, Line
+from evaluator.build.ahead import Outcome, PartReport, Preparations
+from evaluator.doctor import Diagnosis, Line, Prepared
 from evaluator.report.sheet import Sheet, styled
+from evaluator.report.text import duration
+
+_WORD = 9  # columns of what stands before the text of a row
+_SHOWN_S = 0.1
+_STYLES = {Outcome.MADE: "green", Outcome.THERE: "green", Outcome.FAILED: "yellow"}
 
 
 def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
@@ -19,12 +26,50 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     sheet.blank()
     for line in diagnosis.lines:
         _show(sheet, line)
+    for number, prepared in enumerate(diagnosis.prepared):
+        _show_prepared(sheet, prepared, "" if number else "prepared")
+    sheet.print()
+
+
+def render_preparations(preparations: Preparations, console: Console) -> None:
+    """Print for each part whether it was made, was there already, or cannot be made and why."""
+    sheet = Sheet(console)
+    device = None
+    for part in preparations.parts:
+        sheet.row("" if part.device is device else part.device.value, _part(sheet, part))
+        device = part.device
+    sheet.row("kept in", sheet.say(preparations.folder))
     sheet.print()
 
 
 def _show(sheet: Sheet, line: Line) -> None:
-    word = styled("ok" if line.ok else "missing", "green" if line.ok else "yellow")
-    word.pad_right(9 - word.cell_len)
+    word = _word("ok" if line.ok else "missing", "green" if line.ok else "yellow")
     sheet.row(line.name, word.append_text(sheet.say(line.found, 200)))
     if line.fix:
         sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(line.fix, 240, "dim")))
+
+
+def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
+    word = _word(prepared.device.value, "")
+    if prepared.ok:
+        sheet.row(label, word.append_text(styled("yes", "green")))
+    else:
+        sheet.row(label, word.append_text(styled("not yet: warpgrade doctor --prepare", "yellow")))
+
+
+def _part(sheet: Sheet, part: PartReport) -> Text:
+    row = _word(part.outcome.value, _STYLES[part.outcome]).append_text(sheet.say(part.name))
+    match part.outcome:
+        case Outcome.MADE:
+            # What was made along with another part took no time of its own.
+            return row.append(f" in {duration(part.wall_s * 1e3)}") if part.wall_s >= _SHOWN_S else row
+        case Outcome.FAILED:
+            return row.append(": ").append_text(sheet.say(part.why, 300))
+        case Outcome.THERE:
+            return row
+
+
+def _word(text: str, style: str) -> Text:
+    word = styled(text, style)
+    word.pad_right(max(1, _WORD - word.cell_len))
+    return word

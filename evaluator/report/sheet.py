@@ -9,6 +9,8 @@ _WIDEST = 100  # lines longer than this are hard to read, however wide the windo
 _NARROWEST = 40  # below this nothing can be laid out; the terminal breaks the lines
 _MARGIN = 2
 _LABEL = 15
+MARGIN_AND_LABEL = _MARGIN + _LABEL
+"""How many cells of a line lie left of a row's text."""
 
 
 def styled(text: str, style: str) -> Text:
@@ -40,7 +42,7 @@ class Sheet:
 
     def row(self, label: str, body: Text) -> None:
         """Add `body`, wrapped, in the right column; an empty `label` continues the row above."""
-        self._hang(styled(" " * _MARGIN + label, "bold"), body, indent=_MARGIN + _LABEL)
+        self._hang(styled(" " * _MARGIN + label, "bold"), body, indent=MARGIN_AND_LABEL)
 
     def line(self, text: Text) -> None:
         """Add a line as it is, cut where the screen ends."""

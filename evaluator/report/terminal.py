@@ -12,8 +12,9 @@ from rich.text import Text
 
 from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing
 from evaluator.report.frame import show_diagnostic, show_line
+from evaluator.report.samples import show_samples
 from evaluator.report.sheet import Sheet, styled
-from evaluator.report.text import counted, duration, printable, side_by_side, significant
+from evaluator.report.text import counted, duration, printable, ratio, side_by_side, significant
 
 _MOST_FINDINGS = 3
 _MOST_ERRORS = 3
@@ -22,8 +23,10 @@ _PASSED = frozenset({Status.CORRECT})
 _NO_VERDICT = frozenset({Status.INCONCLUSIVE, Status.INFRA_ERROR})
 
 
-def render_card(card: Scorecard, console: Console, written_to: Path | None = None) -> None:
-    """Print `card` on `console`, and where it was stored."""
+def render_card(
+    card: Scorecard, console: Console, written_to: Path | None = None, *, with_samples: bool = False
+) -> None:
+    """Print `card` on `console`, and where it was stored; `with_samples` also draws how they are distributed."""
     sheet = Sheet(console)
     _verdict(sheet, card)
     _place(sheet, card)
@@ -32,6 +35,8 @@ def render_card(card: Scorecard, console: Console, written_to: Path | None = Non
     _correctness(sheet, card)
     if card.status is Status.CORRECT:
         _time(sheet, card)
+    if with_samples and card.timing is not None:
+        show_samples(sheet, card.timing)
     _findings(sheet, card)
     _scorecard(sheet, card, written_to)
     sheet.print()
@@ -149,13 +154,36 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
 
 
 def _speedup(sheet: Sheet, timing: Timing) -> Text:
+    between = _interval(sheet, timing)
     if timing.speedup is None:
         least = duration(timing.resolution_ms, sheet.symbols.micro)
-        return Text(f"not quoted: this clock tells differences from {least}")
+        why = "nothing bounds it" if between is None else f"it lies {between}"
+        return Text(f"not quoted: {why}; this clock tells {least}{_direction(timing, '; {} in any case')}")
     text = styled(f"{significant(timing.speedup)} {sheet.symbols.times}", "bold")
+    if between is not None:
+        text.append(f"  {between}", style="dim")
+    if timing.significant is False:
+        return text.append("; no difference can be told")
     if timing.speedup < 1:
         text.append("  slower than the reference", style="dim")
     return text
+
+
+def _interval(sheet: Sheet, timing: Timing) -> str | None:
+    """Word the 95 % interval of the speedup; None where the card has none."""
+    low, high, times = timing.speedup_low, timing.speedup_high, sheet.symbols.times
+    if low is None:
+        return None
+    if high is None:
+        return f"above {ratio(low)} {times} (95 % sure)"
+    return f"between {ratio(low)} and {ratio(high)} {times} (95 % sure)"
+
+
+def _direction(timing: Timing, wording: str) -> str:
+    """Say which side is faster where that is known although the speedup is not."""
+    if not timing.significant or timing.speedup_low is None:
+        return ""
+    return wording.format("faster" if timing.speedup_low > 1 else "slower")
 
 
 def _findings(sheet: Sheet, card: Scorecard) -> None:

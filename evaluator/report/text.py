@@ -21,7 +21,10 @@ _TAB = 8  # what compilers count a tab as, so that a column under an expanded li
 
 
 class Symbols(NamedTuple):
-    """The few signs a screen uses beyond ASCII, or what stands for them where they cannot be printed."""
+    """The few signs a screen uses beyond ASCII, or what stands for them where they cannot be printed.
+
+    `bars` are nine, from nothing to the highest.
+    """
 
     right: str
     wrong: str
@@ -31,10 +34,11 @@ class Symbols(NamedTuple):
     rule: str
     ellipsis: str
     micro: str
+    bars: str
 
 
-_UNICODE = Symbols("✓", "✗", "?", "×", "→", "│", "…", "µ")  # noqa: RUF001
-_ASCII = Symbols("+", "x", "?", "x", "->", "|", "...", "u")
+_UNICODE = Symbols("✓", "✗", "?", "×", "→", "│", "…", "µ", "·▁▂▃▄▅▆▇█")  # noqa: RUF001
+_ASCII = Symbols("+", "x", "?", "x", "->", "|", "...", "u", ".:-=+*%@#")
 
 
 def symbols_for(encoding: str) -> Symbols:
@@ -91,6 +95,15 @@ def significant(value: float) -> str:
         return f"{value:.2e}"
     text = f"{value:#.3g}"
     return text.rstrip(".")
+
+
+def ratio(value: float) -> str:
+    """Write a ratio whose distance from one matters: near one with three decimals.
+
+    >>> [ratio(x) for x in (0.9906, 1.0004, 1.0, 2.9771, 0.05)]
+    ['0.991', '1.000', '1.000', '2.98', '0.0500']
+    """
+    return f"{value:.3f}" if 0.9 <= value < 1.1 else significant(value)
 
 
 class Unit(NamedTuple):

@@ -1,26 +1,14 @@
-"""The few statistics that a grade quotes."""
+"""The plain statistics of one side's samples. No sample is ever dropped: what lies far off is counted."""
 
 import math
 import statistics
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from evaluator.findings import Code, finding
-from evaluator.records import Finding, Samples
-
-_DRIFT = 0.10
-_RESOLUTIONS = 5.0
-_QUIET = 1.0
-
-
-class Quote(NamedTuple):
-    """What is said of two sides. `speedup` is None where the clock cannot tell."""
-
-    reference_median_ms: float
-    submission_median_ms: float
-    speedup: float | None
-    resolution_ms: float
-    findings: list[Finding]
+_TO_SIGMA = 1.4826
+"""A normal distribution's standard deviation, over its median absolute deviation."""
+_LEAST_SIGMA = 0.001
+"""Relative to the median: where most values are one, a step of the clock is no outlier."""
+_FAR = 10.0
 
 
 def median(values: Sequence[float]) -> float:
@@ -47,7 +35,8 @@ def interquartile_range(values: Sequence[float]) -> float:
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Give a 95 % interval of the median, from order statistics: it supposes nothing about the distribution.
 
-    The number of samples below the median is binomial with p = 1/2, so its ends lie about 0.98 sqrt(n) from the middle.
+    It costs one sort, so it can tell after every call whether there are enough; what is quoted is `quote`'s. The
+    number of samples below the median is binomial with p = 1/2, so its ends lie about 0.98 sqrt(n) from the middle.
 
     >>> median_interval([float(value) for value in range(1, 101)])
     (41.0, 60.0)
@@ -59,37 +48,18 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[low], ordered[high]
 
 
-def quote(before: Samples, submission: Samples, after: Samples) -> Quote:
-    """Reduce the two sides: medians, their ratio, and what makes the ratio doubtful.
+def outliers(values: Sequence[float]) -> list[float]:
+    """List the values more than ten standard deviations from the median, in their order.
 
-    The reference's samples before and after the submission count alike. The resolution is the spread of a call that
-    does nothing; a side within a few of those has no ratio.
+    The standard deviation is taken from the median absolute deviation, which outliers hardly move (Iglewicz and
+    Hoaglin, How to Detect and Handle Outliers, 1993: the modified z-score), and is a thousandth of the median at least.
+
+    >>> outliers([1.0, 1.1, 0.9, 1.0, 1.2, 5.0])
+    [5.0]
     """
-    reference_ms = median([*before.samples_ms, *after.samples_ms])
-    submission_ms = submission.median_ms
-    resolution_ms = max(side.overhead_iqr_ms for side in (before, submission, after))
-    findings = []
-    if abs(before.median_ms - after.median_ms) > _DRIFT * reference_ms:
-        findings.append(
-            finding(
-                Code.REFERENCE_DRIFTED,
-                f"the reference took {before.median_ms:.4g} ms before and {after.median_ms:.4g} ms after",
-            )
-        )
-    if resolution_ms > _QUIET * before.overhead_ms:
-        findings.append(
-            finding(
-                Code.NOT_QUIET,
-                f"an empty call takes {before.overhead_ms:.3g} ms, give or take {resolution_ms:.3g} ms",
-            )
-        )
-    speedup = reference_ms / submission_ms if submission_ms > 0 else None
-    if speedup is None or min(reference_ms, submission_ms) < _RESOLUTIONS * resolution_ms:
-        speedup = None
-        findings.append(
-            finding(
-                Code.BELOW_RESOLUTION,
-                f"{min(reference_ms, submission_ms):.3g} ms is too near the clock's own {resolution_ms:.3g} ms",
-            )
-        )
-    return Quote(reference_ms, submission_ms, speedup, resolution_ms, findings)
+    if not values:
+        return []
+    middle = median(values)
+    distances = [abs(value - middle) for value in values]
+    sigma = max(_TO_SIGMA * median(distances), _LEAST_SIGMA * middle)
+    return [value for value, distance in zip(values, distances, strict=True) if distance > _FAR * sigma]

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ import pytest
 
 import cli
 from evaluator import pipeline
+from evaluator.build.ahead import Part
+from evaluator.build.cache import BuildCache
+from evaluator.doctor import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.findings import Code
 from evaluator.isolation import SandboxMode
@@ -30,6 +34,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("WARPGRADE")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
 
 
 class Run:
@@ -123,6 +128,8 @@ def test_the_version(run: Run) -> None:
         (["explain", "c406x"], "hint: did you mean C406"),
         (["explain", "\x1b[31mQ"], "`warpgrade explain` names them all"),
         (["check-card", "missing.json"], "cannot be read"),
+        (["show", "missing.json"], "missing.json cannot be read"),
+        (["show"], "Missing argument 'CARD'"),
         (["new", "problem", "2fast"], "cannot be the name of a problem"),
         (["new", "solution", "rleu"], "did you mean relu?"),
     ],
@@ -197,6 +204,35 @@ def test_cards_are_checked(run: Run) -> None:
     assert run("check-card", "card.json") == 2
     assert run.out.startswith("status: 'perfect' is none of ")
     assert "1 fault" in run.err
+
+
+def test_a_card_is_shown_again_with_its_samples(run: Run, graded: FakeGrade, submission: Path) -> None:
+    assert run("grade", "relu", submission, "--output", "card.json") == 0
+    first = run.out
+    assert run("show", "card.json") == 0
+    again = run.out
+    assert "Samples        reference: 100 calls" in again
+    assert [line for line in again.splitlines() if line in first.splitlines()] == first.splitlines()
+    assert run.err == ""
+
+
+def test_a_wrong_card_is_shown_and_is_no_failure_of_the_command(run: Run, tmp_path: Path) -> None:
+    write_card(cards.wrong_card(), tmp_path / "wrong.json")
+    assert run("show", "wrong.json") == 0
+    assert "wrong result" in run.out
+    assert "Samples" not in run.out
+
+
+def test_a_picture_is_written_where_there_are_samples(run: Run, tmp_path: Path) -> None:
+    write_card(cards.card(), tmp_path / "card.json")
+    write_card(cards.wrong_card(), tmp_path / "wrong.json")
+    assert run("show", "card.json", "--svg", "card.svg") == 0
+    assert (tmp_path / "card.svg").read_bytes().startswith(b"<?xml")
+    assert run("show", "wrong.json", "--svg", "wrong.svg") == 2
+    assert "nothing was timed" in run.err
+    assert not (tmp_path / "wrong.svg").exists()
+    assert run("show", "card.json", "--svg", "nowhere/card.svg") == 2
+    assert "no picture can be written to nowhere/card.svg: No such file or directory" in run.err
 
 
 def test_a_new_problem_and_solution_lead_on_to_a_grade(run: Run, graded: FakeGrade) -> None:
@@ -348,6 +384,99 @@ def test_the_doctor_sees_this_machine(run: Run) -> None:
     assert all(line["ok"] or line["fix"] for line in diagnosis["lines"])
     assert run("doctor") == code
     assert ("✓" if code == 0 else "✗") == run.out[0]
+    assert "prepared       cpu      not yet: warpgrade doctor --prepare\n" in run.out
+    assert [each["device"] for each in diagnosis["prepared"]] == ["cpu", "emulated"] or "cuda" in diagnosis["ready"]
+    assert not Path("cache").exists()
+
+
+def _stand_in(monkeypatch: pytest.MonkeyPatch, *parts: Part) -> None:
+    """Have these parts in the place of the machine's own."""
+    ready = Diagnosis(lines=[], ready=[DeviceKind.CPU], prepared=[])
+    monkeypatch.setattr("evaluator.doctor.diagnose", lambda: ready)
+    monkeypatch.setattr("evaluator.build.ahead.parts", lambda *_: list(parts))
+
+
+class MadeOnce:
+    """Makes a part out of nothing when it is asked for the second time: the first time is a look."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, _: object) -> str | None:
+        self.asked += 1
+        return None if self.asked > 1 else "not yet"
+
+
+def test_the_doctor_prepares_and_says_what_was_made(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> str | None:
+        return "no \x1b[31mheader"
+
+    parts = [
+        Part(DeviceKind.CPU, "allocator", lambda _: None),
+        Part(DeviceKind.EMULATED, "runtime", MadeOnce()),
+        Part(DeviceKind.EMULATED, "precompiled header", fails),
+    ]
+    _stand_in(monkeypatch, *parts)
+    assert run("doctor", "--prepare") == 3
+    assert run.err == (
+        "look: what this machine can do\nprepare: emulated: runtime\nprepare: emulated: precompiled header\n"
+    )
+    assert run.out.splitlines()[:3] == [
+        "  cpu            there    allocator",
+        "  emulated       made     runtime",
+        "                 failed   precompiled header: no header",
+    ]
+    _stand_in(monkeypatch, *parts[:2])
+    assert run("doctor", "--prepare", "--json") == 0
+    assert [part["outcome"] for part in json.loads(run.out)["parts"]] == ["there", "there"]
+
+
+def test_a_machine_that_cannot_grade_prepares_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluator.doctor.diagnose", lambda: Diagnosis(lines=[], ready=[], prepared=[]))
+    assert run("doctor", "--prepare") == 3
+    assert "error: this machine cannot grade yet\n  hint: `warpgrade doctor` says what is missing\n" in run.err
+    assert run.out == ""
+
+
+def test_the_cache_is_told_and_cleared(run: Run) -> None:
+    assert run("cache", "info") == 0
+    assert run.out.splitlines()[1] == "used      0 B of 10.0 GiB (WARPGRADE_CACHE_LIMIT)"
+    BuildCache(Path("cache")).put("ab" * 32, bytes(1 << 20), log="", wall_s=1.0)
+    BuildCache(Path("cache")).parts.put("cd" * 32, bytes(1 << 20), log="", wall_s=1.0)
+    assert run("cache", "info") == 0
+    assert re.search(r"^builds +1\.0 MiB  1 entry ", run.out, re.MULTILINE)
+    assert re.search(r"^parts +1\.0 MiB  1 entry ", run.out, re.MULTILINE)
+    assert run("cache", "info", "--json") == 0
+    told = json.loads(run.out)
+    assert told["folder"] == str(Path("cache").absolute())
+    assert told["limit_bytes"] == 10 << 30
+    assert told["bytes"] == sum(shelf["bytes"] for shelf in told["shelves"]) >= 2 << 20
+    assert run("cache", "clear") == 0
+    assert run.out.startswith(f"2 entries removed from {told['folder']}, 2.0 MiB\n")
+    assert run.err == ""
+    assert run("cache", "clear", "--json") == 0
+    assert (json.loads(run.out)["bytes"], json.loads(run.out)["stayed"]) == (0, 0)
+
+
+def test_what_is_being_read_is_not_cleared(run: Run) -> None:
+    BuildCache(Path("cache")).parts.put("cd" * 32, bytes(100), log="", wall_s=1.0)
+    held = BuildCache(Path("cache").absolute()).parts.folder("cd" * 32)
+    assert held is not None
+    assert run("cache", "clear") == 0
+    assert run.out.splitlines()[1] == "1 entry stayed: in use, or not this user's to remove"
+    assert held.exists()
+
+
+def test_the_limit_of_the_cache_comes_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARPGRADE_CACHE_LIMIT", "512MiB")
+    assert run("cache", "info") == 0
+    assert "0 B of 512.0 MiB" in run.out
+    monkeypatch.setenv("WARPGRADE_CACHE_LIMIT", "lots")
+    assert run("cache", "info") == 2
+    assert "error: WARPGRADE_CACHE_LIMIT: 'lots' is not a size" in run.err
+    assert "hint: like this: WARPGRADE_CACHE_LIMIT=10GiB" in run.err
+    assert run("cache", "--help") == 0
+    assert "WARPGRADE_CACHE_LIMIT " in run.out
 
 
 def test_the_doctor_says_how_to_get_a_compiler(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,18 @@
 """Building inline CUDA: the ladder of steps, with compilers that are functions of the test."""
 
+import fcntl
+import os
+import time
+
 import pytest
 from msgspec.structs import replace
 
 from evaluator.build import nvcc, prepared, toolchain
 from evaluator.build.cache import BuildCache
+from evaluator.build.cache_room import clear
 from evaluator.build.cuda import CudaBuilder
 from evaluator.build.nvcc import architecture
-from evaluator.build.prepared import prepare, prepared_folder
+from evaluator.build.prepared import prepare, prepared_folder, why_not_prepared, worth_trying
 from evaluator.build.toolchain import Toolchain
 from evaluator.findings import Code
 from evaluator.frames import BuildRequest, SourceFile
@@ -266,6 +271,39 @@ def test_the_shared_headers_are_made_once_and_can_be_read_by_others(tmp_path):
 def test_shared_headers_that_do_not_compile_are_not_there(tmp_path, failure):
     assert prepare(Tools(**failure), tmp_path) is None
     assert not any(prepared_folder(tmp_path).glob("[0-9a-f]*"))
+    assert not worth_trying(tmp_path)
+    failed = next(prepared_folder(tmp_path).glob(".failed-*"))
+    os.utime(failed, (time.time() - 25 * 3600,) * 2)
+    assert worth_trying(tmp_path)
+    assert prepare(Tools(), tmp_path) is not None
+    assert not failed.exists()
+
+
+def test_why_shared_headers_do_not_compile_is_remembered(tmp_path):
+    prepare(Tools(exit_code=1, output="[1/2] precompile\na.h:3:1: fatal error: no b.h\nninja: stopped\n"), tmp_path)
+    assert why_not_prepared(tmp_path) == "a.h:3:1: fatal error: no b.h"
+
+
+def test_a_compiler_that_was_killed_has_proven_nothing(tmp_path):
+    assert prepare(Tools(exit_code=None, signal="SIGKILL"), tmp_path) is None
+    assert worth_trying(tmp_path)
+
+
+def test_while_another_process_makes_the_shared_headers_nothing_is_made(tmp_path):
+    prepared_folder(tmp_path).mkdir(parents=True)
+    tools = Tools()
+    with (prepared_folder(tmp_path) / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert prepare(tools, tmp_path) is None
+    assert tools.calls == []
+    assert why_not_prepared(tmp_path).startswith("another process")
+    assert worth_trying(tmp_path)
+
+
+def test_shared_headers_that_this_process_reads_stay(tmp_path):
+    made = prepare(Tools(), tmp_path)
+    assert clear(tmp_path).stayed == 1
+    assert made.header.parent.exists()
 
 
 def test_a_link_in_the_place_of_what_was_made_is_not_followed(tmp_path):

@@ -1,6 +1,7 @@
 # ruff: noqa: RUF001 - the screen's own multiplication sign
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -32,7 +33,7 @@ def test_a_correct_and_faster_submission() -> None:
         "  Correctness    12 calls checked, worst error 0.310 × what is allowed\n"
         "  Time           reference   1852 µs\n"
         "                 submission   621 µs  median of 50 verified calls\n"
-        "  Speedup        2.98 ×\n"
+        "  Speedup        2.98 ×  between 2.92 and 3.04 × (95 % sure)\n"
         "  Scorecard      scorecards/relu/relu_inline.json  after 29.3 s\n"
     )
 
@@ -111,10 +112,44 @@ def test_a_crash_shows_its_line() -> None:
     assert "hello" not in text
 
 
-def test_a_speedup_that_is_not_quoted_says_why() -> None:
-    text = screen(cards.card(timing=cards.timing(0.0231, 0.0191, speedup=None)))
+NONE = {"speedup": None, "speedup_low": None, "speedup_high": None, "significant": False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "nothing bounds it; this clock tells 5.00 µs"),
+        ({"speedup_low": 0.8}, "it lies above 0.800 × (95 % sure); this clock tells 5.00 µs"),
+        (
+            {"speedup_low": 1.3, "significant": True},
+            "it lies above 1.30 × (95 % sure); this clock tells 5.00 µs; faster in any case",
+        ),
+        (
+            {"speedup_low": 0.9, "speedup_high": 1.3},
+            "it lies between 0.900 and 1.30 × (95 % sure); this clock tells 5.00 µs",
+        ),
+        (
+            {"speedup_low": 0.5, "speedup_high": 0.7, "significant": True},
+            "it lies between 0.500 and 0.700 × (95 % sure); this clock tells 5.00 µs; slower in any case",
+        ),
+    ],
+)
+def test_a_speedup_that_is_not_quoted_says_why(changes: dict[str, Any], said: str) -> None:
+    text = screen(cards.card(timing=cards.timing(0.0231, 0.0191, **NONE | changes)))
     assert "reference   23.1 µs\n" in text
-    assert "Speedup        not quoted: this clock tells differences from 5.00 µs\n" in text
+    _, _, speedup = " ".join(text.split()).partition("Speedup ")
+    assert speedup.startswith(f"not quoted: {said} Scorecard")
+
+
+def test_a_speedup_that_one_cannot_be_excluded_from_is_no_difference() -> None:
+    same = cards.timing(1.0, 0.999, speedup_low=0.993, speedup_high=1.009, significant=False)
+    said = "Speedup        1.00 ×  between 0.993 and 1.009 × (95 % sure); no difference\n"
+    assert said + "                 can be told\n" in screen(cards.card(timing=same))
+
+
+def test_a_card_from_before_there_were_intervals_has_a_screen() -> None:
+    old = cards.timing(1.0, 0.5, speedup_low=None, speedup_high=None, significant=None)
+    assert "Speedup        2.00 ×\n" in screen(cards.card(timing=old))
 
 
 def test_no_error_at_all_is_said_in_words() -> None:
@@ -123,7 +158,8 @@ def test_no_error_at_all_is_said_in_words() -> None:
 
 
 def test_slower_is_said_in_words() -> None:
-    assert "Speedup        0.500 ×  slower than the reference\n" in screen(cards.card(timing=cards.timing(1.0, 2.0)))
+    text = " ".join(screen(cards.card(timing=cards.timing(1.0, 2.0))).split())
+    assert "Speedup 0.500 × between 0.490 and 0.510 × (95 % sure) slower than the reference Scorecard" in text
 
 
 def test_without_a_clock_no_time_is_shown() -> None:

@@ -1,0 +1,123 @@
+"""Grade the zoo of `tests/zoo` and write its table: row, verdict on the cheat, twin, positive control, state.
+
+    python benchmarks/zoo_table.py [--output docs/zoo.md] [ROW …]
+
+Without ROW (names) all rows are graded that can be graded without a GPU: some ten minutes on two cores. The cards of
+rows that need one are not guessed; the table says that they were not graded.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TOP))
+
+from evaluator.records import DeviceKind, Status  # noqa: E402
+from tests.grading.harness import passable_folder  # noqa: E402
+from tests.zoo.entries import Entry, entries  # noqa: E402
+from tests.zoo.grading import Accepted, Judge, control  # noqa: E402
+
+_HEAD = """\
+# The zoo
+
+Known ways to fool a grader, and what becomes of them here. A row is a folder of `tests/zoo`: the cheat, its honest twin
+(the same without the cheat), what is expected, and the naive grader that accepts the cheat, which proves that the cheat
+works as one. Made by `benchmarks/zoo_table.py`; `WARPGRADE_ZOO=all pytest tests/zoo` asserts every cell of it.
+
+- **rejected for its reason**: not `correct`, with one of the codes that the row names and no other.
+- **gains nothing**: the answer is right and only the claim is false (a patched clock, a cache that is never met again).
+  Such a submission is `correct`; the test holds its quoted time, or what it prints when its trick works, against it.
+- **awaits policy**: right, without work of its own. `correct` with findings, until there is a policy to ask for.
+- **not yet**: a hole, or a row that was never graded; what is missing stands below.
+"""
+
+
+def main() -> None:
+    """Grade, print each row as it is done, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    known = entries()
+    chosen = [entry for entry in known if not options.rows or entry.name in options.rows]
+    # Neighbours share a problem, which is set up once.
+    ordered = sorted(chosen, key=lambda entry: (entry.expected.device, entry.expected.problem, entry.expected.row))
+    lines: dict[int, tuple[str, str]] = {}
+    with passable_folder() as cache, Judge() as judge:
+        os.environ.setdefault("WARPGRADE_CACHE", str(cache))
+        for entry in ordered:
+            lines[entry.expected.row] = _graded(judge, entry)
+            print(lines[entry.expected.row][0], flush=True)
+    text = _table(chosen, lines)
+    if options.output is not None:
+        options.output.write_text(text)
+    else:
+        print(text)
+
+
+def _graded(judge: Judge, entry: Entry) -> tuple[str, str]:
+    """Give the row of the table and its state."""
+    expected = entry.expected
+    if expected.device is DeviceKind.CUDA:
+        state = "not yet"
+        cells = ["not graded", "not graded", "not run"]
+    else:
+        verdict = judge.cheat(entry)
+        state = verdict.state
+        twin = judge.honest(entry)
+        twin_text = "correct" if twin.status is Status.CORRECT else f"**{twin.status}**"
+        cells = [" ".join((f"`{verdict.status}`", verdict.code)).strip(), twin_text, _controlled(entry)]
+    row = [str(expected.row), f"`{entry.name}`", expected.device.value, *cells, state]
+    return f"| {' | '.join(row)} |", state
+
+
+def _controlled(entry: Entry) -> str:
+    if entry.expected.control.needs_gpu:
+        return "needs a GPU"
+    with tempfile.TemporaryDirectory() as folder:
+        said = control(entry, entry.cheat, Path(folder))
+    match said:
+        case Accepted(accepted=True):
+            return "yes"
+        case Accepted():
+            return "**no**"
+        case _:
+            return "not run (no Landlock)"
+
+
+def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
+    counts = Counter(state for _, state in lines.values())
+    summary = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    rows = [lines[entry.expected.row][0] for entry in chosen]
+    head = ["| row | threat | device | verdict on the cheat | twin | naive grader accepts | state |", "|---" * 7 + "|"]
+    rules = [f"- `{entry.name}`: {entry.expected.rule}." for entry in chosen]
+    holes = [f"- `{entry.name}`: {_missing(entry)}." for entry in chosen if _missing(entry)]
+    parts = [
+        _HEAD,
+        f"{len(rows)} rows: {summary}.\n",
+        "\n".join([*head, *rows]) + "\n",
+        "## What is missing\n",
+        "\n".join(holes) + "\n",
+        "## The rule that stands against each\n",
+        "\n".join(rules) + "\n",
+    ]
+    return "\n".join(parts)
+
+
+def _missing(entry: Entry) -> str:
+    expected = entry.expected
+    if expected.not_yet:
+        return expected.not_yet
+    if expected.device is DeviceKind.CUDA:
+        return "a grade on a GPU"
+    if expected.policy:
+        return f"the policy `{expected.policy}`"
+    return ""
+
+
+if __name__ == "__main__":
+    main()

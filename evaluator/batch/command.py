@@ -1,0 +1,115 @@
+"""Put together what `warpgrade batch` is asked for, and do it."""
+
+import contextlib
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TextIO
+
+from evaluator.batch.displays import display_on
+from evaluator.batch.inputs import Item, Problems, named_once, read_folder, read_lines, submission_files
+from evaluator.batch.protocol import Terms
+from evaluator.batch.run_folder import Plan, manifest_for, opened
+from evaluator.batch.session import Session, Tally
+from evaluator.batch.slots import gpus_for, slots_for
+from evaluator.batch.tasks import Shard
+from evaluator.doctor import default_device
+from evaluator.errors import UsageError
+from evaluator.records import DeviceKind, SizeName, ToleranceRule
+from evaluator.request import AUTO
+from evaluator.submissions import STDIN
+
+_SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
+
+
+class BatchWish(NamedTuple):
+    """What a user says of a batch; None, or `AUTO` as the device, leaves it to the defaults."""
+
+    submissions: str
+    run: Path
+    problems: Path | None
+    device: str
+    gpu: str | None
+    size: str | None
+    tolerance: str | None
+    sandbox: str
+    timeout: float | None
+    build_timeout: float
+    jobs: int | None
+    limit: int | None
+    shard: str | None
+    retry: str | None
+    fresh: bool
+    fail_fast: bool
+
+
+def run_batch(wish: BatchWish, stream: TextIO, jsonl: TextIO | None) -> Tally:
+    """Grade everything that has no card yet. Progress goes to `stream`, lines of JSON to `jsonl`.
+
+    Raises:
+        UsageError: something that is named is wrong, or the run's folder is taken.
+        InfraError: this machine failed; the same command goes on.
+        KeyboardInterrupt: likewise.
+    """
+    device = default_device() if wish.device == AUTO else DeviceKind(wish.device)
+    terms = Terms(
+        device=device,
+        size=SizeName(wish.size) if wish.size else None,
+        tolerance=ToleranceRule(wish.tolerance or ToleranceRule.MEASURED),
+        sandbox=wish.sandbox,
+        timeout_s=wish.timeout,
+        build_timeout_s=wish.build_timeout,
+    )
+    slots = slots_for(device, wish.jobs, gpus_for(device, wish.gpu))
+    shard = parse_shard(wish.shard) if wish.shard else None
+    problems = Problems(wish.problems, terms.actual_size)
+    total = None if shard else _total(wish.submissions, wish.limit)
+    with contextlib.ExitStack() as stack:
+        manifest = manifest_for(terms, wish.problems, wish.submissions)
+        folder = stack.enter_context(opened(wish.run, manifest, fresh=wish.fresh))
+        plan = stack.enter_context(Plan(folder))
+        items = named_once(_items(wish.submissions, problems, plan, stack))
+        if shard is not None:
+            items = filter(shard.holds, items)
+        display = stack.enter_context(display_on(stream, total, jsonl=jsonl))
+        chosen = itertools.islice(items, wish.limit)
+        return Session(folder, plan, chosen, terms, slots, display, retry=wish.retry, fail_fast=wish.fail_fast).run()
+
+
+def parse_shard(text: str) -> Shard:
+    """Read `k/n`.
+
+    >>> parse_shard("2/8")
+    Shard(number=2, of=8)
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = _SHARD.fullmatch(text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise UsageError(f"{text!r} is no part of a batch", hint="--shard 1/4 is the first of four parts")
+    return Shard(number=int(found[1]), of=int(found[2]))
+
+
+def _total(submissions: str, limit: int | None) -> int | None:
+    """Count what will come, where that costs next to nothing."""
+    if submissions == STDIN or not Path(submissions).is_dir():
+        return None
+    count = len(submission_files(Path(submissions)))
+    return count if limit is None else min(count, limit)
+
+
+def _items(submissions: str, problems: Problems, plan: Plan, stack: contextlib.ExitStack) -> Iterator[Item]:
+    if submissions == STDIN:
+        return read_lines(sys.stdin.buffer, "stdin", problems)
+    path = Path(submissions)
+    if path.is_dir():
+        return read_folder(path, problems, plan.by_origin())
+    try:
+        stream: BinaryIO = stack.enter_context(path.open("rb"))
+    except OSError as error:
+        hint = "name a folder of submissions, a file of JSON lines, or - for stdin"
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    return read_lines(stream, submissions, problems)

@@ -1,0 +1,202 @@
+"""Read what is handed in to a batch: folders of submissions, a run folder of KernelBench, or lines of JSON.
+
+Everything is read one by one and forgotten, so a batch may be larger than the memory.
+"""
+
+import io
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from evaluator.batch.tasks import Planned, Refused, Seen, Stamp, Task
+from evaluator.catalog import Origin, list_problems
+from evaluator.catalog.kernelbench import other_names
+from evaluator.errors import SubmissionUnreadable, UsageError
+from evaluator.pipeline import Unread
+from evaluator.records import Problem, SizeName
+from evaluator.report.text import one_line
+from evaluator.submissions import MAX_ANSWER_BYTES, Submission, read_submission
+
+SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
+_KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sample_(?P<sample>\d+)(?:_kernel)?")
+# JSON spells a byte of text with up to six.
+_MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
+
+Item = Task | Seen | Refused
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One submission in a JSONL file; other keys are passed over."""
+
+    problem: str
+    sample: str | int
+    source: str
+
+
+class Problems:
+    """The problems that submissions may name. Names only: what a stream of submissions says is never a path."""
+
+    def __init__(self, folder: Path | None, size: SizeName) -> None:
+        """Read the problems in `folder`, or the shipped ones. Raises ProblemError where there is no such folder."""
+        self._size = size
+        listing = list_problems(folder)
+        self._broken = [broken.message for broken in listing.broken]
+        self._exact = {problem.name: problem for problem in listing.problems}
+        self._meant: dict[str, list[Problem]] = {}
+        for problem in listing.problems:
+            for name in _names(problem):
+                self._meant.setdefault(name, []).append(problem)
+
+    def has(self, name: str, sha256: str) -> bool:
+        """Say whether there is a problem of exactly that name and content to grade."""
+        problem = self._exact.get(name)
+        return problem is not None and problem.sha256 == sha256 and self._size in problem.sizes
+
+    def find(self, name: str) -> Problem | str:
+        """Give the problem of that name, or say in words why there is none to grade."""
+        meant = [self._exact[name]] if name in self._exact else self._meant.get(name, [])
+        if len(meant) == 1:
+            return meant[0] if self._size in meant[0].sizes else f"{meant[0].name} has no size {self._size.value}"
+        if meant:
+            return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in meant[:3])}"
+        broken = f"; {len(self._broken)} are broken, as `warpgrade problems list` says" if self._broken else ""
+        return f"there is no problem named {one_line(name, 80)!r}{broken}"
+
+
+def _names(problem: Problem) -> tuple[str, ...]:
+    return other_names(problem.name) if problem.origin == Origin.KERNELBENCH else (problem.name,)
+
+
+def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] | None = None) -> Iterator[Item]:
+    """Read `PROBLEM/NAME.py` (or an answer: .txt, .md), and KernelBench's own names for files, below `folder`.
+
+    A file that stands in `known`, by its path, and has not changed since, is not read.
+
+    Raises:
+        UsageError: there is no such folder, or it cannot be listed.
+    """
+    known = known or {}
+    for path in submission_files(folder):
+        origin = _spelled(path)
+        before = known.get(origin)
+        if before is not None and before.stamp == _stamp(path) and problems.has(before.problem, before.problem_sha256):
+            yield Seen(before, partial(_read_file, path, folder, problems))
+        else:
+            yield _read_file(path, folder, problems)
+
+
+def submission_files(folder: Path) -> list[str]:
+    """List the files that `read_folder` takes for submissions, those of one problem after another.
+
+    Raises:
+        UsageError: there is no such folder, or it cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"{error.filename} cannot be listed: {error.strerror}", hint="name a folder of submissions")
+
+    # Texts and not Paths, here and in `_stamp`: a hundred thousand Paths take seconds.
+    found = []
+    for top, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(each for each in folders if not each.startswith((".", "__pycache__")))
+        found += [
+            f"{top}/{name}"
+            for name in sorted(files)
+            if not name.startswith(".") and name[name.rfind(".") :].lower() in SUFFIXES
+        ]
+    return found
+
+
+def _stamp(path: str) -> Stamp | None:
+    try:
+        stat = os.stat(path)  # noqa: PTH116 - as above
+    except OSError:
+        return None
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused:
+    path = Path(spelled)
+    relative = path.relative_to(folder)
+    wanted, name = relative.parent.as_posix(), path.stem if path.suffix.lower() == ".py" else path.name
+    found = _KERNELBENCH_FILE.fullmatch(path.stem)
+    if found:
+        wanted, name = f"level{int(found['level'])}/{int(found['number'])}", f"sample_{int(found['sample'])}"
+    elif wanted == ".":
+        return Refused(_spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py")
+    problem = problems.find(_spelled(wanted))
+    return Refused(_spelled(path), problem) if isinstance(problem, str) else _from_file(path, problem, _spelled(name))
+
+
+def _from_file(path: Path, problem: Problem, name: str) -> Task | Refused:
+    stamp = _stamp(str(path))  # before the text is read: one that changes meanwhile is read again the next time
+    try:
+        read = read_submission(path)
+    except SubmissionUnreadable as error:
+        return Refused(_spelled(path), error.message)
+    if isinstance(read, Submission):
+        return Task(problem, name, msgspec.structs.replace(read, name=name), stamp)
+    return Task(problem, name, Unread(name=name, origin=_spelled(path), finding=read), stamp)
+
+
+def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[Item]:
+    """Read `{"problem": …, "sample": …, "source": …}` from each line of `stream`, as soon as it is there."""
+    decoder = msgspec.json.Decoder(Line)
+    for number, line in enumerate(_lines(stream), start=1):
+        place = f"{origin}:{number}"
+        if not line.strip():
+            continue
+        if len(line) > _MAX_LINE_BYTES:
+            yield Refused(place, f"the line is longer than {_MAX_LINE_BYTES >> 20} MiB")
+            continue
+        try:
+            given = decoder.decode(line)
+        except (ValueError, RecursionError) as error:
+            yield Refused(place, f"the line is not a submission: {one_line(str(error), 120)}")
+            continue
+        yield from_text(given.source, str(given.sample), place, problems.find(given.problem))
+
+
+def from_text(source: str, name: str, origin: str, problem: Problem | str) -> Task | Refused:
+    """Make a task of a text: Python, or a model's answer that holds some."""
+    if isinstance(problem, str):
+        return Refused(origin, problem)
+    # A lone surrogate is no text; as bytes it is refused the way such a file would be.
+    read = read_submission("-", io.BytesIO(source.encode("utf-8", "surrogatepass")))
+    if isinstance(read, Submission):
+        return Task(problem, name, msgspec.structs.replace(read, name=name, origin=origin))
+    return Task(problem, name, Unread(name=name, origin=origin, finding=read))
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Give lines, each cut a little beyond the limit; the rest of such a line is passed over."""
+    while line := stream.readline(_MAX_LINE_BYTES + 1):
+        yield line
+        while len(line) > _MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line = stream.readline(_MAX_LINE_BYTES + 1)
+            if not line:
+                return
+
+
+def named_once(items: Iterable[Item]) -> Iterator[Item]:
+    """Refuse a second submission under a name that was given already, unless it is the same one again."""
+    seen: dict[str, str | None] = {}
+    for item in items:
+        if isinstance(item, Refused):
+            yield item
+            continue
+        card, sha256 = item.card, item.submission_sha256
+        if card not in seen:
+            seen[card] = sha256
+            yield item
+        elif seen[card] != sha256:
+            yield Refused(item.origin, f"{card.removesuffix('.json')} was handed in before, with other content")
+
+
+def _spelled(path: Path | str) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")

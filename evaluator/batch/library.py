@@ -1,0 +1,139 @@
+"""Grade from a program: one submission, or as many as a program has, on workers that stay for all of them.
+
+from evaluator import Candidate, grade_many
+
+for candidate, card in grade_many(Candidate("relu", source) for source in sources):
+    reward = card.timing.speedup if card.status == "correct" and card.timing else 0.0
+"""
+
+import contextlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.batch.crew import Crew, Drained, Ended, Slot
+from evaluator.batch.inputs import Problems, from_text
+from evaluator.batch.lost import infra_card
+from evaluator.batch.protocol import Graded, Terms
+from evaluator.batch.slots import gpus_for, slots_for
+from evaluator.batch.tasks import Refused, Task
+from evaluator.doctor import default_device
+from evaluator.errors import UsageError
+from evaluator.records import DeviceKind, Scorecard, SizeName, ToleranceRule
+
+
+class Candidate(NamedTuple):
+    """A submission to grade: Python text, or a model's answer that holds some. `name` is yours to find it again."""
+
+    problem: str
+    source: str
+    name: str = "candidate"
+
+
+def grade(
+    problem: str,
+    source: str,
+    *,
+    device: str | None = None,
+    problems: Path | None = None,
+    size: str | None = None,
+    tolerance: str = "measured",
+    timeout_s: float | None = None,
+    build_timeout_s: float = 600.0,
+) -> Scorecard:
+    """Grade one submission in a process of its own.
+
+    Args:
+        problem: the name of a problem.
+        source: Python text that defines ModelNew, or a language model's answer that holds some.
+        device: cuda, emulated or cpu; None for a GPU where there is one, else the emulator.
+        problems: a folder of problems; None for the shipped ones.
+        size: full, small or awkward; None for full on cuda, else small.
+        tolerance: measured or kernelbench.
+        timeout_s: the limit of each stage but the build; None leaves it to the judge.
+        build_timeout_s: the limit of one extension's compilation.
+
+    Returns:
+        The scorecard; its status is `infra_error` where this machine failed.
+
+    Raises:
+        UsageError: the problem is not there, or an argument says nothing that is known.
+    """
+    graded = grade_many(
+        [Candidate(problem, source)],
+        device=device,
+        problems=problems,
+        size=size,
+        tolerance=tolerance,
+        timeout_s=timeout_s,
+        build_timeout_s=build_timeout_s,
+        jobs=1,
+    )
+    with contextlib.closing(graded):
+        return next(graded)[1]
+
+
+def grade_many(
+    candidates: Iterable[Candidate],
+    *,
+    device: str | None = None,
+    problems: Path | None = None,
+    size: str | None = None,
+    tolerance: str = "measured",
+    timeout_s: float | None = None,
+    build_timeout_s: float = 600.0,
+    jobs: int | None = None,
+) -> Generator[tuple[Candidate, Scorecard], None, None]:
+    """Grade candidates side by side; give each with its card as soon as it is graded, in that order.
+
+    Candidates are taken from the iterable only as workers become free, from another thread, one at a time. Every one is
+    graded, also one that equals another; builds are kept. Closing the iterator ends all workers at once. Arguments and
+    errors are those of `grade`; `jobs` is how many are graded at once, None for what the device allows.
+    """
+    try:
+        kind = default_device() if device is None else DeviceKind(device)
+        terms = Terms(
+            device=kind,
+            size=SizeName(size) if size is not None else None,
+            tolerance=ToleranceRule(tolerance),
+            timeout_s=timeout_s,
+            build_timeout_s=build_timeout_s,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    slots = slots_for(kind, jobs, gpus_for(kind, None))
+    return _graded(iter(candidates), Problems(problems, terms.actual_size), terms, slots)
+
+
+def _graded(
+    candidates: Iterator[Candidate], problems: Problems, terms: Terms, slots: Sequence[Slot]
+) -> Generator[tuple[Candidate, Scorecard], None, None]:
+    # By identity: two tasks may well be equal.
+    candidate_of: dict[int, Candidate] = {}
+
+    def next_task() -> Task | None:
+        candidate = next(candidates, None)
+        if candidate is None:
+            return None
+        problem = problems.find(candidate.problem)
+        task = from_text(candidate.source, candidate.name, candidate.name, problem)
+        if isinstance(task, Refused):
+            raise UsageError(task.reason)
+        candidate_of[id(task)] = candidate
+        return task
+
+    with Crew(slots, terms, next_task) as crew:
+        left = len(slots)
+        while left:
+            event = crew.events.get()
+            if isinstance(event, Ended):
+                result = event.result
+                if isinstance(result, Graded):
+                    card = result.card
+                else:
+                    card = infra_card(event.task, terms, result.reason, slots[event.slot].gpu)
+                yield candidate_of.pop(id(event.task)), card
+            elif isinstance(event, Drained):
+                left -= 1
+                if event.error is not None:
+                    raise event.error

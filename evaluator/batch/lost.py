@@ -1,0 +1,34 @@
+"""The card of a submission that no worker could grade."""
+
+from msgspec.structs import replace
+
+from evaluator import pipeline
+from evaluator.batch.protocol import Order, Terms
+from evaluator.batch.tasks import Task
+from evaluator.findings import Code, finding
+from evaluator.pipeline import Unread
+from evaluator.records import Scorecard, Status, SubmissionRef
+from evaluator.report.live import Silent
+from evaluator.submissions import Submission
+
+
+def infra_card(task: Task, terms: Terms, reason: str, gpu: str | None = None) -> Scorecard:
+    """Say in a card that the machine failed, and nothing about the submission.
+
+    The pipeline makes it, as for a submission that could not be read: nothing is run and PyTorch is not imported.
+    """
+    failure = finding(Code.JUDGE_FAILED, reason)
+    submission = task.submission
+    unread = Unread(name=task.name, origin=submission.origin, finding=failure)
+    order = Order(problem=task.problem, submission=None, unread=unread, terms=terms, gpu=gpu)
+    card = replace(pipeline.grade(order.request(), Silent()), status=Status.INFRA_ERROR)
+    if not isinstance(submission, Submission):
+        return card
+    graded = SubmissionRef(
+        name=task.name,
+        origin=submission.origin,
+        sha256=submission.sha256,
+        source=submission.source,
+        extracted_from_answer=submission.extracted_from_answer,
+    )
+    return replace(card, submission=graded)

@@ -1,0 +1,130 @@
+"""Read a run back: every submission that was handed in, with what its card says, or as missing."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.batch.index import Index, Row
+from evaluator.batch.run_folder import RunFolder
+from evaluator.batch.tasks import Planned
+from evaluator.errors import CardError, UsageError
+from evaluator.records import DeviceKind, Status
+from evaluator.report.compare import Comparison, Timed, compare
+from evaluator.report.summary import Device, Sample
+
+_STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
+
+
+class Entry(NamedTuple):
+    """One submission of a run, whose `cards` lie in this folder.
+
+    `planned` is how it was read in (None where the plan lost it), `row` its card's (None where it has none).
+    """
+
+    cards: Path
+    planned: Planned | None
+    row: Row | None
+
+    @property
+    def sample(self) -> Sample:
+        """What is counted of it."""
+        row = self.row
+        if row is not None:
+            device = device_of(row.device, row.device_name)
+            status = _STATUSES[row.status]
+            return Sample(row.problem, row.level, row.name, device, status, bool(row.built), row.speedup)
+        assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
+        return Sample(self.planned.problem, self.planned.level, self.planned.name, None, None)
+
+    @property
+    def timed(self) -> Timed:
+        """What is compared of it."""
+        sample, row = self.sample, self.row
+        low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
+        return Timed(sample.problem, sample.name, sample.status, sample.speedup, low, high)
+
+
+class Results(NamedTuple):
+    """Everything that a run holds. `broken` are the files that should be cards and are not."""
+
+    folder: Path
+    asked: Device
+    entries: list[Entry]
+    broken: list[CardError]
+
+    @property
+    def samples(self) -> list[Sample]:
+        """What is counted."""
+        return [entry.sample for entry in self.entries]
+
+
+@cache
+def device_of(kind: str, name: str) -> Device:
+    """Describe a device for a summary: on the emulator nothing is timed."""
+    return Device(kind, name, timed=DeviceKind(kind) is not DeviceKind.EMULATED)
+
+
+def read_run(path: Path) -> Results:
+    """Read the run in the folder `path`. A card whose submission was handed in anew, with other content, is missing.
+
+    Raises:
+        CardError: that is not the folder of a run.
+    """
+    folder = RunFolder(path)
+    manifest = folder.read_manifest()
+    planned = folder.read_plan()
+    with Index(folder) as index:
+        rows, broken = index.rows, index.broken
+    entries, cards = [], folder.cards
+    for card in sorted({*planned, *rows}):
+        plan, row = planned.get(card), rows.get(card)
+        if plan is not None and row is not None and not _fits(row, plan):
+            row = None
+        entries.append(Entry(cards, plan, row))
+    return Results(path, device_of(manifest.terms.device.value, ""), entries, broken)
+
+
+def read_runs(paths: Sequence[Path]) -> Results:
+    """Read several runs as one: the parts of a batch that was shared out.
+
+    Raises:
+        CardError: one of them is no run's folder.
+        UsageError: they were graded on different devices, or one submission is in two of them.
+    """
+    runs = [read_run(path) for path in paths]
+    kinds = {run.asked.kind for run in runs}
+    if len(kinds) > 1:
+        raise UsageError(f"these runs were graded on {' and '.join(sorted(kinds))}; devices are never mixed")
+    if len(runs) == 1:
+        return runs[0]
+    seen: set[tuple[str, str]] = set()
+    for sample in (sample for run in runs for sample in run.samples):
+        if (sample.problem, sample.name) in seen:
+            raise UsageError(f"{sample.problem}/{sample.name} is in two of these runs", hint="`warpgrade compare` them")
+        seen.add((sample.problem, sample.name))
+    return Results(
+        runs[0].folder,
+        runs[0].asked,
+        [entry for run in runs for entry in run.entries],
+        [error for run in runs for error in run.broken],
+    )
+
+
+def compare_runs(before: Path, after: Path) -> Comparison:
+    """Compare two runs.
+
+    Raises:
+        CardError: one of them is no run's folder.
+        UsageError: they were graded on different devices.
+    """
+    runs = [read_run(path) for path in (before, after)]
+    devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
+    if devices[0] and devices[1] and devices[0] != devices[1]:
+        first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in devices)
+        raise UsageError(f"the runs were graded on different devices: {first}; {second}")
+    return compare(*([entry.timed for entry in run.entries] for run in runs))
+
+
+def _fits(row: Row, plan: Planned) -> bool:
+    return (row.problem_sha256, row.submission_sha256) == (plan.problem_sha256, plan.submission_sha256)

@@ -1,0 +1,224 @@
+"""The folder of a run: what was asked (manifest.json), what was handed in (plan.jsonl), and a card for each grade.
+
+    RUN/manifest.json          the terms, and who began it
+    RUN/plan.jsonl             one line for each submission as it is read in; those without a card are missing
+    RUN/cards/PROBLEM/NAME.json
+    RUN/index.sqlite           made from the cards, and made again where it is not there
+    RUN/logs/                  what happened when, and what workers printed
+
+Cards and plan are the truth. Both survive a death at any moment: a card is renamed into place, a line of the plan that
+is not whole is passed over.
+"""
+
+import contextlib
+import datetime
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import filelock
+import msgspec
+
+from evaluator.batch.protocol import Terms
+from evaluator.batch.tasks import Planned, Task
+from evaluator.errors import CardError, InfraError, UsageError
+from evaluator.records import Record
+from evaluator.version import __version__
+
+RUN_VERSION = 1
+
+
+class RunManifest(Record, frozen=True, kw_only=True):
+    """What a run was asked for. Every session on the same folder has the same terms and problems."""
+
+    run_version: int = RUN_VERSION
+    terms: Terms
+    problems: str | None
+    submissions: str
+    started_at: str
+    warpgrade: str
+    python: str
+    torch: str
+    host: str
+
+
+class RunFolder(Record, frozen=True):
+    """The paths of a run."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        """What was asked."""
+        return self.path / "manifest.json"
+
+    @property
+    def plan(self) -> Path:
+        """What was handed in."""
+        return self.path / "plan.jsonl"
+
+    @property
+    def cards(self) -> Path:
+        """The scorecards, by problem."""
+        return self.path / "cards"
+
+    @property
+    def index(self) -> Path:
+        """The cards' summaries, for SQL."""
+        return self.path / "index.sqlite"
+
+    @property
+    def logs(self) -> Path:
+        """What happened, for people."""
+        return self.path / "logs"
+
+    def read_manifest(self) -> RunManifest:
+        """Read what was asked. Raises CardError where this is no run's folder."""
+        try:
+            return msgspec.json.decode(self.manifest.read_bytes(), type=RunManifest)
+        except OSError as error:
+            hint = "name a folder that `warpgrade batch --run` made"
+            raise CardError(f"{self.path} is not the folder of a run: {error.strerror}", hint=hint) from error
+        except ValueError as error:
+            raise CardError(f"{self.manifest} is not the manifest of a run: {error}") from error
+
+    def read_plan(self) -> dict[str, Planned]:
+        """Read what was handed in, by card; of two lines on one card the later counts."""
+        try:
+            lines = self.plan.read_bytes().splitlines()
+        except FileNotFoundError:
+            return {}
+        decoder = msgspec.json.Decoder(Planned)
+        planned = {}
+        for line in lines:
+            with contextlib.suppress(ValueError):  # a death in the middle of a line; the submission is read in again
+                one = decoder.decode(line)
+                planned[one.card] = one
+        return planned
+
+
+class Plan:
+    """The plan of a run, being written. A context manager."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        """Read what is there and open it for more."""
+        self._known = folder.read_plan()
+        self._file = folder.plan.open("ab", buffering=0)
+        self._file.write(b"\n")  # ends the line that a death may have cut
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def by_origin(self) -> dict[str, Planned]:
+        """Give what is known of files, by their paths."""
+        return {planned.origin: planned for planned in self._known.values() if planned.stamp is not None}
+
+    def add(self, task: Task) -> None:
+        """Write `task` down unless it stands there already."""
+        planned = Planned(
+            card=task.card,
+            problem=task.problem.name,
+            level=task.problem.level,
+            name=task.name,
+            origin=task.origin,
+            problem_sha256=task.problem.sha256,
+            submission_sha256=task.submission_sha256,
+            stamp=task.stamp,
+        )
+        if self._known.get(planned.card) != planned:
+            self._known[planned.card] = planned
+            self._file.write(msgspec.json.encode(planned) + b"\n")
+
+
+@contextlib.contextmanager
+def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[RunFolder]:
+    """Have the folder of a run to oneself: a new one, or one with the same terms to go on with.
+
+    Args:
+        path: the folder; it is made where it is missing.
+        wanted: what is asked for now.
+        fresh: remove what an earlier run left there.
+
+    Raises:
+        UsageError: another batch is at work on it, it holds something else, or it was begun on other terms.
+        InfraError: the disk is full or broken.
+    """
+    folder = RunFolder(path)
+    try:
+        _refuse_strangers(folder)
+        folder.logs.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(path / ".lock")
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise UsageError(
+            f"another batch is at work on {path}", hint="wait for it, or name another folder with --run"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be used for a run: {error.strerror or error}") from error
+    try:
+        if fresh:
+            _clear(folder)
+        if folder.manifest.exists():
+            _compare(folder.read_manifest(), wanted, path)
+        else:
+            _write_manifest(folder, wanted)
+        folder.cards.mkdir(exist_ok=True)
+        yield folder
+    finally:
+        lock.release()
+
+
+def manifest_for(terms: Terms, problems: Path | None, submissions: str) -> RunManifest:
+    """Describe a run that begins now, here."""
+    return RunManifest(
+        terms=terms,
+        problems=str(problems.resolve()) if problems is not None else None,
+        submissions=submissions,
+        started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        warpgrade=__version__,
+        python=platform.python_version(),
+        torch=importlib.metadata.version("torch"),
+        host=platform.node(),
+    )
+
+
+def _refuse_strangers(folder: RunFolder) -> None:
+    """What is not a run's is never written into, and never cleared."""
+    ours = {".lock", "logs", "manifest.json"}  # what is there when a run dies at once
+    if folder.path.is_dir() and not folder.manifest.exists() and {each.name for each in folder.path.iterdir()} - ours:
+        raise UsageError(f"{folder.path} holds other things than a run", hint="name a new folder with --run")
+
+
+def _compare(begun: RunManifest, wanted: RunManifest, path: Path) -> None:
+    before = msgspec.to_builtins(begun.terms) | {"problems": begun.problems}
+    now = msgspec.to_builtins(wanted.terms) | {"problems": wanted.problems}
+    changed = [f"{name} {before[name]}, not {now[name]}" for name in now if before[name] != now[name]]
+    if changed:
+        hint = "name another folder with --run, or begin this one again with --fresh"
+        raise UsageError(f"{path} was begun with {'; '.join(changed)}", hint=hint)
+
+
+def _write_manifest(folder: RunFolder, manifest: RunManifest) -> None:
+    temporary = folder.manifest.with_suffix(".tmp")
+    try:
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+        temporary.replace(folder.manifest)
+    except OSError as error:
+        raise InfraError(f"{folder.manifest} cannot be written: {error.strerror}") from error
+
+
+def _clear(folder: RunFolder) -> None:
+    # The manifest last: while there is one, this is known to be a run's folder.
+    shutil.rmtree(folder.cards, ignore_errors=True)
+    shutil.rmtree(folder.logs, ignore_errors=True)
+    folder.logs.mkdir(exist_ok=True)
+    for path in (folder.plan, *folder.path.glob(f"{folder.index.name}*"), folder.manifest):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 - of a link, the link

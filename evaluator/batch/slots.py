@@ -1,0 +1,52 @@
+"""How many grades are made side by side, and what each has for itself."""
+
+import os
+from collections.abc import Sequence
+
+from evaluator.batch.crew import Slot
+from evaluator.devices.gpu import choose, gpus
+from evaluator.errors import UsageError
+from evaluator.records import DeviceKind
+
+_CORES_PER_BUILD = 4
+
+
+def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) -> list[Slot]:
+    """Share out this machine.
+
+    On `cpu` the clock is the host's: each of several grades gets cores that no other uses, and without a wish there is
+    only one. On `cuda` the slots go round the GPUs (UUIDs in `gpus`); a grade waits for its GPU only when it is built.
+
+    Raises:
+        UsageError: more grades at once are wanted on `cpu` than there are cores.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    match device:
+        case DeviceKind.CPU:
+            wanted = jobs or 1
+            if wanted > len(cores):
+                message = f"{wanted} grades cannot be timed side by side on {len(cores)} cores"
+                raise UsageError(message, hint=f"--jobs {len(cores)} at most on --device cpu")
+            if wanted == 1:
+                return [Slot()]
+            share = len(cores) // wanted
+            return [Slot(cores=tuple(cores[n * share : (n + 1) * share])) for n in range(wanted)]
+        case DeviceKind.EMULATED:
+            return [Slot()] * (jobs or len(cores))
+        case DeviceKind.CUDA:
+            wanted = jobs or max(len(gpus), len(cores) // _CORES_PER_BUILD, 1)
+            return [Slot(gpu=gpus[n % len(gpus)]) for n in range(wanted)]
+
+
+def gpus_for(device: DeviceKind, wanted: str | None) -> list[str]:
+    """Give the UUIDs of the GPUs to grade on: the one wanted, by index or UUID, or all; none off `cuda`.
+
+    Raises:
+        UsageError: a GPU is wanted that is not there, or on another device.
+        InfraError: there is none.
+    """
+    if device is not DeviceKind.CUDA:
+        if wanted is not None:
+            raise UsageError(f"--gpu says nothing on {device.value}", hint="add --device cuda, or leave --gpu out")
+        return []
+    return [choose(wanted).uuid] if wanted is not None else [gpu.uuid for gpu in gpus()] or [choose(None).uuid]

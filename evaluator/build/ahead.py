@@ -1,0 +1,187 @@
+"""Everything that is made once for a machine, made ahead: for each device what its first grade would wait for."""
+
+import functools
+import importlib.metadata
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.build import nvcc
+from evaluator.build.builder import RunTool
+from evaluator.build.cache import BuildCache
+from evaluator.build.emulator_parts import build_runtime, precompiled_headers
+from evaluator.build.native import build_allocator, build_device_allocator, build_kernels
+from evaluator.build.prepared import prepare, prepared, prepared_folder, why_not_prepared
+from evaluator.devices.gpu import gpus
+from evaluator.emulator import headers
+from evaluator.emulator.precompiled import precompilation
+from evaluator.errors import ExitCode, ToolchainMissing, WarpgradeError
+from evaluator.isolation import Limits, Starter, ToolResult, run_tool
+from evaluator.records import DeviceKind, Record
+from evaluator.report.live import Progress
+
+
+class Outcome(StrEnum):
+    """What became of a part."""
+
+    MADE = "made"
+    THERE = "there"
+    FAILED = "failed"
+
+
+class Part(NamedTuple):
+    """Something to be made for a device. `make` gives None where it is there afterwards, else why it is not."""
+
+    device: DeviceKind
+    name: str
+    make: Callable[[RunTool], str | None]
+
+
+class PartReport(Record, frozen=True):
+    """What became of a part, and why where it failed."""
+
+    device: DeviceKind
+    name: str
+    outcome: Outcome
+    why: str
+    wall_s: float
+
+
+class Preparations(Record, frozen=True):
+    """What became of all of them."""
+
+    folder: str
+    parts: list[PartReport]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Say whether the next grade finds everything."""
+        failed = any(part.outcome is Outcome.FAILED for part in self.parts)
+        return ExitCode.INFRASTRUCTURE if failed else ExitCode.CORRECT
+
+
+def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
+    """List what grades on `devices` need. A machine without a GPU that can build for one has a part of `cuda`, too."""
+    builds = BuildCache(cache)
+    needed = []
+    if DeviceKind.CPU in devices:
+        needed.append(Part(DeviceKind.CPU, "allocator", functools.partial(_allocator, builds)))
+    if DeviceKind.EMULATED in devices:
+        needed.append(Part(DeviceKind.EMULATED, "runtime", functools.partial(_runtime, builds)))
+        if precompilation() is not None:
+            needed.append(Part(DeviceKind.EMULATED, "precompiled header", functools.partial(_header, builds)))
+    if DeviceKind.CUDA in devices:
+        needed.append(Part(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
+        for architecture in sorted({nvcc.architecture(*gpu.capability) for gpu in gpus()}):
+            make = functools.partial(_kernels, builds, architecture)
+            needed.append(Part(DeviceKind.CUDA, f"judge's kernels for sm_{architecture}", make))
+    if _builds_for_gpus():
+        needed.append(Part(DeviceKind.CUDA, "headers of split builds", functools.partial(_split_headers, cache)))
+    return needed
+
+
+def is_there(part: Part) -> bool:
+    """Say whether a part was made already. Runs nothing, writes nothing."""
+    try:
+        return part.make(_run_nothing) is None
+    except (_WouldRun, WarpgradeError):
+        return False
+
+
+def make_ahead(needed: Sequence[Part], cache: Path, progress: Progress) -> Preparations:
+    """Make what is missing, in the sandbox."""
+    # Looked at first: one part may be made along with another.
+    there = [is_there(part) for part in needed]
+    reports = []
+    with Starter(preload=()) as starter:
+        run = functools.partial(_run, starter, cache)
+        for part, already in zip(needed, there, strict=True):
+            if already:
+                reports.append(_report(part, Outcome.THERE))
+                continue
+            progress.stage("prepare", f"{part.device.value}: {part.name}")
+            started_s = time.monotonic()
+            try:
+                why = part.make(run)
+            except WarpgradeError as error:
+                why = error.message
+            wall_s = time.monotonic() - started_s
+            if why is None and not is_there(part):
+                why = f"it cannot be kept in {cache}: no room, or read-only"
+            reports.append(_report(part, Outcome.MADE if why is None else Outcome.FAILED, why or "", wall_s))
+    return Preparations(folder=str(cache), parts=reports)
+
+
+class _WouldRun(Exception):
+    """A part is not there: a program would have to make it."""
+
+
+def _run_nothing(*_: object, **__: object) -> ToolResult:
+    raise _WouldRun
+
+
+def _run(
+    starter: Starter,
+    cache: Path,
+    argv: Sequence[str],
+    *,
+    work: Path,
+    timeout_s: float,
+    limits: Limits,
+    readable: Sequence[Path] = (),
+) -> ToolResult:
+    cuda = [nvcc.cuda_home(), prepared_folder(cache)] if _has_nvcc() else []
+    known = [headers.INCLUDE, *readable, *cuda]
+    return run_tool(starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
+
+
+def _report(part: Part, outcome: Outcome, why: str = "", wall_s: float = 0.0) -> PartReport:
+    return PartReport(device=part.device, name=part.name, outcome=outcome, why=why, wall_s=wall_s)
+
+
+def _builds_for_gpus() -> bool:
+    """Say whether split builds are possible here: with nvcc, and a PyTorch whose headers are for CUDA."""
+    return _has_nvcc() and not importlib.metadata.version("torch").endswith("+cpu")
+
+
+def _has_nvcc() -> bool:
+    try:
+        nvcc.nvcc()
+    except ToolchainMissing:
+        return False
+    return True
+
+
+def _allocator(cache: BuildCache, run: RunTool) -> str | None:
+    made = build_allocator(run, cache.parts)
+    return None if made is not None else "it does not compile; outputs are copied instead"
+
+
+def _runtime(cache: BuildCache, run: RunTool) -> str | None:
+    build_runtime(run, cache)
+    return None
+
+
+def _header(cache: BuildCache, run: RunTool) -> str | None:
+    made = precompiled_headers(run, cache)
+    return None if made is not None else "the compiler cannot make it; each build reads the headers as text"
+
+
+def _device_allocator(cache: BuildCache, run: RunTool) -> str | None:
+    build_device_allocator(run, cache.parts)
+    return None
+
+
+def _kernels(cache: BuildCache, architecture: str, run: RunTool) -> str | None:
+    build_kernels(run, cache.parts, architecture)
+    return None
+
+
+def _split_headers(cache: Path, run: RunTool) -> str | None:
+    if prepared(cache) is not None:
+        return None
+    if run is _run_nothing:
+        raise _WouldRun
+    return None if prepare(run, cache) is not None else why_not_prepared(cache)

@@ -1,0 +1,219 @@
+"""Show what is said of many submissions: for a terminal, as Markdown, CSV or JSON."""
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evaluator.report.intervals import Estimate
+from evaluator.report.summary import THRESHOLDS, Section, Summary
+from evaluator.report.text import counted, one_line, significant
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NOTHING = "-"
+_NAME = 40
+_IN_TABLES = (1.0, 1.5, 2.0)
+"""The p of fast_p that a table by problem has room for; CSV and JSON have all."""
+
+
+def document(sections: list[Section]) -> dict[str, Any]:
+    """Make what `--json` writes."""
+    return {
+        "version": 1,
+        "devices": [
+            {
+                "device": section.device.kind,
+                "name": section.device.name,
+                "timed": section.device.timed,
+                "total": _numbers(section.total),
+                "levels": {str(level): _numbers(summary) for level, summary in section.levels.items()},
+                "problems": {name: _numbers(summary) for name, summary in section.problems.items()},
+            }
+            for section in sections
+        ],
+    }
+
+
+def _numbers(summary: Summary) -> dict[str, Any]:
+    def spelled(value: Estimate | None) -> dict[str, float | None] | None:
+        return None if value is None else value._asdict()
+
+    return summary._asdict() | {
+        "built": spelled(summary.built),
+        "correct": spelled(summary.correct),
+        "fast": {f"{p:g}": spelled(value) for p, value in summary.fast.items()},
+        "pass_at": {str(k): spelled(value) for k, value in summary.pass_at.items()},
+        "pass_at_problems": {str(k): count for k, count in summary.pass_at_problems.items()},
+        "speedup": spelled(summary.speedup),
+        "speedup_or_1": spelled(summary.speedup_or_1),
+    }
+
+
+def csv_text(sections: list[Section]) -> str:
+    """Make what `--csv` writes: a row for each device as a whole, each of its levels and each problem.
+
+    Names of problems are the user's own; one that a spreadsheet would take for a formula is quoted.
+    """
+    ks = sorted({k for section in sections for k in section.total.pass_at})
+    numbers = ["built", "correct", *(f"fast_{p:g}" for p in THRESHOLDS), *(f"pass@{k}" for k in ks)]
+    numbers += ["speedup", "speedup_or_1"]
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
+    header = ["device", "device_name", "group", "name", "samples", "problems", "unquoted"]
+    table.writerow(header + [f"{name}{end}" for name in numbers for end in ("", "_low", "_high")])
+    for section in sections:
+        for group, name, summary in _groups(section):
+            values = [summary.built, summary.correct, *(summary.fast[p] for p in THRESHOLDS)]
+            values += [*(summary.pass_at.get(k) for k in ks), summary.speedup, summary.speedup_or_1]
+            cells = [cell for value in values for cell in (value or (None, None, None))]
+            counts = [summary.samples, summary.problems, summary.unquoted]
+            names = map(_no_formula, (section.device.kind, section.device.name, group, name))
+            table.writerow([*names, *counts, *cells])
+    return written.getvalue()
+
+
+def _no_formula(text: str) -> str:
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def markdown(sections: list[Section]) -> str:
+    """Make what `--markdown` writes."""
+    return "\n".join(_markdown(section) for section in sections) or "There is nothing to report.\n"
+
+
+def _markdown(section: Section) -> str:
+    lines = [f"## {_cell(_title(section))}", "", *_remarks(section), ""]
+    for title, header, rows in _tables(section):
+        lines += [f"### {title}", "", f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+        lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    """Keep a name from being markup."""
+    text = one_line(text, 200).replace("\\", "\\\\")
+    for mark in "|<>&*_`[]":
+        text = text.replace(mark, f"\\{mark}" if mark not in "<>&" else {"<": "&lt;", ">": "&gt;", "&": "&amp;"}[mark])
+    return text
+
+
+def render(sections: list[Section], console: "Console") -> None:
+    """Show it on a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    encoding = console.encoding
+    for section in sections:
+        console.print(Text(one_line(_title(section), 120, encoding), "bold"))
+        for remark in _remarks(section):
+            console.print(Text(one_line(remark, 200, encoding)))
+        for title, header, rows in _tables(section):
+            table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+            for number, name in enumerate(header):
+                table.add_column(name, justify="right" if number else "left", no_wrap=True)
+            for row in rows:
+                table.add_row(*[Text(one_line(cell, _NAME, encoding)) for cell in row])
+            console.print(table)
+            console.print()
+    if not sections:
+        console.print(Text("There is nothing to report."))
+
+
+class Described(NamedTuple):
+    """One device's section in words: title, remarks, and tables of (title, header, rows)."""
+
+    title: str
+    remarks: list[str]
+    tables: list[tuple[str, list[str], list[list[str]]]]
+
+
+def described(section: Section) -> Described:
+    """Put a section into words, for a page."""
+    return Described(_title(section), _remarks(section), list(_tables(section)))
+
+
+def _title(section: Section) -> str:
+    name = f" ({section.device.name})" if section.device.name else ""
+    total = section.total
+    return (
+        f"{section.device.kind}{name}: {counted(total.samples, 'submission')} to {counted(total.problems, 'problem')}"
+    )
+
+
+def _remarks(section: Section) -> list[str]:
+    total = section.total
+    parts = [f"{count} {status}" for status, count in sorted(total.statuses.items(), key=lambda each: -each[1])]
+    remarks = [", ".join(parts)]
+    if not section.device.timed:
+        remarks.append(f"Nothing is timed on {section.device.kind}.")
+    elif total.unquoted:
+        remarks.append(f"{counted(total.unquoted, 'correct one')} without a speedup: the clock cannot tell.")
+    return remarks
+
+
+def _tables(section: Section) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    total = section.total
+    yield "All", ["", "value", "95 % interval"], list(_facts(total))
+    shown = _IN_TABLES if section.device.timed else ()
+    header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in shown), "speedup"]
+    for title, groups in (
+        ("By level", {f"level {level}": summary for level, summary in section.levels.items()}),
+        ("By problem", section.problems),
+    ):
+        rows = []
+        for name, summary in groups.items():
+            shares = [summary.built, summary.correct, *(summary.fast[p] for p in shown)]
+            rows.append([name, str(summary.samples), *map(_percent, shares), _times(summary.speedup)])
+        yield title, ["", *header], rows
+
+
+def _facts(summary: Summary) -> Iterator[list[str]]:
+    yield ["built", _percent(summary.built), _between(summary.built, _percentage)]
+    yield ["correct (fast_0)", _percent(summary.correct), _between(summary.correct, _percentage)]
+    for p, value in summary.fast.items():
+        if p and value is not None:
+            yield [f"fast_{p:g}", _percent(value), _between(value, _percentage)]
+    for k, value in summary.pass_at.items():
+        over = (
+            ""
+            if summary.pass_at_problems[k] == summary.problems
+            else f" ({counted(summary.pass_at_problems[k], 'problem')})"
+        )
+        yield [f"pass@{k}{over}", _percent(value), _between(value, _percentage)]
+    if summary.speedup is not None:
+        yield ["speedup of the correct", _times(summary.speedup), _between(summary.speedup, _factor)]
+    if summary.speedup_or_1 is not None:
+        yield ["speedup, failures as 1", _times(summary.speedup_or_1), _between(summary.speedup_or_1, _factor)]
+
+
+def _groups(section: Section) -> Iterator[tuple[str, str, Summary]]:
+    yield "total", "", section.total
+    for level, summary in section.levels.items():
+        yield "level", str(level), summary
+    for name, summary in section.problems.items():
+        yield "problem", name, summary
+
+
+def _percent(value: Estimate | None) -> str:
+    return _NOTHING if value is None else _percentage(value.value)
+
+
+def _times(value: Estimate | None) -> str:
+    return _NOTHING if value is None else _factor(value.value)
+
+
+def _percentage(value: float) -> str:
+    return f"{value * 100:.1f} %"
+
+
+def _factor(value: float) -> str:
+    return f"{significant(value)}x"
+
+
+def _between(value: Estimate | None, spell: Any) -> str:
+    if value is None or value.low is None or value.high is None:
+        return _NOTHING
+    return f"{spell(value.low)} to {spell(value.high)}"

@@ -1,0 +1,109 @@
+"""Write a run as one HTML file: no network, no other file, and nothing of a submission in it but escaped text.
+
+The page's content policy allows one style and one script, by their hashes, and nothing else; so even text that came
+out of its escaping would neither run nor load anything.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.records import Finding, Samples, Scorecard
+from evaluator.report.batch import described
+from evaluator.report.summary import Section
+from evaluator.report.text import duration, printable, significant
+
+_FOLDER = Path(__file__).parent
+_DETAILS_BYTES = 32 << 20
+_MOST_SAMPLES = 200
+
+
+class Detail(NamedTuple):
+    """What is folded away below a submission's row."""
+
+    source: str
+    findings: list[Finding]
+    samples: list[tuple[str, str]]
+    output: str
+
+    @property
+    def size(self) -> int:
+        """About how many characters it takes."""
+        return len(self.source) + len(self.output) + sum(len(text) for _, text in self.samples)
+
+
+class PageEntry(NamedTuple):
+    """One submission's row. `status` is `missing` where there is no card."""
+
+    problem: str
+    level: int
+    name: str
+    status: str
+    reason: str
+    speedup: float | None
+    wall_s: float
+    detail: Detail | None
+
+    @property
+    def speedup_text(self) -> str:
+        """Spell the speedup."""
+        return "" if self.speedup is None else f"{significant(self.speedup)}x"
+
+
+def detail_of(card: Scorecard) -> Detail:
+    """Take from a card what its page shows."""
+    findings = ([card.reason] if card.reason else []) + list(card.findings)
+    sides = [card.timing.reference_before, card.timing.submission] if card.timing else []
+    return Detail(
+        source=printable(card.submission.source),
+        findings=findings,
+        samples=[(side.side, _samples(side)) for side in sides],
+        output=printable(card.output.text),
+    )
+
+
+def _samples(side: Samples) -> str:
+    shown = ", ".join(duration(value) for value in side.samples_ms[:_MOST_SAMPLES])
+    left = len(side.samples_ms) - _MOST_SAMPLES
+    return f"{shown} and {left} more" if left > 0 else shown
+
+
+def write_page(path: Path, title: str, sections: list[Section], entries: Iterable[PageEntry]) -> None:
+    """Write the page to `path`, piece by piece. Details beyond some 32 MiB are left out, and the page says so.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    # Of these two files and of nothing else it is known that they are ours.
+    style, script = (Markup((_FOLDER / f"batch_page.{end}").read_text("utf-8")) for end in ("css", "js"))  # noqa: S704
+    environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined)
+    kept = list(_within(entries))
+    page = environment.get_template("batch_page.html.j2").stream(
+        title=title,
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        sections=[described(section) for section in sections],
+        entries=kept,
+        left_out=sum(entry.detail is None and entry.status != "missing" for entry in kept),
+    )
+    page.enable_buffering(64)
+    with path.open("wb") as file:
+        page.dump(file, encoding="utf-8", errors="replace")
+
+
+def _within(entries: Iterable[PageEntry]) -> Iterator[PageEntry]:
+    size = 0
+    for entry in entries:
+        size += entry.detail.size if entry.detail else 0
+        yield entry if size <= _DETAILS_BYTES else entry._replace(detail=None)
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

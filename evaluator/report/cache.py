@@ -1,0 +1,61 @@
+"""Show the cache as text: what it holds, and what went."""
+
+from evaluator.build.cache_room import LIMIT_VARIABLE, CacheCleared, CacheUsage, Shelf, ShelfUsage
+
+_MEANING = {
+    Shelf.BUILDS: "submissions' extensions",
+    Shelf.PARTS: "Warpgrade's own: runtime, headers, allocators, kernels",
+    Shelf.PREPARED: "what CUDA builds share",
+}
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+
+
+def usage_text(usage: CacheUsage) -> str:
+    """Give folder, limit and sum, and a line for each kind."""
+    lines = [
+        f"folder    {usage.folder}",
+        f"used      {size(usage.bytes)} of {size(usage.limit_bytes)} ({LIMIT_VARIABLE})",
+        *(_line(shelf) for shelf in usage.shelves),
+    ]
+    if usage.unfinished_bytes:
+        lines.append(f"unfinished {size(usage.unfinished_bytes)}")
+    return "\n".join(lines) + "\n"
+
+
+def cleared_text(cleared: CacheCleared) -> str:
+    """Say what went, and what stayed."""
+    entries = sum(shelf.entries for shelf in cleared.shelves)
+    lines = [f"{entry_count(entries)} removed from {cleared.folder}, {size(cleared.bytes)}"]
+    lines += [_line(shelf) for shelf in cleared.shelves if shelf.entries]
+    if cleared.stayed:
+        lines.append(f"{entry_count(cleared.stayed)} stayed: in use, or not this user's to remove")
+    return "\n".join(lines) + "\n"
+
+
+def size(size_bytes: int) -> str:
+    """Write a size in the unit that suits it.
+
+    >>> size(512), size(10 << 30), size(1 << 19)
+    ('512 B', '10.0 GiB', '512.0 KiB')
+    """
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    value = float(size_bytes)
+    for unit in _UNITS:
+        value /= 1024
+        if value < 1024 or unit == _UNITS[-1]:
+            return f"{value:.1f} {unit}"
+    raise AssertionError("there is a last unit")
+
+
+def entry_count(number: int) -> str:
+    """Write a number of entries.
+
+    >>> entry_count(1), entry_count(2)
+    ('1 entry', '2 entries')
+    """
+    return "1 entry" if number == 1 else f"{number} entries"
+
+
+def _line(shelf: ShelfUsage) -> str:
+    return f"{shelf.kind.value:<9} {size(shelf.bytes):>10}  {entry_count(shelf.entries):<12} {_MEANING[shelf.kind]}"

@@ -1,0 +1,163 @@
+"""Compare two runs, submission by submission, and decide whether the second is worse. Pure.
+
+How much faster the second run is, is the geometric mean of the ratios of its speedups to the first's, over those
+submissions that are correct in both. Its interval is the wider of two: how much the ratios differ among each other
+(Student's, on logarithms), and how well the clock knew each of them. So one pair can be judged, and so can a thousand.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from evaluator.errors import UsageError
+from evaluator.records import Status
+from evaluator.report.intervals import NORMAL_95, Estimate, scatter_95
+
+_RULE = re.compile(r"(?P<metric>speedup|correct):-(?P<percent>[0-9]+(?:\.[0-9]+)?)%")
+_SIGNIFICANT = 0.05
+
+
+class Timed(NamedTuple):
+    """One submission in a run. `status` is None where it has no card; the interval's ends are None where unknown."""
+
+    problem: str
+    name: str
+    status: Status | None
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+
+    @property
+    def correct(self) -> bool:
+        """Whether it is."""
+        return self.status is Status.CORRECT
+
+
+class Pair(NamedTuple):
+    """One submission in both runs."""
+
+    before: Timed
+    after: Timed
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast it is afterwards, where both are known."""
+        if not (self.before.correct and self.after.correct and self.before.speedup and self.after.speedup):
+            return None
+        return self.after.speedup / self.before.speedup
+
+
+class Comparison(NamedTuple):
+    """Two runs. `faster` is the geometric mean of the ratios, over `timed` pairs; None where there is none.
+
+    `p_broken` is the probability that chance alone breaks at least so many more than it mends (the sign test, as exact
+    McNemar's, one-sided).
+    """
+
+    pairs: list[Pair]
+    only_before: list[Timed]
+    only_after: list[Timed]
+    broken: list[Pair]
+    mended: list[Pair]
+    timed: int
+    faster: Estimate | None
+    p_broken: float
+
+
+class Rule(NamedTuple):
+    """When a comparison fails: `metric` falls by more than `percent`; None where any broken submission is enough."""
+
+    metric: str
+    percent: float | None
+
+
+def parse_rule(text: str) -> Rule:
+    """Read what `--fail-on` says.
+
+    >>> parse_rule("speedup:-5%"), parse_rule("status")
+    (Rule(metric='speedup', percent=5.0), Rule(metric='status', percent=None))
+
+    Raises:
+        UsageError: it says nothing that is known.
+    """
+    if text == "status":
+        return Rule("status", None)
+    found = _RULE.fullmatch(text)
+    if found is None or float(found["percent"]) >= 100:
+        hint = "speedup:-5%, correct:-2%, or status (any submission that is correct before and not after)"
+        raise UsageError(f"{text!r} is no rule to fail on", hint=hint)
+    return Rule(found["metric"], float(found["percent"]))
+
+
+def compare(before: Iterable[Timed], after: Iterable[Timed]) -> Comparison:
+    """Pair the submissions of two runs by problem and name. What one run lacks is not compared, only named."""
+    first = {(each.problem, each.name): each for each in before}
+    second = {(each.problem, each.name): each for each in after}
+    pairs = [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
+    broken = [pair for pair in pairs if pair.before.correct and not pair.after.correct]
+    mended = [pair for pair in pairs if pair.after.correct and not pair.before.correct]
+    timed = [pair for pair in pairs if pair.ratio is not None]
+    return Comparison(
+        pairs=pairs,
+        only_before=[first[key] for key in sorted(first.keys() - second.keys())],
+        only_after=[second[key] for key in sorted(second.keys() - first.keys())],
+        broken=broken,
+        mended=mended,
+        timed=len(timed),
+        faster=_faster(timed),
+        p_broken=_at_least(len(broken), len(broken) + len(mended)),
+    )
+
+
+def failures(comparison: Comparison, rules: Sequence[Rule]) -> list[str]:
+    """Say which rules fail, and why. A fall counts where chance does not explain it: its interval excludes none."""
+    return [why for rule in rules for why in _failure(comparison, rule)]
+
+
+def _failure(comparison: Comparison, rule: Rule) -> list[str]:
+    broken, mended = len(comparison.broken), len(comparison.mended)
+    if rule.percent is None:
+        return [f"{broken} correct before and not after"] if broken else []
+    if rule.metric == "correct":
+        if not comparison.pairs:
+            return ["no submission is in both runs, so there is no share to compare"]
+        fall = (broken - mended) / len(comparison.pairs) * 100
+        if fall > rule.percent and comparison.p_broken < _SIGNIFICANT:
+            return [f"{fall:.1f} points fewer are correct (p = {comparison.p_broken:.2g})"]
+        return []
+    faster = comparison.faster
+    if faster is None:
+        # A gate that nothing was measured for is not passed.
+        return ["no submission has a speedup in both runs, so there is none to compare"]
+    fall = (1 - faster.value) * 100
+    if fall > rule.percent and faster.high is not None and faster.high < 1:
+        return [f"the speedup falls by {fall:.1f} %, on {comparison.timed} submissions"]
+    return []
+
+
+def _faster(timed: Sequence[Pair]) -> Estimate | None:
+    logs = [math.log(pair.ratio) for pair in timed if pair.ratio is not None]
+    if not logs:
+        return None
+    mean = math.fsum(logs) / len(logs)
+    halves = [half for half in (scatter_95(logs) if len(logs) > 1 else None, _uncertainty(timed)) if half is not None]
+    if not halves:
+        return Estimate(math.exp(mean), None, None)
+    return Estimate(math.exp(mean), math.exp(mean - max(halves)), math.exp(mean + max(halves)))
+
+
+def _uncertainty(timed: Sequence[Pair]) -> float | None:
+    """Give half the interval that the clock leaves; None where it is not known of every speedup."""
+    variances = []
+    for side in (side for pair in timed for side in pair):
+        if not side.speedup_low or not side.speedup_high:
+            return None
+        variances.append((math.log(side.speedup_high / side.speedup_low) / 2 / NORMAL_95) ** 2)
+    return NORMAL_95 * math.sqrt(math.fsum(variances)) / len(timed)
+
+
+def _at_least(count: int, tosses: int) -> float:
+    """Give the probability of at least `count` heads."""
+    at_least = sum(math.comb(tosses, heads) for heads in range(count, tosses + 1))
+    return float(at_least / 2**tosses)

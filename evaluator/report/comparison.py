@@ -1,0 +1,73 @@
+"""Show two runs beside each other."""
+
+from typing import TYPE_CHECKING, Any
+
+from evaluator.report.compare import Comparison, Pair
+from evaluator.report.text import counted, one_line, significant
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_MOST = 20
+
+
+def comparison_document(comparison: Comparison, failed: list[str]) -> dict[str, Any]:
+    """Make what `compare --json` writes."""
+    faster = comparison.faster
+    return {
+        "version": 1,
+        "pairs": len(comparison.pairs),
+        "timed": comparison.timed,
+        "faster": None if faster is None else faster._asdict(),
+        "broken": [_names(pair) for pair in comparison.broken],
+        "mended": [_names(pair) for pair in comparison.mended],
+        "p_broken": comparison.p_broken,
+        "only_before": [{"problem": each.problem, "name": each.name} for each in comparison.only_before],
+        "only_after": [{"problem": each.problem, "name": each.name} for each in comparison.only_after],
+        "submissions": [_names(pair) | {"ratio": pair.ratio} for pair in comparison.pairs],
+        "failed": failed,
+    }
+
+
+def _names(pair: Pair) -> dict[str, Any]:
+    before, after = pair
+    return {
+        "problem": before.problem,
+        "name": before.name,
+        "before": before.status.value if before.status else None,
+        "after": after.status.value if after.status else None,
+    }
+
+
+def render_comparison(comparison: Comparison, console: "Console") -> None:
+    """Show it on a terminal: the whole, what changed its verdict, and the largest changes of speed."""
+    from rich.text import Text
+
+    encoding = console.encoding
+
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(one_line(text, 200, encoding), style), soft_wrap=True)
+
+    line(f"{counted(len(comparison.pairs), 'submission')} in both runs", "bold")
+    for name, found in (("first", comparison.only_before), ("second", comparison.only_after)):
+        if found:
+            line(f"{len(found)} only in the {name} run: not compared")
+    faster = comparison.faster
+    if faster is None:
+        line("no speedup in both runs: nothing to compare")
+    else:
+        interval = "no interval: the clock's is not known"
+        if faster.low is not None and faster.high is not None:
+            interval = f"95 %: {significant(faster.low)}x to {significant(faster.high)}x"
+        line(f"{significant(faster.value)}x as fast, over {counted(comparison.timed, 'submission')} ({interval})")
+    for title, pairs, style in (("broken", comparison.broken, "red"), ("mended", comparison.mended, "green")):
+        for pair in pairs[:_MOST]:
+            names = _names(pair)
+            line(
+                f"{title}: {pair.before.problem}/{pair.before.name}: {names['before']} before, {names['after']}", style
+            )
+        if len(pairs) > _MOST:
+            line(f"and {len(pairs) - _MOST} more {title}", style)
+    changed = [(pair.ratio, pair) for pair in comparison.pairs if pair.ratio is not None]
+    for ratio, pair in sorted(changed, key=lambda each: each[0])[:_MOST]:
+        line(f"{significant(ratio)}x  {pair.before.problem}/{pair.before.name}")

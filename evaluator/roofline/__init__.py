@@ -1,0 +1,1 @@
+"""What one call of a problem needs: bytes and arithmetic, counted without memory, and the time to move them."""

@@ -1,0 +1,133 @@
+"""What is known of two medians and of their ratio: a bootstrap over both sides.
+
+Each of `DRAWS` draws asks what another grade of the same two programs might have measured:
+
+- The reference ran in two processes. Two are drawn from them with replacement, so what differs between processes
+  widens the interval: a bootstrap over clusters (Davison and Hinkley, Bootstrap Methods and their Application, 3.8).
+- From each side's samples as many are drawn with replacement as there are, and their median is taken. A median of n
+  draws from sorted samples is the sample at n times an order statistic of n uniform numbers, and such an order
+  statistic has a beta distribution: so a draw costs two random numbers, not n, and is exact.
+- The clock's own error is added to each side: anywhere within its resolution, alike (a rectangular distribution, as
+  JCGM 101 has it for a limit of error).
+
+The random numbers are seeded from the samples, sorted and as multiples of their median: the same samples give the same
+interval, in any order and in any unit.
+"""
+
+import hashlib
+import math
+import random
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evaluator.timing.stats import median
+
+DRAWS = 4000
+_TAIL = 0.025
+
+
+class Interval(NamedTuple):
+    """A 95 % interval, in the unit of what it is about. An end is infinite where nothing bounds it."""
+
+    low: float
+    high: float
+
+    @property
+    def excludes_one(self) -> bool:
+        """Whether one is outside: of a ratio, whether there is a difference at all."""
+        return self.low > 1 or self.high < 1
+
+    def width_of(self, value: float) -> float:
+        """Give the width relative to `value`.
+
+        >>> Interval(1.9, 2.1).width_of(2.0)
+        0.10000000000000009
+        """
+        return (self.high - self.low) / value if value > 0 else math.inf
+
+
+class _Draw(NamedTuple):
+    """Two resampled medians, and the clock's errors of each as multiples of its resolution."""
+
+    reference_ms: float
+    submission_ms: float
+    reference_error: float
+    submission_error: float
+
+
+class Bootstrap:
+    """The draws for one reference, measured in several runs, and one submission. All times are in ms, none empty."""
+
+    def __init__(self, reference_runs_ms: Sequence[Sequence[float]], submission_ms: Sequence[float]) -> None:
+        """Make the draws; they are the same for every resolution that is asked about."""
+        runs = sorted(sorted(run) for run in reference_runs_ms)
+        pools = {
+            (one, other): sorted([*runs[one], *runs[other]]) for one in range(len(runs)) for other in range(len(runs))
+        }
+        submission = sorted(submission_ms)
+        generator = random.Random(_seed([*runs, submission]))  # noqa: S311 - statistics, not secrets
+        runs_drawn = range(len(runs))
+        self._draws = []
+        for _ in range(DRAWS):
+            pool = pools[generator.choice(runs_drawn), generator.choice(runs_drawn)]
+            self._draws.append(
+                _Draw(
+                    _resampled_median(pool, generator),
+                    _resampled_median(submission, generator),
+                    generator.uniform(-1, 1),
+                    generator.uniform(-1, 1),
+                )
+            )
+
+    def reference_ms(self, resolution_ms: float) -> Interval:
+        """Give the interval of the reference's median time."""
+        return _interval([max(draw.reference_ms + draw.reference_error * resolution_ms, 0.0) for draw in self._draws])
+
+    def submission_ms(self, resolution_ms: float) -> Interval:
+        """Give the interval of the submission's median time."""
+        return _interval([max(draw.submission_ms + draw.submission_error * resolution_ms, 0.0) for draw in self._draws])
+
+    def speedup(self, resolution_ms: float) -> Interval:
+        """Give the interval of the ratio, reference over submission; infinite where the submission may take no time."""
+        return _interval(
+            [
+                _ratio(
+                    draw.reference_ms + draw.reference_error * resolution_ms,
+                    draw.submission_ms + draw.submission_error * resolution_ms,
+                )
+                for draw in self._draws
+            ]
+        )
+
+
+def _resampled_median(ordered: Sequence[float], generator: random.Random) -> float:
+    """Draw the median of as many values as there are, drawn from `ordered` with replacement."""
+    count = len(ordered)
+    rank = (count + 1) // 2
+    place = generator.betavariate(rank, count + 1 - rank)
+    lower = ordered[min(int(place * count), count - 1)]
+    if count % 2:
+        return lower
+    # The next of the uniform numbers is the least of those that are left above this one.
+    place += (1 - place) * generator.betavariate(1, count - rank)
+    return (lower + ordered[min(int(place * count), count - 1)]) / 2
+
+
+def _ratio(reference_ms: float, submission_ms: float) -> float:
+    return max(reference_ms, 0.0) / submission_ms if submission_ms > 0 else math.inf
+
+
+def _interval(values: list[float]) -> Interval:
+    values.sort()
+    cut = int(_TAIL * len(values))
+    return Interval(values[cut], values[-1 - cut])
+
+
+def _seed(sides: Sequence[Sequence[float]]) -> int:
+    """Turn the samples into a seed. Only their ratios count, so the unit that they are given in does not."""
+    unit = median([value for side in sides for value in side]) or 1.0
+    digest = hashlib.blake2b(digest_size=8)
+    for side in sides:
+        digest.update(struct.pack(f"<q{len(side)}d", len(side), *(value / unit for value in side)))
+    return int.from_bytes(digest.digest(), "little")

@@ -1,0 +1,77 @@
+"""What makes two sides' samples doubtful, or a submission slow in a way that its median does not show."""
+
+from evaluator.findings import Code, finding
+from evaluator.records import Finding, Samples, Timing
+from evaluator.timing.stats import outliers
+
+_DRIFT = 0.05
+_MANY = 0.05
+"""A median bears a few calls that were disturbed; from here on they tell of a machine that is not quiet."""
+_SLOW_FIRST = 10.0
+_SLOWER_FIRST = 2.0
+"""Any model's first call is slow (memory, libraries); the reference's own says how slow that is here."""
+_QUIET = 1.0
+
+
+def warnings(timing: Timing) -> list[Finding]:
+    """Say what is doubtful about `timing`: at most one finding of each kind."""
+    candidates = [
+        _drifted(timing),
+        _not_quiet(timing),
+        _outliers(timing),
+        _first_call_slow(timing),
+        _host_bound(timing.submission, timing.resolution_ms),
+    ]
+    return [each for each in candidates if each is not None]
+
+
+def _drifted(timing: Timing) -> Finding | None:
+    before_ms, after_ms = timing.reference_before.median_ms, timing.reference_after.median_ms
+    if abs(before_ms - after_ms) <= max(_DRIFT * timing.reference_median_ms, timing.resolution_ms):
+        return None
+    message = f"the reference took {before_ms:.4g} ms before and {after_ms:.4g} ms after the submission"
+    return finding(Code.REFERENCE_DRIFTED, message, before_ms=before_ms, after_ms=after_ms)
+
+
+def _not_quiet(timing: Timing) -> Finding | None:
+    sides = (timing.reference_before, timing.submission, timing.reference_after)
+    spread_ms, empty_ms = max(side.overhead_iqr_ms for side in sides), timing.reference_before.overhead_ms
+    if spread_ms <= _QUIET * empty_ms:
+        return None
+    return finding(Code.NOT_QUIET, f"an empty call takes {empty_ms:.3g} ms, give or take {spread_ms:.3g} ms")
+
+
+def _outliers(timing: Timing) -> Finding | None:
+    for side in (timing.submission, timing.reference_before, timing.reference_after):
+        far_ms = outliers(side.samples_ms)
+        if len(far_ms) > _MANY * len(side.samples_ms):
+            message = (
+                f"{side.side}: {len(far_ms)} of {len(side.samples_ms)} calls lie far from the rest, "
+                f"up to {max(far_ms):.4g} ms where the median is {side.median_ms:.4g} ms"
+            )
+            return finding(Code.OUTLIERS, message, outliers=len(far_ms), calls=len(side.samples_ms))
+    return None
+
+
+def _first_call_slow(timing: Timing) -> Finding | None:
+    """Compare the submission's first call with the reference's: its second runner's, see `Samples`."""
+    submission = timing.submission
+    first_ms, usual_ms = submission.first_call_ms, timing.reference_after.first_call_ms
+    if first_ms <= max(_SLOW_FIRST * (submission.median_ms + timing.resolution_ms), _SLOWER_FIRST * usual_ms):
+        return None
+    message = (
+        f"the submission's first call took {first_ms:.4g} ms, its others {submission.median_ms:.4g} ms; "
+        f"the reference's first took {usual_ms:.4g} ms"
+    )
+    return finding(Code.FIRST_CALL_SLOW, message, first_call_ms=first_ms, reference_first_call_ms=usual_ms)
+
+
+def _host_bound(submission: Samples, resolution_ms: float) -> Finding | None:
+    """Compare what the host needs to queue a call, beyond what an empty call needs, with what the GPU needs for it."""
+    if submission.host_ms is None or submission.overhead_host_ms is None:
+        return None
+    host_ms = submission.host_ms - submission.overhead_host_ms
+    if host_ms <= submission.median_ms + resolution_ms:
+        return None
+    message = f"the host took {host_ms:.3g} ms to queue a call that took the GPU {submission.median_ms:.3g} ms"
+    return finding(Code.HOST_BOUND, message, host_ms=host_ms, gpu_ms=submission.median_ms)

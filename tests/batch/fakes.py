@@ -1,0 +1,78 @@
+"""A worker that grades in no time: the source says what comes of it, so batches can be tested without a compiler."""
+
+import threading
+from collections import Counter
+
+import msgspec
+
+from evaluator.batch.protocol import Graded, NotGraded, Stage
+from evaluator.findings import Code, finding
+from evaluator.records import DeviceFacts, Status
+from tests import cards
+
+MADE = {
+    "right": cards.card,
+    "wrong": cards.wrong_card,
+    "uncompiled": cards.uncompiled_card,
+    "crashing": cards.crashed_card,
+    "unread": cards.unread_card,
+}
+
+
+class FakeWorker:
+    """Stands in for `crew.Worker`. A source `# right`, `# wrong` … is graded so; `# lost 2` is lost twice, then right.
+
+    `# hanging` waits until somebody interrupts.
+    """
+
+    graded: Counter[str]
+    started: list["FakeWorker"]
+    lock = threading.Lock()
+
+    def __init__(self, slot, log):
+        self.slot, self.log = slot, log
+        self.interrupted = threading.Event()
+        self.closed = False
+        with self.lock:
+            self.started.append(self)
+
+    def grade(self, order, on_stage):
+        source = "unread" if order.submission is None else order.submission.source
+        with self.lock:
+            self.graded[source] += 1
+            attempt = self.graded[source]
+        on_stage(Stage("build", ""))
+        what, _, rest = source.removeprefix("# ").partition(" ")
+        if what == "hanging":
+            assert self.interrupted.wait(20)
+            return NotGraded("the process that made the grade died", again=True)
+        if what == "broken":
+            return NotGraded("the problem is broken", again=False)
+        if what == "lost" and attempt <= int(rest):
+            return NotGraded("the process that made the grade died", again=True)
+        if what == "infra" and attempt <= int(rest):
+            failed = finding(Code.JUDGE_FAILED, "the disk is full")
+            return Graded(self._card(order, cards.card(status=Status.INFRA_ERROR, reason=failed, timing=None)))
+        return Graded(self._card(order, MADE.get(what, cards.card)()))
+
+    def _card(self, order, made):
+        problem = msgspec.structs.replace(
+            made.problem, name=order.problem.name, level=order.problem.level, sha256=order.problem.sha256
+        )
+        device = DeviceFacts(kind=order.terms.device, name="a processor")
+        given = order.submission or order.unread
+        submission = made.submission
+        if order.submission is not None:
+            submission = msgspec.structs.replace(submission, sha256=given.sha256, source=given.source)
+        submission = msgspec.structs.replace(submission, name=given.name, origin=given.origin)
+        return msgspec.structs.replace(made, problem=problem, submission=submission, device=device)
+
+    def interrupt(self):
+        self.interrupted.set()
+
+    def wait(self):
+        assert self.interrupted.is_set()
+
+    def close(self):
+        self.interrupted.set()
+        self.closed = True

@@ -1,0 +1,102 @@
+"""Two runs beside each other: what counts as worse, and what chance explains."""
+
+import pytest
+
+from evaluator.errors import UsageError
+from evaluator.records import Status
+from evaluator.report.compare import Rule, Timed, compare, failures, parse_rule
+
+
+def run(*speedups, problem="relu", noise=0.01, status=Status.CORRECT):
+    return [
+        Timed(
+            problem, f"s{number}", status, speedup, speedup and speedup * (1 - noise), speedup and speedup * (1 + noise)
+        )
+        for number, speedup in enumerate(speedups)
+    ]
+
+
+SPEEDUP, CORRECT, STATUS = (parse_rule(rule) for rule in ("speedup:-5%", "correct:-10%", "status"))
+
+
+def test_a_clear_fall_fails():
+    comparison = compare(run(2.0, 3.0, 1.5), run(1.8, 2.7, 1.35))
+    assert comparison.faster.value == pytest.approx(0.9)
+    assert failures(comparison, [SPEEDUP]) == ["the speedup falls by 10.0 %, on 3 submissions"]
+
+
+def test_a_fall_within_the_limit_passes():
+    assert failures(compare(run(2.0, 3.0, 1.5), run(1.96, 2.94, 1.47)), [SPEEDUP]) == []
+
+
+def test_a_rise_passes():
+    assert failures(compare(run(2.0, 3.0), run(4.0, 6.0)), [SPEEDUP, STATUS, CORRECT]) == []
+
+
+def test_a_fall_that_the_clock_explains_passes():
+    assert failures(compare(run(2.0, noise=0.2), run(1.8, noise=0.2)), [SPEEDUP]) == []
+    assert failures(compare(run(2.0, noise=0.01), run(1.8, noise=0.01)), [SPEEDUP]) != []
+
+
+def test_a_fall_that_the_scatter_explains_passes():
+    after = run(0.5, 4.5, 1.5)
+    comparison = compare(run(2.0, 2.0, 2.0), after)
+    assert comparison.faster.value < 0.95
+    assert comparison.faster.high > 1
+    assert failures(comparison, [SPEEDUP]) == []
+
+
+def test_one_pair_without_an_interval_proves_nothing():
+    comparison = compare([Timed("a", "x", Status.CORRECT, 2.0)], [Timed("a", "x", Status.CORRECT, 1.0)])
+    assert comparison.faster.value == 0.5
+    assert comparison.faster.high is None
+    assert failures(comparison, [SPEEDUP]) == []
+
+
+def test_a_gate_for_which_nothing_was_measured_is_not_passed():
+    assert failures(compare(run(2.0), run(2.0, problem="gelu")), [SPEEDUP, CORRECT]) == [
+        "no submission has a speedup in both runs, so there is none to compare",
+        "no submission is in both runs, so there is no share to compare",
+    ]
+
+
+def test_wrong_ones_are_not_timed_and_missing_ones_are_broken():
+    before = [*run(2.0, 2.0), Timed("a", "gone", Status.CORRECT, 1.0), Timed("a", "new", None)]
+    after = [
+        *run(2.0),
+        Timed("relu", "s1", Status.WRONG_RESULT),
+        Timed("a", "gone", None),
+        Timed("a", "new", Status.CORRECT),
+    ]
+    comparison = compare(before, after)
+    assert comparison.timed == 1
+    assert {pair.before.name for pair in comparison.broken} == {"s1", "gone"}
+    assert {pair.before.name for pair in comparison.mended} == {"new"}
+    assert failures(comparison, [STATUS]) == ["2 correct before and not after"]
+
+
+def test_what_one_run_lacks_is_named_and_not_compared():
+    comparison = compare(run(2.0, 3.0), run(2.0))
+    assert [each.name for each in comparison.only_before] == ["s1"]
+    assert len(comparison.pairs) == 1
+
+
+def test_a_share_falls_beyond_chance():
+    before = run(*[1.0] * 10)
+    wrong = [each._replace(status=Status.WRONG_RESULT) for each in before]
+    assert failures(compare(before, [*wrong[:2], *before[2:]]), [CORRECT]) == []  # p = 0.25
+    assert failures(compare(before, [*wrong[:5], *before[5:]]), [CORRECT]) == [
+        "50.0 points fewer are correct (p = 0.031)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "speed:-5%", "speedup:5%", "speedup:-5", "speedup:-100%", "speedup:-x%", "Status"]
+)
+def test_a_rule_that_says_nothing_is_refused(text):
+    with pytest.raises(UsageError, match="no rule to fail on"):
+        parse_rule(text)
+
+
+def test_a_rule():
+    assert parse_rule("correct:-2.5%") == Rule("correct", 2.5)

@@ -1,0 +1,152 @@
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.batch import inputs
+from evaluator.batch.inputs import Problems, named_once, read_folder, read_lines
+from evaluator.batch.tasks import Refused, Shard, Task, file_name
+from evaluator.errors import UsageError
+from evaluator.pipeline import Unread
+from evaluator.records import SizeName
+
+KERNELBENCH = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+batch_size = 16
+
+
+def get_inputs():
+    return [torch.randn(batch_size)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def problems():
+    return Problems(None, SizeName.SMALL)
+
+
+def read(folder, problems):
+    return {(item.problem.name, item.name): item for item in read_folder(folder, problems) if isinstance(item, Task)}
+
+
+def test_a_folder_of_problems(hand_in, problems):
+    top = hand_in({"relu/a.py": "x = 1", "softmax/b.py": "y = 2", "relu/.hidden.py": "", "relu/__pycache__/a.py": ""})
+    found = read(top, problems)
+    assert list(found) == [("relu", "a"), ("softmax", "b")]
+    assert found["relu", "a"].submission.source == "x = 1"
+    assert found["relu", "a"].card == "relu/a.json"
+
+
+def test_answers_keep_their_suffix_and_stand_beside_files(hand_in, problems):
+    answer = "Here:\n```python\nclass ModelNew: pass\n```\n"
+    found = read(hand_in({"relu/a.py": "x = 1", "relu/a.md": answer, "relu/b.txt": "none"}), problems)
+    assert list(found) == [("relu", "a.md"), ("relu", "a"), ("relu", "b.txt")]
+    assert found["relu", "a.md"].submission.source == "class ModelNew: pass\n"
+    assert isinstance(found["relu", "b.txt"].submission, Unread)
+    assert found["relu", "b.txt"].key is None
+
+
+def test_what_has_no_problem_is_refused_with_the_reason(hand_in, problems):
+    items = list(read_folder(hand_in({"a.py": "", "rleu/a.py": ""}), problems))
+    assert [item.reason for item in items] == [
+        "it lies in no problem's folder: PROBLEM/NAME.py",
+        "there is no problem named 'rleu'",
+    ]
+
+
+def test_a_run_folder_of_kernelbench(hand_in, tmp_path):
+    file = tmp_path / "KernelBench" / "level1" / "19_ReLU.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(KERNELBENCH)
+    top = hand_in({f"level_1_problem_19_sample_{n}_kernel.py": f"x = {n}" for n in (0, 12)})
+    found = read(top, Problems(tmp_path, SizeName.FULL))
+    assert list(found) == [("level1/19_ReLU", "sample_0"), ("level1/19_ReLU", "sample_12")]
+    assert found["level1/19_ReLU", "sample_0"].card == "level1/19_ReLU/sample_0.json"
+    small = next(iter(read_folder(top, Problems(tmp_path, SizeName.SMALL))))
+    assert small.reason == "level1/19_ReLU has no size small"
+
+
+def lines(*documents):
+    return io.BytesIO(b"".join(json.dumps(document).encode() + b"\n" for document in documents))
+
+
+def test_lines_of_json(problems):
+    stream = lines({"problem": "relu", "sample": 3, "source": "x = 1", "temperature": 0.7})
+    (task,) = read_lines(stream, "stdin", problems)
+    assert (task.problem.name, task.name, task.submission.origin) == ("relu", "3", "stdin:1")
+
+
+def test_a_bad_line_does_not_hide_the_next(problems, monkeypatch):
+    monkeypatch.setattr(inputs, "_MAX_LINE_BYTES", 200)
+    good = json.dumps({"problem": "relu", "sample": 1, "source": "x = 1"}).encode()
+    stream = io.BytesIO(b"{\n\n[]\n" + b"x" * 1000 + b"\n" + b"[" * 190 + b"\n" + b'{"problem": "relu"}\n' + good)
+    items = list(read_lines(stream, "f", problems))
+    assert [type(item) for item in items] == [Refused] * 5 + [Task]
+    assert [item.origin for item in items[:5]] == ["f:1", "f:3", "f:4", "f:5", "f:6"]
+
+
+def test_a_line_names_a_problem_and_never_a_path(problems, tmp_path, monkeypatch):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "reference.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    named = [str(folder), "./mine", "mine", "../problems/relu", "relu/"]
+    items = list(read_lines(lines(*({"problem": n, "sample": 0, "source": ""} for n in named)), "f", problems))
+    assert all(isinstance(item, Refused) for item in items)
+
+
+def test_a_lone_surrogate_is_no_text(problems):
+    stream = io.BytesIO(b'{"problem": "relu", "sample": 0, "source": "\\ud800"}\n')
+    (item,) = read_lines(stream, "f", problems)
+    assert isinstance(item, Refused) or isinstance(item.submission, Unread)
+
+
+def test_a_name_is_given_once(problems):
+    document = {"problem": "relu", "sample": 0, "source": "x = 1"}
+    items = list(named_once(read_lines(lines(document, document, document | {"source": "x = 2"}), "f", problems)))
+    assert [type(item) for item in items] == [Task, Refused]
+    assert items[1].reason == "relu/0 was handed in before, with other content"
+
+
+def test_a_folder_that_is_not_there(tmp_path, problems):
+    with pytest.raises(UsageError, match="cannot be listed"):
+        list(read_folder(tmp_path / "none", problems))
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_a_name_becomes_one_file_in_its_folder(first, second):
+    for name in (first, second):
+        made = file_name(name)
+        assert Path("cards", f"{made}.json").parent == Path("cards")
+        assert not made.startswith(".")
+        assert len(os.fsencode(made)) < 200
+    assert (file_name(first) == file_name(second)) == (first == second)
+
+
+@given(st.integers(1, 7), st.lists(st.text(min_size=1), max_size=30))
+def test_shards_part_a_batch(count, origins):
+    items = [Refused(origin, "") for origin in origins]
+    parts = [[item for item in items if Shard(number, count).holds(item)] for number in range(1, count + 1)]
+    assert sorted(item.origin for part in parts for item in part) == sorted(origins)
+
+
+def test_equal_submissions_fall_into_one_shard(hand_in, problems):
+    tasks = list(read(hand_in({f"relu/{n}.py": f"x = {n % 3}" for n in range(30)}), problems).values())
+    for task in tasks:
+        twins = [each for each in tasks if each.submission.source == task.submission.source]
+        assert len({[Shard(n, 4).holds(twin) for n in range(1, 5)].index(True) for twin in twins}) == 1

@@ -1,0 +1,164 @@
+"""What `report` and `compare` write, of hostile submissions too."""
+
+import base64
+import csv
+import hashlib
+import html.parser
+import io
+import json
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+import cli
+from tests.batch.test_session import batch  # noqa: F401 - a fixture
+
+HOSTILE = "<script>alert(1)</script>"
+FILES = {
+    "relu/a.py": "# right",
+    "relu/b.py": "# wrong",
+    "relu/d.py": "# lost 3",
+    f"softmax/{HOSTILE.replace('/', '-')}.py": f"# crashing {HOSTILE}",
+}
+
+
+@pytest.fixture
+def run(batch, hand_in, capsys):  # noqa: F811
+    hand_in(FILES)
+    batch()
+
+    def command(*arguments):
+        code = cli.run(list(map(str, arguments)))
+        command.out, command.err = capsys.readouterr()
+        return code
+
+    return command
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what a browser would run, load or follow, and the text that it would show."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.held = [], [], {"script": [], "style": []}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        if self.lasttag in self.held:
+            self.held[self.lasttag].append(data)
+        self.text.append(data)
+
+
+def test_a_page_is_one_file_and_a_hostile_name_is_text(run, tmp_path):
+    assert run("report", "run", "--html", "page.html") == 0
+    text = (tmp_path / "page.html").read_text()
+    page = Page(text)
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert HOSTILE in "".join(page.text)
+    assert HOSTILE not in text
+    for _, attributes in page.tags:
+        assert not {"src", "href", "style", "action"} & set(attributes)
+        assert not any(name.startswith("on") for name in attributes)
+    policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    for kind in ("script", "style"):
+        content = re.search(rf"<{kind}>(.*?)</{kind}>", text, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+
+
+def test_every_submission_is_on_the_page_with_its_code(run, tmp_path):
+    run("report", "run", "--html", "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert text.count("<details>") == 4
+    for line in ("# right", "# wrong", "# lost 3", "hello, world"):
+        assert line in text
+
+
+def test_details_beyond_the_limit_are_left_out_and_counted(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("evaluator.report.batch_html._DETAILS_BYTES", 10)
+    run("report", "run", "--html", "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "For 4 of them, code and findings are left out here" in text
+    assert text.count("<details>") == 0
+
+
+def test_junit(run, tmp_path):
+    assert run("report", "run", "--junit", "out.xml") == 0
+    top = ElementTree.parse(tmp_path / "out.xml").getroot()
+    assert (top.get("tests"), top.get("failures"), top.get("errors"), top.get("skipped")) == ("4", "2", "1", "0")
+    cases = {case.get("name"): [child.tag for child in case] for case in top.iter("testcase")}
+    assert cases == {"a": [], "b": ["failure"], "d": ["error"], HOSTILE.replace("/", "-"): ["failure"]}
+
+
+def test_what_has_no_card_counts(run, tmp_path):
+    (tmp_path / "run/cards/relu/a.json").unlink()
+    run("report", "run", "--json")
+    total = json.loads(run.out)["devices"][0]["total"]
+    assert total["samples"] == 4
+    assert total["statuses"] == {"missing": 1, "wrong_result": 1, "infra_error": 1, "runtime_error": 1}
+    assert total["correct"]["value"] == 0
+
+
+def test_a_card_that_is_broken_is_named_and_counts_as_missing(run, tmp_path):
+    (tmp_path / "run/cards/relu/a.json").write_text("{")
+    assert run("report", "run", "--json") == 3
+    assert "a.json is not a scorecard" in run.err
+    assert json.loads(run.out)["devices"][0]["total"]["statuses"]["missing"] == 1
+
+
+def test_the_forms_say_the_same(run):
+    run("report", "run", "--json")
+    section = json.loads(run.out)["devices"][0]
+    run("report", "run", "--csv")
+    rows = {(row["group"], row["name"]): row for row in csv.DictReader(io.StringIO(run.out))}
+    for (group, name), numbers in {
+        ("total", ""): section["total"],
+        ("level", "1"): section["levels"]["1"],
+        ("problem", "relu"): section["problems"]["relu"],
+    }.items():
+        row = rows[group, name]
+        assert int(row["samples"]) == numbers["samples"]
+        assert float(row["correct"]) == numbers["correct"]["value"]
+        assert float(row["fast_1.5_high"]) == numbers["fast"]["1.5"]["high"]
+        assert row["pass@1"] == str(numbers["pass_at"]["1"]["value"])
+    run("report", "run")
+    assert "cpu (a processor): 4 submissions to 2 problems" in run.out
+    assert re.search(r"correct \(fast_0\)\s+25.0 %", run.out)
+    run("report", "run", "--markdown")
+    assert "| correct (fast\\_0) | 25.0 % |" in run.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["report", "run", "--json", "--csv"], "choose one of them"),
+        (["report", "submissions"], "is not the folder of a run"),
+        (["report", "run", "run"], "is in two of these runs"),
+        (["report", "run", "--html", "no/such/folder.html"], "cannot be written"),
+        (["compare", "run", "run", "--fail-on", "speed"], "is no rule to fail on"),
+        (["compare", "run", "submissions"], "is not the folder of a run"),
+    ],
+)
+def test_mistakes_are_told(run, arguments, message):
+    assert run(*arguments) == 2
+    assert message in run.err
+
+
+def test_compare(run, tmp_path):
+    assert run("compare", "run", "run", "--fail-on", "status", "--fail-on", "correct:-1%") == 0
+    assert "4 submissions in both runs" in run.out
+    (tmp_path / "run").rename(tmp_path / "before")
+    (tmp_path / "submissions/relu/a.py").write_text("# wrong now")
+    cli.run(["batch", "submissions", "--run", "run", "--device", "cpu"])
+    assert run("compare", "before", "run", "--fail-on", "status", "--json") == 1
+    assert json.loads(run.out)["failed"] == ["1 correct before and not after"]
+    assert "failed: 1 correct before and not after" in run.err
+    cli.run(["batch", "submissions", "--run", "other", "--device", "emulated"])
+    assert run("compare", "before", "other") == 2
+    assert "graded on different devices" in run.err

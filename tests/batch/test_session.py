@@ -1,0 +1,257 @@
+"""A batch from the command line, with workers that grade in no time."""
+
+import json
+import sqlite3
+import threading
+import time
+from collections import Counter
+
+import filelock
+import pytest
+
+import cli
+from evaluator.batch import session
+from evaluator.batch.run_folder import RunFolder
+from evaluator.errors import CardNotWritten
+from evaluator.records import Status
+from evaluator.store import read_card
+
+
+@pytest.fixture
+def batch(tmp_path, capsys, worker, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, submissions="submissions"):
+        code = cli.run(["batch", str(submissions), "--run", "run", "--device", "cpu", "--jsonl", *map(str, arguments)])
+        out, run.err = capsys.readouterr()
+        run.lines = [json.loads(line) for line in out.splitlines()]
+        return code
+
+    return run
+
+
+def statuses(tmp_path):
+    top = tmp_path / "run" / "cards"
+    return {str(path.relative_to(top)): read_card(path).status.value for path in sorted(top.glob("**/*.json"))}
+
+
+FOUR = {"relu/a.py": "# right", "relu/b.py": "# wrong", "softmax/c.py": "# uncompiled", "softmax/d.md": "none"}
+
+
+def test_everything_gets_a_card(batch, hand_in, tmp_path):
+    hand_in(FOUR)
+    assert batch() == 1
+    assert statuses(tmp_path) == {
+        "relu/a.json": "correct",
+        "relu/b.json": "wrong_result",
+        "softmax/c.json": "build_error",
+        "softmax/d.md.json": "build_error",
+    }
+    assert "1 correct" in batch.err
+    assert {line["card"]: line["status"] for line in batch.lines} == statuses(tmp_path)
+    assert all(line["how"] == "graded" for line in batch.lines)
+
+
+def test_the_same_command_goes_on(batch, hand_in, tmp_path, worker):
+    hand_in(FOUR)
+    batch()
+    (tmp_path / "run/cards/relu/b.json").unlink()
+    (tmp_path / "run/cards/softmax/c.json").write_text("{")  # nothing of ours leaves this, but a disk may
+    batch()
+    assert worker.graded == Counter({"# right": 1, "# wrong": 2, "# uncompiled": 2, "unread": 1})
+    assert Counter(line["how"] for line in batch.lines) == Counter(kept=2, graded=2)
+
+
+def test_a_lost_index_is_made_again(batch, hand_in, tmp_path, worker):
+    hand_in(FOUR)
+    batch()
+    index = tmp_path / "run/index.sqlite"
+    with sqlite3.connect(index) as connection:
+        rows = sorted(connection.execute("SELECT card, status, size_bytes FROM cards"))
+    connection.close()
+    for broken in (None, b"SQLite format 3\0 or not", b""):
+        index.unlink() if broken is None else index.write_bytes(broken)
+        batch()
+        with sqlite3.connect(index) as connection:
+            assert sorted(connection.execute("SELECT card, status, size_bytes FROM cards")) == rows
+        connection.close()
+    assert sum(worker.graded.values()) == 4
+
+
+def test_a_card_that_was_changed_is_read_again(batch, hand_in, tmp_path):
+    hand_in({"relu/a.py": "# right"})
+    assert batch() == 0
+    path = tmp_path / "run/cards/relu/a.json"
+    path.write_text(path.read_text().replace('"status": "correct"', '"status": "timeout"'))
+    assert batch() == 1
+    assert batch.lines[0]["status"] == "timeout"
+
+
+def test_changed_content_is_graded_again(batch, hand_in, tmp_path):
+    hand_in({"relu/a.py": "# wrong"})
+    assert batch() == 1
+    hand_in({"relu/a.py": "# right"})
+    assert batch() == 0
+    assert statuses(tmp_path) == {"relu/a.json": "correct"}
+
+
+def test_equal_submissions_are_graded_once_and_reported_for_each(batch, hand_in, tmp_path, worker):
+    hand_in({f"relu/{name}.py": "# right" for name in "abc"} | {"softmax/a.py": "# right"})
+    assert batch("--jobs", 2) == 0
+    assert worker.graded["# right"] == 2  # once for each problem
+    assert len(statuses(tmp_path)) == 4
+    assert read_card(tmp_path / "run/cards/relu/b.json").submission.name == "b"
+    assert sorted(line["how"] for line in batch.lines) == ["copied", "copied", "graded", "graded"]
+    hand_in({"relu/late.py": "# right"})
+    batch()
+    assert worker.graded["# right"] == 2
+    assert read_card(tmp_path / "run/cards/relu/late.json").submission.origin.endswith("late.py")
+
+
+@pytest.mark.parametrize("how", ["lost", "infra"])
+def test_what_the_machine_failed_is_tried_again_on_a_fresh_worker(batch, hand_in, worker, how):
+    hand_in({"relu/a.py": f"# {how} 2"})
+    assert batch() == 0
+    assert len(worker.started) == 3
+    assert all(each.closed for each in worker.started)
+
+
+@pytest.mark.parametrize("how", ["lost", "infra"])
+def test_after_three_times_it_is_recorded_and_only_a_wish_tries_again(batch, hand_in, tmp_path, worker, how):
+    hand_in({"relu/a.py": f"# {how} 3", "relu/b.py": "# wrong"})
+    assert batch() == 3
+    assert statuses(tmp_path) == {"relu/a.json": "infra_error", "relu/b.json": "wrong_result"}
+    assert read_card(tmp_path / "run/cards/relu/a.json").submission.source == f"# {how} 3"
+    assert batch() == 3
+    assert worker.graded[f"# {how} 3"] == 3
+    assert batch("--retry", "infra") == 1
+    assert worker.graded == Counter({f"# {how} 3": 4, "# wrong": 1})
+    batch("--retry", "failed")
+    assert worker.graded["# wrong"] == 2
+
+
+def test_what_another_attempt_cannot_help_is_not_tried_again(batch, hand_in, worker, tmp_path):
+    hand_in({"relu/a.py": "# broken"})
+    assert batch() == 3
+    assert worker.graded["# broken"] == 1
+    assert read_card(tmp_path / "run/cards/relu/a.json").reason.message == "the problem is broken"
+
+
+def test_fresh_begins_again(batch, hand_in, tmp_path, worker):
+    hand_in({"relu/a.py": "# right", "relu/b.py": "# right too"})
+    batch()
+    (tmp_path / "submissions/relu/b.py").unlink()
+    batch("--fresh")
+    assert worker.graded["# right"] == 2
+    assert list(statuses(tmp_path)) == ["relu/a.json"]
+    assert list(RunFolder(tmp_path / "run").read_plan()) == ["relu/a.json"]
+
+
+def test_a_strangers_folder_is_left_alone(batch, hand_in, tmp_path):
+    hand_in({"relu/a.py": "# right"})
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/thesis.txt").write_text("dear")
+    assert batch("--fresh") == 2
+    assert "holds other things than a run" in batch.err
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
+
+
+def test_other_terms_need_another_folder(batch, hand_in):
+    hand_in({"relu/a.py": "# right"})
+    batch()
+    assert batch("--size", "full") == 2
+    assert "was begun with size None, not full" in batch.err
+
+
+def test_a_second_batch_on_the_folder_is_told(batch, hand_in, tmp_path):
+    hand_in({"relu/a.py": "# right"})
+    batch()
+    with filelock.FileLock(tmp_path / "run/.lock"):
+        assert batch() == 2
+    assert "another batch is at work on run" in batch.err
+
+
+def test_limit_and_shards(batch, hand_in, tmp_path):
+    hand_in({f"relu/{n}.py": f"# right {n}" for n in range(12)})
+    assert batch("--limit", 3) == 0
+    assert len(statuses(tmp_path)) == 3
+    for part in (1, 2, 3):
+        assert batch("--shard", f"{part}/3") == 0
+    assert len(statuses(tmp_path)) == 12
+    assert batch("--shard", "4/3") == 2
+
+
+def test_fail_fast(batch, hand_in, worker):
+    hand_in({f"relu/{n:02}.py": "# wrong" if n == 2 else f"# right {n}" for n in range(10)})
+    assert batch("--fail-fast") == 1
+    assert worker.graded["# wrong"] == 1
+    assert sum(worker.graded.values()) == 3
+
+
+def test_what_is_no_submission_is_told_and_the_rest_graded(batch, hand_in, tmp_path):
+    hand_in({"rleu/a.py": "# right", "relu/a.py": "# right"})
+    assert batch() == 2
+    assert batch.lines[0] | batch.lines[1]
+    assert {line["type"] for line in batch.lines} == {"refused", "result"}
+    assert statuses(tmp_path) == {"relu/a.json": "correct"}
+
+
+def test_lines_of_json(batch, tmp_path, worker):
+    document = {"problem": "relu", "source": "# right"}
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(document | {"sample": n}) + "\n" for n in range(5)))
+    assert batch(submissions="in.jsonl") == 0
+    assert worker.graded["# right"] == 1
+    assert len(statuses(tmp_path)) == 5
+    assert batch(submissions="missing.jsonl") == 2
+
+
+def test_a_full_disk_ends_the_batch_and_the_same_command_goes_on(batch, hand_in, tmp_path, monkeypatch):
+    hand_in({f"relu/{n}.py": f"# right {n}" for n in range(5)})
+    write = session.write_card
+    room = iter([True, True, False])
+
+    def full(card, path):
+        if not next(room):
+            raise CardNotWritten("no space left")
+        write(card, path)
+
+    monkeypatch.setattr(session, "write_card", full)
+    assert batch() == 3
+    assert len(statuses(tmp_path)) == 2
+    monkeypatch.setattr(session, "write_card", write)
+    assert batch() == 0
+    assert set(statuses(tmp_path).values()) == {Status.CORRECT}
+    assert len(statuses(tmp_path)) == 5
+
+
+def test_ctrl_c_ends_every_worker_and_says_how_to_go_on(batch, hand_in, tmp_path, worker, monkeypatch):
+    hand_in({"relu/a.py": "# right", "relu/b.py": "# hanging", "relu/c.py": "# right too"})
+    main = threading.main_thread().ident
+
+    def press():
+        import signal
+
+        while worker.graded["# hanging"] == 0:
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    assert batch() == 130
+    presser.join()
+    assert "the same command goes on" in batch.err
+    assert all(each.interrupted.is_set() for each in worker.started)
+    assert "relu/b.json" not in statuses(tmp_path)
+    hand_in({"relu/b.py": "# right at last"})
+    assert batch() == 0
+
+
+def test_a_torn_line_of_the_plan_is_passed_over(batch, hand_in, tmp_path):
+    hand_in({"relu/a.py": "# right", "relu/b.py": "# wrong"})
+    batch()
+    plan = tmp_path / "run/plan.jsonl"
+    whole = RunFolder(tmp_path / "run").read_plan()
+    plan.write_bytes(plan.read_bytes()[:-20])
+    assert len(RunFolder(tmp_path / "run").read_plan()) == 1
+    batch()
+    assert RunFolder(tmp_path / "run").read_plan() == whole

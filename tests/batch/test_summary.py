@@ -1,0 +1,138 @@
+"""The numbers of a report, against what one gets by counting."""
+
+import itertools
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.records import Status
+from evaluator.report.intervals import geometric_mean, share, student_95
+from evaluator.report.summary import MISSING, THRESHOLDS, Device, Sample, pass_at_k, sections, summarise
+
+CPU = Device("cpu", "a processor", timed=True)
+OTHER = Device("cpu", "another one", timed=True)
+EMULATED = Device("emulated", "a processor", timed=False)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=9), st.data())
+def test_pass_at_k_is_the_share_of_all_draws_with_a_correct_one(outcomes, data):
+    k = data.draw(st.integers(1, len(outcomes)))
+    draws = list(itertools.combinations(outcomes, k))
+    assert pass_at_k(len(outcomes), sum(outcomes), k) == pytest.approx(sum(map(any, draws)) / len(draws), abs=1e-12)
+
+
+@pytest.mark.parametrize(("samples", "correct", "k"), [(3, 1, 0), (3, 1, 4), (3, 4, 1), (3, -1, 1), (0, 0, 1)])
+def test_pass_at_k_refuses_what_cannot_be_estimated(samples, correct, k):
+    with pytest.raises(ValueError, match="cannot be estimated"):
+        pass_at_k(samples, correct, k)
+
+
+def test_pass_at_k_of_many_samples_does_not_overflow():
+    assert 0.0951 < pass_at_k(10_000, 10, 100) < 0.0962
+
+
+@st.composite
+def samples(draw, device=CPU):
+    status = draw(st.sampled_from([None, *Status]))
+    speedup = draw(st.none() | st.floats(0.01, 100)) if status is Status.CORRECT and device.timed else None
+    return Sample(
+        problem=draw(st.sampled_from("abc")),
+        level=draw(st.integers(1, 2)),
+        name="any",
+        device=None if status is None else device,
+        status=status,
+        built=status is not None and (status is Status.CORRECT or draw(st.booleans())),
+        speedup=speedup,
+    )
+
+
+@given(st.lists(samples(), min_size=1, max_size=30))
+def test_shares_count_everything_that_was_handed_in(given_samples):
+    said = summarise(given_samples, timed=True)
+    count = len(given_samples)
+    assert said.samples == count == sum(said.statuses.values())
+    assert said.statuses.get(MISSING, 0) == sum(each.status is None for each in given_samples)
+    assert said.built.value == sum(each.built for each in given_samples) / count
+    for p in THRESHOLDS:
+        fast = [each for each in given_samples if each.correct and (p == 0 or (each.speedup or 0) > p)]
+        assert said.fast[p].value == pytest.approx(len(fast) / count)
+        assert said.fast[p].low <= said.fast[p].value <= said.fast[p].high
+    assert said.fast[0.0] == said.correct
+
+
+@given(st.lists(samples(), min_size=1, max_size=30))
+def test_pass_at_1_is_the_mean_of_the_problems_shares(given_samples):
+    shares = []
+    for problem in sorted({each.problem for each in given_samples}):
+        found = [each.correct for each in given_samples if each.problem == problem]
+        shares.append(sum(found) / len(found))
+    said = summarise(given_samples, timed=True)
+    assert said.pass_at[1].value == pytest.approx(statistics.fmean(shares))
+    assert said.pass_at_problems[1] == len(shares)
+
+
+@given(st.lists(samples(), min_size=1, max_size=30))
+def test_mean_speedups(given_samples):
+    said = summarise(given_samples, timed=True)
+    quoted = [each.speedup for each in given_samples if each.correct and each.speedup is not None]
+    assert said.unquoted == sum(each.correct for each in given_samples) - len(quoted)
+    if not quoted:
+        assert said.speedup is None
+        assert said.speedup_or_1 is None
+        return
+    product = math.prod(quoted)
+    assert said.speedup.value == pytest.approx(product ** (1 / len(quoted)))
+    assert said.speedup_or_1.value == pytest.approx(product ** (1 / len(given_samples)))
+
+
+def test_a_device_without_a_clock_says_nothing_of_speed():
+    said = summarise([Sample("a", 1, "x", EMULATED, Status.CORRECT, built=True)], timed=False)
+    assert said.correct.value == 1
+    assert [said.fast[p] for p in THRESHOLDS if p] == [None] * (len(THRESHOLDS) - 1)
+    assert (said.speedup, said.speedup_or_1, said.unquoted) == (None, None, 0)
+
+
+@given(st.lists(samples(CPU) | samples(OTHER) | samples(EMULATED), min_size=1, max_size=30))
+def test_devices_are_never_mixed_and_missing_ones_count_on_each(given_samples):
+    said = sections(given_samples, CPU)
+    missing = [each for each in given_samples if each.device is None]
+    on = {device: [each for each in given_samples if each.device == device] for device in (CPU, OTHER, EMULATED)}
+    used = {device for device, found in on.items() if found} or {CPU}
+    assert {section.device for section in said} == used
+    for section in said:
+        assert section.total == summarise([*on[section.device], *missing], timed=section.device.timed)
+        assert sum(each.samples for each in section.levels.values()) == section.total.samples
+        assert sum(each.samples for each in section.problems.values()) == section.total.samples
+
+
+def test_nothing_gives_nothing():
+    assert sections([], CPU) == []
+    assert share(0, 0) is None
+    assert geometric_mean([]) is None
+
+
+def test_wilsons_interval_covers():
+    """Of all outcomes of n tosses, weighed by their probability, about 95 % have the truth in their interval."""
+    for n, p in itertools.product((10, 30, 100), (0.1, 0.5, 0.8)):
+        covered = 0.0
+        for heads in range(n + 1):
+            found = share(heads, n)
+            if found.low <= p <= found.high:
+                covered += math.comb(n, heads) * p**heads * (1 - p) ** (n - heads)
+        assert 0.92 < covered < 0.99
+
+
+def test_students_t_meets_published_values():
+    # Tables of the t distribution, two-sided 5 %.
+    for freedom, published in ((1, 12.706), (5, 2.571), (30, 2.042), (31, 2.0395), (40, 2.0211), (120, 1.9799)):
+        assert student_95(freedom) == pytest.approx(published, abs=1e-3)
+
+
+def test_the_interval_of_a_geometric_mean_narrows_with_the_number():
+    few, many = geometric_mean([1.0, 2.0, 4.0]), geometric_mean([1.0, 2.0, 4.0] * 10)
+    assert few.value == pytest.approx(2) == pytest.approx(many.value)
+    assert few.low < many.low < 2 < many.high < few.high
+    assert geometric_mean([3.0]).low is None

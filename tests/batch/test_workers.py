@@ -1,0 +1,189 @@
+"""Real workers and real grades: what dies costs only itself, and nobody is left behind."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from evaluator import Candidate, grade, grade_many
+from evaluator.batch.results import read_run
+from evaluator.errors import UsageError
+from evaluator.records import Status
+from evaluator.store import read_card
+from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
+
+RIGHT = module()
+WRONG = module(forward=("return torch.relu(x) + 1",))
+CRASHING = module("import os", forward=("os.abort()",))
+NOT_PYTHON = "class ModelNew(:\n"
+WITH_CPP = module(
+    "from torch.utils.cpp_extension import load_inline",
+    "ext = load_inline('ours', cpp_sources='torch::Tensor ours(torch::Tensor x) { return x.clamp_min(0); }',"
+    " functions=['ours'])",
+    forward=("return ext.ours(x)",),
+)
+KINDS = {
+    "right": (RIGHT, Status.CORRECT),
+    "wrong": (WRONG, Status.WRONG_RESULT),
+    "crashing": (CRASHING, Status.RUNTIME_ERROR),
+    "broken": (NOT_PYTHON, Status.BUILD_ERROR),
+    "cpp": (WITH_CPP, Status.CORRECT),
+}
+_LIMIT_S = 900
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with passable_folder() as cache, passable_folder() as temporary:
+        yield Grader(cache, temporary)
+
+
+@pytest.fixture
+def started(grader, tmp_path):
+    """Starts a batch on `submissions` in a folder of its own."""
+
+    @contextlib.contextmanager
+    def start(*options):
+        command = [sys.executable, str(TOP / "cli.py"), "batch", "submissions", "--run", "run"]
+        arguments = ["--device", "cpu", "--size", "awkward", "--timeout", "20", *options]
+        with subprocess.Popen(
+            [*command, *arguments],
+            cwd=tmp_path,
+            env=grader.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    return start
+
+
+def hand_in(tmp_path, kinds, count):
+    """Write `count` submissions to relu, of all `kinds`; say what must come of each."""
+    expected = {}
+    (tmp_path / "submissions/relu").mkdir(parents=True)
+    for number in range(count):
+        source, status = KINDS[kinds[number % len(kinds)]]
+        (tmp_path / f"submissions/relu/s{number:02}.py").write_text(f"{source}# {number}\n")
+        expected[f"s{number:02}"] = status
+    return expected
+
+
+def cards(tmp_path):
+    return {path.stem: read_card(path) for path in (tmp_path / "run/cards").glob("relu/*.json")}
+
+
+def grades_of(process):
+    """Find the processes that make grades: the children of the batch's workers that run the judge."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for worker in psutil.Process(process.pid).children():
+            yield from worker.children()
+
+
+def test_a_grade_that_is_killed_is_made_again(started, tmp_path):
+    hand_in(tmp_path, ["right"], 2)
+    with nobody_left_behind(), started() as process:
+        deadline = time.monotonic() + 120
+        while not (victims := list(grades_of(process))):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        victims[0].kill()
+        _, err = process.communicate(timeout=_LIMIT_S)
+    assert process.returncode == 0, err
+    assert {name: card.status for name, card in cards(tmp_path).items()} == dict.fromkeys(
+        ["s00", "s01"], Status.CORRECT
+    )
+    assert "attempt 2" in (tmp_path / "run/logs/batch.log").read_text()
+
+
+@pytest.mark.parametrize("later_s", [0.5, 4.0])
+def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, later_s):
+    """At 0.5 s the worker is importing PyTorch, at 4 s it is at a grade."""
+    hand_in(tmp_path, ["right"], 3)
+    with nobody_left_behind(), started() as process:
+        time.sleep(later_s)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert b"the same command goes on" in err
+    assert b"Traceback" not in err
+    assert list(grader.temporary.glob("warpgrade*")) == []
+
+
+@pytest.mark.slow
+def test_chaos(started, grader, tmp_path):
+    """Twenty submissions, the batch killed five times, and grades of it in between: twenty right cards at the end."""
+    expected = hand_in(tmp_path, list(KINDS), 20)
+    chance = random.Random(8)
+    seen: dict[str, str] = {}
+    for _ in range(5):
+        with nobody_left_behind(), started("--jobs", "2") as process:
+            until = time.monotonic() + chance.uniform(6, 20)
+            while time.monotonic() < until and process.poll() is None:
+                time.sleep(chance.uniform(0.5, 3))
+                victims = list(grades_of(process))
+                if victims and chance.random() < 0.15:
+                    chance.choice(victims).kill()
+            process.kill()
+            process.communicate(timeout=60)
+        now = {name: card.graded_at for name, card in cards(tmp_path).items()}
+        assert {name: now.get(name) for name in seen} == seen  # nothing is lost, and nothing graded twice
+        seen = now
+    with nobody_left_behind(), started("--jobs", "2") as process:
+        _, err = process.communicate(timeout=_LIMIT_S)
+    assert process.returncode == 1, err
+    found = cards(tmp_path)
+    assert {name: card.status for name, card in found.items()} == expected
+    assert {name: found[name].graded_at for name in seen} == seen
+    assert len(read_run(tmp_path / "run").entries) == len(expected)
+    for left in grader.temporary.glob("warpgrade*"):
+        left.rmdir()  # an empty folder is all that may be left of a kill
+
+
+def test_a_program_grades(grader, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
+    with nobody_left_behind():
+        candidates = [Candidate("relu", KINDS[kind][0], kind) for kind in ("right", "wrong", "crashing")]
+        graded = dict(grade_many(candidates, device="cpu", size="awkward", timeout_s=20))
+    assert {each.name: card.status for each, card in graded.items()} == {
+        kind: KINDS[kind][1] for kind in ("right", "wrong", "crashing")
+    }
+
+
+def test_a_program_that_loses_interest_leaves_nobody(grader, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
+    with nobody_left_behind():
+        endless = (Candidate("relu", RIGHT) for _ in iter(int, 1))
+        graded = grade_many(endless, device="cpu", size="awkward", timeout_s=20)
+        assert next(graded)[1].status is Status.CORRECT
+        graded.close()
+
+
+def test_a_program_is_told_what_it_got_wrong():
+    with pytest.raises(UsageError, match="tpu"):
+        grade_many([], device="tpu")
+    with pytest.raises(UsageError, match="no problem named 'rleu'"):
+        grade("rleu", RIGHT, device="cpu")
+
+
+def test_cores_are_shared_out(monkeypatch):
+    from evaluator.batch.slots import slots_for
+    from evaluator.records import DeviceKind
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(7)))
+    assert [slot.cores for slot in slots_for(DeviceKind.CPU, None)] == [()]
+    assert [slot.cores for slot in slots_for(DeviceKind.CPU, 3)] == [(0, 1), (2, 3), (4, 5)]
+    assert len(slots_for(DeviceKind.EMULATED, None)) == 7
+    assert [slot.gpu for slot in slots_for(DeviceKind.CUDA, 3, ["a", "b"])] == ["a", "b", "a"]
+    with pytest.raises(UsageError, match="cannot be timed side by side"):
+        slots_for(DeviceKind.CPU, 8)

@@ -1,0 +1,155 @@
+"""What is made beside a grade: waited for in the end, killed when the grade is, and never the grade's failure.
+
+A GPU's workshop makes it; here a CPU's is given the same, with a build file that says how long it takes.
+"""
+
+import contextlib
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from evaluator.build import prepared, toolchain
+from evaluator.build.preparation import Preparation
+from evaluator.build.prepared import prepared_folder, why_not_prepared, worth_trying
+from evaluator.catalog import find_problem
+from evaluator.isolation import SandboxMode
+from evaluator.judge import workshop
+from evaluator.judge.seeds import SeedBook
+from evaluator.judge.workshop import Terms, Workshop
+from evaluator.records import DeviceKind, SizeName, ToleranceRule
+from tests.grading.harness import nobody_left_behind, passable_folder
+
+NINJA = """\
+rule make
+  command = {command} && echo made > $out
+  description = make $out
+build warpgrade_host.h.gch: make
+build support.o: make
+"""
+
+
+@pytest.fixture
+def cache(monkeypatch, grader):
+    """A folder for what is prepared alone: the allocator need not be built for every test."""
+    monkeypatch.setattr(prepared, "_key", lambda: "0" * 32)
+    monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
+    with passable_folder() as folder, passable_folder() as temporary:
+        monkeypatch.setattr("tempfile.tempdir", str(temporary))
+        yield folder
+        assert list(temporary.iterdir()) == []
+
+
+@pytest.fixture
+def shop(cache, monkeypatch):
+    """Open a workshop beside which `command` is run twice."""
+    made = workshop.equipment
+
+    def with_preparation(device, gpu, run_tool, *rest):
+        equipped = made(device, gpu, run_tool, *rest)
+        return equipped._replace(preparation=Preparation(run_tool, cache))
+
+    @contextlib.contextmanager
+    def opened(command):
+        monkeypatch.setattr(prepared, "_ninja_text", lambda: NINJA.format(command=command))
+        monkeypatch.setattr(workshop, "equipment", with_preparation)
+        terms = Terms(
+            problem=find_problem("relu"),
+            device=DeviceKind.CPU,
+            gpu=None,
+            size=SizeName.AWKWARD,
+            tolerance=ToleranceRule.MEASURED,
+            sandbox=SandboxMode.FULL,
+            timeout_s=2.5,
+            build_timeout_s=60.0,
+            threads=1,
+        )
+        with Workshop(terms, "", SeedBook(None)) as shop:
+            yield shop
+
+    return opened
+
+
+def until_it_runs():
+    """Wait for the compiler's folder, which is there as long as the compiler."""
+    deadline = time.monotonic() + 20
+    while not list(Path(tempfile.gettempdir()).glob("warpgrade-build-*/work/build.ninja")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def entries(cache):
+    return [path.name for path in prepared_folder(cache).iterdir() if path.name != ".lock"]
+
+
+def test_leaving_in_order_waits_for_it(shop, cache):
+    with nobody_left_behind():
+        with shop("sleep 1.5"):
+            assert prepared.prepared(cache) is None
+        assert prepared.prepared(cache).support.read_text() == "made\n"
+    assert entries(cache) == ["0" * 32]
+    assert not worth_trying(cache)
+
+
+def leave_by(error, shop, later_s):
+    """Leave a workshop by an exception while the compiler runs; give the time of that."""
+    with contextlib.suppress(error), shop("sleep 300"):
+        until_it_runs()
+        time.sleep(later_s)
+        left_s = time.monotonic()
+        raise error
+    return left_s
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("later_s", [0.0, 0.02, 0.1, 0.6])
+def test_leaving_by_an_exception_kills_it_at_once(shop, cache, error, later_s):
+    """At 0 s the compiler is just about to start."""
+    with nobody_left_behind():
+        assert time.monotonic() - leave_by(error, shop, later_s) < 10
+    assert entries(cache) == []
+    assert worth_trying(cache)
+
+
+def test_ctrl_c_during_the_wait_kills_it_too(shop, cache):
+    def press():
+        until_it_runs()
+        time.sleep(1.0)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    started_s = time.monotonic()
+    presser = threading.Thread(target=press)
+    with nobody_left_behind():
+        with pytest.raises(KeyboardInterrupt), shop("sleep 300"):
+            presser.start()
+        presser.join()
+    assert time.monotonic() - started_s < 30
+    assert entries(cache) == []
+
+
+def test_its_failure_is_nobodys_and_is_not_repeated_by_every_grade(shop, cache):
+    # ninja shows the command, too; it must not hold the message.
+    with shop("printf 'host.h:3: %s: no cublas_v2.h\\n' error && false") as opened:
+        assert opened.reference is not None
+    assert prepared.prepared(cache) is None
+    assert not worth_trying(cache)
+    assert why_not_prepared(cache) == "host.h:3: error: no cublas_v2.h"
+
+
+def test_no_compiler_is_no_failure_of_the_grade(shop, cache, monkeypatch):
+    with shop("true"):
+        pass
+    assert prepared.prepared(cache) is not None
+
+    def missing():
+        raise toolchain.ToolchainMissing("no ninja")
+
+    monkeypatch.setattr(prepared, "_key", lambda: "1" * 32)
+    monkeypatch.setattr(toolchain, "ninja", missing)
+    with shop("true"):
+        pass
+    assert prepared.prepared(cache) is None
+    assert worth_trying(cache)

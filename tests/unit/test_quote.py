@@ -1,0 +1,198 @@
+"""What a grade says of two sides, and when no speedup is quoted."""
+
+import random
+import statistics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from evaluator.findings import Code
+from evaluator.records import ClockKind
+from evaluator.timing.quote import CLOCK_ERROR_MS, WIDEST, quote
+from evaluator.timing.stats import median
+from tests.cards import samples
+
+times = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30)
+
+
+def side(*samples_ms, overhead_ms=0.02, overhead_iqr_ms=0.001, first_call_ms=None, **changes):
+    values = list(samples_ms)
+    return replace(
+        samples("submission", 1.0),
+        samples_ms=values,
+        median_ms=median(values),
+        overhead_ms=overhead_ms,
+        overhead_iqr_ms=overhead_iqr_ms,
+        first_call_ms=median(values) if first_call_ms is None else first_call_ms,
+        **changes,
+    )
+
+
+def said(reference, submission, after=None, clock=ClockKind.HOST):
+    return quote(clock, reference, submission, reference if after is None else after)
+
+
+def codes(found):
+    return [each.code for each in found.findings]
+
+
+def noisy(middle_ms, relative, seed=0, count=40, **changes):
+    draw = random.Random(seed)
+    return side(*(draw.gauss(middle_ms, relative * middle_ms) for _ in range(count)), **changes)
+
+
+def test_an_honest_pair_is_quoted_without_a_remark():
+    found = said(side(2.0, 2.01, 1.99), side(1.0, 1.005, 0.995), side(2.0, 2.0, 2.0))
+    timing = found.timing
+    assert found.findings == []
+    assert (timing.reference_median_ms, timing.submission_median_ms, timing.speedup) == (2.0, 1.0, 2.0)
+    assert timing.resolution_ms == 0.001
+    assert 1.96 < timing.speedup_low < 2.0 < timing.speedup_high < 2.04
+    assert 1.98 < timing.reference_low_ms < 2.0 < timing.reference_high_ms < 2.02
+    assert 0.99 < timing.submission_low_ms < 1.0 < timing.submission_high_ms < 1.01
+    assert timing.significant
+
+
+@settings(max_examples=20, deadline=None)
+@given(before=times, submission=times, after=times, clock=st.sampled_from(ClockKind))
+def test_both_halves_of_the_reference_count_alike(before, submission, after, clock):
+    found = quote(clock, side(*before), side(*submission), side(*after))
+    timing = found.timing
+    assert timing.reference_median_ms == statistics.median(before + after)
+    assert timing.speedup in (None, timing.reference_median_ms / timing.submission_median_ms)
+    assert (timing.speedup is None) == (Code.BELOW_RESOLUTION.value in codes(found))
+    if timing.speedup is not None:
+        assert timing.speedup_high - timing.speedup_low <= WIDEST * timing.speedup
+    swapped = quote(clock, side(*after), side(*submission), side(*before)).timing
+    ours, theirs = ((each.speedup, each.speedup_low, each.speedup_high, each.significant) for each in (timing, swapped))
+    assert ours == theirs
+
+
+def test_a_program_against_itself_is_seldom_a_difference():
+    timings = [
+        quote(ClockKind.HOST, *(noisy(1.0, 0.01, seed=3 * grade + run) for run in range(3))).timing
+        for grade in range(40)
+    ]
+    assert all(timing.speedup == pytest.approx(1.0, abs=0.01) for timing in timings)
+    assert all(timing.significant != (timing.speedup_low <= 1.0 <= timing.speedup_high) for timing in timings)
+    assert sum(timing.significant for timing in timings) <= 4
+
+
+@pytest.mark.parametrize("submission_ms", [0.95, 1.05])
+def test_a_difference_beyond_the_noise_is_significant(submission_ms):
+    timing = said(noisy(1.0, 0.01), noisy(submission_ms, 0.01, seed=1)).timing
+    assert timing.speedup == pytest.approx(1 / submission_ms, abs=0.01)
+    assert timing.significant
+
+
+def test_a_clear_difference_without_a_number_is_significant_all_the_same():
+    timing = said(noisy(3.0, 0.3), noisy(1.0, 0.3, seed=1)).timing
+    assert timing.speedup is None
+    assert 1 < timing.speedup_low < timing.speedup_high
+    assert timing.significant
+
+
+@pytest.mark.parametrize("worst", [0, 1, 2])
+@pytest.mark.parametrize("clock", ClockKind)
+def test_the_worst_spread_of_the_three_is_part_of_the_resolution(worst, clock):
+    spreads = [0.001] * 3
+    spreads[worst] = 0.01
+    timing = quote(clock, *(side(1.0, overhead_iqr_ms=spread) for spread in spreads)).timing
+    assert timing.resolution_ms == pytest.approx(0.01 + CLOCK_ERROR_MS[clock])
+
+
+@pytest.mark.parametrize(("clock", "quoted"), [(ClockKind.HOST, True), (ClockKind.SEALED, False)])
+def test_the_clocks_own_error_counts(clock, quoted):
+    """On a GPU 0.4 ms may be 0.385 or 0.415 ms."""
+    found = said(side(0.4), side(0.4), clock=clock)
+    assert (found.timing.speedup is not None) == quoted
+    assert quoted or found.timing.speedup_high - found.timing.speedup_low > WIDEST
+
+
+def test_below_the_resolution_it_is_said_how_much_longer_calls_must_take():
+    """A resolution of 0.01 makes an interval 0.031 wide where a call takes 1: 5 % take 0.62, four times 0.2 at most."""
+    found = said(side(0.2, overhead_iqr_ms=0.01), side(0.2, overhead_iqr_ms=0.01))
+    assert codes(found) == [Code.BELOW_RESOLUTION.value]
+    assert found.findings[0].details["longer_factor"] == 4
+    assert "calls 4 times as long would do" in found.findings[0].message
+    longer = said(side(0.8, overhead_iqr_ms=0.01), side(0.8, overhead_iqr_ms=0.01))
+    assert longer.timing.speedup == 1.0
+
+
+def test_scatter_is_not_blamed_on_the_clock():
+    found = said(noisy(1.0, 0.3), noisy(1.0, 0.3, seed=1))
+    assert found.timing.speedup is None
+    assert found.findings[0].details["longer_factor"] is None
+    assert "the samples themselves scatter" in found.findings[0].message
+
+
+@pytest.mark.parametrize("submission_ms", [0.0, 0.002])
+def test_a_submission_that_takes_no_time_has_no_speedup(submission_ms):
+    found = said(side(1.0), side(submission_ms))
+    assert found.timing.speedup is None
+    assert codes(found)[0] == Code.BELOW_RESOLUTION.value
+    assert found.timing.speedup_low is None or found.timing.speedup_low > 100
+
+
+@pytest.mark.parametrize(("submission_ms", "sure"), [(0.01, False), (0.1, True)])
+def test_a_time_that_may_be_nothing_proves_no_difference(submission_ms, sure):
+    """An overhead that moves between two sides makes such times, of a program against itself too."""
+    timing = said(side(1.0, overhead_iqr_ms=0.05), side(submission_ms)).timing
+    assert timing.speedup is None
+    assert timing.speedup_low > 5
+    assert (timing.speedup_high is not None) == timing.significant == sure
+
+
+@pytest.mark.parametrize(("after_ms", "drifted"), [(1.04, False), (1.06, True), (0.96, False), (0.94, True)])
+def test_a_reference_that_drifts_is_told(after_ms, drifted):
+    found = said(side(1.0, 1.0), side(1.0), side(after_ms, after_ms))
+    assert (Code.REFERENCE_DRIFTED.value in codes(found)) == drifted
+    assert (found.timing.speedup is None) == drifted, "what differs between runs is in the interval"
+
+
+def test_what_the_clock_cannot_tell_is_no_drift():
+    found = said(side(0.010, overhead_iqr_ms=0.005), side(0.010), side(0.012))
+    assert Code.REFERENCE_DRIFTED.value not in codes(found)
+
+
+def test_a_machine_that_is_not_quiet_is_told():
+    loud, quiet = side(10.0, overhead_ms=0.02, overhead_iqr_ms=0.03), side(10.0)
+    assert codes(said(loud, quiet, quiet)) == [Code.NOT_QUIET.value]
+    assert codes(said(quiet, quiet, quiet)) == []
+
+
+@pytest.mark.parametrize(("far", "told"), [(0, False), (2, False), (3, True)])
+@pytest.mark.parametrize("where", ["reference", "submission"])
+def test_many_outliers_are_told_and_few_are_not(far, told, where):
+    disturbed, plain = side(*[1.0, 1.001] * 25, *[3.0] * far), side(*[1.0, 1.001] * 25)
+    found = said(disturbed, plain, plain) if where == "reference" else said(plain, disturbed)
+    assert codes(found) == [Code.OUTLIERS.value] * told
+    assert found.timing.speedup == pytest.approx(1.0, abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("submission_first_ms", "reference_first_ms", "told"),
+    [(9.0, 1.0, False), (50.0, 1.0, True), (50.0, 40.0, False), (50.0, 24.0, True)],
+)
+def test_a_first_call_much_slower_than_the_references_is_told(submission_first_ms, reference_first_ms, told):
+    reference = side(1.0, first_call_ms=reference_first_ms)
+    found = said(reference, side(1.0, first_call_ms=submission_first_ms))
+    assert codes(found) == [Code.FIRST_CALL_SLOW.value] * told
+
+
+@pytest.mark.parametrize(
+    ("host_ms", "overhead_host_ms", "told"),
+    [(None, None, False), (5.0, None, False), (1.1, 0.2, False), (1.3, 0.2, True)],
+)
+def test_a_host_slower_than_its_gpu_is_told(host_ms, overhead_host_ms, told):
+    submission = side(1.0, host_ms=host_ms, overhead_host_ms=overhead_host_ms)
+    assert codes(said(side(1.0), submission)) == [Code.HOST_BOUND.value] * told
+
+
+def test_every_finding_is_told_once_and_has_a_next_step():
+    bad = side(*[0.1, 0.1001] * 25, *[9.0] * 9, host_ms=5.0, overhead_host_ms=0.1, first_call_ms=900.0)
+    found = said(side(0.2, overhead_ms=0.001, overhead_iqr_ms=0.002), bad, side(0.3))
+    assert codes(found) == ["T303", "T301", "T305", "T307", "T308", "T309"]
+    assert all(each.next_step for each in found.findings)

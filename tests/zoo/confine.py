@@ -1,0 +1,33 @@
+"""Run a program that may write in its own folder only: a naive grader protects nothing, and cheats write files.
+
+    python confine.py FOLDER PROGRAM ARGUMENT…
+
+Landlock keeps it, and all that it starts, from writing anywhere else and, from Linux 6.12 on, from signalling anybody
+outside. The environment is taken from the variable CONFINED, as JSON. Without Landlock nothing is run (exit code 77).
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from evaluator.isolation import landlock, syscalls
+
+NO_LANDLOCK = 77
+
+
+def main() -> None:
+    """Put up the walls, then become the program."""
+    folder, *command = sys.argv[1:]
+    if landlock.abi() == 0:
+        sys.exit(NO_LANDLOCK)
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    devices = [(Path(name), landlock.DEVICE) for name in ("/dev/null", "/dev/urandom", "/dev/random")]
+    landlock.restrict([(Path("/"), landlock.READ), (Path(folder), landlock.EVERYTHING), *devices])
+    os.execve(command[0], command, json.loads(os.environ["CONFINED"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Read the zoo: a folder for each known way to fool a grader, with the cheat, its honest twin and what is expected."""
+
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from evaluator.catalog import find_problem
+from evaluator.records import DeviceKind, Problem, SizeName, Status
+
+ZOO = Path(__file__).parent
+EXPECT_FILE = "expect.toml"
+ROWS = 47
+
+Kind = Literal[
+    "wrong-result-accepted", "spec-gaming", "grader-tampering", "no-real-work", "fake-timing", "environment-abuse"
+]
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of an expect.toml."""
+
+
+class Evidence(_Table, frozen=True, kw_only=True):
+    """What shows that a cheat which computes the right thing gains nothing.
+
+    `quoted_at_least_ms`: the submission's quoted time, which has the sleep of the cheat in it.
+    `reference_at_most_ms`: the reference's quoted time, which has not the sleep that the cheat put into it.
+    `prints_never`: what the cheat prints when its trick works.
+    """
+
+    quoted_at_least_ms: float | None = None
+    reference_at_most_ms: float | None = None
+    prints_never: str | None = None
+
+
+class Control(_Table, frozen=True, kw_only=True):
+    """Which naive grader accepts the cheat; see `naive_grader.py`. `gain` is the least speedup that it must report."""
+
+    order: Literal["reference first", "submission first", "collect"] = "reference first"
+    comparator: Literal["allclose", "count", "ratio"] = "allclose"
+    channel: Literal["file", "stdout", "pipe", "pickle", "exit code", "fail open", "reader"] = "file"
+    baseline: Literal["before", "after"] = "after"
+    pool: bool = False
+    stress: bool = False
+    size: SizeName | None = None
+    gain: float = 0.0
+    needs_gpu: bool = False
+
+
+class Expectation(_Table, frozen=True, kw_only=True):
+    """An expect.toml.
+
+    `status` and `codes` are the verdict that rejects the cheat for its row's reason, which `rule` names. A cheat that
+    computes the right thing and only lies about it is `correct`, and `evidence` shows that the lie gains nothing.
+    No `status`: the answer is right, and it is the problem that must be refused. With `policy` it is `correct` too, and
+    `codes` are findings, until the policy exists. `not_yet` says what is missing where the cheat still passes.
+    `size` is the problem's for the judge (on `emulated` it is always the small one), `runs` how often both graders
+    grade the cheat: the last time counts.
+    """
+
+    row: int
+    kind: Kind
+    device: DeviceKind
+    problem: str
+    rule: str
+    status: Status | None = None
+    codes: list[str] = []
+    size: SizeName = SizeName.AWKWARD
+    runs: int = 1
+    compiles: bool = False
+    policy: Literal["", "require-own-kernel"] = ""
+    not_yet: str = ""
+    evidence: Evidence | None = None
+    control: Control = Control()
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A row of the zoo; its name is that of THREATS and of its folder."""
+
+    name: str
+    expected: Expectation
+
+    @property
+    def cheat(self) -> Path:
+        """Give the path of the submission that cheats."""
+        return ZOO / self.name / "cheat.py"
+
+    @property
+    def honest(self) -> Path:
+        """Give the path of its twin, which does not."""
+        return ZOO / self.name / "honest.py"
+
+    def problem(self) -> Problem:
+        """Read the problem: one of the zoo's own, which are weak where a row needs that, or a shipped one."""
+        own = ZOO / "problems" / self.expected.problem
+        return find_problem(str(own) if own.is_dir() else self.expected.problem)
+
+
+def entries() -> list[Entry]:
+    """Read every row, in the order of the list of threats.
+
+    Raises:
+        msgspec.ValidationError: an expect.toml has an unknown key or value, or lacks one.
+    """
+    found = [
+        Entry(path.parent.name, msgspec.convert(tomllib.loads(path.read_text()), Expectation))
+        for path in ZOO.glob(f"*/{EXPECT_FILE}")
+    ]
+    return sorted(found, key=lambda entry: entry.expected.row)

@@ -1,0 +1,186 @@
+"""Grade rows of the zoo: by the judge, in this process and without the command line, and by the naive grader."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import msgspec
+
+from evaluator.catalog import sized_source
+from evaluator.isolation import SandboxMode
+from evaluator.judge.seeds import SeedBook
+from evaluator.judge.verdict import judge
+from evaluator.judge.workshop import Terms, Workshop
+from evaluator.outcome import Outcome
+from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
+from evaluator.report.live import Silent
+from evaluator.stopwatch import Stopwatch
+from tests.zoo.confine import NO_LANDLOCK
+from tests.zoo.entries import Entry, Evidence
+
+NAIVE_GRADER = Path(__file__).with_name("naive_grader.py")
+CONFINE = Path(__file__).with_name("confine.py")
+_CONTROL_LIMIT_S = 240.0
+_CALL_TIMEOUT_S = 5.0
+_BUILD_TIMEOUT_S = 300.0
+
+
+class Verdict(NamedTuple):
+    """What came of a submission, its last run: the state of the row, and why."""
+
+    state: str
+    status: Status
+    code: str
+    message: str
+    outcome: Outcome
+
+
+class Accepted(NamedTuple):
+    """What a naive grader said."""
+
+    accepted: bool
+    speedup: float
+
+
+class Judge:
+    """Judges submissions one after the other, each in runners of its own; a problem is set up once."""
+
+    def __init__(self) -> None:
+        """Set up nothing yet."""
+        self._shop: tuple[tuple[str, DeviceKind, SizeName], Workshop] | None = None
+        self._honest: dict[tuple[str, str, str], Outcome] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes of the problem that is set up."""
+        if self._shop is not None:
+            self._shop[1].__exit__(None, None, None)
+            self._shop = None
+
+    def cheat(self, entry: Entry) -> Verdict:
+        """Grade the cheat as often as its row asks, and hold the last verdict against the expected one."""
+        source = entry.cheat.read_text()
+        for _ in range(entry.expected.runs):
+            outcome = self._judged(entry, source)
+        return _verdict(entry, outcome)
+
+    def honest(self, entry: Entry) -> Outcome:
+        """Grade the twin. Rows may share one: what was graded before is not graded again."""
+        source = entry.honest.read_text()
+        key = (entry.expected.problem, entry.expected.device.value, source)
+        if key not in self._honest:
+            self._honest[key] = self._judged(entry, source)
+        return self._honest[key]
+
+    def _judged(self, entry: Entry, source: str) -> Outcome:
+        shop = self._set_up(entry)
+        shop.source = source
+        return judge(shop, Stopwatch(Silent()))
+
+    def _set_up(self, entry: Entry) -> Workshop:
+        expected = entry.expected
+        size = SizeName.SMALL if expected.device is DeviceKind.EMULATED else expected.size
+        key = (expected.problem, expected.device, size)
+        if self._shop is None or self._shop[0] != key:
+            self.close()
+            terms = Terms(
+                problem=entry.problem(),
+                device=expected.device,
+                gpu=None,
+                size=size,
+                tolerance=ToleranceRule.MEASURED,
+                sandbox=SandboxMode.FULL,
+                timeout_s=_CALL_TIMEOUT_S,
+                build_timeout_s=_BUILD_TIMEOUT_S,
+                threads=1,
+            )
+            self._shop = (key, Workshop(terms, "", SeedBook(None)).__enter__())
+        return self._shop[1]
+
+
+def _verdict(entry: Entry, outcome: Outcome) -> Verdict:
+    expected = entry.expected
+    code, message = ("", "") if outcome.reason is None else (outcome.reason.code, outcome.reason.message)
+    found = [finding.code for finding in outcome.findings]
+    if outcome.status is not Status.CORRECT:
+        for_its_reason = outcome.status == expected.status and code in expected.codes
+        state = "rejected for its reason" if for_its_reason else "rejected for another reason"
+    elif expected.policy:
+        state = "awaits policy" if set(expected.codes) <= set(found) else "finding missing"
+        code = ", ".join(found)
+    elif expected.evidence is not None:
+        message = _gained(expected.evidence, outcome)
+        state = "gains something" if message else "gains nothing"
+    else:
+        state = "not yet"
+    return Verdict(state, outcome.status, code, message, outcome)
+
+
+def _gained(evidence: Evidence, outcome: Outcome) -> str:
+    """Say what a cheat that is `correct` gained; empty where it gained nothing."""
+    timing = outcome.timing
+    if timing is None:
+        return "it was not timed"
+    least_ms, most_ms, words = evidence.quoted_at_least_ms, evidence.reference_at_most_ms, evidence.prints_never
+    if least_ms is not None and timing.submission_median_ms < least_ms:
+        return f"quoted {timing.submission_median_ms:.3g} ms for what takes at least {least_ms:g} ms"
+    if most_ms is not None and timing.reference_median_ms > most_ms:
+        return f"the reference was slowed down to {timing.reference_median_ms:.3g} ms"
+    if words is not None and words in outcome.output.text:
+        return f"it printed {words!r}"
+    return ""
+
+
+def control(entry: Entry, submission: Path, folder: Path) -> Accepted | None:
+    """Have the naive grader of the row grade `submission` in `folder`, as often as the row asks; the last one counts.
+
+    Accepted is what it calls correct with at least the speedup that the row asks for. A naive grader that fails open
+    also accepts where its own process was ended. None where nothing can confine it to `folder`.
+    """
+    expected = entry.expected
+    reference = folder / "reference.py"
+    reference.write_text(sized_source(entry.problem(), expected.control.size or expected.size))
+    home = {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONPATH": ".", "OMP_NUM_THREADS": "1"}
+    tools = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    said = Accepted(accepted=False, speedup=0.0)
+    for _ in range(expected.runs):
+        options = json.dumps(msgspec.to_builtins(expected.control))
+        grader = [sys.executable, str(NAIVE_GRADER), "grade", str(reference), str(submission), options]
+        with subprocess.Popen(
+            [sys.executable, "-I", str(CONFINE), str(folder), *grader],
+            cwd=folder,
+            env={"CONFINED": json.dumps({**os.environ, **home, "PATH": tools})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            try:
+                printed, _ = process.communicate(timeout=_CONTROL_LIMIT_S)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode == NO_LANDLOCK:
+            return None
+        said = _said(printed, fails_open=expected.control.channel == "fail open")
+    return Accepted(said.accepted and said.speedup >= expected.control.gain, said.speedup)
+
+
+def _said(printed: bytes, *, fails_open: bool) -> Accepted:
+    lines = printed.splitlines()
+    if not lines:
+        return Accepted(accepted=fails_open, speedup=0.0)
+    last = json.loads(lines[-1])
+    return Accepted(bool(last["accepted"]), float(last["speedup"]))

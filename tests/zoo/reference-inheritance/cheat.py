@@ -1,0 +1,7 @@
+"""The reference under another name."""
+
+from model import Model
+
+
+class ModelNew(Model):
+    pass

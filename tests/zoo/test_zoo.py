@@ -1,0 +1,121 @@
+"""The zoo: every cheat is rejected for its row's reason, its honest twin passes, and a naive grader takes the cheat in.
+
+Every run grades the cheats of all rows that need no compiler, and a sample of the twins and of the naive graders: a
+twin is timed to the end, which takes longer than a rejection. `WARPGRADE_ZOO=all` grades everything.
+"""
+
+import os
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.records import DeviceKind, Status
+from tests.grading.harness import passable_folder
+from tests.zoo.entries import ROWS, ZOO, Entry, entries
+from tests.zoo.grading import Judge, control
+
+ENTRIES = sorted(entries(), key=lambda entry: (entry.expected.device, entry.expected.problem, entry.expected.row))
+ALL = os.environ.get("WARPGRADE_ZOO") == "all"
+SAMPLE = {
+    *("freed-reference-buffer", "nan-wildcard", "shared-globals-shrink", "cache-by-data-ptr", "patch-cuda-event"),
+    *("forge-result-fd", "unpickle-in-judge", "exit-zero-early"),
+}
+"""One for each way that naive graders differ."""
+
+
+class Hole(AssertionError):
+    """A cheat of which we know that it still passes, passed."""
+
+
+def marked(entry):
+    marks = []
+    if entry.expected.device is DeviceKind.CUDA:
+        marks.append(pytest.mark.skip(reason="needs an NVIDIA GPU"))
+    elif entry.expected.compiles and not ALL:
+        marks.append(pytest.mark.skip(reason="compiles; WARPGRADE_ZOO=all grades every row"))
+    return marks
+
+
+def each(list_of_entries, more_marks=lambda entry: []):
+    return pytest.mark.parametrize(
+        "entry",
+        [pytest.param(entry, id=entry.name, marks=[*marked(entry), *more_marks(entry)]) for entry in list_of_entries],
+    )
+
+
+def known_hole(entry):
+    if not entry.expected.not_yet:
+        return []
+    return [pytest.mark.xfail(raises=Hole, reason=f"not yet: {entry.expected.not_yet}", strict=True)]
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with pytest.MonkeyPatch.context() as patch, passable_folder() as cache, Judge() as judge:
+        if "WARPGRADE_CACHE" not in os.environ:
+            patch.setenv("WARPGRADE_CACHE", str(cache))
+        yield judge
+
+
+@each(ENTRIES, known_hole)
+def test_the_cheat_is_rejected_for_its_reason(grader, entry):
+    verdict = grader.cheat(entry)
+    if verdict.status is Status.CORRECT and entry.expected.not_yet:
+        raise Hole(entry.expected.not_yet)
+    if entry.expected.policy:
+        assert verdict.state == "awaits policy", verdict
+    elif entry.expected.evidence is not None:
+        assert verdict.state == "gains nothing", verdict.message
+    else:
+        assert verdict.state == "rejected for its reason", (verdict.status, verdict.code, verdict.message)
+
+
+@each(ENTRIES)
+def test_the_honest_twin_is_correct(grader, entry):
+    if not ALL and entry.name not in SAMPLE:
+        pytest.skip("WARPGRADE_ZOO=all grades every twin")
+    outcome = grader.honest(entry)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert not set(entry.expected.codes) & {finding.code for finding in outcome.findings}
+
+
+@each([entry for entry in ENTRIES if not entry.expected.control.needs_gpu])
+def test_a_naive_grader_takes_the_cheat_in(entry, tmp_path):
+    if not ALL and entry.name not in SAMPLE:
+        pytest.skip("WARPGRADE_ZOO=all runs every naive grader")
+    said = control(entry, entry.cheat, tmp_path)
+    if said is None:
+        pytest.skip("no Landlock here: a naive grader would run unconfined")
+    assert said.accepted, said
+
+
+def test_a_naive_grader_knows_a_wrong_answer(tmp_path):
+    """Else the positive controls would prove nothing."""
+    (entry,) = (entry for entry in ENTRIES if entry.name == "correct-then-corrupt")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from torch import nn\nclass ModelNew(nn.Module):\n    def forward(self, x): return x.clone()\n")
+    said = control(entry, wrong, tmp_path)
+    if said is None:
+        pytest.skip("no Landlock here: a naive grader would run unconfined")
+    assert not said.accepted
+
+
+def test_every_row_is_there_once_and_every_folder_is_a_row():
+    assert sorted(entry.expected.row for entry in ENTRIES) == list(range(1, ROWS + 1))
+    folders = {path.name for path in ZOO.iterdir() if path.is_dir()} - {"problems", "__pycache__"}
+    assert folders == {entry.name for entry in ENTRIES}
+    assert {entry.name for entry in ENTRIES} >= SAMPLE
+
+
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.name) for entry in ENTRIES])
+def test_an_expectation_is_whole(entry: Entry):
+    """A cheat is expected to end with codes that exist, or to be `correct` with what shows that it gains nothing."""
+    expected = entry.expected
+    assert {Code(code).value for code in expected.codes} == set(expected.codes)
+    assert entry.cheat.read_text() != entry.honest.read_text()
+    if expected.status is Status.CORRECT:
+        assert bool(expected.policy) != bool(expected.evidence or expected.not_yet)
+    elif expected.status is not None:
+        assert expected.codes
+    else:
+        assert expected.not_yet
