@@ -23,7 +23,7 @@ from evaluator.version import __version__
 if TYPE_CHECKING:
     from rich.console import Console
 
-_SCHEMAS = ["scorecard", "problem"]  # evaluator.schema.SchemaName; a test holds the two together
+_SCHEMAS = ["scorecard", "problem", "run"]  # evaluator.schema.SchemaName; a test holds the two together
 
 
 # The first character keeps click from filling the lines.

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from evaluator.batch.run_folder import RUN_VERSION, RunManifest
 from evaluator.catalog.folder import ProblemFile, Sizes
 from evaluator.errors import CardError
 from evaluator.records import SCHEMA_VERSION, Scorecard
@@ -27,6 +28,7 @@ class SchemaName(StrEnum):
 
     SCORECARD = "scorecard"
     PROBLEM = "problem"
+    RUN = "run"
 
 
 def schema(name: SchemaName) -> dict[str, Any]:
@@ -46,6 +48,11 @@ def schema(name: SchemaName) -> dict[str, Any]:
             sizes.update({size: {"$ref": "#/$defs/Constants"} for size in sizes})
             dimension = {"type": "integer", "minimum": 0}
             made["$defs"][ProblemFile.__name__]["properties"]["split"] |= {"additionalProperties": dimension}
+            return made
+        case SchemaName.RUN:
+            made = _document(name, RunManifest, "Warpgrade run: manifest.json")
+            made["$defs"][RunManifest.__name__]["properties"]["run_version"] = {"const": RUN_VERSION}
+            made["$defs"][RunManifest.__name__]["required"].insert(0, "run_version")
             return made
 
 

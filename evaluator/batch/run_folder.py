@@ -30,6 +30,7 @@ from evaluator.records import Record
 from evaluator.version import __version__
 
 RUN_VERSION = 1
+_MOSTLY_OUTDATED = 2
 
 
 class RunManifest(Record, frozen=True, kw_only=True):
@@ -95,9 +96,11 @@ class RunFolder(Record, frozen=True):
         decoder = msgspec.json.Decoder(Planned)
         planned = {}
         for line in lines:
-            with contextlib.suppress(ValueError):  # a death in the middle of a line; the submission is read in again
+            try:
                 one = decoder.decode(line)
-                planned[one.card] = one
+            except ValueError:
+                continue  # a death in the middle of a line: that submission will be read in again
+            planned[one.card] = one
         return planned
 
 
@@ -105,8 +108,11 @@ class Plan:
     """The plan of a run, being written. A context manager."""
 
     def __init__(self, folder: RunFolder) -> None:
-        """Read what is there and open it for more."""
+        """Read what is there and open it for more. Where most of it is outdated, it is written anew."""
         self._known = folder.read_plan()
+        whole = b"".join(msgspec.json.encode(planned) + b"\n" for planned in self._known.values())
+        if self._known and folder.plan.stat().st_size > _MOSTLY_OUTDATED * len(whole):
+            _replace(folder.plan, whole)
         self._file = folder.plan.open("ab", buffering=0)
         self._file.write(b"\n")  # ends the line that a death may have cut
 
@@ -206,12 +212,17 @@ def _compare(begun: RunManifest, wanted: RunManifest, path: Path) -> None:
 
 
 def _write_manifest(folder: RunFolder, manifest: RunManifest) -> None:
-    temporary = folder.manifest.with_suffix(".tmp")
+    _replace(folder.manifest, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
-        temporary.replace(folder.manifest)
+        temporary.write_bytes(content)
+        temporary.replace(path)
     except OSError as error:
-        raise InfraError(f"{folder.manifest} cannot be written: {error.strerror}") from error
+        raise InfraError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _clear(folder: RunFolder) -> None:
