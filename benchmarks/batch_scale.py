@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator.batch.inputs import Problems, named_once, read_folder
-from evaluator.batch.protocol import Terms
+from evaluator.batch.manifest import Terms
 from evaluator.batch.run_folder import Plan, RunFolder, manifest_for, opened
 from evaluator.catalog import list_problems
 from evaluator.records import DeviceKind, SizeName, Status

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from evaluator.batch.run_folder import RUN_VERSION, RunManifest
+from evaluator.batch.manifest import RUN_VERSION, RunManifest
 from evaluator.catalog.folder import ProblemFile, Sizes
 from evaluator.errors import CardError
 from evaluator.records import SCHEMA_VERSION, Scorecard

@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from evaluator.batch.displays import display_on
 from evaluator.batch.inputs import Item, Problems, named_once, read_folder, read_lines, submission_files
-from evaluator.batch.protocol import Terms
+from evaluator.batch.manifest import Terms
 from evaluator.batch.run_folder import Plan, manifest_for, opened
 from evaluator.batch.session import Session, Tally
 from evaluator.batch.slots import gpus_for, slots_for

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from evaluator.batch.protocol import Graded, NotGraded, Order, Stage, Terms, receive_reply, send
+from evaluator.batch.manifest import Terms
+from evaluator.batch.protocol import Graded, NotGraded, Order, Stage, receive_reply, send
 from evaluator.batch.tasks import Task
 from evaluator.isolation.files import source_root
 from evaluator.pipeline import Unread

@@ -66,7 +66,14 @@ class Index:
         self.broken: list[CardError] = []
         self._folder = folder
         self._connection = _connect(folder.index)
-        self.rows: dict[str, Row] = {row.card: row for row in self._stored()}
+        try:
+            self.rows: dict[str, Row] = {row.card: row for row in self._stored()}
+        except sqlite3.DatabaseError:  # broken further on than where it was opened
+            self._connection.close()
+            with contextlib.suppress(OSError):
+                folder.index.unlink()
+            self._connection = _connect(folder.index)
+            self.rows = {}
         self._refresh()
 
     def __enter__(self) -> Self:

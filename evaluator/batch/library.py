@@ -14,7 +14,8 @@ from typing import NamedTuple
 from evaluator.batch.crew import Crew, Drained, Ended, Slot
 from evaluator.batch.inputs import Problems, from_text
 from evaluator.batch.lost import infra_card
-from evaluator.batch.protocol import Graded, Terms
+from evaluator.batch.manifest import Terms
+from evaluator.batch.protocol import Graded
 from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.batch.tasks import Refused, Task
 from evaluator.doctor import default_device

@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from evaluator import pipeline
-from evaluator.batch.protocol import Order, Terms
+from evaluator.batch.manifest import Terms
+from evaluator.batch.protocol import Order
 from evaluator.batch.tasks import Task
 from evaluator.findings import Code, finding
 from evaluator.pipeline import Unread

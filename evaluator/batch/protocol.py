@@ -9,29 +9,14 @@ import struct
 
 import msgspec
 
+from evaluator.batch.manifest import Terms
 from evaluator.devices.gpu import choose
 from evaluator.isolation import SandboxMode
 from evaluator.pipeline import GradeRequest, Unread
-from evaluator.records import DeviceKind, Problem, Record, Scorecard, SizeName, ToleranceRule
+from evaluator.records import DeviceKind, Problem, Record, Scorecard
 from evaluator.submissions import Submission
 
 _LENGTH = struct.Struct(">I")
-
-
-class Terms(Record, frozen=True):
-    """How the submissions of a batch are graded; the same for all of them. `size` is None for the device's own."""
-
-    device: DeviceKind
-    size: SizeName | None = None
-    tolerance: ToleranceRule = ToleranceRule.MEASURED
-    sandbox: str = SandboxMode.FULL.value
-    timeout_s: float | None = None
-    build_timeout_s: float = 600.0
-
-    @property
-    def actual_size(self) -> SizeName:
-        """The size that is graded."""
-        return self.size or (SizeName.FULL if self.device is DeviceKind.CUDA else SizeName.SMALL)
 
 
 class Order(Record, frozen=True):

@@ -23,28 +23,13 @@ from typing import Self
 import filelock
 import msgspec
 
-from evaluator.batch.protocol import Terms
+from evaluator.batch.manifest import RunManifest, Terms
 from evaluator.batch.tasks import Planned, Task
 from evaluator.errors import CardError, InfraError, UsageError
 from evaluator.records import Record
 from evaluator.version import __version__
 
-RUN_VERSION = 1
 _MOSTLY_OUTDATED = 2
-
-
-class RunManifest(Record, frozen=True, kw_only=True):
-    """What a run was asked for. Every session on the same folder has the same terms and problems."""
-
-    run_version: int = RUN_VERSION
-    terms: Terms
-    problems: str | None
-    submissions: str
-    started_at: str
-    warpgrade: str
-    python: str
-    torch: str
-    host: str
 
 
 class RunFolder(Record, frozen=True):

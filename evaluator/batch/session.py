@@ -12,7 +12,8 @@ from evaluator.batch.crew import Began, Crew, Drained, Ended, Slot
 from evaluator.batch.index import Index, Row
 from evaluator.batch.inputs import Item
 from evaluator.batch.lost import infra_card
-from evaluator.batch.protocol import Graded, Terms
+from evaluator.batch.manifest import Terms
+from evaluator.batch.protocol import Graded
 from evaluator.batch.run_folder import Plan, RunFolder
 from evaluator.batch.tasks import Planned, Refused, Seen, Task
 from evaluator.errors import ExitCode

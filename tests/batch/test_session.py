@@ -72,7 +72,8 @@ def test_a_lost_index_is_made_again(batch, hand_in, tmp_path, worker):
     with sqlite3.connect(index) as connection:
         rows = sorted(connection.execute("SELECT card, status, size_bytes FROM cards"))
     connection.close()
-    for broken in (None, b"SQLite format 3\0 or not", b""):
+    whole = index.read_bytes()
+    for broken in (None, b"SQLite format 3\0 or not", b"", whole[:4096] + b"\xff" * (len(whole) - 4096)):
         index.unlink() if broken is None else index.write_bytes(broken)
         batch()
         with sqlite3.connect(index) as connection:

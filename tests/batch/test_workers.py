@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -147,7 +148,7 @@ def test_chaos(started, grader, tmp_path):
     assert {name: found[name].graded_at for name in seen} == seen
     assert len(read_run(tmp_path / "run").entries) == len(expected)
     for left in grader.temporary.glob("warpgrade*"):
-        left.rmdir()  # an empty folder is all that may be left of a kill
+        shutil.rmtree(left)  # of a grade that was killed while it compiled; a batch that is killed cleans up
 
 
 def test_a_program_grades(grader, monkeypatch):

@@ -1,0 +1,84 @@
+import io
+import json
+import sys
+
+from rich.console import Console
+
+import cli
+from evaluator.batch.crew import Began
+from evaluator.batch.displays import Lines, Table, display_on
+from evaluator.batch.index import row_of
+from evaluator.batch.inputs import Problems, from_text
+from evaluator.batch.session import Result
+from evaluator.batch.tasks import Refused
+from evaluator.records import SizeName
+from tests import cards
+from tests.batch.test_session import batch  # noqa: F401 - a fixture
+
+TASK = from_text("# \x1b[2J", "mine\x1b[2J", "mine.py", Problems(None, SizeName.SMALL).find("relu"))
+
+
+def result(how="graded", make=cards.card, card="relu/mine-_.json"):
+    return Result(row_of(make(), card, 1, 1), how, 1)
+
+
+def shown(table):
+    drawn = io.StringIO()
+    Console(file=drawn, width=100, color_system=None).print(table.live.get_renderable())
+    return drawn.getvalue()
+
+
+def test_the_table_shows_stages_counts_and_the_last_results():
+    table = Table(Console(file=io.StringIO(), width=100), total=4)
+    table.began(Began(0, TASK, "build"))
+    table.began(Began(1, TASK, "time"))
+    before = shown(table)
+    assert "0/4" in before
+    assert "build" in before
+    assert "\x1b[2J" not in before
+    timed = next(line for line in before.splitlines() if "time" in line)
+    assert " s " not in timed  # nothing ticks while a grade is timed
+    table.result(result("kept"))
+    table.result(result(make=cards.wrong_card, card=TASK.card))
+    table.refused(Refused("in.jsonl:3", "the line is not a submission"))
+    after = shown(table)
+    assert "3/4" in after
+    assert "1 correct" in after
+    assert "1 wrong_result" in after
+    assert cards.wrong_card().reason.code in after
+    assert "refused in.jsonl:3" in after
+    assert "build" not in after  # its slot is free
+
+
+def test_lines_pass_over_what_is_from_before():
+    stream = io.StringIO()
+    lines = Lines(stream, total=3)
+    lines.result(result("kept"))
+    lines.result(result("kept"))
+    lines.result(result())
+    assert stream.getvalue().splitlines() == [
+        "2 have a card from before",
+        "[3/3] relu/relu_inline, correct, 2.98x, 29.3 s",
+    ]
+
+
+def test_a_pipe_gets_lines_and_no_escapes():
+    stream = io.StringIO()
+    with display_on(stream, None) as display:
+        display.result(result())
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_submissions_from_stdin(batch, monkeypatch, worker):  # noqa: F811
+    lines = [{"problem": "relu", "sample": n, "source": f"# right {n}"} for n in range(3)]
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert batch(submissions="-") == 0
+    assert sum(worker.graded.values()) == 3
+
+
+def test_a_usage_error_comes_before_any_work(worker, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["batch", "nowhere", "--run", "run"]) == 2
+    assert "nowhere cannot be read" in capsys.readouterr().err
+    assert worker.started == []
