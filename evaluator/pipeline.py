@@ -8,6 +8,7 @@ import os
 
 from msgspec.structs import replace
 
+from evaluator.catalog import sized_source
 from evaluator.devices.gpu import Gpu
 from evaluator.environment import environment
 from evaluator.errors import JudgeFailed
@@ -68,6 +69,7 @@ def grade(request: GradeRequest, progress: Progress) -> Scorecard:
     """
     stopwatch = Stopwatch(progress)
     threads = len(os.sched_getaffinity(0))
+    sized_source(request.problem, request.size)  # A size that the problem lacks is told before anything else.
     match request.submission:
         case Unread(finding=reason):
             return _card(request, Outcome().failed(_unread_status(reason), reason), None, stopwatch, threads)
