@@ -75,7 +75,7 @@ def grade(request: GradeRequest, progress: Progress) -> Scorecard:
             return _card(request, Outcome().failed(_unread_status(reason), reason), None, stopwatch, threads)
         case Submission() as submission:
             outcome, seeds = _judged(request, submission, stopwatch, threads)
-            findings = [*submission.findings, *outcome.findings, *_remarks(outcome)]
+            findings = [*submission.findings, *_remarks(outcome), *outcome.findings]  # The screen shows the first few.
             return _card(request, replace(outcome, findings=findings), seeds, stopwatch, threads)
 
 
