@@ -19,8 +19,8 @@ _WAIT_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ
 _MAPPED = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 
 
-Argument = ctypes.c_uint64 | ctypes.c_int64 | ctypes.c_int | ctypes.c_double
-"""An argument of a kernel."""
+Argument = ctypes.c_uint64 | ctypes.c_int64 | ctypes.c_int | ctypes.c_double | ctypes.Structure
+"""An argument of a kernel; structures go by value."""
 
 
 class DriverError(Exception):

@@ -1,5 +1,6 @@
 """Hold one tensor against the expected one. Values in, a record out; nothing here knows of processes or frames."""
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -24,6 +25,14 @@ class Sides(NamedTuple):
     honest: torch.Tensor
 
 
+class First(NamedTuple):
+    """The first element that is wrong: its place in the flattened tensor, and both values there."""
+
+    position: int
+    expected: float | int | bool
+    actual: float | int | bool
+
+
 class Tally(NamedTuple):
     """What a chunk, or all chunks so far, came to. `ratio` is an error as a multiple of what is allowed."""
 
@@ -32,16 +41,25 @@ class Tally(NamedTuple):
     honest_ratio: float = 0.0
     mismatches: int = 0
     nonfinite: int = 0
-    first: int | None = None
+    first: First | None = None
 
 
-def compare(
+Reading = Callable[[], TensorCheck]
+"""The end of a comparison that was begun: waits for it, and says what came of it. It keeps no tensor alive."""
+
+
+def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
+    """Compare tensors of equal shape and dtype; see `begin`."""
+    return begin(path, sides, bounds)()
+
+
+def begin(
     path: str,
     sides: Sides,
     bounds: Bounds | None,
-    closely: Callable[[Sides, Bounds], Tally] | None = None,
-) -> TensorCheck:
-    """Compare tensors of equal shape and dtype; `closely` does the elements' work, `compare_closely` where it is None.
+    closely: Callable[[Sides, Bounds], Callable[[], Tally]] | None = None,
+) -> Reading:
+    """Begin to compare tensors of equal shape and dtype; `closely` does the elements' work, or `compare_closely`.
 
     Without `bounds` (integers, booleans) elements must be equal to the exact value or to the honest one: a tie that
     float64 breaks differently is no error. An element passes only where its error is proven to be at most what is
@@ -49,18 +67,23 @@ def compare(
     """
     if sides.actual.is_complex():
         sides = Sides(*(torch.view_as_real(side.resolve_conj()) for side in sides))
-    tally = _compare_exactly(sides) if bounds is None else (closely or compare_closely)(sides, bounds)
+    end = _compare_exactly(sides) if bounds is None else (closely or compare_closely)(sides, bounds)
+    return functools.partial(_reading, path, sides.honest.dtype, sides.honest.shape, end)
+
+
+def _reading(path: str, dtype: torch.dtype, shape: torch.Size, end: Callable[[], Tally]) -> TensorCheck:
+    tally = end()
     return TensorCheck(
         path=path,
-        dtype=str(sides.honest.dtype).removeprefix("torch."),
-        shape=list(sides.honest.shape),
+        dtype=str(dtype).removeprefix("torch."),
+        shape=list(shape),
         ok=tally.mismatches == 0,
         max_abs_error=None if tally.nonfinite else finite_or_none(tally.max_abs_error),
         error_ratio=None if tally.nonfinite else finite_or_none(tally.ratio),
         honest_error_ratio=finite_or_none(tally.honest_ratio),
         mismatches=tally.mismatches,
         nonfinite=tally.nonfinite,
-        first_mismatch=None if tally.first is None else _mismatch(sides, tally.first),
+        first_mismatch=None if tally.first is None else _mismatch(tally.first, shape),
     )
 
 
@@ -97,19 +120,20 @@ def _largest_or_none(values: list[float | None]) -> float | None:
     return max(known) if len(known) == len(values) else None
 
 
-def _compare_exactly(sides: Sides) -> Tally:
+def _compare_exactly(sides: Sides) -> Callable[[], Tally]:
     actual, exact, honest = (side.reshape(-1) for side in sides)
     bad = (actual != honest) & (actual != exact)
     count = int(bad.sum())
     if count == 0:
-        return Tally()
+        return Tally
     distance = (actual.double() - honest.double()).abs()[bad]
-    first = int(bad.to(torch.uint8).argmax())
-    return Tally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
+    first = _first(bad, actual, exact, 0)
+    tally = Tally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
+    return lambda: tally
 
 
-def compare_closely(sides: Sides, bounds: Bounds) -> Tally:
-    """Hold every element against its own bound, some millions at a time."""
+def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
+    """Hold every element against its own bound, some millions at a time. It is over when this returns."""
     rows = [as_rows(side) for side in sides]
     width = max(rows[0].shape[1], 1)
     step = max(1, _CHUNK_ELEMENTS // width)
@@ -117,9 +141,9 @@ def compare_closely(sides: Sides, bounds: Bounds) -> Tally:
     whole_square, honest_error = _overview(chunks, bounds)
     tally = Tally()
     for index, (actual, exact, honest) in enumerate(chunks):
-        part = _compare_chunk(actual, exact, honest, bounds, whole_square, honest_error)
-        tally = _merged(tally, part, index * step * width)
-    return tally
+        part = _compare_chunk(actual, exact, honest, bounds, whole_square, honest_error, start=index * step * width)
+        tally = _merged(tally, part)
+    return lambda: tally
 
 
 def _overview(chunks: list[list[torch.Tensor]], bounds: Bounds) -> tuple[float, float]:
@@ -148,6 +172,8 @@ def _compare_chunk(
     bounds: Bounds,
     whole_square: float,
     honest_error: float,
+    *,
+    start: int,
 ) -> Tally:
     got, plain = actual.double(), honest.double()
     wide = torch.where(torch.isfinite(exact), exact.double(), plain)
@@ -170,8 +196,14 @@ def _compare_chunk(
         honest_ratio=_largest(_ratio((plain - wide).abs(), allowed)[torch.isfinite(plain) & torch.isfinite(wide)]),
         mismatches=mismatches,
         nonfinite=int((bad & ~finite).sum()),
-        first=int(bad.reshape(-1).to(torch.uint8).argmax()) if mismatches else None,
+        first=_first(bad.reshape(-1), actual.reshape(-1), exact.reshape(-1), start) if mismatches else None,
     )
+
+
+def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: int) -> First:
+    """Look the first `bad` element up; its place counts from `start`."""
+    position = int(bad.to(torch.uint8).argmax())
+    return First(start + position, exact[position].item(), actual[position].item())
 
 
 def _row_scale(wide: torch.Tensor, whole_square: float) -> torch.Tensor:
@@ -198,24 +230,22 @@ def _largest(values: torch.Tensor) -> float:
     return float(values.max()) if values.numel() else 0.0
 
 
-def _merged(tally: Tally, part: Tally, offset: int) -> Tally:
-    first = tally.first if tally.first is not None or part.first is None else offset + part.first
+def _merged(tally: Tally, part: Tally) -> Tally:
     return Tally(
         max(tally.max_abs_error, part.max_abs_error),
         max(tally.ratio, part.ratio),
         max(tally.honest_ratio, part.honest_ratio),
         tally.mismatches + part.mismatches,
         tally.nonfinite + part.nonfinite,
-        first,
+        tally.first or part.first,
     )
 
 
-def _mismatch(sides: Sides, position: int) -> Mismatch:
+def _mismatch(first: First, shape: torch.Size) -> Mismatch:
     index: list[int] = []
-    rest = position
-    for size in reversed(sides.honest.shape):
+    rest = first.position
+    for size in reversed(shape):
         rest, place = divmod(rest, size)
         index.append(place)
     index.reverse()
-    exact, actual = sides.exact.reshape(-1)[position], sides.actual.reshape(-1)[position]
-    return Mismatch(index=index, expected=number_text(exact.item()), actual=number_text(actual.item()))
+    return Mismatch(index=index, expected=number_text(first.expected), actual=number_text(first.actual))

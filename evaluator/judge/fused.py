@@ -1,24 +1,37 @@
 """The comparison of `compare` on a GPU, by kernels of our own: some 30 times as fast, and it takes no memory.
 
-At full size the comparison would otherwise take most of a grade: it reads each of three tensors thirty times.
+At full size the comparison would otherwise take most of a grade: it reads each of three tensors thirty times. Nothing
+here waits for the GPU before a result is asked for: a large output is compared in dozens of blocks.
 """
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from evaluator.devices import driver
-from evaluator.judge.compare import SMALL_ROW, Sides, Tally, as_rows, compare, compare_closely
+from evaluator.judge.compare import SMALL_ROW, First, Reading, Sides, Tally, as_rows, begin, compare_closely
 from evaluator.judge.tolerance import Bounds
-from evaluator.records import TensorCheck, ToleranceRule
+from evaluator.records import ToleranceRule
 
-# As in native/compare.cu.
-_TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-_PIECE = 1 << 16
-"""Elements of a row that one warp adds up."""
-_BLOCKS, _THREADS = 132 * 16, 256
+_TYPES = {torch.float32: "float", torch.float64: "double", torch.float16: "half", torch.bfloat16: "bfloat16"}
+"""As native/compare.cu names them."""
+_TASKS = 132 * 64 * 2
+"""Pieces to aim at: two for each of the warps that an H100's multiprocessors hold at once."""
+_PIECES = 256, 1 << 16
+"""The least and the most elements of a row that one warp takes: a few loads a lane, and no more than keeps all busy."""
+_BLOCKS, _THREADS = 132 * 8, 256
+_DOUBLES = 5
+"""How many numbers a tally starts with, before three counts; see native/compare.cu."""
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = (("rows", ctypes.c_int64), ("width", ctypes.c_int64), ("piece", ctypes.c_int64))
+
+
+class _Bounds(ctypes.Structure):
+    _fields_ = (("multiple", ctypes.c_double), ("floor", ctypes.c_double), ("unit", ctypes.c_double))
 
 
 class FusedComparison:
@@ -26,65 +39,75 @@ class FusedComparison:
 
     def __init__(self, kernels: bytes) -> None:
         """Load `kernels`, a cubin for this GPU, into the current context."""
-        module = driver.load_module(kernels)
-        self._rows = driver.kernel(module, "warpgrade_rows")
-        self._honest_error = driver.kernel(module, "warpgrade_honest_error")
-        self._compare = driver.kernel(module, "warpgrade_compare")
+        self._module = driver.load_module(kernels)
 
-    def compare(self, path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
-        """Compare tensors of equal shape and dtype; see `compare.compare`."""
-        return compare(path, sides, bounds, closely=self._closely)
+    def begin(self, path: str, sides: Sides, bounds: Bounds | None) -> Reading:
+        """Begin to compare tensors of equal shape and dtype; see `compare.begin`."""
+        return begin(path, sides, bounds, closely=self._closely)
 
-    def _closely(self, sides: Sides, bounds: Bounds) -> Tally:
-        if bounds.rule is ToleranceRule.KERNELBENCH or any(side.dtype not in _TYPES for side in sides):
+    def _closely(self, sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
+        kinds = _kinds(sides)
+        if bounds.rule is ToleranceRule.KERNELBENCH or kinds is None:
             return compare_closely(sides, bounds)
         actual, exact, honest = (as_rows(side).contiguous() for side in sides)
         rows, width = actual.shape
+        count = actual.numel()
+        piece = min(max(math.ceil(count / _TASKS), _PIECES[0]), _PIECES[1])
+        shape = _Rows(rows, width, piece)
+        tasks = rows * math.ceil(width / piece)
         sums = torch.zeros(2, rows, dtype=torch.float64, device=actual.device)
-        pieces = max(rows * math.ceil(width / _PIECE), 1)
-        wanted = [*_tensor(exact), *_tensor(honest)]
-        self._launch(self._rows, [*wanted, *_numbers(rows, width, _PIECE), *_pointers(sums[0], sums[1])], warps=pieces)
+        self._launch(f"rows_{kinds}", [*_pointers(exact, honest), shape, *_pointers(sums[0], sums[1])], warps=tasks)
         squares, counts = sums
         total = counts.sum()
         whole_square = torch.where(total > 0, squares.sum() / total, torch.zeros_like(total))
         scales = (squares / counts.clamp(min=1)).clamp(min=whole_square * SMALL_ROW**2).sqrt()
         error = torch.zeros(1, dtype=torch.float64, device=actual.device)
-        count = actual.numel()
-        self._launch(self._honest_error, [*wanted, *_numbers(count, width), *_pointers(scales, error)], warps=count)
-        doubles = torch.zeros(6, dtype=torch.float64, device=actual.device)
-        doubles[5:].view(torch.int64).fill_(count)
         self._launch(
-            self._compare,
-            [
-                *_tensor(actual),
-                *wanted,
-                *_numbers(count, width),
-                *_pointers(scales, error),
-                *(ctypes.c_double(number) for number in (bounds.multiple, bounds.floor, bounds.unit)),
-                *_pointers(doubles),
-            ],
-            warps=count,
+            f"honest_error_{kinds}", [*_pointers(exact, honest), shape, *_pointers(scales, error)], warps=tasks
         )
-        largest, ratio, honest_ratio = doubles[:3].tolist()
-        mismatches, nonfinite, first = doubles[3:].view(torch.int64).tolist()
-        return Tally(largest, ratio, honest_ratio, mismatches, nonfinite, first if mismatches else None)
+        tally = torch.zeros(_DOUBLES + 3, dtype=torch.float64, device=actual.device)
+        tally[_DOUBLES + 2 :].view(torch.int64).fill_(count)
+        self._launch(
+            f"compare_{kinds}",
+            [
+                *_pointers(actual, exact, honest),
+                shape,
+                *_pointers(scales, error),
+                _Bounds(bounds.multiple, bounds.floor, bounds.unit),
+                *_pointers(tally),
+            ],
+            warps=tasks,
+        )
+        self._launch(f"first_{kinds}", _pointers(actual, exact, tally), warps=0)
+        return lambda: _read(tally)
 
-    def _launch(self, function: int, arguments: Sequence[driver.Argument], *, warps: int) -> None:
+    def _launch(self, name: str, arguments: Sequence[driver.Argument], *, warps: int) -> None:
+        """Launch a kernel with room for that many warps; none is one thread."""
         driver.launch(
-            function,
+            driver.kernel(self._module, f"warpgrade_{name}"),
             blocks=max(min(_BLOCKS, math.ceil(warps * 32 / _THREADS)), 1),
-            threads=_THREADS,
+            threads=_THREADS if warps else 1,
             stream=torch.cuda.current_stream().cuda_stream,
             arguments=arguments,
         )
 
 
-def _tensor(tensor: torch.Tensor) -> list[driver.Argument]:
-    return [ctypes.c_uint64(tensor.data_ptr()), ctypes.c_int(_TYPES[tensor.dtype])]
+def _kinds(sides: Sides) -> str | None:
+    """Name the kernels for these dtypes; None where there are none."""
+    actual, exact, honest = (side.dtype for side in sides)
+    if actual != honest or honest not in _TYPES or exact not in (honest, torch.float64):
+        return None
+    return f"{_TYPES[honest]}_{_TYPES[exact]}"
 
 
-def _numbers(*numbers: int) -> list[driver.Argument]:
-    return [ctypes.c_int64(number) for number in numbers]
+def _read(tally: torch.Tensor) -> Tally:
+    """Wait for a comparison's end. The tally outlives the tensors: it has what stands at the first mismatch."""
+    counts = tally[_DOUBLES:].view(torch.int64)
+    largest, ratio, honest_ratio, expected, actual = tally[:_DOUBLES].tolist()
+    mismatches, nonfinite, first = counts.tolist()
+    return Tally(
+        largest, ratio, honest_ratio, mismatches, nonfinite, First(first, expected, actual) if mismatches else None
+    )
 
 
 def _pointers(*tensors: torch.Tensor) -> list[driver.Argument]:

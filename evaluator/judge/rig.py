@@ -11,13 +11,12 @@ from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, roo
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.isolation import Limits
 from evaluator.judge.clock import Clock
-from evaluator.judge.compare import Sides, compare
+from evaluator.judge.compare import Reading, Sides, begin
 from evaluator.judge.fused import FusedComparison
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.sealed_clock import SealedClock
 from evaluator.judge.session import Session
 from evaluator.judge.tolerance import Bounds
-from evaluator.records import TensorCheck
 
 # Address space for torch, its threads and a submission's own memory, beside the tensors of the problem.
 _RUNNER_BYTES = 16 << 30
@@ -40,8 +39,8 @@ class CallSizes(NamedTuple):
     output_bytes: int
 
 
-Comparison = Callable[[str, Sides, Bounds | None], TensorCheck]
-"""Compares one output; see `compare.compare`."""
+Comparison = Callable[[str, Sides, Bounds | None], Reading]
+"""Begins to compare one output; see `compare.begin`."""
 
 
 class Rig(Protocol):
@@ -68,7 +67,7 @@ class HostRig:
         self._library = equipment.library
         inputs, self._copy_bytes = room_for(sizes.input_bytes), room_for(sizes.output_bytes)
         self._region_bytes = inputs, self._copy_bytes + _ARENA_FACTOR * (self._copy_bytes + inputs)
-        self.compare: Comparison = compare
+        self.compare: Comparison = begin
         self.limits = Limits(memory_bytes=_RUNNER_BYTES + 4 * sum(self._region_bytes))
 
     @contextlib.contextmanager
@@ -96,7 +95,7 @@ class GpuRig:
         if equipment.kernels is None:
             raise TypeError("a GPU needs the judge's kernels")
         self._kernels = equipment.kernels
-        self.compare: Comparison = FusedComparison(equipment.kernels).compare
+        self.compare: Comparison = FusedComparison(equipment.kernels).begin
         self._library = equipment.library
         self._probe_bytes = max(min(sizes.input_bytes, _PROBE_BYTES) // 4 * 4, 4)
         self._input_bytes = sizes.input_bytes + _ROTATION_BYTES

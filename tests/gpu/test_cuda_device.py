@@ -333,7 +333,7 @@ def test_the_gpus_comparison_says_what_the_hosts_says(fused, dtype, spoil, shape
     actual = spoil(honest.clone()) if len(shape) == 2 else honest.clone()
     limits = bounds(ToleranceRule.MEASURED, find_problem("relu"), dtype)
     on_host = compare("output", Sides(actual, exact, honest), limits)
-    on_gpu = fused.compare("output", Sides(*(side.cuda() for side in (actual, exact, honest))), limits)
+    on_gpu = fused.begin("output", Sides(*(side.cuda() for side in (actual, exact, honest))), limits)()
     assert (on_gpu.ok, on_gpu.mismatches, on_gpu.nonfinite) == (on_host.ok, on_host.mismatches, on_host.nonfinite)
     assert on_gpu.first_mismatch == on_host.first_mismatch
     for name in ("max_abs_error", "error_ratio", "honest_error_ratio"):

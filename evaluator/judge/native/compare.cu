@@ -1,7 +1,7 @@
 // One pass over an output instead of thirty: the comparison of evaluator/judge/compare.py, element by element.
 //
-// A tensor is rows of `width` elements. Types: 0 float, 1 double, 2 half, 3 bfloat16; everything is computed in double.
-// `exact` counts where it is finite, `honest` elsewhere.
+// A tensor is rows of `width` elements; a warp takes a piece of a row at a time. `Value` is the output's type, `Exact`
+// double or the same; everything is computed in double. `exact` counts where it is finite, `honest` elsewhere.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -10,19 +10,13 @@
 
 using Index = long long;
 
-__device__ double element(const void* data, int type, Index index) {
-  switch (type) {
-    case 0: return static_cast<const float*>(data)[index];
-    case 1: return static_cast<const double*>(data)[index];
-    case 2: return __half2float(static_cast<const __half*>(data)[index]);
-    default: return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
-  }
-}
+constexpr int WARP = 32;
+constexpr int TOGETHER = 4;  // Elements that a thread reads before it looks at any of them.
 
-__device__ double wanted(const void* exact, int exact_type, double plain, Index index) {
-  const double value = element(exact, exact_type, index);
-  return isfinite(value) ? value : plain;
-}
+__device__ double number(float value) { return value; }
+__device__ double number(double value) { return value; }
+__device__ double number(__half value) { return __half2float(value); }
+__device__ double number(__nv_bfloat16 value) { return __bfloat162float(value); }
 
 // Non-negative doubles are ordered as their bits are.
 __device__ void raise(double* place, double value) {
@@ -30,98 +24,183 @@ __device__ void raise(double* place, double value) {
 }
 
 __device__ double warp_sum(double value) {
-  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(0xffffffffu, value, offset);
+  for (int offset = WARP / 2; offset > 0; offset /= 2) value += __shfl_down_sync(0xffffffffu, value, offset);
   return value;
 }
 
 __device__ double warp_max(double value) {
-  for (int offset = 16; offset > 0; offset /= 2) value = fmax(value, __shfl_down_sync(0xffffffffu, value, offset));
+  for (int offset = WARP / 2; offset > 0; offset /= 2) {
+    value = fmax(value, __shfl_down_sync(0xffffffffu, value, offset));
+  }
   return value;
 }
 
 __device__ double ratio_of(double error, double allowed) { return error == 0.0 ? 0.0 : error / allowed; }
 
-// Adds up the squares of each row's finite elements, and counts them. A warp takes a piece of a row at a time.
-extern "C" __global__ void warpgrade_rows(const void* exact, int exact_type, const void* honest, int honest_type,
-                                          Index rows, Index width, Index piece, double* squares, double* counts) {
-  const Index pieces = (width + piece - 1) / piece;
-  const Index warps = static_cast<Index>(gridDim.x) * (blockDim.x / 32);
-  const int lane = threadIdx.x % 32;
-  for (Index task = blockIdx.x * static_cast<Index>(blockDim.x / 32) + threadIdx.x / 32; task < rows * pieces;
-       task += warps) {
-    const Index row = task / pieces, first = task % pieces * piece;
-    const Index last = first + piece < width ? first + piece : width;
-    double square = 0.0, count = 0.0;
-    for (Index column = first + lane; column < last; column += 32) {
-      const Index index = row * width + column;
-      const double wide = wanted(exact, exact_type, element(honest, honest_type, index), index);
-      if (isfinite(wide)) {
-        square += wide * wide;
-        count += 1.0;
+struct Rows {
+  Index rows, width, piece;
+};
+
+// Calls `visit(row, first, last)` for each of this warp's pieces.
+template <typename Visit>
+__device__ void for_each_piece(const Rows& shape, Visit visit) {
+  const Index pieces = (shape.width + shape.piece - 1) / shape.piece;
+  const Index warps = static_cast<Index>(gridDim.x) * (blockDim.x / WARP);
+  for (Index task = blockIdx.x * static_cast<Index>(blockDim.x / WARP) + threadIdx.x / WARP;
+       task < shape.rows * pieces; task += warps) {
+    const Index row = task / pieces, start = task % pieces * shape.piece;
+    const Index end = start + shape.piece < shape.width ? start + shape.piece : shape.width;
+    visit(row, row * shape.width + start, row * shape.width + end);
+  }
+}
+
+// Calls `look(index, got, plain, wide)` for this lane's elements from `first` to `last`, several loads ahead. Without an
+// `answer` there is nothing to get.
+template <typename Value, typename Exact, bool ANSWER, typename Look>
+__device__ void for_each_element(const Value* __restrict__ answer, const Exact* __restrict__ exact,
+                                 const Value* __restrict__ honest, Index first, Index last, Look look) {
+  const int lane = threadIdx.x % WARP;
+  for (Index start = first; start < last; start += WARP * TOGETHER) {
+    Value gots[TOGETHER], plains[TOGETHER];
+    Exact wides[TOGETHER];
+#pragma unroll
+    for (int step = 0; step < TOGETHER; ++step) {
+      const Index index = start + step * WARP + lane;
+      if (index < last) {
+        if (ANSWER) gots[step] = answer[index];
+        plains[step] = honest[index];
+        wides[step] = exact[index];
       }
     }
+#pragma unroll
+    for (int step = 0; step < TOGETHER; ++step) {
+      const Index index = start + step * WARP + lane;
+      if (index < last) {
+        const double plain = number(plains[step]), wide = number(wides[step]);
+        look(index, ANSWER ? number(gots[step]) : plain, plain, isfinite(wide) ? wide : plain);
+      }
+    }
+  }
+}
+
+// Adds up the squares of each row's finite elements, and counts them.
+template <typename Value, typename Exact>
+__device__ void rows(const void* exact, const void* honest, const Rows& shape, double* squares, double* counts) {
+  for_each_piece(shape, [&](Index row, Index first, Index last) {
+    double square = 0.0, count = 0.0;
+    const auto add = [&](Index, double, double, double wide) {
+      if (!isfinite(wide)) return;
+      square += wide * wide;
+      count += 1.0;
+    };
+    for_each_element<Value, Exact, false>(nullptr, static_cast<const Exact*>(exact), static_cast<const Value*>(honest),
+                                          first, last, add);
     square = warp_sum(square);
     count = warp_sum(count);
-    if (lane == 0) {
+    if (threadIdx.x % WARP == 0) {
       atomicAdd(squares + row, square);
       atomicAdd(counts + row, count);
     }
-  }
+  });
 }
 
-// The honest reference's largest error, relative to its row's scale.
-extern "C" __global__ void warpgrade_honest_error(const void* exact, int exact_type, const void* honest,
-                                                  int honest_type, Index count, Index width, const double* scales,
-                                                  double* largest) {
-  const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+// The honest reference's largest error, relative to its row's scale. Dividing keeps the order, so once a piece will do.
+template <typename Value, typename Exact>
+__device__ void honest_error(const void* exact, const void* honest, const Rows& shape, const double* scales,
+                             double* largest) {
   double mine = 0.0;
-  for (Index index = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; index < count; index += step) {
-    const double plain = element(honest, honest_type, index);
-    const double wide = wanted(exact, exact_type, plain, index);
-    const double error = fabs(plain - wide) / scales[index / width];
-    if (isfinite(error)) mine = fmax(mine, error);
-  }
+  for_each_piece(shape, [&](Index row, Index first, Index last) {
+    double error = 0.0;
+    const auto measure = [&](Index, double, double plain, double wide) {
+      const double distance = fabs(plain - wide);
+      if (isfinite(distance)) error = fmax(error, distance);
+    };
+    for_each_element<Value, Exact, false>(nullptr, static_cast<const Exact*>(exact), static_cast<const Value*>(honest),
+                                          first, last, measure);
+    const double relative = error / scales[row];  // Nothing by nothing is not a number, and is no error.
+    if (isfinite(relative)) mine = fmax(mine, relative);
+  });
   mine = warp_max(mine);
-  if (threadIdx.x % 32 == 0) raise(largest, mine);
+  if (threadIdx.x % WARP == 0) raise(largest, mine);
 }
+
+struct Bounds {
+  double multiple, floor, unit;
+};
 
 struct Tally {
-  double max_abs_error, ratio, honest_ratio;
+  double max_abs_error, ratio, honest_ratio, expected_at_first, actual_at_first;
   unsigned long long mismatches, nonfinite, first;
 };
 
-extern "C" __global__ void warpgrade_compare(const void* actual, int actual_type, const void* exact, int exact_type,
-                                             const void* honest, int honest_type, Index count, Index width,
-                                             const double* scales, const double* honest_error, double multiple,
-                                             double floor, double unit, Tally* tally) {
-  const double relative = fmax(multiple * *honest_error, floor);
-  const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+template <typename Value, typename Exact>
+__device__ void compare(const void* actual, const void* exact, const void* honest, const Rows& shape,
+                        const double* scales, const double* error_of_honest, const Bounds& bounds, Tally* tally) {
+  const double relative = fmax(bounds.multiple * *error_of_honest, bounds.floor);
   double largest = 0.0, ratio = 0.0, honest_ratio = 0.0;
-  for (Index index = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; index < count; index += step) {
-    const double got = element(actual, actual_type, index), plain = element(honest, honest_type, index);
-    const double wide = wanted(exact, exact_type, plain, index);
-    const double allowed = relative * scales[index / width] + unit * fabs(wide);
-    const double error = fabs(got - wide);
-    const bool comparable = isfinite(got) && isfinite(wide);
-    const bool close = comparable && error <= allowed;
-    const bool same = got == plain || (isnan(got) && isnan(plain));
-    if (comparable) {
-      largest = fmax(largest, error);
-      ratio = fmax(ratio, ratio_of(error, allowed));
-    }
-    if (isfinite(plain) && isfinite(wide)) honest_ratio = fmax(honest_ratio, ratio_of(fabs(plain - wide), allowed));
-    if (!(close || (same && !isfinite(plain)))) {
+  for_each_piece(shape, [&](Index row, Index first, Index last) {
+    const double of_row = relative * scales[row];
+    const auto hold = [&](Index index, double got, double plain, double wide) {
+      const double allowed = of_row + bounds.unit * fabs(wide);
+      const double error = fabs(got - wide);
+      const bool comparable = isfinite(got) && isfinite(wide);
+      const bool same = got == plain || (isnan(got) && isnan(plain));
+      if (comparable) {
+        largest = fmax(largest, error);
+        ratio = fmax(ratio, ratio_of(error, allowed));
+      }
+      if (isfinite(plain) && isfinite(wide)) {
+        honest_ratio = fmax(honest_ratio, ratio_of(fabs(plain - wide), allowed));
+      }
+      if ((comparable && error <= allowed) || (same && !isfinite(plain))) return;
       atomicAdd(&tally->mismatches, 1ull);
       if (!comparable) atomicAdd(&tally->nonfinite, 1ull);
       atomicMin(&tally->first, static_cast<unsigned long long>(index));
-    }
-  }
+    };
+    for_each_element<Value, Exact, true>(static_cast<const Value*>(actual), static_cast<const Exact*>(exact),
+                                         static_cast<const Value*>(honest), first, last, hold);
+  });
   largest = warp_max(largest);
   ratio = warp_max(ratio);
   honest_ratio = warp_max(honest_ratio);
-  if (threadIdx.x % 32 == 0) {
+  if (threadIdx.x % WARP == 0) {
     raise(&tally->max_abs_error, largest);
     raise(&tally->ratio, ratio);
     raise(&tally->honest_ratio, honest_ratio);
   }
 }
+
+// One thread, after `compare`: what stands at the first mismatch.
+template <typename Value, typename Exact>
+__device__ void values_at_first(const void* actual, const void* exact, Tally* tally) {
+  if (tally->mismatches == 0) return;
+  tally->expected_at_first = number(static_cast<const Exact*>(exact)[tally->first]);
+  tally->actual_at_first = number(static_cast<const Value*>(actual)[tally->first]);
+}
+
+// The kernels of one output type and one type of exact values, by name: warpgrade_rows_half_double, say.
+#define KERNELS(NAME, VALUE, EXACT)                                                                                   \
+  extern "C" __global__ void warpgrade_rows_##NAME(const void* exact, const void* honest, Rows shape,                 \
+                                                   double* squares, double* counts) {                                 \
+    rows<VALUE, EXACT>(exact, honest, shape, squares, counts);                                                        \
+  }                                                                                                                   \
+  extern "C" __global__ void warpgrade_honest_error_##NAME(const void* exact, const void* honest, Rows shape,         \
+                                                           const double* scales, double* largest) {                   \
+    honest_error<VALUE, EXACT>(exact, honest, shape, scales, largest);                                                \
+  }                                                                                                                   \
+  extern "C" __global__ void warpgrade_compare_##NAME(const void* actual, const void* exact, const void* honest,      \
+                                                      Rows shape, const double* scales, const double* honest_error,   \
+                                                      Bounds bounds, Tally* tally) {                                  \
+    compare<VALUE, EXACT>(actual, exact, honest, shape, scales, honest_error, bounds, tally);                         \
+  }                                                                                                                   \
+  extern "C" __global__ void warpgrade_first_##NAME(const void* actual, const void* exact, Tally* tally) {            \
+    values_at_first<VALUE, EXACT>(actual, exact, tally);                                                              \
+  }
+
+KERNELS(float_double, float, double)
+KERNELS(float_float, float, float)
+KERNELS(double_double, double, double)
+KERNELS(half_double, __half, double)
+KERNELS(half_half, __half, __half)
+KERNELS(bfloat16_double, __nv_bfloat16, double)
+KERNELS(bfloat16_bfloat16, __nv_bfloat16, __nv_bfloat16)
