@@ -55,16 +55,13 @@ class FusedComparison:
         piece = min(max(math.ceil(count / _TASKS), _PIECES[0]), _PIECES[1])
         shape = _Rows(rows, width, piece)
         tasks = rows * math.ceil(width / piece)
-        sums = torch.zeros(2, rows, dtype=torch.float64, device=actual.device)
-        self._launch(f"rows_{kinds}", [*_pointers(exact, honest), shape, *_pointers(sums[0], sums[1])], warps=tasks)
-        squares, counts = sums
+        squares, counts, errors = torch.zeros(3, rows, dtype=torch.float64, device=actual.device)
+        self._launch(f"rows_{kinds}", [*_pointers(exact, honest), shape, *_pointers(squares, counts, errors)], tasks)
         total = counts.sum()
         whole_square = torch.where(total > 0, squares.sum() / total, torch.zeros_like(total))
         scales = (squares / counts.clamp(min=1)).clamp(min=whole_square * SMALL_ROW**2).sqrt()
-        error = torch.zeros(1, dtype=torch.float64, device=actual.device)
-        self._launch(
-            f"honest_error_{kinds}", [*_pointers(exact, honest), shape, *_pointers(scales, error)], warps=tasks
-        )
+        # Nothing by nothing is not a number, and is no error; nor does one count that nothing can be held against.
+        error = (errors / scales).nan_to_num(nan=0.0, posinf=0.0).amax()
         tally = torch.zeros(_DOUBLES + 3, dtype=torch.float64, device=actual.device)
         tally[_DOUBLES + 2 :].view(torch.int64).fill_(count)
         self._launch(
@@ -76,12 +73,12 @@ class FusedComparison:
                 _Bounds(bounds.multiple, bounds.floor, bounds.unit),
                 *_pointers(tally),
             ],
-            warps=tasks,
+            tasks,
         )
         self._launch(f"first_{kinds}", _pointers(actual, exact, tally), warps=0)
         return lambda: _read(tally)
 
-    def _launch(self, name: str, arguments: Sequence[driver.Argument], *, warps: int) -> None:
+    def _launch(self, name: str, arguments: Sequence[driver.Argument], warps: int) -> None:
         """Launch a kernel with room for that many warps; none is one thread."""
         driver.launch(
             driver.kernel(self._module, f"warpgrade_{name}"),

@@ -185,15 +185,21 @@ class Bench:
         in_float64 = True
         for block in expected:
             borrowed, in_float64 = borrowed | block.borrowed, in_float64 and block.in_float64
-            exact, honest = _by_path(block.exact), _by_path(block.honest)
-            for snapshot in snapshots:
-                path, plain = snapshot.path, honest[snapshot.path]
-                sides = Sides(snapshot.tensor, exact[path], plain)
-                parts[path].append(self._compare(path, sides, starts[path]))
-                starts[path] += plain.shape[0] if plain.dim() else 0
+            self._begin(block, snapshots, parts, starts)
+            del block  # Else the next one is computed while this one's values are still there.
         checks = [joined([read() for read in readings]) for readings in parts.values()]
         problem = next((problem for check in checks if (problem := _verdict(check)) is not None), None)
         return checks, in_float64, problem or _changed_input(placed) or self._reused(snapshots, borrowed)
+
+    def _begin(
+        self, block: Expected, snapshots: list[Snapshot], parts: dict[str, list[Reading]], starts: dict[str, int]
+    ) -> None:
+        """Begin to compare what a block of the reference has of each output; `starts` says with which row it begins."""
+        exact, honest = _by_path(block.exact), _by_path(block.honest)
+        for path, _, tensor, _ in snapshots:
+            sides = Sides(tensor, exact[path], honest[path])
+            parts[path].append(self._compare(path, sides, starts[path]))
+            starts[path] += sides.honest.shape[0] if sides.honest.dim() else 0
 
     def _compare(self, path: str, sides: Sides, start: int) -> Reading:
         """Begin to compare the rows of an output, from `start` on, that a block of the reference has."""

@@ -83,45 +83,30 @@ __device__ void for_each_element(const Value* __restrict__ answer, const Exact* 
   }
 }
 
-// Adds up the squares of each row's finite elements, and counts them.
+// Adds up the squares of each row's finite elements and counts them, and finds the honest reference's largest error in it.
 template <typename Value, typename Exact>
-__device__ void rows(const void* exact, const void* honest, const Rows& shape, double* squares, double* counts) {
+__device__ void rows(const void* exact, const void* honest, const Rows& shape, double* squares, double* counts,
+                     double* errors) {
   for_each_piece(shape, [&](Index row, Index first, Index last) {
-    double square = 0.0, count = 0.0;
-    const auto add = [&](Index, double, double, double wide) {
+    double square = 0.0, count = 0.0, error = 0.0;
+    const auto measure = [&](Index, double, double plain, double wide) {
       if (!isfinite(wide)) return;
       square += wide * wide;
       count += 1.0;
-    };
-    for_each_element<Value, Exact, false>(nullptr, static_cast<const Exact*>(exact), static_cast<const Value*>(honest),
-                                          first, last, add);
-    square = warp_sum(square);
-    count = warp_sum(count);
-    if (threadIdx.x % WARP == 0) {
-      atomicAdd(squares + row, square);
-      atomicAdd(counts + row, count);
-    }
-  });
-}
-
-// The honest reference's largest error, relative to its row's scale. Dividing keeps the order, so once a piece will do.
-template <typename Value, typename Exact>
-__device__ void honest_error(const void* exact, const void* honest, const Rows& shape, const double* scales,
-                             double* largest) {
-  double mine = 0.0;
-  for_each_piece(shape, [&](Index row, Index first, Index last) {
-    double error = 0.0;
-    const auto measure = [&](Index, double, double plain, double wide) {
       const double distance = fabs(plain - wide);
       if (isfinite(distance)) error = fmax(error, distance);
     };
     for_each_element<Value, Exact, false>(nullptr, static_cast<const Exact*>(exact), static_cast<const Value*>(honest),
                                           first, last, measure);
-    const double relative = error / scales[row];  // Nothing by nothing is not a number, and is no error.
-    if (isfinite(relative)) mine = fmax(mine, relative);
+    square = warp_sum(square);
+    count = warp_sum(count);
+    error = warp_max(error);
+    if (threadIdx.x % WARP == 0) {
+      atomicAdd(squares + row, square);
+      atomicAdd(counts + row, count);
+      raise(errors + row, error);
+    }
   });
-  mine = warp_max(mine);
-  if (threadIdx.x % WARP == 0) raise(largest, mine);
 }
 
 struct Bounds {
@@ -181,12 +166,8 @@ __device__ void values_at_first(const void* actual, const void* exact, Tally* ta
 // The kernels of one output type and one type of exact values, by name: warpgrade_rows_half_double, say.
 #define KERNELS(NAME, VALUE, EXACT)                                                                                   \
   extern "C" __global__ void warpgrade_rows_##NAME(const void* exact, const void* honest, Rows shape,                 \
-                                                   double* squares, double* counts) {                                 \
-    rows<VALUE, EXACT>(exact, honest, shape, squares, counts);                                                        \
-  }                                                                                                                   \
-  extern "C" __global__ void warpgrade_honest_error_##NAME(const void* exact, const void* honest, Rows shape,         \
-                                                           const double* scales, double* largest) {                   \
-    honest_error<VALUE, EXACT>(exact, honest, shape, scales, largest);                                                \
+                                                   double* squares, double* counts, double* errors) {                 \
+    rows<VALUE, EXACT>(exact, honest, shape, squares, counts, errors);                                                \
   }                                                                                                                   \
   extern "C" __global__ void warpgrade_compare_##NAME(const void* actual, const void* exact, const void* honest,      \
                                                       Rows shape, const double* scales, const double* honest_error,   \
