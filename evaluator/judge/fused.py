@@ -21,9 +21,11 @@ _TASKS = 132 * 64 * 2
 """Pieces to aim at: two for each of the warps that an H100's multiprocessors hold at once."""
 _PIECES = 256, 1 << 16
 """The least and the most elements of a row that one warp takes: a few loads a lane, and no more than keeps all busy."""
-_BLOCKS, _THREADS = 132 * 8, 256
+_BLOCKS, _THREADS, _WARP = 132 * 8, 256, 32
+_SCALING_THREADS = 1024
 _DOUBLES = 5
-"""How many numbers a tally starts with, before three counts; see native/compare.cu."""
+_TALLY = _DOUBLES + 3
+"""A tally is so many numbers, and three counts behind them; see native/compare.cu."""
 
 
 class _Rows(ctypes.Structure):
@@ -56,34 +58,42 @@ class FusedComparison:
         shape = _Rows(rows, width, piece)
         tasks = rows * math.ceil(width / piece)
         squares, counts, errors = torch.zeros(3, rows, dtype=torch.float64, device=actual.device)
+        tally = torch.zeros(_TALLY + 1, dtype=torch.float64, device=actual.device)
+        error = tally[_TALLY:]
         self._launch(f"rows_{kinds}", [*_pointers(exact, honest), shape, *_pointers(squares, counts, errors)], tasks)
-        total = counts.sum()
-        whole_square = torch.where(total > 0, squares.sum() / total, torch.zeros_like(total))
-        scales = (squares / counts.clamp(min=1)).clamp(min=whole_square * SMALL_ROW**2).sqrt()
-        # Nothing by nothing is not a number, and is no error; nor does one count that nothing can be held against.
-        error = (errors / scales).nan_to_num(nan=0.0, posinf=0.0).amax()
-        tally = torch.zeros(_DOUBLES + 3, dtype=torch.float64, device=actual.device)
-        tally[_DOUBLES + 2 :].view(torch.int64).fill_(count)
+        driver.launch(
+            driver.kernel(self._module, "warpgrade_scales"),
+            blocks=1,
+            threads=_SCALING_THREADS,
+            stream=torch.cuda.current_stream().cuda_stream,
+            arguments=[
+                ctypes.c_int64(rows),
+                ctypes.c_int64(count),
+                *_pointers(squares, counts, errors),
+                ctypes.c_double(SMALL_ROW),
+                *_pointers(error, tally),
+            ],
+        )
         self._launch(
             f"compare_{kinds}",
             [
                 *_pointers(actual, exact, honest),
                 shape,
-                *_pointers(scales, error),
+                *_pointers(squares, error),  # Scales by now.
                 _Bounds(bounds.multiple, bounds.floor, bounds.unit),
                 *_pointers(tally),
             ],
             tasks,
         )
-        self._launch(f"first_{kinds}", _pointers(actual, exact, tally), warps=0)
+        self._launch(f"first_{kinds}", _pointers(actual, exact, tally), 1)
         return lambda: _read(tally)
 
     def _launch(self, name: str, arguments: Sequence[driver.Argument], warps: int) -> None:
-        """Launch a kernel with room for that many warps; none is one thread."""
+        """Launch a kernel with room for that many warps."""
         driver.launch(
             driver.kernel(self._module, f"warpgrade_{name}"),
-            blocks=max(min(_BLOCKS, math.ceil(warps * 32 / _THREADS)), 1),
-            threads=_THREADS if warps else 1,
+            blocks=max(min(_BLOCKS, math.ceil(warps * _WARP / _THREADS)), 1),
+            threads=min(_THREADS, warps * _WARP),
             stream=torch.cuda.current_stream().cuda_stream,
             arguments=arguments,
         )
@@ -99,9 +109,9 @@ def _kinds(sides: Sides) -> str | None:
 
 def _read(tally: torch.Tensor) -> Tally:
     """Wait for a comparison's end. The tally outlives the tensors: it has what stands at the first mismatch."""
-    counts = tally[_DOUBLES:].view(torch.int64)
+    tally = tally.cpu()
     largest, ratio, honest_ratio, expected, actual = tally[:_DOUBLES].tolist()
-    mismatches, nonfinite, first = counts.tolist()
+    mismatches, nonfinite, first = tally[_DOUBLES:_TALLY].view(torch.int64).tolist()
     return Tally(
         largest, ratio, honest_ratio, mismatches, nonfinite, First(first, expected, actual) if mismatches else None
     )

@@ -79,9 +79,7 @@ class Bench:
         )
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False)
-        expected = (
-            [whole] if whole is not None else (self._reference.expected(block, random_seed, None) for block in blocks)
-        )
+        expected = [whole] if whole is not None else self._reference.expected_of_blocks(blocks, random_seed)
         tensors, in_float64, problem = self._judge(answer, wanted, expected, placed)
         check = Check(
             index=index,

@@ -109,6 +109,21 @@ __device__ void rows(const void* exact, const void* honest, const Rows& shape, d
   });
 }
 
+constexpr int SCALING_THREADS = 1024;
+
+template <typename Combine>
+__device__ double block_reduced(double value, double* shared, Combine combine) {
+  shared[threadIdx.x] = value;
+  for (int half = SCALING_THREADS / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
+  }
+  __syncthreads();
+  const double reduced = shared[0];
+  __syncthreads();
+  return reduced;
+}
+
 struct Bounds {
   double multiple, floor, unit;
 };
@@ -117,6 +132,36 @@ struct Tally {
   double max_abs_error, ratio, honest_ratio, expected_at_first, actual_at_first;
   unsigned long long mismatches, nonfinite, first;
 };
+
+// One block, after `rows`: turns each row's squares into its scale, and finds the honest reference's largest error relative
+// to its row's. A row's scale is not below `small` of the whole tensor's.
+extern "C" __global__ void warpgrade_scales(Index rows, Index elements, double* squares, const double* counts,
+                                            const double* errors, double small, double* error_of_honest,
+                                            Tally* tally) {
+  __shared__ double shared[SCALING_THREADS];
+  const auto sum = [](double one, double other) { return one + other; };
+  const auto largest = [](double one, double other) { return fmax(one, other); };
+  double square = 0.0, count = 0.0, error = 0.0;
+  for (Index row = threadIdx.x; row < rows; row += SCALING_THREADS) {
+    square += squares[row];
+    count += counts[row];
+  }
+  square = block_reduced(square, shared, sum);
+  count = block_reduced(count, shared, sum);
+  const double least = (count > 0.0 ? square / count : 0.0) * small * small;
+  for (Index row = threadIdx.x; row < rows; row += SCALING_THREADS) {
+    const double scale = sqrt(fmax(squares[row] / fmax(counts[row], 1.0), least));
+    squares[row] = scale;
+    // Nothing by nothing is not a number, and is no error; nor does one count that nothing can be held against.
+    const double relative = errors[row] / scale;
+    if (isfinite(relative)) error = fmax(error, relative);
+  }
+  error = block_reduced(error, shared, largest);
+  if (threadIdx.x == 0) {
+    *error_of_honest = error;
+    tally->first = elements;
+  }
+}
 
 template <typename Value, typename Exact>
 __device__ void compare(const void* actual, const void* exact, const void* honest, const Rows& shape,
@@ -155,10 +200,10 @@ __device__ void compare(const void* actual, const void* exact, const void* hones
   }
 }
 
-// One thread, after `compare`: what stands at the first mismatch.
+// After `compare`: what stands at the first mismatch.
 template <typename Value, typename Exact>
 __device__ void values_at_first(const void* actual, const void* exact, Tally* tally) {
-  if (tally->mismatches == 0) return;
+  if (threadIdx.x > 0 || tally->mismatches == 0) return;
   tally->expected_at_first = number(static_cast<const Exact*>(exact)[tally->first]);
   tally->actual_at_first = number(static_cast<const Value*>(actual)[tally->first]);
 }
