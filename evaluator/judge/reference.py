@@ -91,10 +91,11 @@ class Reference:
         learn whether inputs must be copied before the reference sees them.
         """
         self.outline = mapped(outputs, lambda tensor: tensor.to("meta"))
-        versions = _versions(inputs)
+        some = _cloned(self.blocks(inputs)[0])
+        versions = _versions(some)
         with self._author("forward"):
-            self._run(self.model, self.blocks(inputs)[0], 0, None)
-        self._writes_inputs = _versions(inputs) != versions
+            self._run(self.model, some, 0, None)
+        self._writes_inputs = _versions(some) != versions
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}

@@ -128,6 +128,47 @@ def test_double_inputs_are_not_written_into_either():
     assert torch.equal(wanted.honest.outputs, inputs.args[0] * 2)
 
 
+def settled(forward):
+    reference = made(forward=forward)
+    inputs = reference.draw(3)
+    reference.settle(inputs, reference.forward(inputs, 7))
+    return reference
+
+
+def test_a_reference_that_writes_into_its_inputs_is_given_copies():
+    inputs, wanted = expected(settled("return x.mul_(2)"))
+    assert torch.equal(wanted.honest.outputs, inputs.args[0] * 2)
+
+
+def test_a_reference_that_does_not_is_given_the_inputs_themselves():
+    inputs, wanted = expected(settled("return x"))
+    assert wanted.honest.outputs.data_ptr() == inputs.args[0].data_ptr()
+    assert wanted.borrowed == {"output"}
+
+
+def test_a_reference_that_writes_now_and_then_is_a_broken_problem():
+    reference = settled("return x if x[0, 0] < 1 else x.mul_(2)")
+    inputs = reference.draw(5)
+    inputs.args[0][0, 0] = 3.0
+    with pytest.raises(ProblemError, match="writes into its inputs in some calls and not in others"):
+        reference.expected(inputs, 7, None)
+
+
+def test_the_first_block_says_for_all_whether_float64_is_comparable(monkeypatch):
+    looks = []
+    comparable = reference_module._comparable
+    monkeypatch.setattr(reference_module, "_comparable", lambda *pair: looks.append(0) or comparable(*pair))
+    reference = made()
+    blocks = [reference.draw(seed) for seed in (1, 2, 3)]
+    found = list(reference.expected_of_blocks(blocks, 7))
+    assert [each.in_float64 for each in found] == [True] * 3
+    assert len(looks) == 1
+    for block, each in zip(blocks, found, strict=True):
+        assert torch.equal(each.honest.outputs, reference.forward(block, 7))
+    casting = made(forward="return torch.relu(x.float())")
+    assert [each.in_float64 for each in casting.expected_of_blocks(blocks, 7)] == [False] * 3
+
+
 NOT_IN_FLOAT64 = {
     "casts its input": "return torch.relu(x.float())",
     "casts its output": "return self.linear(x).half()",
