@@ -1,11 +1,15 @@
 # make demo   a virtual environment, the installation, and one grade
 # make test   the linters, the type checker and all tests that need no GPU
+# make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)
+# make fuzz   10 000 random frames and as many random files against the judge
 # make corpus the whole corpus of CUDA submissions on the emulated device (20 minutes on two cores)
 
 PYTHON ?= python3
 VENV ?= .venv
 # How many tests run side by side. Compiling takes most of the time, and 1.5 GiB each.
 JOBS ?= auto
+# How many cases of each kind `make fuzz` tries.
+CASES ?= 10000
 # Where torch comes from, besides pip's own index. A build without CUDA is much smaller:
 #   make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
@@ -14,7 +18,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test corpus lint schemas clean
+.PHONY: demo test corpus zoo fuzz lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
@@ -24,6 +28,12 @@ test: lint
 
 corpus: $(VENV)/installed
 	WARPGRADE_CORPUS=all $(BIN)/python -m pytest --numprocesses $(JOBS) tests/emulator/test_corpus.py
+
+zoo: $(VENV)/installed
+	$(BIN)/python benchmarks/zoo_table.py --output docs/zoo.md
+
+fuzz: $(VENV)/installed
+	WARPGRADE_FUZZ=$(CASES) $(BIN)/python -m pytest tests/grading/test_fuzz.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check

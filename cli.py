@@ -15,13 +15,15 @@ import msgspec
 from evaluator.catalog import find_problem, list_problems
 from evaluator.errors import CardError, CardNotWritten, ExitCode, UsageError, WarpgradeError
 from evaluator.findings import ENTRIES, Code
-from evaluator.records import DeviceKind, Scorecard, SizeName, Status, ToleranceRule
+from evaluator.records import BaselineKind, DeviceKind, Scorecard, SizeName, Status, ToleranceRule
 from evaluator.report.problems import listing_document, listing_text, problem_text
 from evaluator.report.text import counted, one_line, printable
 from evaluator.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from evaluator.report.regrade import Change
 
 _SCHEMAS = ["scorecard", "problem", "run"]  # evaluator.schema.SchemaName; a test holds the two together
 
@@ -41,6 +43,13 @@ def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> floa
     """Accept a length of time: a finite number of seconds above zero."""
     if value is not None and not (math.isfinite(value) and value > 0):
         raise click.BadParameter(f"{value} is not a length of time")
+    return value
+
+
+def _share(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Accept a share: above 0, at most 1."""
+    if value is not None and not 0 < value <= 1:
+        raise click.BadParameter(f"{value} is not a share above 0 and at most 1")
     return value
 
 
@@ -91,6 +100,20 @@ _GRADING_OPTIONS = (
         show_default=True,
         help="The walls around the submission; none is for your own code only.",
     ),
+    click.option("--strict", is_flag=True, help="Refuse to grade where a wall of the sandbox is missing."),
+    click.option(
+        "--require-own-kernel",
+        type=float,
+        callback=_share,
+        metavar="SHARE",
+        help="Reject what does less than this share of its work (above 0, at most 1) in kernels of its own.",
+    ),
+    click.option(
+        "--baseline",
+        multiple=True,
+        type=click.Choice([kind.value for kind in BaselineKind if kind is not BaselineKind.SUBMISSION]),
+        help="Time this form of the reference too, with TF32 as PyTorch has it and as the problem says. Repeatable.",
+    ),
     click.option(
         "--timeout", type=float, callback=_seconds, metavar="SECONDS", help="The limit of each stage but the build."
     ),
@@ -132,6 +155,13 @@ def warpgrade() -> None:
     help="Where the scorecard is written.  [default: scorecards/PROBLEM/NAME.json]",
 )
 @_json_option
+@click.option(
+    "--speedup-of",
+    type=click.Path(),
+    metavar="FILE",
+    help="Time another submission too, and say how much faster this one is.",
+)
+@click.option("--profile", is_flag=True, help="Run it once more, untimed, to see in which kernels the time goes.")
 @click.option(
     "--replay",
     type=click.Path(path_type=Path),
@@ -211,6 +241,11 @@ def _exit_code(card: Scorecard) -> ExitCode:
 @click.option(
     "--jobs", "-j", type=click.IntRange(1), metavar="N", help="How many at once.  [default: what the device allows]"
 )
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Grade on a Ray cluster: its address, auto for the one here, or local for a new one.",
+)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Take only the first N submissions.")
 @click.option("--shard", metavar="K/N", help="Take only part K of N; equal submissions fall into one part.")
 @click.option(
@@ -253,8 +288,21 @@ _run_argument = click.Path(exists=True, file_okay=False, path_type=Path)
     metavar="FILE",
     help="Write one self-contained page there.",
 )
+@click.option(
+    "--kernelbench",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write that benchmark's levelN/eval_results.json there.",
+)
 def report(
-    *, runs: tuple[Path, ...], as_json: bool, as_csv: bool, as_markdown: bool, junit: Path | None, html: Path | None
+    *,
+    runs: tuple[Path, ...],
+    as_json: bool,
+    as_csv: bool,
+    as_markdown: bool,
+    junit: Path | None,
+    html: Path | None,
+    kernelbench: Path | None,
 ) -> ExitCode:
     """Say how many submissions of RUN are built, correct and fast, by level and problem.
 
@@ -273,6 +321,9 @@ def report(
         reporting.write_junit(results, junit)
     if html is not None:
         reporting.write_html(results, html)
+    if kernelbench is not None:
+        for path in reporting.write_kernelbench(results, kernelbench):
+            click.echo(f"{path} is written", err=True)
     if as_json:
         _emit(_json(said.document(summaries)))
     elif as_csv:
@@ -314,6 +365,40 @@ def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: boo
     return ExitCode.NOT_CORRECT if failed else ExitCode.CORRECT
 
 
+@warpgrade.command()
+@click.argument("run", metavar="RUN", type=_run_argument)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the cards as they are now to a new run there.",
+)
+@_json_option
+def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
+    """Draw verdicts and statistics of RUN again, from what its cards hold; say what is concluded otherwise.
+
+    Nothing is built or run. Exit status 1 where a verdict differs.
+    """
+    from evaluator.batch.regrading import regrade as again
+
+    found = again(run, output)
+    if as_json:
+        _emit(_json({"version": 1, "cards": found.cards, "changes": [each._asdict() for each in found.changes]}))
+    else:
+        _emit("".join(f"{each.problem}/{each.name}  {_changed(each)}\n" for each in found.changes))
+        _emit(f"{counted(found.cards, 'card')}, {counted(len(found.changes), 'difference')}\n")
+    for broken in found.broken:
+        _complain("broken", broken)
+    if found.broken:
+        return ExitCode.INFRASTRUCTURE
+    return ExitCode.NOT_CORRECT if any(each.field == "status" for each in found.changes) else ExitCode.CORRECT
+
+
+def _changed(change: "Change") -> str:
+    before, after = (f"{each:.4g}" if isinstance(each, float) else str(each) for each in (change.before, change.after))
+    return one_line(f"{change.field} {before} -> {after}", 120)
+
+
 @warpgrade.group()
 def problems() -> None:
     """See which problems there are."""
@@ -339,6 +424,42 @@ def show(*, name: str, problems: Path | None, as_json: bool) -> None:
     """Show what a problem asks for, its sizes and its reference."""
     problem = find_problem(name, problems)
     _emit(_json(problem) if as_json else problem_text(problem))
+
+
+@problems.command("validate")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_problem)
+@_problems_option
+@click.option(
+    "--size", type=click.Choice([size.value for size in SizeName]), help="At which size.  [default: small, else full]"
+)
+@click.option(
+    "--device",
+    type=click.Choice([DeviceKind.CPU.value, DeviceKind.CUDA.value]),
+    default=DeviceKind.CPU.value,
+    show_default=True,
+    help="Where the reference is computed.",
+)
+@click.option("--write", is_flag=True, help="Decide which value profiles are used, and write profiles.lock.toml.")
+@_json_option
+def validate_them(
+    *, names: tuple[str, ...], problems: Path | None, size: str | None, device: str, write: bool, as_json: bool
+) -> ExitCode:
+    """Say which bad submissions the problems NAME would let through, and what to change.
+
+    Without a NAME all problems are looked at. A problem that lets one through is weak: the exit status is 1.
+    """
+    from evaluator.report.admission import admission_text, left_out_text
+    from evaluator.validation import validate
+
+    found = []
+    chosen = None if size is None else SizeName(size)
+    for admission in validate(names, problems, chosen, DeviceKind(device), write=write):
+        found.append(admission)
+        if not as_json:
+            _emit(admission_text(admission) + (left_out_text(admission) if names else ""))
+    if as_json:
+        _emit(_json(found))
+    return ExitCode.CORRECT if all(each.admitted for each in found) else ExitCode.NOT_CORRECT
 
 
 @warpgrade.command()

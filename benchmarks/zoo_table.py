@@ -1,9 +1,9 @@
-"""Grade the zoo of `tests/zoo` and write its table: row, verdict on the cheat, twin, positive control, state.
+"""Grade the zoo of `tests/zoo` and write its table: row, verdict on the cheat, twin, positive control, mutation.
 
     python benchmarks/zoo_table.py [--output docs/zoo.md] [ROW …]
 
-Without ROW (names) all rows are graded that can be graded without a GPU: some ten minutes on two cores. The cards of
-rows that need one are not guessed; the table says that they were not graded.
+Without ROW (names) all rows are graded that can be graded here: some twenty minutes on two cores. Without a GPU the
+verdicts on rows that need one are not guessed; the table says that they were not graded.
 """
 
 import argparse
@@ -13,6 +13,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import torch
+
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
@@ -20,6 +22,7 @@ from evaluator.records import DeviceKind, Status  # noqa: E402
 from tests.grading.harness import passable_folder  # noqa: E402
 from tests.zoo.entries import Entry, entries  # noqa: E402
 from tests.zoo.grading import Accepted, Judge, control  # noqa: E402
+from tests.zoo.mutations import BITES, MUTATIONS  # noqa: E402
 
 _HEAD = """\
 # The zoo
@@ -31,8 +34,12 @@ works as one. Made by `benchmarks/zoo_table.py`; `WARPGRADE_ZOO=all pytest tests
 - **rejected for its reason**: not `correct`, with one of the codes that the row names and no other.
 - **gains nothing**: the answer is right and only the claim is false (a patched clock, a cache that is never met again).
   Such a submission is `correct`; the test holds its quoted time, or what it prints when its trick works, against it.
-- **awaits policy**: right, without work of its own. `correct` with findings, until there is a policy to ask for.
-- **not yet**: a hole, or a row that was never graded; what is missing stands below.
+- **not yet**: a hole, or a row that was not graded here; what is missing stands below.
+
+Rows without work of their own are graded with `--require-own-kernel 0.5`; without it they are `correct`, with findings.
+*Mutation*: with the row's invariant switched off (`tests/zoo/mutations.py`) the cheat must pass. Where the invariant is
+the shape of the house (a process of its own, bytes instead of objects, walls) there is nothing to switch off: the naive
+grader is the judge without it, and the column says *structure*.
 """
 
 
@@ -47,10 +54,11 @@ def main() -> None:
     # Neighbours share a problem, which is set up once.
     ordered = sorted(chosen, key=lambda entry: (entry.expected.device, entry.expected.problem, entry.expected.row))
     lines: dict[int, tuple[str, str]] = {}
+    on_gpu = torch.cuda.is_available()
     with passable_folder() as cache, Judge() as judge:
         os.environ.setdefault("WARPGRADE_CACHE", str(cache))
         for entry in ordered:
-            lines[entry.expected.row] = _graded(judge, entry)
+            lines[entry.expected.row] = _graded(judge, entry, on_gpu=on_gpu)
             print(lines[entry.expected.row][0], flush=True)
     text = _table(chosen, lines)
     if options.output is not None:
@@ -59,24 +67,38 @@ def main() -> None:
         print(text)
 
 
-def _graded(judge: Judge, entry: Entry) -> tuple[str, str]:
+def _graded(judge: Judge, entry: Entry, *, on_gpu: bool) -> tuple[str, str]:
     """Give the row of the table and its state."""
     expected = entry.expected
-    if expected.device is DeviceKind.CUDA:
+    if expected.device is DeviceKind.CUDA and not on_gpu:
         state = "not yet"
-        cells = ["not graded", "not graded", "not run"]
+        cells = ["not graded", "not graded", "needs a GPU", _mutated(judge, entry)]
     else:
         verdict = judge.cheat(entry)
         state = verdict.state
         twin = judge.honest(entry)
         twin_text = "correct" if twin.status is Status.CORRECT else f"**{twin.status}**"
-        cells = [" ".join((f"`{verdict.status}`", verdict.code)).strip(), twin_text, _controlled(entry)]
+        cells = [" ".join((f"`{verdict.status}`", verdict.code)).strip(), twin_text, _controlled(entry, on_gpu=on_gpu)]
+        cells.append(_mutated(judge, entry))
     row = [str(expected.row), f"`{entry.name}`", expected.device.value, *cells, state]
     return f"| {' | '.join(row)} |", state
 
 
-def _controlled(entry: Entry) -> str:
-    if entry.expected.control.needs_gpu:
+def _mutated(judge: Judge, entry: Entry) -> str:
+    """Say whether the cheat passes once its invariant is switched off."""
+    mutation = BITES.get(entry.name)
+    if mutation is None:
+        return "structure"
+    outcome = judge.mutated(entry, mutation)
+    evidence = entry.expected.evidence
+    bites = outcome.status is Status.CORRECT and (
+        evidence is None or evidence.prints_never is None or evidence.prints_never in outcome.output.text
+    )
+    return "bites" if bites else "**does not bite**"
+
+
+def _controlled(entry: Entry, *, on_gpu: bool) -> str:
+    if entry.control_device == "cuda" and not on_gpu:
         return "needs a GPU"
     with tempfile.TemporaryDirectory() as folder:
         said = control(entry, entry.cheat, Path(folder))
@@ -93,8 +115,10 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
     counts = Counter(state for _, state in lines.values())
     summary = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     rows = [lines[entry.expected.row][0] for entry in chosen]
-    head = ["| row | threat | device | verdict on the cheat | twin | naive grader accepts | state |", "|---" * 7 + "|"]
+    titles = ("row", "threat", "device", "verdict on the cheat", "twin", "naive grader accepts", "mutation", "state")
+    head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     rules = [f"- `{entry.name}`: {entry.expected.rule}." for entry in chosen]
+    switched = [f"- {mutation.invariant}: {', '.join(f'`{row}`' for row in mutation.rows)}." for mutation in MUTATIONS]
     holes = [f"- `{entry.name}`: {_missing(entry)}." for entry in chosen if _missing(entry)]
     parts = [
         _HEAD,
@@ -104,6 +128,8 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
         "\n".join(holes) + "\n",
         "## The rule that stands against each\n",
         "\n".join(rules) + "\n",
+        "## The invariants that the mutations switch off\n",
+        "\n".join(switched) + "\n",
     ]
     return "\n".join(parts)
 
@@ -112,11 +138,8 @@ def _missing(entry: Entry) -> str:
     expected = entry.expected
     if expected.not_yet:
         return expected.not_yet
-    if expected.device is DeviceKind.CUDA:
-        return "a grade on a GPU"
-    if expected.policy:
-        return f"the policy `{expected.policy}`"
-    return ""
+    on_gpu = torch.cuda.is_available()
+    return "a grade on a GPU" if expected.device is DeviceKind.CUDA and not on_gpu else ""
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 from evaluator.version import __version__
 
 if TYPE_CHECKING:
-    from evaluator.batch.library import Candidate, grade, grade_many
+    from evaluator.batch.grader import Grader
+    from evaluator.batch.library import Candidate, grade, grade_many, grade_many_async
 
-__all__ = ["Candidate", "__version__", "grade", "grade_many"]
+__all__ = ["Candidate", "Grader", "__version__", "grade", "grade_many", "grade_many_async"]
 
 
 def __getattr__(name: str) -> Any:

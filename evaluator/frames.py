@@ -83,13 +83,19 @@ class Table(Frame, frozen=True):
 Node = TensorView | Scalar | Opaque | Items | Table
 
 
+class Warm(Frame, frozen=True):
+    """Judge: bring the device up, before anything of a submission is there."""
+
+    device: Literal["cpu", "emulated", "cuda"]
+
+
 class Load(Frame, frozen=True):
     """Judge: read the submission in.
 
     Comes with the descriptors of the input region, of the output region, (with `library`) of the device's own library:
     the allocator on `cpu` and `cuda`, the emulator's runtime on `emulated`; and on `cuda` of the page. The first
-    `copy_bytes` of the output region are for copies, the rest is the allocator's. `true_fp32` keeps TF32 out.
-    `probe_bytes` is what an empty call on `cuda` reads and writes.
+    `copy_bytes` of the output region are for copies, the rest is the allocator's. `tf32` is for products of fp32 on
+    `cuda`; with `default` PyTorch's own settings stay. `probe_bytes` is what an empty call on `cuda` reads and writes.
     """
 
     submission: Text
@@ -100,7 +106,7 @@ class Load(Frame, frozen=True):
     device: Literal["cpu", "emulated", "cuda"]
     library: bool
     threads: int
-    true_fp32: bool = True
+    tf32: Literal["off", "default", "on"] = "off"
     probe_bytes: int = 0
 
 
@@ -159,7 +165,19 @@ class Call(Frame, frozen=True):
     output_gradients: Items | None
 
 
-ToRunner = Load | BuildReply | Construct | Prepare | Call
+class Count(Frame, frozen=True):
+    """Judge: from now on, count what computes in a call, and say what was counted so far."""
+
+
+class ProfiledCall(Frame, frozen=True):
+    """Judge: make calls on inputs that are there already, and watch the last one with PyTorch's profiler."""
+
+    args: Node
+    kwargs: Node
+    output_gradients: Items | None
+
+
+ToRunner = Warm | Load | BuildReply | Construct | Prepare | Call | Count | ProfiledCall
 
 
 class SourceFile(Frame, frozen=True):
@@ -185,6 +203,10 @@ class BuildRequest(Frame, frozen=True):
     python_module: bool = True
     error_handling: bool = True
     implicit_headers: bool = True
+
+
+class Warmed(Frame, frozen=True):
+    """Runner: its device is up."""
 
 
 class Loaded(Frame, frozen=True):
@@ -215,6 +237,35 @@ class Done(Frame, frozen=True):
     launches: Dimension | None = None
 
 
+class Counted(Frame, frozen=True):
+    """Runner: what was seen to compute since it was first asked.
+
+    `launches` are kernels of the submission's own on `emulated`; `library_calls` operations of PyTorch's and of
+    NVIDIA's libraries; `own_calls` functions of the submission's extensions, `mixed_calls` those of them that call
+    PyTorch's operations. Evidence, which a submission can forge: it can cost a pass, and never makes one.
+    """
+
+    launches: Dimension
+    library_calls: Dimension
+    own_calls: Dimension
+    mixed_calls: Dimension
+
+
+class SeenKernel(Frame, frozen=True):
+    """A kernel (an operation, on `cpu`) that the profiler saw, and for how long all its launches ran."""
+
+    name: Annotated[str, msgspec.Meta(max_length=4096)]
+    launches: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+    time_us: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+
+
+class Profiled(Frame, frozen=True):
+    """Runner: what the profiler saw, the longest first. `others` counts those that are left out."""
+
+    kernels: Annotated[list[SeenKernel], msgspec.Meta(max_length=256)]
+    others: Dimension
+
+
 class Failed(Frame, frozen=True):
     """Runner: the submission raised an error. `lines` are the submission's own, innermost last."""
 
@@ -223,7 +274,7 @@ class Failed(Frame, frozen=True):
     lines: Annotated[list[tuple[int, ShortText]], msgspec.Meta(max_length=32)] = []
 
 
-FromRunner = BuildRequest | Loaded | Constructed | Queued | Done | Failed
+FromRunner = BuildRequest | Warmed | Loaded | Constructed | Queued | Done | Counted | Failed | Profiled
 
 
 class FrameError(Exception):

@@ -3,7 +3,21 @@
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.records import Build, Check, Finding, GpuFacts, Record, RunnerOutput, SandboxFacts, Status, Timing
+from evaluator.records import (
+    Baseline,
+    Build,
+    Check,
+    Finding,
+    GpuFacts,
+    OwnKernels,
+    Profiling,
+    Record,
+    Roofline,
+    RunnerOutput,
+    SandboxFacts,
+    Status,
+    Timing,
+)
 
 
 def _nothing_printed() -> RunnerOutput:
@@ -21,6 +35,10 @@ class Outcome(Record, frozen=True):
     findings: list[Finding] = []
     sandbox: SandboxFacts | None = None
     gpu: GpuFacts | None = None
+    roofline: Roofline | None = None
+    baselines: list[Baseline] = []
+    profiling: Profiling | None = None
+    own_kernels: OwnKernels | None = None
     output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
 
     def failed(self, status: Status, reason: Finding) -> "Outcome":

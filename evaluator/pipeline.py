@@ -4,7 +4,10 @@ Each stage runs the submission in a process of its own, made afresh from the sta
 the reference is timed in others, before and after.
 """
 
+import contextlib
 import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,9 +17,11 @@ from evaluator.environment import environment
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.interrupts import held_back
-from evaluator.isolation import SandboxMode
+from evaluator.isolation import SandboxMode, Starter
+from evaluator.judge.starting import starter_for
 from evaluator.outcome import Outcome
 from evaluator.records import (
+    BaselineKind,
     DeviceFacts,
     DeviceKind,
     Finding,
@@ -31,8 +36,12 @@ from evaluator.records import (
     ToleranceRule,
 )
 from evaluator.report.live import Progress
-from evaluator.stopwatch import Stopwatch
+from evaluator.stopwatch import Lap, Stopwatch
 from evaluator.submissions import Submission
+
+if TYPE_CHECKING:
+    from evaluator.judge.keeper import Keeper
+    from evaluator.judge.workshop import Terms
 
 _FLOOD_BYTES = 1 << 20
 
@@ -46,7 +55,12 @@ class Unread(Record, frozen=True):
 
 
 class GradeRequest(Record, frozen=True):
-    """What is to be graded, and how. `timeout_s` is for each stage of the submission; None leaves it to the judge."""
+    """What is to be graded, and how. `timeout_s` is for each stage of the submission; None leaves it to the judge.
+
+    `require_own_kernel` is the least share of the work that the submission's own kernels must do; `strict` refuses to
+    grade where a wall of the sandbox is missing. `baselines` and `speedup_of` are timed beside the reference. With
+    `profile` a correct submission is run once more, to see where its time goes.
+    """
 
     problem: Problem
     submission: Submission | Unread
@@ -58,64 +72,164 @@ class GradeRequest(Record, frozen=True):
     timeout_s: float | None
     build_timeout_s: float
     replay: Scorecard | None
+    require_own_kernel: float | None = None
+    strict: bool = False
+    baselines: list[BaselineKind] = []
+    speedup_of: Submission | None = None
+    profile: bool = False
 
 
-def grade(request: GradeRequest, progress: Progress) -> Scorecard:
+class Library(Record, frozen=True):
+    """What a build made, by its key in the cache, for a machine that does not share that."""
+
+    key: str
+    content: bytes
+    log: str
+    wall_s: float
+
+
+class Begun(Record, frozen=True):
+    """A grade whose submission is built, to be finished where a GPU is; with its `libraries`, if that is elsewhere."""
+
+    outcome: Outcome
+    lap: Lap
+    libraries: list[Library] = []
+
+
+def grade(
+    request: GradeRequest, progress: Progress, keeper: "Keeper | None" = None, begun: Begun | None = None
+) -> Scorecard:
     """Grade one submission. What it does wrong is in the card; only a broken problem or machine raises.
+
+    Args:
+        request: what is graded, and how.
+        progress: is told of each stage.
+        keeper: keeps what several grades share; None for a grade on its own.
+        begun: what `begin` made of the same request, on this machine; None begins here.
 
     Raises:
         UsageError: the problem is broken, or does not fit into this machine's memory.
         InfraError: no compiler, or no sandbox, on this machine.
     """
+    stopwatch = Stopwatch(progress, begun.lap if begun is not None else None)
+    outcome, seeds = _outcome(request, stopwatch, keeper, begun)
+    return _card(request, outcome, seeds, stopwatch)
+
+
+def begin(request: GradeRequest, progress: Progress, keeper: "Keeper | None" = None) -> Begun | Scorecard:
+    """Do as much of a grade as needs no GPU: a scorecard, if that settles it. Raises as `grade` does."""
     stopwatch = Stopwatch(progress)
-    threads = len(os.sched_getaffinity(0))
+    outcome, seeds = _outcome(request, stopwatch, keeper, None, built_only=True)
+    if outcome.reason is None:
+        return Begun(outcome=outcome, lap=stopwatch.lap())
+    return _card(request, outcome, seeds, stopwatch)
+
+
+def _outcome(
+    request: GradeRequest,
+    stopwatch: Stopwatch,
+    keeper: "Keeper | None",
+    begun: Begun | None,
+    *,
+    built_only: bool = False,
+) -> tuple[Outcome, Seeds | None]:
     sized_source(request.problem, request.size)  # A size that the problem lacks is told before anything else.
     match request.submission:
         case Unread(finding=reason):
-            return _card(request, Outcome().failed(_unread_status(reason), reason), None, stopwatch, threads)
+            return Outcome().failed(_unread_status(reason), reason), None
         case Submission() as submission:
-            outcome, seeds = _judged(request, submission, stopwatch, threads)
+            outcome, seeds = _judged(request, submission.source, stopwatch, keeper, begun, built_only=built_only)
+            if built_only and outcome.reason is None:
+                return outcome, seeds
             findings = [*submission.findings, *_remarks(outcome), *outcome.findings]  # The screen shows the first few.
-            return _card(request, replace(outcome, findings=findings), seeds, stopwatch, threads)
+            return replace(outcome, findings=findings), seeds
 
 
-def _judged(request: GradeRequest, submission: Submission, stopwatch: Stopwatch, threads: int) -> tuple[Outcome, Seeds]:
+def _judged(
+    request: GradeRequest,
+    source: str,
+    stopwatch: Stopwatch,
+    keeper: "Keeper | None",
+    begun: Begun | None,
+    *,
+    built_only: bool,
+) -> tuple[Outcome, Seeds | None]:
     # Here torch comes in; the cheap commands never get this far. Its threads shall sleep while they wait, not spin:
     # judge and runner share the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with stopwatch.stage("read", request.problem.name), held_back():
-        from evaluator.judge.memory_plan import refuse_what_does_not_fit
-        from evaluator.judge.seeds import SeedBook
-        from evaluator.judge.verdict import judge
-        from evaluator.judge.workshop import Terms, Workshop
-
-        refuse_what_does_not_fit(request.problem, request.size, request.gpu)
-        seeds = SeedBook(request.replay)
-        terms = Terms(
-            problem=request.problem,
-            device=request.device,
-            gpu=request.gpu,
-            size=request.size,
-            tolerance=request.tolerance,
-            sandbox=request.sandbox,
-            timeout_s=request.timeout_s,
-            build_timeout_s=request.build_timeout_s,
-            threads=threads,
+    if keeper is not None:
+        return _judged_by(lambda: keeper, request, source, stopwatch, begun, built_only=built_only)
+    # First of all the starter: it imports torch while the judge does.
+    uuid = None if request.gpu is None else request.gpu.uuid
+    with starter_for(request.device, uuid, request.sandbox, _threads()) as starter, contextlib.ExitStack() as own:
+        return _judged_by(
+            lambda: own.enter_context(_keeper(starter)), request, source, stopwatch, begun, built_only=built_only
         )
+
+
+def _keeper(starter: Starter) -> "Keeper":
+    from evaluator.judge.keeper import Keeper
+
+    return Keeper(starter, lasting=False)
+
+
+def _terms(request: GradeRequest) -> "Terms":
+    from evaluator.judge.workshop import Terms
+
+    return Terms(
+        problem=request.problem,
+        device=request.device,
+        gpu=request.gpu,
+        size=request.size,
+        tolerance=request.tolerance,
+        sandbox=request.sandbox,
+        timeout_s=request.timeout_s,
+        build_timeout_s=request.build_timeout_s,
+        threads=_threads(),
+        require_own_kernel=request.require_own_kernel,
+        strict=request.strict,
+        baselines=tuple(request.baselines),
+        speedup_of=request.speedup_of,
+        profile=request.profile,
+    )
+
+
+def _judged_by(
+    have_keeper: Callable[[], "Keeper"],
+    request: GradeRequest,
+    source: str,
+    stopwatch: Stopwatch,
+    begun: Begun | None,
+    *,
+    built_only: bool,
+) -> tuple[Outcome, Seeds | None]:
+    with stopwatch.stage("read", request.problem.name), held_back():
+        from evaluator.judge import verdict
+
+        keeper, terms = have_keeper(), _terms(request)
+        keeper.make_room(terms)
+    seeds: Seeds | None = None
     try:
-        with Workshop(terms, submission.source, seeds) as shop:
-            return judge(shop, stopwatch), seeds.record()
+        with keeper.workshop(terms, source, request.replay) as shop:
+            seeds = shop.seeds.record()
+            if built_only:
+                return verdict.begin(shop, stopwatch), seeds
+            if begun is not None:
+                return verdict.finish(shop, begun.outcome, stopwatch), seeds
+            return verdict.judge(shop, stopwatch), seeds
     except MemoryError as error:
         reason = finding(Code.JUDGE_MEMORY, f"the judge ran out of memory: {error}")
     except JudgeFailed as error:
         reason = finding(Code.JUDGE_FAILED, error.message)
-    return Outcome().failed(Status.INFRA_ERROR, reason), seeds.record()
+    return Outcome().failed(Status.INFRA_ERROR, reason), seeds
 
 
-def _card(
-    request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatch: Stopwatch, threads: int
-) -> Scorecard:
-    machine = environment(threads)
+def _threads() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _card(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatch: Stopwatch) -> Scorecard:
+    machine = environment(_threads())
     return Scorecard(
         status=outcome.status,
         reason=outcome.reason,
@@ -131,6 +245,11 @@ def _card(
         build=outcome.build,
         checks=outcome.checks,
         timing=outcome.timing,
+        roofline=outcome.roofline,
+        baselines=outcome.baselines,
+        profiling=outcome.profiling,
+        own_kernels=outcome.own_kernels,
+        required_own_kernel=request.require_own_kernel,
         findings=outcome.findings,
         output=outcome.output,
         graded_at=stopwatch.started_at,

@@ -86,6 +86,32 @@ class Precision(StrEnum):
     FP16 = "fp16"
 
 
+class Profile(StrEnum):
+    """From which distribution the values of a call's inputs come; `evaluator/judge/profiles.py` draws them."""
+
+    AS_GIVEN = "as_given"
+    SIGNED_NORMAL = "signed_normal"
+    MIXED_MAGNITUDES = "mixed_magnitudes"
+    ZEROS_AND_TIES = "zeros_and_ties"
+    LARGE = "large"
+    SMALL = "small"
+    CONSTANT_ROWS = "constant_rows"
+    OUTLIERS = "outliers"
+    ILL_CONDITIONED = "ill_conditioned"
+
+
+class Layout(StrEnum):
+    """How a tensor may lie in memory, beside the way that `get_inputs` gives it.
+
+    `transposed`: its last two dimensions change places in memory. `gaps`: every second element of a wider one.
+    `offset`: an element behind an aligned address.
+    """
+
+    TRANSPOSED = "transposed"
+    GAPS = "gaps"
+    OFFSET = "offset"
+
+
 class ToleranceOverride(Record, frozen=True):
     """What a problem's author says instead of the measured rule's own numbers; `None` leaves one as it is."""
 
@@ -97,6 +123,18 @@ Constant = bool | int | float | str | list[int]
 """A module-level constant of a reference that a size may set."""
 
 
+class RooflineOverride(Record, frozen=True):
+    """What a problem's author knows of its bytes and operations and counting cannot see, and the `reason`.
+
+    Each is a formula of the reference's constants, such as `4 * n * (n + 1) // 2`; None leaves what is counted.
+    """
+
+    reason: str
+    read_bytes: str | None = None
+    written_bytes: str | None = None
+    flop: str | None = None
+
+
 class Problem(Record, frozen=True):
     """A reference `Model` with `get_inputs` and `get_init_inputs`, and what is known about it.
 
@@ -104,7 +142,9 @@ class Problem(Record, frozen=True):
 
     `source` is the text of the reference as its author wrote it; `sizes` holds, for each size, the constants that
     replace the ones written there. `split` names inputs and the dimension along which they may be cut into blocks
-    without changing the rows of the output (its dimension 0), so that float64 fits into memory.
+    without changing the rows of the output (its dimension 0), so that float64 fits into memory. `profiles` has what the
+    author says of value profiles: a reason to leave one out, or true to use it whatever the reference shows; `layouts`
+    are those that inputs may have in memory.
     """
 
     name: str
@@ -121,6 +161,9 @@ class Problem(Record, frozen=True):
     backward: bool
     tolerance: ToleranceOverride
     split: dict[str, int]
+    roofline: RooflineOverride | None = None
+    profiles: dict[Profile, str | bool] = {}
+    layouts: list[Layout] = []
 
 
 class Finding(Record, frozen=True):
@@ -281,7 +324,7 @@ class Check(Record, frozen=True):
     """
 
     index: int
-    profile: str
+    profile: Profile
     seed: Seed
     schedule: Schedule | None
     launches: int | None
@@ -305,7 +348,8 @@ class Samples(Record, frozen=True):
     ran, so that of `reference_after` is the one to compare with. `outliers` counts the samples that lie far from the
     rest; they are among `samples_ms` all the same. `host_ms` is how long the host took to queue a call's work on a GPU,
     `overhead_host_ms` the same for a call without the model's own work. A call is void where something else was at work
-    on the GPU while its inputs were written; `seeds` has those of void calls too.
+    on the GPU while its inputs were written. `seeds` has those of all calls: of void ones too, and of the `other_calls`
+    whose inputs had other values than the problem's own. The samples are of calls as given alone.
     """
 
     side: str
@@ -319,6 +363,7 @@ class Samples(Record, frozen=True):
     outputs_copied: bool
     host_ms: float | None = None
     void_calls: int = 0
+    other_calls: int = 0
     outliers: int | None = None
     overhead_host_ms: float | None = None
 
@@ -352,11 +397,174 @@ class Timing(Record, frozen=True):
     significant: bool | None = None
 
 
+class BaselineKind(StrEnum):
+    """What a submission's time is held against beside the reference that every grade measures.
+
+    `compile-max-autotune` is torch.compile without CUDA graphs, whose outputs a later call overwrites.
+    """
+
+    EAGER = "eager"
+    COMPILE = "compile"
+    COMPILE_MAX_AUTOTUNE = "compile-max-autotune"
+    SUBMISSION = "submission"
+
+
+class Tf32(StrEnum):
+    """Whether a GPU's products may round their fp32 operands to TF32: never, as PyTorch has it by default, always.
+
+    By default convolutions may and matrix products may not.
+    """
+
+    OFF = "off"
+    DEFAULT = "default"
+    ON = "on"
+
+
+class Baseline(Record, frozen=True):
+    """Another program of the same problem, timed by the same clock in a runner of its own, every output verified.
+
+    `tf32` is None on a device that has none. `name` and `sha256` are those of another submission. `measured_at` says
+    when: what does not depend on a submission's code is kept, and `kept` then, as it was measured for another grade,
+    beside a reference that took `reference_median_ms`.
+    The speedup is the submission's over this one; None where its interval is wider than 5 %, or where there are no
+    `samples`: then `finding` says why.
+    """
+
+    kind: BaselineKind
+    tf32: Tf32 | None
+    name: str | None
+    sha256: Sha256 | None
+    measured_at: str
+    kept: bool
+    reference_median_ms: float | None
+    samples: Samples | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    significant: bool | None
+    finding: Finding | None
+
+
+class KernelUse(Record, frozen=True):
+    """A kernel of one call, by the name that a profiler gave it: how often it ran, and for how long in all.
+
+    On `cpu` it is an operation of PyTorch's. `own` says whether the name is among the kernels that were built from the
+    submission; None on `cpu`.
+    """
+
+    name: str
+    launches: int
+    time_us: float
+    own: bool | None
+
+
+class KernelResources(Record, frozen=True):
+    """What a thread (registers, stack, spills) and a block (shared memory) of a kernel take, as ptxas says."""
+
+    name: str
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+
+
+class Profiling(Record, frozen=True):
+    """Where the time of one call goes: one that is neither timed nor compared, in a runner of its own.
+
+    It is what the submission's own process saw, and decides nothing unless a grade asks for own kernels. `kernels` are those that
+    took longest, `other_kernels` counts the rest; `own_share` is the part of the time in own kernels. `resources` are
+    the compiler's. `finding` says why there is nothing.
+    """
+
+    kernels: list[KernelUse]
+    other_kernels: int
+    launches: int
+    time_us: float
+    own_share: float | None
+    resources: list[KernelResources]
+    finding: Finding | None = None
+
+
+class Flips(Record, frozen=True):
+    """Of how many places, drawn at random and changed, the reference's answer changed with."""
+
+    samples: int
+    mattered: int
+
+
+class Roofline(Record, frozen=True):
+    """Where the submission stands between the least that a call takes on this GPU and what it took.
+
+    `read_bytes` are those of inputs and weights, each once, `written_bytes` those of outputs, `flop` the operations of
+    matrix products, convolutions and attention. `input_flips` and `state_flips` say how much of inputs and weights
+    matters, by samples; None where that was not sampled, and all of it is counted. `needed_read_bytes` is what is left.
+
+    `floor_ms` is the time to move what is needed at this GPU's measured bandwidth, less what its L2 cache may keep of
+    the outputs. `impossible_ms` is the part of it that is certain: weights are left out, which may have been worked
+    into something smaller before the call. A submission that is faster than that by more than the clock's error is
+    rejected. `target_ms` is the time of the operations at the measured peak of the problem's own precision, or the
+    floor where that is longer; one may beat it. `of_floor`, `bytes_per_s` and `flop_per_s` are what the submission
+    reached; None where its time is none.
+    """
+
+    read_bytes: int
+    written_bytes: int
+    flop: int
+    input_flips: Flips | None
+    state_flips: Flips | None
+    needed_read_bytes: int
+    bandwidth_bytes_per_s: float
+    l2_bytes: int
+    peak_flop_per_s: float | None
+    floor_ms: float
+    impossible_ms: float
+    target_ms: float
+    of_floor: float | None
+    bytes_per_s: float | None
+    flop_per_s: float | None
+    override_reason: str | None = None
+
+
+class ShareBasis(StrEnum):
+    """How the share of a submission's own kernels is known.
+
+    `built`: the judge looked at what was built, and it holds no kernel. `launches`: kernels of the submission's own
+    against library operations, counted on `emulated`. `calls`: likewise calls of its own functions, on `cpu`.
+    `profile`: time on the GPU, by a profiler in the runner. `unknown`: none of these.
+    """
+
+    BUILT = "built"
+    LAUNCHES = "launches"
+    CALLS = "calls"
+    PROFILE = "profile"
+    UNKNOWN = "unknown"
+
+
+class OwnKernels(Record, frozen=True):
+    """How much of the work was done in kernels of the submission's own: a share between `share_low` and `share_high`.
+
+    `own` and `library` are what it comes from: launches, calls, or ms on the GPU. `kernels` are those that the judge
+    found in what it had built. All but `built` comes out of the runner, where a submission can forge it upwards.
+    """
+
+    basis: ShareBasis
+    share_low: float
+    share_high: float
+    own: float | None
+    library: float | None
+    kernels: list[str]
+
+
 class Seeds(Record, frozen=True):
-    """The seeds that are not written beside a call. They are drawn fresh for every grade and revealed here."""
+    """The seeds that are not written beside a call. They are drawn fresh for every grade and revealed here.
+
+    `profiles` are those that calls may have beside their problem's own values; a call's seed says which it has.
+    """
 
     weight: Seed
     replayed_from: str | None
+    profiles: list[Profile] = []
 
 
 class RunnerOutput(Record, frozen=True):
@@ -387,6 +595,47 @@ class Scorecard(Record, frozen=True, kw_only=True):
     graded_at: str
     stages_s: dict[str, float]
     wall_s: float
+    roofline: Roofline | None = None
+    baselines: list[Baseline] = []
+    profiling: Profiling | None = None
+    own_kernels: OwnKernels | None = None
+    required_own_kernel: float | None = None
+
+
+class ControlResult(Record, frozen=True):
+    """What became of one bad submission, as `problems validate` makes them up.
+
+    It `gets_away` where no call of a grade shows it. `passes_on` are the profiles on which it is taken for right,
+    `caught_on` is the one that shows it most clearly. `passes_kernelbench`: on the problem's own values it passes
+    KernelBench's rule as well.
+    """
+
+    control: str
+    gets_away: bool
+    passes_on: list[Profile]
+    caught_on: Profile | None
+    advice: str
+    passes_kernelbench: bool
+
+
+class Admission(Record, frozen=True):
+    """Whether a problem at one size tells bad submissions from good ones.
+
+    `left_out` has the profiles that are not used, each with the reason; `honest_failures` are honest variants of the
+    reference that the problem's own tolerance refuses.
+    """
+
+    problem: str
+    size: SizeName
+    profiles: list[Profile]
+    left_out: dict[Profile, str]
+    controls: list[ControlResult]
+    honest_failures: list[str]
+
+    @property
+    def admitted(self) -> bool:
+        """Say whether every bad one is caught and every honest one passes."""
+        return not self.honest_failures and not any(each.gets_away for each in self.controls)
 
 
 def number_text(value: float) -> str:

@@ -1,6 +1,7 @@
 """Put together what a grade is asked for: what the user says, else what the replayed card says, else the defaults."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -10,7 +11,7 @@ from evaluator.doctor import default_device
 from evaluator.errors import CardError, UsageError
 from evaluator.isolation import SandboxMode
 from evaluator.pipeline import GradeRequest, Unread
-from evaluator.records import DeviceKind, Scorecard, SizeName, ToleranceRule
+from evaluator.records import BaselineKind, DeviceKind, Scorecard, SizeName, ToleranceRule
 from evaluator.store import read_card
 from evaluator.submissions import STDIN, Submission, read_submission
 
@@ -31,6 +32,11 @@ class Wish(NamedTuple):
     timeout: float | None
     build_timeout: float
     replay: Path | None
+    require_own_kernel: float | None = None
+    strict: bool = False
+    baseline: tuple[str, ...] = ()
+    speedup_of: str | None = None
+    profile: bool = False
 
 
 def request_for(wish: Wish) -> GradeRequest:
@@ -56,7 +62,50 @@ def request_for(wish: Wish) -> GradeRequest:
         timeout_s=wish.timeout,
         build_timeout_s=wish.build_timeout,
         replay=card,
+        require_own_kernel=wish.require_own_kernel or (card.required_own_kernel if card else None),
+        strict=strict(wish.sandbox, wish.strict),
+        baselines=baselines(wish.baseline, device),
+        speedup_of=_other(wish.speedup_of, device),
+        profile=_profile(device, wanted=wish.profile),
     )
+
+
+def baselines(wanted: Sequence[str], device: DeviceKind) -> list[BaselineKind]:
+    """Read what is to be timed beside the reference. Raises UsageError where `device` has no use for it."""
+    kinds = list(dict.fromkeys(BaselineKind(each) for each in wanted))
+    if kinds and device is DeviceKind.EMULATED:
+        raise UsageError("--baseline says nothing on emulated: nothing is timed there", hint="add --device cuda or cpu")
+    if BaselineKind.EAGER in kinds and device is not DeviceKind.CUDA:
+        message = "--baseline eager is the reference with TF32 as PyTorch has it, which is for cuda"
+        raise UsageError(message, hint="leave it out: every grade measures the eager reference")
+    return kinds
+
+
+def _profile(device: DeviceKind, *, wanted: bool) -> bool:
+    if wanted and device is DeviceKind.EMULATED:
+        raise UsageError("--profile says nothing on emulated: nothing is timed there", hint="add --device cuda or cpu")
+    return wanted
+
+
+def _other(path: str | None, device: DeviceKind) -> Submission | None:
+    """Read the submission that is to be a baseline: unlike the one that is graded, it must be one."""
+    if path is None:
+        return None
+    if device is DeviceKind.EMULATED:
+        raise UsageError(
+            "--speedup-of says nothing on emulated: nothing is timed there", hint="add --device cuda or cpu"
+        )
+    read = read_submission(Path(path))
+    if isinstance(read, Submission):
+        return read
+    raise UsageError(f"--speedup-of {path}: {read.message}", hint=read.next_step)
+
+
+def strict(sandbox: str, wanted: bool) -> bool:  # noqa: FBT001 - the two options as they were given
+    """Say whether every wall is insisted on. Raises UsageError where none is wanted at the same time."""
+    if wanted and SandboxMode(sandbox) is SandboxMode.NONE:
+        raise UsageError("--strict asks for every wall, and --sandbox none for none", hint="leave one of them out")
+    return wanted
 
 
 def default_target(request: GradeRequest) -> Path:

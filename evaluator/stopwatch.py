@@ -5,23 +5,37 @@ import datetime
 import time
 from collections.abc import Iterator
 
+from evaluator.records import Record
 from evaluator.report.live import Progress
+
+
+class Lap(Record, frozen=True):
+    """What a stopwatch showed when one process was done with its part of a grade."""
+
+    started_at: str
+    stages_s: dict[str, float]
+    wall_s: float
 
 
 class Stopwatch:
     """Times the stages of one grade."""
 
-    def __init__(self, progress: Progress) -> None:
-        """Start now; tell `progress` of each stage."""
-        self.started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        self.stages_s: dict[str, float] = {}
+    def __init__(self, progress: Progress, before: "Lap | None" = None) -> None:
+        """Start now, or go on after what was done `before`; tell `progress` of each stage."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        self.started_at = now if before is None else before.started_at
+        self.stages_s: dict[str, float] = {} if before is None else dict(before.stages_s)
         self._progress = progress
-        self._started_s = time.monotonic()
+        self._started_s = time.monotonic() - (0.0 if before is None else before.wall_s)
 
     @property
     def wall_s(self) -> float:
-        """Say how long it has been running."""
+        """Say how long it has been running, without the time between two processes."""
         return time.monotonic() - self._started_s
+
+    def lap(self) -> "Lap":
+        """Stop here, for another to go on."""
+        return Lap(self.started_at, self.stages_s, self.wall_s)
 
     @contextlib.contextmanager
     def stage(self, name: str, detail: str = "") -> Iterator[None]:
@@ -31,4 +45,4 @@ class Stopwatch:
         try:
             yield
         finally:
-            self.stages_s[name] = time.monotonic() - started_s
+            self.stages_s[name] = self.stages_s.get(name, 0.0) + time.monotonic() - started_s

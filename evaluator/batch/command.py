@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from evaluator.batch.displays import display_on
+from evaluator.batch.handle import Hire, Slot
 from evaluator.batch.inputs import Item, Problems, named_once, read_folder, read_lines, submission_files
 from evaluator.batch.manifest import Terms
 from evaluator.batch.run_folder import Plan, manifest_for, opened
@@ -18,7 +19,7 @@ from evaluator.batch.tasks import Shard
 from evaluator.doctor import default_device
 from evaluator.errors import UsageError
 from evaluator.records import DeviceKind, SizeName, ToleranceRule
-from evaluator.request import AUTO
+from evaluator.request import AUTO, baselines, strict
 from evaluator.submissions import STDIN
 
 _SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
@@ -37,7 +38,11 @@ class BatchWish(NamedTuple):
     sandbox: str
     timeout: float | None
     build_timeout: float
+    require_own_kernel: float | None
+    strict: bool
+    baseline: tuple[str, ...]
     jobs: int | None
+    ray: str | None
     limit: int | None
     shard: str | None
     retry: str | None
@@ -61,12 +66,15 @@ def run_batch(wish: BatchWish, stream: TextIO, jsonl: TextIO | None) -> Tally:
         sandbox=wish.sandbox,
         timeout_s=wish.timeout,
         build_timeout_s=wish.build_timeout,
+        require_own_kernel=wish.require_own_kernel,
+        strict=strict(wish.sandbox, wish.strict),
+        baselines=baselines(wish.baseline, device),
     )
-    slots = slots_for(device, wish.jobs, gpus_for(device, wish.gpu))
     shard = parse_shard(wish.shard) if wish.shard else None
     problems = Problems(wish.problems, terms.actual_size)
     total = None if shard else _total(wish.submissions, wish.limit)
     with contextlib.ExitStack() as stack:
+        slots, hire = _crew(wish, device, stack)
         manifest = manifest_for(terms, wish.problems, wish.submissions)
         folder = stack.enter_context(opened(wish.run, manifest, fresh=wish.fresh))
         plan = stack.enter_context(Plan(folder))
@@ -75,7 +83,21 @@ def run_batch(wish: BatchWish, stream: TextIO, jsonl: TextIO | None) -> Tally:
             items = filter(shard.holds, items)
         display = stack.enter_context(display_on(stream, total, jsonl=jsonl))
         chosen = itertools.islice(items, wish.limit)
-        return Session(folder, plan, chosen, terms, slots, display, retry=wish.retry, fail_fast=wish.fail_fast).run()
+        return Session(
+            folder, plan, chosen, terms, slots, display, retry=wish.retry, fail_fast=wish.fail_fast, hire=hire
+        ).run()
+
+
+def _crew(wish: BatchWish, device: DeviceKind, stack: contextlib.ExitStack) -> tuple[list[Slot], Hire | None]:
+    """Say who grades: this machine, or those of a Ray cluster, which is left with `stack`."""
+    if wish.ray is None:
+        return slots_for(device, wish.jobs, gpus_for(device, wish.gpu)), None
+    if wish.gpu is not None:
+        raise UsageError("--gpu says nothing with --ray: each actor has the GPU that Ray gives it")
+    from evaluator.batch.cluster import Cluster
+
+    cluster = stack.enter_context(Cluster(wish.ray))
+    return cluster.slots(device, wish.jobs), cluster.hire(device)
 
 
 def parse_shard(text: str) -> Shard:

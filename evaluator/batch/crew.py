@@ -5,44 +5,34 @@ little later each time. Nothing of this is the submission's fault, so nothing of
 """
 
 import contextlib
-import os
 import queue
-import select
-import subprocess
-import sys
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from evaluator.batch.handle import Handle, Hire, NoPlace, Slot, Worker
 from evaluator.batch.manifest import Terms
-from evaluator.batch.protocol import Graded, NotGraded, Order, Stage, receive_reply, send
+from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Result
+from evaluator.batch.ready import Ready, Waiting
 from evaluator.batch.tasks import Task
-from evaluator.isolation.files import source_root
-from evaluator.pipeline import Unread
+from evaluator.errors import InfraError
+from evaluator.findings import Code
+from evaluator.pipeline import Begun, Unread
 from evaluator.records import Status
 from evaluator.submissions import Submission
 
 BACKOFF_S = (1.0, 5.0)
 """How long to wait before the second and the third attempt; there is no fourth."""
-_GRADE_LIMIT_S = 3600.0
-_END_S = 10.0
+_ROOM = 4
+"""How many built submissions may wait for a GPU, for each slot that builds."""
+_IDLE_S = 10.0
+"""How long a GPU is kept while nothing waits for it."""
 _JOIN_S = 1.0
-# -P: nothing is imported from the current folder, which may well be that of the submissions.
-_PYTHON = (sys.executable, "-P", "-X", "utf8")
-_BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from evaluator.batch import worker; sys.exit(worker.main(sys.argv[2:]))"
-)
-
-
-class Slot(NamedTuple):
-    """What a worker has for itself: these cores (all where empty) and this GPU."""
-
-    cores: tuple[int, ...] = ()
-    gpu: str | None = None
+_LOOK_S = 0.5
 
 
 class Began(NamedTuple):
@@ -70,72 +60,6 @@ class Drained(NamedTuple):
     error: BaseException | None
 
 
-class Worker:
-    """One process of `evaluator.batch.worker` and the pipes to it."""
-
-    def __init__(self, slot: Slot, log: Path | None) -> None:
-        """Start it. What it prints goes to the end of `log`, else to stderr."""
-        replies, its_replies = os.pipe()
-        arguments = [str(its_replies)]
-        if slot.cores:
-            arguments.append(",".join(map(str, slot.cores)))
-        try:
-            with contextlib.ExitStack() as opened:
-                output = 2 if log is None else opened.enter_context(log.open("ab")).fileno()
-                self._process = subprocess.Popen(
-                    [*_PYTHON, "-c", _BOOT, str(source_root()), *arguments],
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=(its_replies,),
-                    start_new_session=True,  # Ctrl-C is for the batch, which then ends its workers in order.
-                )
-        except BaseException:
-            os.close(replies)
-            raise
-        finally:
-            os.close(its_replies)
-        assert self._process.stdin is not None  # noqa: S101 - for the type checker: PIPE was asked for
-        self._orders = self._process.stdin
-        self._replies = replies
-
-    def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Graded | NotGraded:
-        """Have one grade made."""
-        until_s = time.monotonic() + _GRADE_LIMIT_S
-        try:
-            send(self._orders.fileno(), order)
-            while True:
-                readable, _, _ = select.select([self._replies], [], [], max(0.0, until_s - time.monotonic()))
-                if not readable:
-                    return NotGraded(reason=f"the grade was not over after {_GRADE_LIMIT_S:.0f} s", again=True)
-                reply = receive_reply(self._replies)
-                if not isinstance(reply, Stage):
-                    return reply
-                on_stage(reply)
-        except (EOFError, OSError, ValueError):  # ValueError: what came was no message
-            return NotGraded(reason="the process that made the grade died", again=True)
-
-    def interrupt(self) -> None:
-        """Make it end its grade and itself. May be called while another thread waits in `grade`."""
-        self._process.terminate()
-
-    def wait(self) -> None:
-        """Wait for its end after `interrupt`; it has only so long."""
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()  # and the kernel kills its grade
-            self._process.wait()
-
-    def close(self) -> None:
-        """End it, with all that it started. Not while another thread waits in `grade`."""
-        self.interrupt()
-        self.wait()
-        with contextlib.suppress(OSError):
-            self._orders.close()
-        os.close(self._replies)
-
-
 class Crew:
     """Slots that take tasks from `next_task` until it has no more, each in a thread of its own.
 
@@ -150,23 +74,38 @@ class Crew:
         *,
         logs: Path | None = None,
         fail_fast: bool = False,
+        hire: Hire | None = None,
     ) -> None:
-        """Begin. `next_task` is called from one thread at a time; `logs` is a folder for what workers print.
+        """Begin. `next_task` is called from one thread at a time, until it gives None.
 
-        With `fail_fast` no more tasks are taken once one is not correct; what has begun is ended.
+        Args:
+            slots: who works; some may lose their place (`NoPlace`), and the others take over.
+            terms: how all is graded.
+            next_task: gives a task to grade; None where there is no more.
+            logs: a folder for what workers print.
+            fail_fast: take no more tasks once one is not correct; what has begun is ended.
+            hire: makes the worker of a slot, which prints into that file; None makes processes of this machine.
         """
+        self._hire = hire or Worker
+        self._returned: deque[Task] = deque()
+        self._more = True
+        self._busy = 0
+        self._places = Counter(slot.part for slot in slots)
         self._fail_fast = fail_fast
         self.events: queue.SimpleQueue[Began | Ended | Drained] = queue.SimpleQueue()
         self._terms = terms
         self._next_task = next_task
         self._logs = logs
         self._taking = threading.Lock()
+        self._counting = threading.Lock()
         self._changing = threading.Lock()
         self._stopping = threading.Event()
-        self._workers: dict[int, Worker] = {}
+        self._workers: dict[int, Handle] = {}
+        builders = sum(slot.part is Part.BEGIN for slot in slots)
+        self._ready = Ready(builders, room=_ROOM * builders)
         # Daemons: one may be waiting for somebody else's next line when the batch is interrupted.
         self._threads = [
-            threading.Thread(target=self._run, args=(number, slot), name=f"slot-{number}", daemon=True)
+            threading.Thread(target=self._work, args=(number, slot), name=f"slot-{number}", daemon=True)
             for number, slot in enumerate(slots)
         ]
 
@@ -180,6 +119,7 @@ class Crew:
     ) -> None:
         with self._changing:
             self._stopping.set()
+            self._ready.close()
             workers = list(self._workers.values())
         for worker in workers:  # all at once, then wait for each
             worker.interrupt()
@@ -188,61 +128,141 @@ class Crew:
         for thread in self._threads:
             thread.join(_JOIN_S)
 
-    def _run(self, number: int, slot: Slot) -> None:
+    def _work(self, number: int, slot: Slot) -> None:
         error: BaseException | None = None
         try:
-            while not self._stopping.is_set():
-                with self._taking:
-                    task = self._next_task()
-                if task is None:
-                    break
-                self._see_through(number, slot, task)
+            if slot.part is Part.FINISH:
+                self._finish_all(number, slot)
+            else:
+                self._begin_all(number, slot)
+        except NoPlace as lost:
+            error = self._left(slot, lost)
         except BaseException as raised:  # noqa: BLE001 - the reader of the events raises it again
             error = raised
         finally:
+            if slot.part is Part.BEGIN:
+                self._ready.builder_left()
             with contextlib.suppress(BaseException):
                 self._dismiss(number)
             self.events.put(Drained(number, error))
 
-    def _see_through(self, number: int, slot: Slot, task: Task) -> None:
+    def _begin_all(self, number: int, slot: Slot) -> None:
+        """Take new tasks until there are no more; where this slot only builds, pass on what is built."""
+        while (task := self._next()) is not None:
+            since_s = time.monotonic()
+            try:
+                tried = self._tried(number, slot, task, None)
+            except NoPlace:
+                self._returned.append(task)
+                raise
+            finally:
+                self._busy_no_more()
+            if tried is None:
+                return
+            if isinstance(tried.result, Built):
+                self.events.put(Began(number, task, "built"))
+                self._ready.put(Waiting(task, tried.result.begun, tried.attempts, since_s))
+            else:
+                self._end(number, task, tried.result, tried.attempts, since_s)
+
+    def _next(self) -> Task | None:
+        """Take a task: one that another slot had to leave, or a new one. While others are busy, one may come back."""
+        while not self._stopping.is_set():
+            with self._taking:
+                if self._returned:
+                    self._busy += 1
+                    return self._returned.popleft()
+                if self._more and (task := self._next_task()) is not None:
+                    self._busy += 1
+                    return task
+                self._more = False
+                if not self._busy:
+                    return None
+            self._stopping.wait(_LOOK_S)
+        return None
+
+    def _busy_no_more(self) -> None:
+        with self._counting:
+            self._busy -= 1
+
+    def _left(self, slot: Slot, lost: NoPlace) -> BaseException | None:
+        """Say what it means that a slot has no place any more: nothing, as long as another makes the same part."""
+        with self._counting:
+            self._places[slot.part] -= 1
+            return None if self._places[slot.part] else InfraError(f"no machine is left to grade on: {lost}")
+
+    def _finish_all(self, number: int, slot: Slot) -> None:
+        """Take what is built until all are through. While nothing is, the GPU is given back."""
+        problem_sha256: str | None = None
+        while not self._ready.over:
+            waiting = self._ready.take(problem_sha256, _IDLE_S)
+            if waiting is None:
+                self._dismiss(number)
+                continue
+            problem_sha256 = waiting.task.problem.sha256
+            try:
+                tried = self._tried(number, slot, waiting.task, waiting.begun)
+            except NoPlace:
+                self._ready.put_back(waiting)
+                raise
+            finally:
+                self._ready.done()
+            if tried is None:
+                return
+            if isinstance(tried.result, Built):
+                raise TypeError("what is finished is graded")
+            self._end(number, waiting.task, tried.result, waiting.attempts + tried.attempts - 1, waiting.since_s)
+
+    def _end(self, number: int, task: Task, result: Graded | NotGraded, attempts: int, since_s: float) -> None:
+        if self._fail_fast and not _correct(result):
+            with self._taking:  # before this slot asks for another, and before anybody reads of it
+                self._more = False
+        self.events.put(Ended(number, task, result, attempts, time.monotonic() - since_s))
+
+    def _tried(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_Tried | None":
+        """Have a worker make this slot's part of a grade, as often as the machine fails; None where the crew stops."""
         order = Order(
             problem=task.problem,
             submission=task.submission if isinstance(task.submission, Submission) else None,
             unread=task.submission if isinstance(task.submission, Unread) else None,
             terms=self._terms,
             gpu=slot.gpu,
+            part=slot.part,
+            begun=begun,
+            facts=slot.facts,
         )
-        began_s = time.monotonic()
         self.events.put(Began(number, task, "start"))
         for attempt, pause_s in enumerate((*BACKOFF_S, None), start=1):
             worker = self._worker(number, slot)
             if worker is None:
-                return
+                return None
             result = worker.grade(order, lambda stage: self.events.put(Began(number, task, stage.name)))
             if self._stopping.is_set():
-                return
+                return None
             again = _worth_another(result)
             if again:
                 self._dismiss(number)
+            again = again or (attempt == 1 and _may_be_the_machines(result))
             if not again or pause_s is None:
-                if self._fail_fast and not _correct(result):
-                    with self._taking:  # before this slot asks for another, and before anybody reads of it
-                        self._next_task = lambda: None
-                self.events.put(Ended(number, task, result, attempt, time.monotonic() - began_s))
-                return
+                return _Tried(result, attempt)
             self.events.put(Began(number, task, "again"))
             if self._stopping.wait(pause_s):
-                return
+                return None
+        raise AssertionError("the last attempt ends it")
 
-    def _worker(self, number: int, slot: Slot) -> Worker | None:
+    def _worker(self, number: int, slot: Slot) -> Handle | None:
         """Give the slot's worker, a new one where it has none; None where the crew is to stop."""
         with self._changing:
-            if self._stopping.is_set():
-                return None
-            if number not in self._workers:
-                log = self._logs / f"worker-{number}.log" if self._logs is not None else None
-                self._workers[number] = Worker(slot, log)
-            return self._workers[number]
+            if self._stopping.is_set() or number in self._workers:
+                return None if self._stopping.is_set() else self._workers[number]
+        log = self._logs / f"worker-{number}.log" if self._logs is not None else None
+        worker = self._hire(slot, log)  # It may take a while to find a place, and others need not wait for it.
+        with self._changing:
+            if not self._stopping.is_set():
+                self._workers[number] = worker
+                return worker
+        worker.close()
+        return None
 
     def _dismiss(self, number: int) -> None:
         with self._changing:
@@ -251,12 +271,31 @@ class Crew:
             worker.close()
 
 
+class _Tried(NamedTuple):
+    result: Result
+    attempts: int
+
+
 def _correct(result: Graded | NotGraded) -> bool:
     return isinstance(result, Graded) and result.card.status is Status.CORRECT
 
 
-def _worth_another(result: Graded | NotGraded) -> bool:
+def _may_be_the_machines(result: Result) -> bool:
+    """Whether a process of the submission was killed: by itself, by the kernel for want of memory, or by somebody.
+
+    Nobody can tell afterwards. What is the submission's own comes again.
+    """
+    reason = result.card.reason if isinstance(result, Graded) else None
+    if reason is None:
+        return False
+    killed = reason.code == Code.RUNNER_DIED and reason.details.get("signal") == "SIGKILL"
+    return killed or (reason.code == Code.COMPILE_FAILED and reason.details.get("killed") is True)
+
+
+def _worth_another(result: Result) -> bool:
     match result:
+        case Built():
+            return False
         case Graded(card=card):
             return card.status is Status.INFRA_ERROR
         case NotGraded(again=again):

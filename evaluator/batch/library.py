@@ -6,21 +6,24 @@ for candidate, card in grade_many(Candidate("relu", source) for source in source
     reward = card.timing.speedup if card.status == "correct" and card.timing else 0.0
 """
 
+import asyncio
 import contextlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluator.batch.crew import Crew, Drained, Ended, Slot
+from evaluator.batch.crew import Crew, Drained, Ended
+from evaluator.batch.grader import Grader
+from evaluator.batch.handle import Slot
 from evaluator.batch.inputs import Problems, from_text
 from evaluator.batch.lost import infra_card
 from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Graded
 from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.batch.tasks import Refused, Task
-from evaluator.doctor import default_device
+from evaluator.batch.wishes import terms_for
 from evaluator.errors import UsageError
-from evaluator.records import DeviceKind, Scorecard, SizeName, ToleranceRule
+from evaluator.records import Scorecard
 
 
 class Candidate(NamedTuple):
@@ -91,18 +94,8 @@ def grade_many(
     graded, also one that equals another; builds are kept. Closing the iterator ends all workers at once. Arguments and
     errors are those of `grade`; `jobs` is how many are graded at once, None for what the device allows.
     """
-    try:
-        kind = default_device() if device is None else DeviceKind(device)
-        terms = Terms(
-            device=kind,
-            size=SizeName(size) if size is not None else None,
-            tolerance=ToleranceRule(tolerance),
-            timeout_s=timeout_s,
-            build_timeout_s=build_timeout_s,
-        )
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    slots = slots_for(kind, jobs, gpus_for(kind, None))
+    terms = terms_for(device, size, tolerance, timeout_s, build_timeout_s)
+    slots = slots_for(terms.device, jobs, gpus_for(terms.device, None))
     return _graded(iter(candidates), Problems(problems, terms.actual_size), terms, slots)
 
 
@@ -132,9 +125,60 @@ def _graded(
                 if isinstance(result, Graded):
                     card = result.card
                 else:
-                    card = infra_card(event.task, terms, result.reason, slots[event.slot].gpu)
+                    card = infra_card(event.task, terms, result.reason, slots[event.slot])
                 yield candidate_of.pop(id(event.task)), card
             elif isinstance(event, Drained):
                 left -= 1
                 if event.error is not None:
                     raise event.error
+
+
+async def grade_many_async(
+    candidates: Iterable[Candidate] | AsyncIterable[Candidate],
+    *,
+    device: str | None = None,
+    problems: Path | None = None,
+    size: str | None = None,
+    tolerance: str = "measured",
+    timeout_s: float | None = None,
+    build_timeout_s: float = 600.0,
+    jobs: int | None = None,
+) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
+    """Grade candidates as `grade_many` does, for asynchronous programs: an asynchronous iterator.
+
+    Candidates may come from an asynchronous iterable; a few more than are graded at once are taken from it.
+    """
+    grader = Grader(
+        device=device,
+        problems=problems,
+        size=size,
+        tolerance=tolerance,
+        timeout_s=timeout_s,
+        build_timeout_s=build_timeout_s,
+        jobs=jobs,
+    )
+    async with grader:
+        coming = _each(candidates)
+        waiting: dict[asyncio.Future[Scorecard], Candidate] = {}
+        more = True
+        while more or waiting:
+            while more and len(waiting) < grader.at_once:
+                candidate = await anext(coming, None)
+                if candidate is None:
+                    more = False
+                else:
+                    future = grader.submit(candidate.problem, candidate.source, name=candidate.name)
+                    waiting[asyncio.wrap_future(future)] = candidate
+            if waiting:
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for each in done:
+                    yield waiting.pop(each), each.result()
+
+
+async def _each(candidates: Iterable[Candidate] | AsyncIterable[Candidate]) -> AsyncIterator[Candidate]:
+    if isinstance(candidates, AsyncIterable):
+        async for candidate in candidates:
+            yield candidate
+    else:
+        for candidate in candidates:
+            yield candidate

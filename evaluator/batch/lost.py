@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from evaluator import pipeline
+from evaluator.batch.handle import Slot
 from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Order
 from evaluator.batch.tasks import Task
@@ -13,15 +14,15 @@ from evaluator.report.live import Silent
 from evaluator.submissions import Submission
 
 
-def infra_card(task: Task, terms: Terms, reason: str, gpu: str | None = None) -> Scorecard:
-    """Say in a card that the machine failed, and nothing about the submission.
+def infra_card(task: Task, terms: Terms, reason: str, slot: Slot) -> Scorecard:
+    """Say in a card that the machine of that slot failed, and nothing about the submission.
 
     The pipeline makes it, as for a submission that could not be read: nothing is run and PyTorch is not imported.
     """
     failure = finding(Code.JUDGE_FAILED, reason)
     submission = task.submission
     unread = Unread(name=task.name, origin=submission.origin, finding=failure)
-    order = Order(problem=task.problem, submission=None, unread=unread, terms=terms, gpu=gpu)
+    order = Order(problem=task.problem, submission=None, unread=unread, terms=terms, gpu=slot.gpu, facts=slot.facts)
     card = replace(pipeline.grade(order.request(), Silent()), status=Status.INFRA_ERROR)
     if not isinstance(submission, Submission):
         return card

@@ -1,6 +1,6 @@
 """What a run was asked for. Records alone, so that their schema can be printed in no time."""
 
-from evaluator.records import DeviceKind, Record, SizeName, ToleranceRule
+from evaluator.records import BaselineKind, DeviceKind, Record, SizeName, ToleranceRule
 
 RUN_VERSION = 1
 
@@ -14,6 +14,9 @@ class Terms(Record, frozen=True):
     sandbox: str = "full"
     timeout_s: float | None = None
     build_timeout_s: float = 600.0
+    require_own_kernel: float | None = None
+    strict: bool = False
+    baselines: list[BaselineKind] = []
 
     @property
     def actual_size(self) -> SizeName:

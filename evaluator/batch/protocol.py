@@ -6,27 +6,63 @@ not whole is an `EOFError`. Nothing that either side prints comes near these pip
 
 import os
 import struct
+from enum import StrEnum
 
 import msgspec
 
 from evaluator.batch.manifest import Terms
-from evaluator.devices.gpu import choose
+from evaluator.devices.gpu import Gpu, choose
 from evaluator.isolation import SandboxMode
-from evaluator.pipeline import GradeRequest, Unread
+from evaluator.pipeline import Begun, GradeRequest, Unread
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
 from evaluator.submissions import Submission
 
 _LENGTH = struct.Struct(">I")
 
 
+class Part(StrEnum):
+    """How much of a grade is wanted: all of it, or what needs no GPU, or the rest."""
+
+    ALL = "all"
+    BEGIN = "begin"
+    FINISH = "finish"
+
+
+class GpuModel(Record, frozen=True):
+    """What a GPU of another machine is like."""
+
+    number: int
+    uuid: str
+    name: str
+    capability: tuple[int, int]
+    memory_bytes: int
+    driver: str
+
+    def gpu(self) -> Gpu:
+        """Describe it as one of this machine, which has no device files of it."""
+        return Gpu(self.number, self.uuid, self.name, self.capability, self.memory_bytes, self.driver, nodes=())
+
+
 class Order(Record, frozen=True):
-    """One grade for a worker to make: of `submission`, or of one that could not be made out. `gpu` is a UUID."""
+    """One grade for a worker to make: of `submission`, or of one that could not be made out. `gpu` is a UUID.
+
+    `facts` describe a GPU that this machine may not have: what is begun here is finished on one like it. `begun` is
+    what another worker has made of it, where this one is to finish it.
+    """
 
     problem: Problem
     submission: Submission | None
     unread: Unread | None
     terms: Terms
     gpu: str | None
+    part: Part = Part.ALL
+    begun: Begun | None = None
+    facts: GpuModel | None = None
+
+    @property
+    def streak(self) -> str:
+        """Say what one process may grade in a row: submissions of one problem, on the same terms."""
+        return f"{self.problem.name} {self.problem.sha256} {self.terms} {self.gpu} {self.part}"
 
     def request(self) -> GradeRequest:
         """Put together what the pipeline is asked. Raises InfraError where the GPU is gone."""
@@ -36,14 +72,22 @@ class Order(Record, frozen=True):
             problem=self.problem,
             submission=submission,
             device=self.terms.device,
-            gpu=choose(self.gpu) if self.terms.device is DeviceKind.CUDA else None,
+            gpu=self._gpu(),
             size=self.terms.actual_size,
             tolerance=self.terms.tolerance,
             sandbox=SandboxMode(self.terms.sandbox),
             timeout_s=self.terms.timeout_s,
             build_timeout_s=self.terms.build_timeout_s,
             replay=None,
+            require_own_kernel=self.terms.require_own_kernel,
+            strict=self.terms.strict,
+            baselines=self.terms.baselines,
         )
+
+    def _gpu(self) -> Gpu | None:
+        if self.terms.device is not DeviceKind.CUDA:
+            return None
+        return choose(self.gpu) if self.facts is None else self.facts.gpu()
 
 
 class Stage(Record, frozen=True, tag=True):
@@ -51,6 +95,12 @@ class Stage(Record, frozen=True, tag=True):
 
     name: str
     detail: str
+
+
+class Built(Record, frozen=True, tag=True):
+    """A worker: the grade is begun; a worker with a GPU is to finish it."""
+
+    begun: Begun
 
 
 class Graded(Record, frozen=True, tag=True):
@@ -66,7 +116,8 @@ class NotGraded(Record, frozen=True, tag=True):
     again: bool
 
 
-Reply = Stage | Graded | NotGraded
+Result = Built | Graded | NotGraded
+Reply = Stage | Result
 
 _orders = msgspec.json.Decoder(Order)
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)

@@ -1,13 +1,18 @@
 """Put together what `warpgrade report` writes to files."""
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import msgspec
 
 from evaluator.batch.results import Entry, Results
 from evaluator.errors import CardError, UsageError
 from evaluator.findings import ENTRIES, Code
+from evaluator.records import Scorecard
 from evaluator.report.batch_html import Detail, PageEntry, detail_of, write_page
 from evaluator.report.batch_junit import Case, junit
+from evaluator.report.batch_kernelbench import Graded, documents
 from evaluator.report.summary import MISSING, sections
 from evaluator.store import read_card
 
@@ -21,6 +26,29 @@ def write_html(results: Results, path: Path) -> None:
     """Write one HTML file with every submission in it. Raises UsageError where that cannot be."""
     said = sections(results.samples, results.asked)
     _written(path, lambda: write_page(path, f"Run {results.folder.resolve().name}", said, _pages(results)))
+
+
+def write_kernelbench(results: Results, folder: Path) -> list[Path]:
+    """Write `levelN/eval_results.json` below `folder` for each level; give the files.
+
+    Raises:
+        UsageError: a problem is none of KernelBench's, or a file cannot be written.
+    """
+    made = documents(Graded(entry.sample.problem, entry.sample.name, _card(entry)) for entry in results.entries)
+    written = []
+    for level, document in made.items():
+        path = folder / f"level{level}" / "eval_results.json"
+        content = msgspec.json.format(msgspec.json.encode(document), indent=4) + b"\n"
+        _written(path, functools.partial(_replaced, path, content))
+        written.append(path)
+    return written
+
+
+def _replaced(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(content)
+    partial.replace(path)
 
 
 def _written(path: Path, write: Callable[[], object]) -> None:
@@ -51,11 +79,16 @@ def _pages(results: Results) -> Iterator[PageEntry]:
 
 
 def _detail(entry: Entry) -> Detail | None:
-    """Read a card again for its page; None where it went away meanwhile."""
+    card = _card(entry)
+    return None if card is None else detail_of(card)
+
+
+def _card(entry: Entry) -> Scorecard | None:
+    """Read a card again; None where there is none, or it went away meanwhile."""
     if entry.row is None:
         return None
     try:
-        return detail_of(read_card(entry.cards / entry.row.card))
+        return read_card(entry.cards / entry.row.card)
     except CardError:
         return None
 

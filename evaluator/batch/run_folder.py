@@ -12,6 +12,7 @@ is not whole is passed over.
 
 import contextlib
 import datetime
+import errno
 import importlib.metadata
 import os
 import platform
@@ -94,12 +95,16 @@ class Plan:
 
     def __init__(self, folder: RunFolder) -> None:
         """Read what is there and open it for more. Where most of it is outdated, it is written anew."""
+        self._path = folder.plan
         self._known = folder.read_plan()
         whole = b"".join(msgspec.json.encode(planned) + b"\n" for planned in self._known.values())
         if self._known and folder.plan.stat().st_size > _MOSTLY_OUTDATED * len(whole):
             _replace(folder.plan, whole)
-        self._file = folder.plan.open("ab", buffering=0)
-        self._file.write(b"\n")  # ends the line that a death may have cut
+        try:
+            self._file = folder.plan.open("ab", buffering=0)
+            self._file.write(b"\n")  # ends the line that a death, or a full disk, may have cut
+        except OSError as error:
+            raise not_written(folder.plan, error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +117,7 @@ class Plan:
         return {planned.origin: planned for planned in self._known.values() if planned.stamp is not None}
 
     def add(self, task: Task) -> None:
-        """Write `task` down unless it stands there already."""
+        """Write `task` down unless it stands there already. Raises InfraError where there is no room."""
         planned = Planned(
             card=task.card,
             problem=task.problem.name,
@@ -124,8 +129,14 @@ class Plan:
             stamp=task.stamp,
         )
         if self._known.get(planned.card) != planned:
+            line = msgspec.json.encode(planned) + b"\n"
+            try:
+                written = self._file.write(line)
+            except OSError as error:
+                raise not_written(self._path, error) from error
+            if written != len(line):  # the last bytes of a disk
+                raise not_written(self._path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
             self._known[planned.card] = planned
-            self._file.write(msgspec.json.encode(planned) + b"\n")
 
 
 @contextlib.contextmanager
@@ -200,6 +211,12 @@ def _write_manifest(folder: RunFolder, manifest: RunManifest) -> None:
     _replace(folder.manifest, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
 
 
+def not_written(path: Path, error: OSError) -> InfraError:
+    """Say that something of a run could not be written. What is there is whole."""
+    hint = "make room; every card so far is kept, and the same command goes on"
+    return InfraError(f"{path} cannot be written: {error.strerror or error}", hint=hint)
+
+
 def _replace(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     temporary = path.with_suffix(".tmp")
@@ -207,7 +224,7 @@ def _replace(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
-        raise InfraError(f"{path} cannot be written: {error.strerror}") from error
+        raise not_written(path, error) from error
 
 
 def _clear(folder: RunFolder) -> None:

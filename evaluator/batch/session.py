@@ -8,13 +8,14 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from evaluator.batch.crew import Began, Crew, Drained, Ended, Slot
+from evaluator.batch.crew import Began, Crew, Drained, Ended
+from evaluator.batch.handle import Hire, Slot
 from evaluator.batch.index import Index, Row
 from evaluator.batch.inputs import Item
 from evaluator.batch.lost import infra_card
 from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Graded
-from evaluator.batch.run_folder import Plan, RunFolder
+from evaluator.batch.run_folder import Plan, RunFolder, not_written
 from evaluator.batch.tasks import Planned, Refused, Seen, Task
 from evaluator.errors import ExitCode
 from evaluator.records import Scorecard, Status
@@ -105,8 +106,10 @@ class Session:
         *,
         retry: str | None = None,
         fail_fast: bool = False,
+        hire: Hire | None = None,
     ) -> None:
         """Keep what is wanted; `run` does it."""
+        self._hire = hire
         self._folder = folder
         self._plan = plan
         self._items = items
@@ -128,6 +131,12 @@ class Session:
             InfraError: a card could not be stored; what is there is whole, and the same command goes on.
             KeyboardInterrupt: somebody interrupted; likewise.
         """
+        try:
+            return self._run()
+        except OSError as error:
+            raise not_written(self._folder.path, error) from error
+
+    def _run(self) -> Tally:
         with (
             Index(self._folder) as index,
             (self._folder.logs / "batch.log").open("a", encoding="utf-8") as log,
@@ -139,7 +148,12 @@ class Session:
                     self._graded[row.key] = row.card
             try:
                 with Crew(
-                    self._slots, self._terms, self._next, logs=self._folder.logs, fail_fast=self._fail_fast
+                    self._slots,
+                    self._terms,
+                    self._next,
+                    logs=self._folder.logs,
+                    fail_fast=self._fail_fast,
+                    hire=self._hire,
                 ) as crew:
                     self._listen(crew)
             except KeyboardInterrupt:
@@ -223,7 +237,7 @@ class Session:
         if isinstance(event.result, Graded):
             card = event.result.card
         else:
-            card = infra_card(task, self._terms, event.result.reason, self._slots[event.slot].gpu)
+            card = infra_card(task, self._terms, event.result.reason, self._slots[event.slot])
         row = self._write(task.card, card)
         with self._lock:
             copies = self._waiting.pop(task.key, []) if task.key else []

@@ -3,19 +3,19 @@
 import os
 from collections.abc import Sequence
 
-from evaluator.batch.crew import Slot
+from evaluator.batch.handle import Slot
+from evaluator.batch.protocol import Part
 from evaluator.devices.gpu import choose, gpus
 from evaluator.errors import UsageError
 from evaluator.records import DeviceKind
-
-_CORES_PER_BUILD = 4
 
 
 def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) -> list[Slot]:
     """Share out this machine.
 
     On `cpu` the clock is the host's: each of several grades gets cores that no other uses, and without a wish there is
-    only one. On `cuda` the slots go round the GPUs (UUIDs in `gpus`); a grade waits for its GPU only when it is built.
+    only one. On `cuda` there is a slot for each core (or `jobs`) that builds, and one for each of the GPUs (UUIDs in
+    `gpus`) that checks and times what is built.
 
     Raises:
         UsageError: more grades at once are wanted on `cpu` than there are cores.
@@ -34,8 +34,8 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
         case DeviceKind.EMULATED:
             return [Slot()] * (jobs or len(cores))
         case DeviceKind.CUDA:
-            wanted = jobs or max(len(gpus), len(cores) // _CORES_PER_BUILD, 1)
-            return [Slot(gpu=gpus[n % len(gpus)]) for n in range(wanted)]
+            builders = [Slot(gpu=gpus[n % len(gpus)], part=Part.BEGIN) for n in range(jobs or len(cores))]
+            return [*(Slot(gpu=gpu, part=Part.FINISH) for gpu in gpus), *builders]
 
 
 def gpus_for(device: DeviceKind, wanted: str | None) -> list[str]:

@@ -1,25 +1,39 @@
 """A worker of a batch: a process with the arguments `REPLIES_FD [CORES]`. Orders come in on stdin.
 
-It imports PyTorch and the judge once and computes nothing with them; each grade is made in a process forked from it,
-which ends with that grade. So one submission's crash, leak or global setting costs only itself, and the second grade
-does not wait for an import. Whatever happens, nobody is left behind: the worker sees its batch go (the orders' pipe
-hangs up) and kills the grade; the kernel kills the grade where the worker dies; and the grade's own processes end with
-it, as they do in a single one.
+It imports PyTorch and the judge once and computes nothing with them; grades are made in a process forked from it, which
+ends when another problem comes. So submissions of one problem share what may be shared (`judge/keeper.py`), nothing of
+a problem's code, its memory or its settings outlasts it, and nobody waits for an import. The starter of runners is this
+worker's: it, too, imports PyTorch only once.
+
+Whatever happens, nobody is left behind: the worker sees its batch go (the orders' pipe hangs up) and ends the judge;
+the kernel kills the judge where the worker dies; and the runners end with the judge, as they do in a single grade.
 """
 
+import contextlib
+import functools
 import os
 import select
 import signal
 import traceback
-from typing import NoReturn
+import warnings
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from evaluator import pipeline
-from evaluator.batch.protocol import Graded, NotGraded, Order, Stage, receive_order, send
+from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Result, Stage, receive_order, send
 from evaluator.errors import InfraError, WarpgradeError
+from evaluator.isolation import SandboxMode
 from evaluator.isolation.syscalls import die_with_parent
+
+if TYPE_CHECKING:
+    from evaluator.isolation import Starter
+    from evaluator.judge.keeper import Keeper
 
 _ORDERS = 0
 _GRACE_S = 5.0
+_IN_ORDER_S = 180.0
+"""What is made beside a grade for later ones is waited for, as at the end of a single grade."""
+_LONGEST_STREAK = 500
+"""After so many grades a judge is made anew, in case something leaks."""
 
 
 class _Teller:
@@ -32,26 +46,63 @@ class _Teller:
         send(self._replies, Stage(name=name, detail=detail))
 
 
+class _Judge(NamedTuple):
+    """The process that makes grades: it takes orders, and says after each that it is done."""
+
+    streak: str
+    pid: int
+    ended: int
+    orders: int
+    done: int
+
+
 def serve(replies: int) -> int:
-    """Make grades until there are no more orders, or until one of them dies: then a fresh worker is called for."""
-    _import_early()
-    # Only from here on: an import of PyTorch may swallow what a handler raises, and until now there is nothing to end.
-    signal.signal(signal.SIGTERM, _ask)
-    worker = os.getpid()
-    while (order := receive_order(_ORDERS)) is not None:
-        grade = os.fork()
-        if grade == 0:
-            _grade(order, replies, worker)
-        if not _ended_well(grade):
-            return 1
+    """Make grades until there are no more orders, or until a judge dies: then a fresh worker is called for."""
+    order = receive_order(_ORDERS)
+    if order is None:
+        return 0
+    with contextlib.closing(_begin_starter(order)) as starter:
+        # Nothing is raised yet: an import of PyTorch may swallow what a handler raises.
+        signal.signal(signal.SIGTERM, functools.partial(_leave_at_once, starter))
+        _import_early()
+        starter.machine  # noqa: B018 - it is ready once, and is asked before the first fork
+        signal.signal(signal.SIGTERM, _ask)
+        judge: _Judge | None = None
+        made = 0
+        try:
+            while order is not None:
+                if judge is None or judge.streak != order.streak or made % _LONGEST_STREAK == 0:
+                    if judge is not None:
+                        _dismiss(judge, wait_s=_IN_ORDER_S)
+                    judge = _fork(order.streak, replies, starter)
+                if not _made(order, judge):
+                    return 1
+                made += 1
+                order = receive_order(_ORDERS)
+        finally:
+            if judge is not None:
+                _dismiss(judge, wait_s=0.0)
     return 0
+
+
+def _begin_starter(order: Order) -> "Starter":
+    from evaluator.judge.starting import starter_for
+
+    threads = len(os.sched_getaffinity(0))
+    gpu = order.gpu if order.facts is None else order.facts.uuid
+    return starter_for(order.terms.device, gpu, SandboxMode(order.terms.sandbox), threads)
 
 
 def _import_early() -> None:
     # As the pipeline would set it, and before PyTorch reads it.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    import evaluator.judge.verdict
-    import evaluator.judge.workshop  # noqa: F401
+    import evaluator.judge.keeper
+    import evaluator.judge.verdict  # noqa: F401
+
+
+def _leave_at_once(starter: "Starter", _number: int, _frame: object) -> NoReturn:
+    starter.close()
+    os._exit(1)
 
 
 class _Asked(BaseException):
@@ -62,33 +113,60 @@ def _ask(_number: int, _frame: object) -> NoReturn:
     raise _Asked
 
 
-def _ended_well(grade: int) -> bool:
-    """Wait for a grade. Ends it where the batch asks for it, or goes away first."""
-    ended = os.pidfd_open(grade)
+def _fork(streak: str, replies: int, starter: "Starter") -> _Judge:
+    its_orders, orders = os.pipe()
+    done, its_done = os.pipe()
+    worker = os.getpid()
+    with warnings.catch_warnings():
+        # The one thread beside this one only reads what the starter prints.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        os.close(orders)
+        os.close(done)
+        _judge(its_orders, its_done, replies, worker, starter)
+    os.close(its_orders)
+    os.close(its_done)
+    return _Judge(streak, pid, os.pidfd_open(pid), orders, done)
+
+
+def _made(order: Order, judge: _Judge) -> bool:
+    """Have a grade made, and wait for it. False where the judge died, or the batch went away."""
+    poll = select.poll()
+    poll.register(judge.done, select.POLLIN)
+    poll.register(_ORDERS, 0)  # nothing but its end is of interest
     try:
-        poll = select.poll()
-        poll.register(ended, select.POLLIN)
-        poll.register(_ORDERS, 0)  # nothing but its end is of interest
-        try:
-            by_itself = any(descriptor == ended for descriptor, _ in poll.poll())
-        except _Asked:
-            by_itself = False
-        if not by_itself:
-            _end(grade, ended)
-        return os.waitpid(grade, 0)[1] == 0 and by_itself
+        send(judge.orders, order)
+    except OSError:
+        return False
+    return dict(poll.poll()).get(judge.done, 0) & select.POLLIN != 0 and os.read(judge.done, 1) != b""
+
+
+def _dismiss(judge: _Judge, *, wait_s: float) -> None:
+    """End a judge, which may be idle, at a grade, or dead. An idle one ends by itself, and is given `wait_s` to do so.
+
+    One that is interrupted has a little time to remove what it made.
+    """
+    os.close(judge.orders)
+    try:
+        if not _ends(judge, wait_s):
+            signal.pidfd_send_signal(judge.ended, signal.SIGINT)
+            if not _ends(judge, _GRACE_S):
+                signal.pidfd_send_signal(judge.ended, signal.SIGKILL)
     finally:
-        os.close(ended)
+        os.waitpid(judge.pid, 0)
+        os.close(judge.done)
+        os.close(judge.ended)
 
 
-def _end(grade: int, ended: int) -> None:
-    """Interrupt a grade, so that it can remove its folders; kill it if it does not end."""
-    os.kill(grade, signal.SIGINT)
-    if not select.select([ended], [], [], _GRACE_S)[0]:
-        os.kill(grade, signal.SIGKILL)
+def _ends(judge: _Judge, within_s: float) -> bool:
+    return bool(select.select([judge.ended], [], [], within_s)[0])
 
 
-def _grade(order: Order, replies: int, worker: int) -> NoReturn:
-    """Make one grade and end the process. A code other than 0 says that the reply may not be whole."""
+def _judge(orders: int, done: int, replies: int, worker: int, starter: "Starter") -> NoReturn:
+    """Make grades until there are no more orders, and end the process."""
+    from evaluator.judge.keeper import Keeper
+
     code = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -96,12 +174,10 @@ def _grade(order: Order, replies: int, worker: int) -> NoReturn:
         die_with_parent(worker, signal.SIGKILL)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _ORDERS)
-        reply: Graded | NotGraded
-        try:
-            reply = Graded(card=pipeline.grade(order.request(), _Teller(replies)))
-        except WarpgradeError as error:
-            reply = NotGraded(reason=error.message, again=isinstance(error, InfraError))
-        send(replies, reply)
+        with Keeper(starter, lasting=True) as keeper:
+            while (order := receive_order(orders)) is not None:
+                send(replies, _result(order, keeper, _Teller(replies)))
+                os.write(done, b".")
         code = 0
     except KeyboardInterrupt:
         pass
@@ -109,6 +185,17 @@ def _grade(order: Order, replies: int, worker: int) -> NoReturn:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _result(order: Order, keeper: "Keeper", teller: _Teller) -> Result:
+    try:
+        request = order.request()
+        if order.part is not Part.BEGIN:
+            return Graded(card=pipeline.grade(request, teller, keeper, order.begun))
+        begun = pipeline.begin(request, teller, keeper)
+        return Built(begun=begun) if isinstance(begun, pipeline.Begun) else Graded(card=begun)
+    except WarpgradeError as error:
+        return NotGraded(reason=error.message, again=isinstance(error, InfraError))
 
 
 def main(arguments: list[str]) -> int:

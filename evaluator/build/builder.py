@@ -5,7 +5,6 @@ import hashlib
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePath
@@ -22,6 +21,7 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest, SourceFile
 from evaluator.isolation import Limits, ToolResult
+from evaluator.isolation.scratch import Scratch
 from evaluator.records import BuildUnit, Finding, Record
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
@@ -30,6 +30,8 @@ CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_LIBRARY_BYTES = 512 << 20
 _MAX_LOG = 64 << 10
+# What g++, its linker driver, and nvcc say of a program of theirs that somebody killed.
+_KILLED = re.compile(r"Killed signal terminated|terminated with signal 9|died due to signal 9")
 
 # A compile of torch/extension.h takes 1.3 GiB, nvcc 3.1 GB (measured); each compiler process is held to this.
 LIMITS = Limits(memory_bytes=12 << 30, file_bytes=1 << 30, processes=256, kept_output_bytes=_MAX_LOG // 2)
@@ -125,15 +127,17 @@ def compile_failure(name: str, result: ToolResult, unit: BuildUnit, timeout_s: f
     if result.timed_out:
         return finding(Code.COMPILER_TIMED_OUT, f"the compiler of {name} was stopped after {timeout_s:g} s")
     errors = [entry for entry in unit.diagnostics if entry.severity == "error"]
+    killed = result.signal == "SIGKILL" or _KILLED.search(result.output) is not None
     if not errors:
-        tail = unit.log.strip().splitlines()[-1:] or [f"the compiler ended with {result.exit_code}"]
-        return finding(Code.COMPILE_FAILED, f"{name} does not compile: {tail[0][:300]}")
+        tail = unit.log.strip().splitlines()[-1:] or [f"the compiler ended with {result.signal or result.exit_code}"]
+        return finding(Code.COMPILE_FAILED, f"{name} does not compile: {tail[0][:300]}", killed=killed)
     first = errors[0]
     return finding(
         Code.COMPILE_FAILED,
         f"{name} does not compile: {first.message}",
         line=first.submission_line,
         errors=len(errors),
+        killed=killed,
     )
 
 
@@ -204,9 +208,9 @@ def work_folder() -> Iterator[Path]:
     Raises JudgeFailed where it cannot be made or written: a full disk is no fault of a submission.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix="warpgrade-build-", ignore_cleanup_errors=True) as folder:
-            Path(folder).chmod(0o711)
-            work = Path(folder) / "work"
+        with contextlib.closing(Scratch("build")) as folder:
+            folder.path.chmod(0o711)
+            work = folder.path / "work"
             work.mkdir()
             yield work
     except OSError as error:

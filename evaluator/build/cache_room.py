@@ -43,6 +43,7 @@ class Shelf(StrEnum):
     BUILDS = "builds"  # submissions' extensions
     PARTS = "parts"  # our own native code: allocators, kernels, the emulator's runtime and its precompiled header
     PREPARED = "prepared"  # what split builds share
+    MEASURED = "measured"  # facts about GPUs and problems, and baselines
 
 
 class ShelfUsage(Record, frozen=True):

@@ -27,12 +27,14 @@ class ExtensionBuilder(Protocol):
 
 
 class Equipment(NamedTuple):
-    """A device's builder, and the descriptor of its library: the allocator, or the emulator's runtime.
+    """What makes builders for a device, and the descriptor of its library: the allocator, or the emulator's runtime.
+
+    `builder_of` gives the builder for the source of a submission, whose lines its messages are brought back to.
 
     `kernels` are the judge's own for a GPU, a cubin. `preparation` makes later builds quicker, beside this grade.
     """
 
-    builder: ExtensionBuilder
+    builder_of: Callable[[str], ExtensionBuilder]
     library: int | None
     kernels: bytes | None = None
     preparation: Preparation | None = None
@@ -51,23 +53,27 @@ class Equipment(NamedTuple):
 
 
 def equipment(
-    device: DeviceKind, gpu: Gpu | None, run_tool: RunTool, cache: BuildCache, submission: str, build_timeout_s: float
+    device: DeviceKind, gpu: Gpu | None, run_tool: RunTool, cache: BuildCache, build_timeout_s: float
 ) -> Equipment:
     """Get a device ready; its library is built on the first use and kept in `cache`."""
     match device:
         case DeviceKind.CPU:
             library = build_allocator(run_tool, cache.parts)
             descriptor = None if library is None else sealed_file(library)
-            return Equipment(Builder(run_tool, cache, submission, build_timeout_s), descriptor)
+            return Equipment(lambda source: Builder(run_tool, cache, source, build_timeout_s), descriptor)
         case DeviceKind.EMULATED:
             descriptor = sealed_file(build_runtime(run_tool, cache))
-            return Equipment(EmulatedBuilder(run_tool, cache, submission, build_timeout_s), descriptor)
+            return Equipment(lambda source: EmulatedBuilder(run_tool, cache, source, build_timeout_s), descriptor)
         case DeviceKind.CUDA:
             if gpu is None:
                 raise TypeError("cuda without a GPU")
             architecture = nvcc.architecture(*gpu.capability)
             kernels = build_kernels(run_tool, cache.parts, architecture)
             descriptor = sealed_file(build_device_allocator(run_tool, cache.parts))
-            builder = CudaBuilder(run_tool, cache, submission, build_timeout_s, architecture)
             preparation = Preparation(run_tool, cache_folder()) if worth_trying(cache_folder()) else None
-            return Equipment(builder, descriptor, kernels, preparation)
+            return Equipment(
+                lambda source: CudaBuilder(run_tool, cache, source, build_timeout_s, architecture),
+                descriptor,
+                kernels,
+                preparation,
+            )

@@ -78,6 +78,15 @@ def _last_space(name: str) -> int:
     return -1
 
 
+def qualified(symbol: str) -> str:
+    """Take parameters, return type and template arguments off a demangled function.
+
+    >>> qualified("void ns::k<float, 4>(float*)")
+    'ns::k'
+    """
+    return "".join(_outside_of_templates(_function_name(symbol)))
+
+
 def _base(name: str) -> str:
     """Take namespaces and template arguments off."""
     return "".join(_outside_of_templates(name)).rpartition("::")[2]

@@ -11,11 +11,22 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from evaluator.catalog.formula import FormulaError, evaluate
 from evaluator.catalog.origin import Origin
 from evaluator.catalog.reference import Reference, read_reference
 from evaluator.catalog.text import decode, did_you_mean, one_of, read_bytes
 from evaluator.errors import ProblemError
-from evaluator.records import Constant, Mode, Precision, Problem, SizeName, ToleranceOverride
+from evaluator.records import (
+    Constant,
+    Layout,
+    Mode,
+    Precision,
+    Problem,
+    Profile,
+    RooflineOverride,
+    SizeName,
+    ToleranceOverride,
+)
 
 PROBLEM_FILE = "problem.toml"
 REFERENCE_FILE = "reference.py"
@@ -32,6 +43,13 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class _Tolerance(_Table, frozen=True, kw_only=True):
     multiple: Positive | None = None
     floor: Positive | None = None
+
+
+class _Roofline(_Table, frozen=True, kw_only=True):
+    reason: Text
+    read_bytes: Text | None = None
+    written_bytes: Text | None = None
+    flop: Text | None = None
 
 
 class Sizes(_Table, frozen=True, kw_only=True):
@@ -53,15 +71,24 @@ class ProblemFile(_Table, frozen=True, kw_only=True):
     mode: Mode = Mode.TRAIN
     backward: bool = False
     split: dict[str, Any] = {}
+    layouts: list[Layout] = []
+    profiles: dict[str, Any] = {}
     tolerance: _Tolerance = _Tolerance()
+    roofline: _Roofline | None = None
     sizes: Sizes
 
 
-_TABLES: Final[Mapping[str, type[_Table]]] = {"": ProblemFile, "tolerance": _Tolerance, "sizes": Sizes}
+_TABLES: Final[Mapping[str, type[_Table]]] = {
+    "": ProblemFile,
+    "tolerance": _Tolerance,
+    "roofline": _Roofline,
+    "sizes": Sizes,
+}
 _CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
     "level": get_args(Level),
     "precision": Precision,
     "mode": Mode,
+    "layouts": Layout,
 }
 
 
@@ -81,6 +108,7 @@ def read_folder(folder: Path, origin: Origin) -> Problem:
     header = _decode_toml(decode(toml_bytes, toml_path), toml_path)
     source = decode(reference_bytes, reference_path)
     reference = read_reference(source, str(reference_path))
+    sizes = _checked_sizes(header.sizes, reference, toml_path)
     return Problem(
         name=problem_name(folder),
         title=header.title,
@@ -91,12 +119,15 @@ def read_folder(folder: Path, origin: Origin) -> Problem:
         source=source,
         # `cat reference.py problem.toml | sha256sum` gives the same.
         sha256=hashlib.sha256(reference_bytes + toml_bytes).hexdigest(),
-        sizes=_checked_sizes(header.sizes, reference, toml_path),
+        sizes=sizes,
         precision=header.precision,
         mode=header.mode,
         backward=header.backward,
         tolerance=ToleranceOverride(multiple=header.tolerance.multiple, floor=header.tolerance.floor),
         split=_checked_split(header.split, reference, toml_path),
+        roofline=_checked_roofline(header.roofline, sizes, reference, toml_path),
+        profiles=_checked_profiles(header.profiles, toml_path),
+        layouts=header.layouts,
     )
 
 
@@ -174,3 +205,34 @@ def _checked_split(split: dict[str, Any], reference: Reference, path: Path) -> d
             message = f"{where}: Model.forward has no parameter {name}; {one_of(reference.forward)}"
             raise ProblemError(message, hint=did_you_mean(name, reference.forward))
     return split
+
+
+def _checked_roofline(
+    written: _Roofline | None, sizes: dict[SizeName, dict[str, Constant]], reference: Reference, path: Path
+) -> RooflineOverride | None:
+    """Work every formula out at every size, so that none can fail in a grade."""
+    if written is None:
+        return None
+    known = {name: literal.value for name, literal in reference.constants.items()}
+    formulas = {name: getattr(written, name) for name in ("read_bytes", "written_bytes", "flop")}
+    if not any(formulas.values()):
+        raise ProblemError(f"{path}: roofline: sets nothing; {one_of(formulas)}")
+    for name, formula in formulas.items():
+        for constants in sizes.values() if formula is not None else ():
+            try:
+                evaluate(formula, {**known, **constants})
+            except FormulaError as error:
+                raise ProblemError(f"{path}: roofline.{name}: {formula!r} {error}") from error
+    return RooflineOverride(reason=written.reason, **formulas)
+
+
+def _checked_profiles(profiles: dict[str, Any], path: Path) -> dict[Profile, str | bool]:
+    choices = [profile.value for profile in Profile if profile is not Profile.AS_GIVEN]
+    for name, value in profiles.items():
+        where = f"{path}: profiles.{name}"
+        if name not in choices:
+            raise ProblemError(f"{where}: no such profile; {one_of(choices)}", hint=did_you_mean(name, choices))
+        if value is not True and not (isinstance(value, str) and value.strip()):
+            message = f"{where}: is {value!r}; expected true, to use it in any case, or the reason to leave it out"
+            raise ProblemError(message)
+    return {Profile(name): value for name, value in profiles.items()}

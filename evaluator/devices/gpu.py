@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,10 +38,10 @@ class GpuState(NamedTuple):
 
 
 def gpus() -> list[Gpu]:
-    """List the GPUs that the driver shows; none where there is no driver."""
+    """List the GPUs that this process may use (`visible`); none where there is no driver."""
     try:
         with _nvml() as nvml:
-            return [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+            return _listed(nvml)
     except InfraError:
         return []
 
@@ -49,9 +49,13 @@ def gpus() -> list[Gpu]:
 def choose(wanted: str | None) -> Gpu:
     """Find the GPU with that index or UUID; without a wish the first one. Raises UsageError, or InfraError."""
     with _nvml() as nvml:
-        found = [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        found = _listed(nvml)
     if not found:
-        raise InfraError("no NVIDIA GPU is visible", hint="see `warpgrade doctor`; without a GPU: --device emulated")
+        variable = os.environ.get("CUDA_VISIBLE_DEVICES")
+        why = "" if variable is None else f": CUDA_VISIBLE_DEVICES is {variable!r}"
+        raise InfraError(
+            f"no NVIDIA GPU is visible{why}", hint="see `warpgrade doctor`; without a GPU: --device emulated"
+        )
     if wanted is None:
         return found[0]
     chosen = [gpu for gpu in found if wanted in (str(gpu.number), gpu.uuid)]
@@ -61,9 +65,30 @@ def choose(wanted: str | None) -> Gpu:
     return chosen[0]
 
 
-def show_only(gpu: Gpu) -> dict[str, str]:
+def visible(found: Sequence[Gpu], variable: str | None) -> list[Gpu]:
+    """Keep what CUDA_VISIBLE_DEVICES names, in its order: a scheduler gives a job its GPUs by it.
+
+    As CUDA reads it: indices, or UUIDs that may be cut short; what follows a name that fits no GPU, or not just one, is
+    not seen. Indices are NVML's.
+
+    >>> visible([], "0")
+    []
+    """
+    if variable is None:
+        return list(found)
+    kept: list[Gpu] = []
+    for name in map(str.strip, variable.split(",")):
+        named = name.startswith("GPU-")
+        fitting = [gpu for gpu in found if name == str(gpu.number) or (named and gpu.uuid.startswith(name))]
+        if len(fitting) != 1 or fitting[0] in kept:
+            break
+        kept += fitting
+    return kept
+
+
+def show_only(uuid: str) -> dict[str, str]:
     """Give the variables that leave CUDA only this GPU, as its device 0."""
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu.uuid}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": uuid}
 
 
 @contextlib.contextmanager
@@ -118,6 +143,11 @@ def _nvml() -> Iterator[Any]:
         yield pynvml
     finally:
         pynvml.nvmlShutdown()
+
+
+def _listed(nvml: Any) -> list[Gpu]:
+    found = [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    return visible(found, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def _gpu(nvml: Any, index: int) -> Gpu:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import threading
@@ -16,6 +15,7 @@ import msgspec
 from evaluator.errors import JudgeFailed
 from evaluator.isolation import wire
 from evaluator.isolation.output import OutputDrain
+from evaluator.isolation.scratch import Scratch
 from evaluator.records import RunnerOutput
 
 _ANSWER_S = 5.0
@@ -72,6 +72,16 @@ class ConfinedProcess:
         if not isinstance(message, wire.Created):
             raise JudgeFailed(f"a supervisor began with {type(message).__name__}")
         return tuple(descriptors)
+
+    def members(self) -> frozenset[int]:
+        """Give the numbers, on this side, of all processes of it that live now, the two over the first one included."""
+        import psutil
+
+        with self._lock, contextlib.suppress(psutil.Error, IndexError, ValueError, OSError, StopIteration):
+            facts = Path(f"/proc/self/fdinfo/{self._processes[0]}").read_text(encoding="ascii").splitlines()
+            supervisor = psutil.Process(int(next(line.split()[1] for line in facts if line.startswith("Pid:"))))
+            return frozenset({supervisor.pid, *(process.pid for process in supervisor.children(recursive=True))})
+        return frozenset()
 
     def freeze(self) -> bool:
         """Stop every process of the runner, in one step. Returns whether all threads of the first one have stopped.
@@ -181,7 +191,7 @@ class ConfinedProcess:
 
 
 class Child(ConfinedProcess):
-    """A runner. `socket` is connected to it; `private` is its folder, at this path on its side."""
+    """A runner. `socket` is connected to it; its folder `private` is at this path on its side."""
 
     def __init__(
         self,
@@ -190,26 +200,21 @@ class Child(ConfinedProcess):
         when_dead: Callable[["ConfinedProcess"], None],
         *,
         runner: socket.socket,
-        private: Path,
+        scratch: Scratch,
     ) -> None:
         """Wait until the walls stand, as for any confined process."""
         self.socket = runner
-        self.private = private
+        self._scratch = scratch
         super().__init__(warden, output, when_dead)
+
+    @property
+    def private(self) -> Path:
+        """Where its folder is."""
+        return self._scratch.path
 
     def kill(self) -> ExitInfo:
         """End every process of the runner, close its socket (what it still held is lost), remove its private folder."""
         ending = super().kill()
         self.socket.close()
-        remove_folder(self.private)
+        self._scratch.close()
         return ending
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder that untrusted code has written, once that code is dead; folders without rights included."""
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            path = Path(parent, name)
-            if not path.is_symlink():
-                path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)

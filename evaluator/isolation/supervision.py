@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,11 +13,12 @@ from typing import NoReturn, Self
 
 from evaluator.errors import JudgeFailed, SandboxUnavailable
 from evaluator.isolation import files, wire
-from evaluator.isolation.child import Child, ConfinedProcess, remove_folder
+from evaluator.isolation.child import Child, ConfinedProcess
 from evaluator.isolation.limits import Limits
 from evaluator.isolation.machine import Machine, SandboxMode, Walls, choose_walls, sandbox_facts
 from evaluator.isolation.output import OutputDrain
 from evaluator.isolation.privileges import Identities, fresh_identities
+from evaluator.isolation.scratch import Scratch, remove_abandoned
 from evaluator.records import SandboxFacts
 
 DEFAULT_PRELOAD = ("torch", "evaluator.runner.main")
@@ -85,6 +85,7 @@ class Starter:
         setup = wire.Setup(preload=tuple(preload), extra_sys_path=tuple(map(str, extra_sys_path)))
         with contextlib.suppress(OSError):  # If it is dead already, the first use says so and why.
             wire.send(self._socket, setup)
+        remove_abandoned()  # While it imports, there is time to tidy up after those that were killed.
 
     def __enter__(self) -> Self:
         return self
@@ -135,15 +136,18 @@ class Starter:
         """
         walls, users = self._walls_and_identities()
         limits = limits if limits is not None else self._limits
-        private = Path(tempfile.mkdtemp(prefix="warpgrade-"))
+        try:
+            scratch = Scratch("run")
+        except OSError as error:
+            raise JudgeFailed(f"there is no folder for a runner: {error}", hint="make room in $TMPDIR") from error
         if users is not None:
-            os.chown(private, users.runner, users.runner)
+            os.chown(scratch.path, users.runner, users.runner)
         judges_end, runners_end = socket.socketpair()
         order = wire.Spawn(
             walls=walls,
             identities=users,
             limits=limits,
-            files=self._view(private, limits, readable, devices, host_private=False),
+            files=self._view(scratch.path, limits, readable, devices, host_private=False),
             environment=self._environment,
             entry=entry,
         )
@@ -151,11 +155,11 @@ class Starter:
             warden, output = self._ask(order, runners_end)
         except JudgeFailed:
             judges_end.close()
-            remove_folder(private)
+            scratch.close()
             raise
         finally:
             runners_end.close()
-        child = Child(warden, output, self._alive.discard, runner=judges_end, private=private)
+        child = Child(warden, output, self._alive.discard, runner=judges_end, scratch=scratch)
         self._alive.add(child)
         return child
 
@@ -189,12 +193,17 @@ class Starter:
         self._alive.add(process)
         return process
 
+    def end_all(self) -> None:
+        """Kill every runner and tool that is left; more can be started."""
+        with contextlib.ExitStack() as closing:
+            for process in tuple(self._alive):
+                closing.callback(process.kill)
+
     def close(self) -> None:
         """Kill every runner that is left, and the starter."""
         with contextlib.ExitStack() as closing:
             closing.callback(self._end_process)
-            for process in tuple(self._alive):
-                closing.callback(process.kill)
+            closing.callback(self.end_all)
 
     def _end_process(self) -> None:
         self._socket.close()

@@ -1,10 +1,11 @@
 """Answers the build requests of one runner, and remembers what was built and what was not."""
 
+from evaluator.build.artefact import Kernels, kernels_in_library
 from evaluator.build.equipment import ExtensionBuilder
 from evaluator.build.sources import source_files
 from evaluator.devices.memory import sealed_file
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildReply, BuildRequest
+from evaluator.frames import BuildReply, BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Finding
 
 _MAX_REQUESTS = 64
@@ -14,12 +15,17 @@ class BuildDesk:
     """Serves a runner's build requests through a device's builder."""
 
     def __init__(self, builder: ExtensionBuilder, limit_s: float) -> None:
-        """Start with nothing built. `limit_s` is for all builds together; `texts` are the compiled files, by name."""
+        """Start with nothing built. `limit_s` is for all builds together; `texts` are the compiled files, by name.
+
+        `built_from` are the files of what was built, `device_code` what the libraries hold for a GPU.
+        """
         self._builder = builder
         self._limit_s = limit_s
         self.units: list[BuildUnit] = []
         self.failures: list[Finding] = []
         self.texts: dict[str, str] = {}
+        self.built_from: list[SourceFile] = []
+        self.device_code: list[Kernels] = []
         self.wall_s = 0.0
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
@@ -37,6 +43,8 @@ class BuildDesk:
                 self.failures.append(built.finding)
             message = built.finding.message if built.finding is not None else ""
             return BuildReply(ok=False, log=f"{message}\n{built.unit.log}"), None
+        self.built_from += source_files(request)
+        self.device_code.append(kernels_in_library(built.library))
         return BuildReply(ok=True, log=built.unit.log), sealed_file(built.library)
 
     def failed_with(self, code: Code) -> Finding | None:

@@ -5,14 +5,17 @@ both sides alike. So is how long a GPU takes to write the inputs: a call during 
 something else was at work, and is made again.
 """
 
+import itertools
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
+from evaluator.judge.repeat import made_again
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench, Trial, fresh_seed
-from evaluator.records import Samples, Status, seed_text
+from evaluator.records import ClockKind, Profile, Samples, Status, seed_text
+from evaluator.timing.quote import CLOCK_ERROR_MS
 from evaluator.timing.stats import interquartile_range, median, median_interval, outliers
 
 MIN_CALLS = 20
@@ -20,6 +23,8 @@ _MAX_CALLS = 100
 _ENOUGH_S = 2.0
 _NARROW = 0.002
 """Where the interval of the median is this narrow, relative to it, more calls tell nothing new."""
+_NARROW_TO_THE_CLOCK = 0.1
+"""And where it is this narrow, relative to what the clock can tell: that much is added to it anyway."""
 _EMPTY_CALLS = 30
 _LAG_MS = 0.030
 """How much longer than in a clean runner a GPU may take to come to rest.
@@ -75,23 +80,27 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
 def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout_s: float) -> Side:
     """Time calls until there are `MIN_CALLS` and the median is known well enough, for at most two seconds or a hundred.
 
-    Every output is verified, of void calls too.
+    Every output is verified, of void calls too, and of those with other values than the problem's own, which are not
+    quoted.
     """
     used: list[int] = []
     good: list[Trial] = []
-    void = 0
+    void = others = 0
     first_ms: float | None = None
     copied = False
     started = time.monotonic()
-    while not _enough(good, time.monotonic() - started):
+    while not _enough(good, time.monotonic() - started, empty):
         seed = next(seeds)
         trial = bench.run(len(used), seed, timeout_s=timeout_s)
         if trial.fault is not None:
-            return Side(None, trial)
+            fault, _ = made_again(bench, trial, len(used), seed, itertools.repeat(None), timeout_s)
+            return Side(None, trial._replace(fault=fault))
         used.append(seed)
         copied |= trial.copied
         if first_ms is None:
             first_ms = max(trial.elapsed_ms - empty.median_ms, 0.0)
+        elif trial.profile is not Profile.AS_GIVEN:
+            others += 1
         elif _is_void(trial, empty):
             void += 1
             if void > _MAX_CALLS:
@@ -113,6 +122,7 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
         first_call_ms=first_ms or 0.0,
         host_ms=median(hosts_ms) if hosts_ms else None,
         void_calls=void,
+        other_calls=others,
         outputs_copied=copied,
         outliers=len(outliers(times_ms)),
         overhead_host_ms=empty.host_ms,
@@ -120,13 +130,14 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
     return Side(samples, None)
 
 
-def _enough(good: list[Trial], elapsed_s: float) -> bool:
+def _enough(good: list[Trial], elapsed_s: float, empty: Overhead) -> bool:
     if len(good) < MIN_CALLS:
         return False
     if len(good) >= _MAX_CALLS or elapsed_s >= _ENOUGH_S:
         return True
     low, high = median_interval([trial.elapsed_ms for trial in good])
-    return high - low <= _NARROW * low
+    clock = ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED
+    return high - low <= max(_NARROW * low, _NARROW_TO_THE_CLOCK * (empty.iqr_ms + CLOCK_ERROR_MS[clock]))
 
 
 def _is_void(trial: Trial, empty: Overhead) -> bool:

@@ -5,6 +5,7 @@ A problem's author is trusted; what its code prints goes to stderr, and what it 
 
 import contextlib
 import copy
+import hashlib
 import random
 import sys
 import traceback
@@ -16,8 +17,9 @@ import torch
 
 from evaluator.catalog import sized_source
 from evaluator.errors import ProblemError
+from evaluator.judge.profiles import change, rehearse
 from evaluator.judge.trees import Value, leaves, mapped, tensors
-from evaluator.records import Mode, Problem, SizeName
+from evaluator.records import Mode, Problem, Profile, SizeName
 from evaluator.runner import calls
 from evaluator.runner.seeding import seed_torch
 
@@ -68,18 +70,32 @@ class Reference:
         self._exact_model = self._in_float64()
         self._split = problem.split
         self._writes_inputs = True
+        self._keeps_inputs = True
         self.outline: Value = None
 
-    def draw(self, seed: int) -> Arguments:
+    @property
+    def device(self) -> torch.device:
+        """Say where the reference computes, and where inputs are drawn."""
+        return self._device
+
+    def draw(self, seed: int, profile: Profile = Profile.AS_GIVEN, decoy: Profile = Profile.AS_GIVEN) -> Arguments:
         """Draw the inputs of one call. The seed comes from the operating system and never enters a runner.
 
         An input that was made to require gradients is cut off from how it was made: gradients are asked for later.
+        Where the values stay as given, those of `decoy` are drawn and thrown away: the time until a call should not
+        tell a submission which values it has.
         """
         seed_torch(seed)
         random.seed(seed)
         with self._device:  # Where the author's code names no device, inputs are drawn where they are used.
             inputs = self._arguments("get_inputs")
-        return Arguments(mapped(inputs.args, self._own), mapped(inputs.kwargs, self._own))
+        given = Arguments(mapped(inputs.args, self._own), mapped(inputs.kwargs, self._own))
+        values_seed = derived(seed, b"values")
+        if profile is Profile.AS_GIVEN:
+            rehearse(decoy, [given.args, given.kwargs], values_seed, self._device)
+            return given
+        own = _cloned(given) if self._keeps_inputs else given
+        return Arguments(*change(profile, self.problem.layouts, [own.args, own.kwargs], values_seed, self._device))
 
     def _own(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().to(self._device)
@@ -88,7 +104,8 @@ class Reference:
         """Learn from one call what outputs look like, and whether blocks give what the whole gives.
 
         They do not where an output depends on all rows; a `split` that says otherwise is left out of account. Also
-        learn whether inputs must be copied before the reference sees them.
+        learn whether inputs must be copied before the reference sees them, and whether `get_inputs` gives tensors
+        that it keeps: those are not ours to write into.
         """
         self.outline = mapped(outputs, lambda tensor: tensor.to("meta"))
         some = _cloned(self.blocks(inputs)[0])
@@ -96,6 +113,8 @@ class Reference:
         with self._author("forward"):
             self._run(self.model, some, 0, None)
         self._writes_inputs = _versions(some) != versions
+        del some
+        self._keeps_inputs = not _storages(inputs).isdisjoint(_storages(self.draw(0)))
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
@@ -135,6 +154,18 @@ class Reference:
         """Run the plain reference once."""
         with self._author("forward"):
             return self._run(self.model, _cloned(inputs), random_seed, None).outputs
+
+    def altered(
+        self,
+        inputs: Arguments,
+        random_seed: int,
+        gradients: list[torch.Tensor] | None,
+        mode: contextlib.AbstractContextManager[None],
+    ) -> calls.Result:
+        """Run the plain reference with its arithmetic changed by `mode` (see `arithmetic`)."""
+        own = _cloned(inputs)
+        with self._author("forward"), mode:
+            return self._run(self.model, own, random_seed, gradients)
 
     def expected_of_blocks(self, blocks: list[Arguments], random_seed: int) -> Iterator[Expected]:
         """Compute what each block of a call should give. The first one tells for all whether float64 is comparable."""
@@ -274,9 +305,24 @@ def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]
     return [*zip(padded, inputs.args, strict=False), *inputs.kwargs.items()]
 
 
+def derived(seed: int, purpose: bytes) -> int:
+    """Give another seed. The one for random numbers in forward is told to the runner, so it must tell no other's."""
+    return int.from_bytes(hashlib.blake2b(seed.to_bytes(8, "big"), digest_size=8, person=purpose).digest(), "big") >> 1
+
+
+def by_path(result: calls.Result) -> dict[str, Value]:
+    """List what a call gave by path: its outputs, and its gradients."""
+    gradients = {f"gradient of {name}": value for name, value in (result.gradients or {}).items()}
+    return {**dict(leaves(result.outputs, "output")), **gradients}
+
+
 def _versions(inputs: Arguments) -> list[int]:
     """Count how often each input has been written to; PyTorch does, for autograd."""
     return [tensor._version for tensor in tensors(list(inputs))]  # noqa: SLF001 - documented nowhere else, and stable
+
+
+def _storages(inputs: Arguments) -> set[int]:
+    return {tensor.untyped_storage().data_ptr() for tensor in tensors(list(inputs)) if tensor.numel()}
 
 
 def _cloned(inputs: Arguments) -> Arguments:

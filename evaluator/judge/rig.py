@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import psutil
+import torch
+
 from evaluator.build.equipment import Equipment
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, room_for
@@ -26,6 +29,9 @@ _ARENA_FACTOR = 8
 _CUDA_ADDRESSES = 1 << 46
 # What a forward allocates beside its outputs and should find in the arena too: cuBLAS alone takes 32 MiB on Hopper.
 _ARENA_SLACK_BYTES = 256 << 20
+# What a context takes of a GPU, with CUDA's libraries in it; and a process with PyTorch of the host.
+_CONTEXT_BYTES = 1 << 30
+_RUNNER_BASE_BYTES = 512 << 20
 # Room in which the inputs' addresses change from call to call: a quarter of a million places.
 _ROTATION_BYTES = 64 << 20
 # Beyond this the time of a first access after a change of context no longer grows (measured).
@@ -56,6 +62,9 @@ class Rig(Protocol):
     def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Make the clock for one runner."""
 
+    def room_for(self, runners: int) -> bool:
+        """Say whether so many runners at once leave enough of the memory that is free now."""
+
 
 class HostRig:
     """Devices `cpu` and `emulated`."""
@@ -64,6 +73,7 @@ class HostRig:
 
     def __init__(self, sizes: CallSizes, equipment: Equipment) -> None:
         """Plan for calls of `sizes`."""
+        self._sizes = sizes
         self._library = equipment.library
         inputs, self._copy_bytes = room_for(sizes.input_bytes), room_for(sizes.output_bytes)
         self._region_bytes = inputs, self._copy_bytes + _ARENA_FACTOR * (self._copy_bytes + inputs)
@@ -80,6 +90,11 @@ class HostRig:
     def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:  # noqa: ARG002
         """Make a clock that stops the runner between calls."""
         return contextlib.nullcontext(HostClock(session))
+
+    def room_for(self, runners: int) -> bool:
+        """Count a runner's inputs, its outputs of two calls, and as much again for what forward makes on its way."""
+        runner_bytes = 2 * (self._sizes.input_bytes + 2 * self._sizes.output_bytes) + _RUNNER_BASE_BYTES
+        return runners * runner_bytes <= psutil.virtual_memory().available // 2
 
 
 class GpuRig:
@@ -116,3 +131,9 @@ class GpuRig:
     def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Make a sealed clock."""
         return contextlib.closing(SealedClock(session, memory, self._kernels))
+
+    def room_for(self, runners: int) -> bool:
+        """Count a runner's inputs and its arena, its context, and as much as the inputs for weights and temporaries."""
+        runner_bytes = 2 * self._input_bytes + self._arena_bytes + _CONTEXT_BYTES
+        free_bytes, _ = torch.cuda.mem_get_info()
+        return runners * runner_bytes <= free_bytes // 2

@@ -1,7 +1,13 @@
-"""Where the seeds of a grade come from: the operating system, or the card that is being replayed."""
+"""Where the seeds of a grade come from: the operating system, or the card that is being replayed.
 
+A call's seed says which values its inputs have (`Mixture.pick`), so a card's seeds repeat those too.
+"""
+
+import itertools
+import secrets
 from collections.abc import Iterator
 
+from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.trial import fresh_seed
 from evaluator.records import Order, Schedule, Scorecard, Seeds, seed_text
 
@@ -17,30 +23,44 @@ _SCHEDULES = (
 class SeedBook:
     """The seeds of one grade. A replay takes a card's, in their order, and draws fresh ones where it has no more."""
 
-    def __init__(self, card: Scorecard | None) -> None:
-        """Take the seeds of `card`, or none."""
+    def __init__(self, card: Scorecard | None, weight: int | None = None) -> None:
+        """Take the seeds of `card`, or none; `weight` is that of a reference which stands already."""
         self._card = card
         known = None if card is None else card.seeds
-        self.weight = fresh_seed() if known is None else int(known.weight, 16)
+        drawn = fresh_seed() if known is None else int(known.weight, 16)
+        self.weight = drawn if weight is None else weight
+        self.mixture = AS_GIVEN_ALONE
 
     def record(self) -> Seeds:
         """Write down what a card says of the seeds that stand beside no call."""
-        return Seeds(weight=seed_text(self.weight), replayed_from=None if self._card is None else self._card.graded_at)
+        return Seeds(
+            weight=seed_text(self.weight),
+            replayed_from=None if self._card is None else self._card.graded_at,
+            profiles=list(self.mixture.use),
+        )
 
-    @property
-    def checks_known(self) -> int:
-        """Say how many checked calls the card has: a timed call that failed stands among them."""
-        return 0 if self._card is None else len(self._card.checks)
+    def settle(self, mixture: Mixture) -> None:
+        """Settle which values calls may have: those of `mixture`, or the card's own."""
+        known = None if self._card is None else self._card.seeds
+        self.mixture = mixture if known is None else mixture._replace(use=tuple(known.profiles))
 
-    def checks(self) -> Iterator[int]:
-        """Give the seeds of the checked calls."""
-        return _then_fresh([] if self._card is None else [check.seed for check in self._card.checks])
+    def checks(self) -> list[int]:
+        """Give the seeds of the checked calls: a card's, and fresh ones for what it lacks.
+
+        Every profile is among them, and one call comes twice, with the same inputs, at some later place.
+        """
+        known = [] if self._card is None else [int(check.seed, 16) for check in self._card.checks]
+        fresh = [self.mixture.seed_for(profile) for profile in self.mixture.checks()[len(known) :]]
+        if fresh and not known:
+            first = secrets.randbelow(len(fresh))
+            fresh.insert(first + 1 + secrets.randbelow(len(fresh) - first), fresh[first])
+        return [*known, *fresh]
 
     def schedules(self) -> Iterator[Schedule]:
-        """Give the emulator's schedules: each order with one worker, then shuffled and ascending with two."""
+        """Give the emulator's schedules: each order with one worker, shuffled and ascending with two, and so on."""
         known = [] if self._card is None else [check.schedule for check in self._card.checks]
         yield from (schedule for schedule in known if schedule is not None)
-        for order, workers in _SCHEDULES:
+        for order, workers in itertools.cycle(_SCHEDULES):
             yield Schedule(order=order, seed=seed_text(fresh_seed()), workers=workers)
 
     def timed(self, side: str) -> Iterator[int]:

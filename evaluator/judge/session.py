@@ -25,11 +25,13 @@ from evaluator.frames import (
     Load,
     Loaded,
     Prepare,
+    Warm,
+    Warmed,
 )
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault
-from evaluator.records import DeviceKind, Finding, Status
+from evaluator.records import DeviceKind, Finding, Status, Tf32
 
 _EXIT_WAIT_S = 5.0
 _STOP_TRIES = 100
@@ -68,6 +70,24 @@ class Session:
         self.child.kill()
         self._channel.close()
 
+    def warm(self, device: DeviceKind) -> None:
+        """Have the runner bring its device up; that it has is said by `warmed`."""
+        self._channel.send(Warm(device=device.value))
+
+    def warmed(self, timeout_s: float) -> None:
+        """Wait until it has. Raises JudgeFailed where it does not: nothing of a submission is in there yet."""
+        try:
+            answer = self._channel.receive(timeout_s)
+        except (Closed, DeadlinePassed, FrameError) as error:
+            raise JudgeFailed(f"an empty runner did not get ready: {type(error).__name__}: {error}") from None
+        if not isinstance(answer, Warmed):
+            said = answer.message if isinstance(answer, Failed) else type(answer).__name__
+            raise JudgeFailed(f"an empty runner did not get ready: {said}")
+
+    def serve_from(self, desk: BuildDesk | None) -> None:
+        """Have build requests answered at `desk`."""
+        self._desk = desk
+
     def load(
         self,
         submission: str,
@@ -76,7 +96,7 @@ class Session:
         memory: SharedMemory,
         device: DeviceKind,
         threads: int,
-        true_fp32: bool,
+        tf32: Tf32,
         timeout_s: float,
     ) -> Fault | None:
         """Have the submission read in. Building is not counted against `timeout_s`."""
@@ -90,7 +110,7 @@ class Session:
             device=device.value,
             library=memory.library is not None,
             threads=threads,
-            true_fp32=true_fp32,
+            tf32=tf32.value,
             probe_bytes=memory.probe_bytes,
         )
         answer = self.ask(frame, Stage.IMPORT, timeout_s, memory.descriptors)
@@ -217,7 +237,8 @@ class Session:
         else:
             how = f"ended by itself (exit code {info.exit_code})"
         message = f"the submission's process {how} while {stage.value}"
-        return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name))
+        by = info.signal if info is not None else None
+        return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
 
     def out_of_place(self, answer: Frame) -> Fault:
         """Say what a frame means that has no place in the conversation."""

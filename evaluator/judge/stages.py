@@ -2,22 +2,24 @@
 
 import itertools
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.errors import JudgeFailed
+from evaluator.build.artefact import joined, kernels_in_text
 from evaluator.findings import Code, finding
-from evaluator.judge import measure
+from evaluator.frames import Counted
+from evaluator.judge import measure, other_baselines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
+from evaluator.judge.ownership import Evidence
+from evaluator.judge.repeat import differing, made_again
 from evaluator.judge.session import Fault
-from evaluator.judge.workshop import AS_REFERENCE, Place, Workshop
-from evaluator.records import Build, Check, ClockKind, DeviceKind, Finding, Samples, SizeName, Status, Timing
+from evaluator.judge.work_count import count_work
+from evaluator.judge.workshop import Place, Workshop
+from evaluator.records import Baseline, Build, Check, ClockKind, DeviceKind, Finding, Schedule, SizeName, Status, Timing
 from evaluator.timing.quote import quote
-
-CHECKS = 5
-"""Checked calls before anything is timed. Every timed call is checked as well."""
 
 
 class BuildOutcome(NamedTuple):
@@ -37,6 +39,7 @@ class CheckOutcome(NamedTuple):
     checks: list[Check]
     fault: Fault | None
     findings: list[Finding]
+    evidence: Evidence
 
 
 class TimeOutcome(NamedTuple):
@@ -46,6 +49,7 @@ class TimeOutcome(NamedTuple):
     failed: Check | None
     fault: Fault | None
     findings: list[Finding]
+    baselines: list[Baseline] = []
 
 
 def build(shop: Workshop) -> BuildOutcome:
@@ -66,11 +70,22 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
     """Hold the submission's answers to fresh inputs against the expected ones."""
     desk = shop.desk()
     with shop.runner(shop.source, desk) as place:
+        shop.spares.refill()
         checks, fault, remarks = _checked_calls(shop, place)
+        counted = None
+        if fault is None and shop.terms.require_own_kernel is not None and shop.terms.gpu is None:
+            counted = count_work(place, shop.call_timeout_s)
     known = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in desk.units if unit.key not in known)]
     findings = [*_build_findings(desk), *remarks]
-    return CheckOutcome(replace(built, ok=built.ok and not desk.failures, units=units), checks, fault, findings)
+    build = replace(built, ok=built.ok and not desk.failures, units=units)
+    return CheckOutcome(build, checks, fault, findings, _evidence(shop, desk, counted))
+
+
+def _evidence(shop: Workshop, desk: BuildDesk, counted: Counted | None) -> Evidence:
+    emulated = shop.terms.device is DeviceKind.EMULATED
+    kernels = kernels_in_text(desk.built_from) if emulated else joined(desk.device_code)
+    return Evidence(shop.terms.device, kernels, len(desk.device_code), shop.source, counted)
 
 
 def _checked_calls(shop: Workshop, place: Place) -> tuple[list[Check], Fault | None, list[Finding]]:
@@ -82,13 +97,20 @@ def _checked_calls(shop: Workshop, place: Place) -> tuple[list[Check], Fault | N
     checks: list[Check] = []
     bench = place.bench()
     emulated = shop.terms.device is DeviceKind.EMULATED
-    schedules = shop.seeds.schedules() if emulated else itertools.repeat(None)
-    count = max(CHECKS, shop.seeds.checks_known)
-    for index, seed, schedule in zip(range(count), shop.seeds.checks(), schedules, strict=False):
-        trial = bench.run(index, seed, schedule=schedule, timeout_s=shop.call_timeout_s)
+    schedules: Iterator[Schedule | None] = shop.seeds.schedules() if emulated else itertools.repeat(None)
+    right: set[int] = set()
+    for index, seed in enumerate(shop.seeds.checks()):
+        trial = bench.run(index, seed, schedule=next(schedules), timeout_s=shop.call_timeout_s)
         checks += [trial.check] if trial.check is not None else []
-        if trial.fault is not None:
-            return checks, _excused(trial.fault, shop), _remarks(constructed.difference, checks)
+        if trial.fault is None:
+            right.add(seed)
+            continue
+        if seed in right:
+            fault, again = differing(trial.fault), None
+        else:
+            fault, again = made_again(bench, trial, index, seed, schedules, shop.call_timeout_s)
+        checks += [again] if again is not None else []
+        return checks, None if fault is None else _excused(fault, shop), _remarks(constructed.difference, checks)
     return checks, None, _remarks(constructed.difference, checks)
 
 
@@ -117,52 +139,30 @@ def _excused(fault: Fault, shop: Workshop) -> Fault:
 
 def measure_both(shop: Workshop) -> TimeOutcome:
     """Time the reference, then the submission, then the reference again, each in a runner of its own."""
-    before, empty = _reference_side(shop, "reference_before", None)
+    shop.spares.settle()
+    before = shop.baseline.before()
+    others = other_baselines.measured(shop, before)
     with shop.runner(shop.source, shop.desk()) as place:
         fault = place.load()
         constructed = fault if fault is not None else place.construct()
         if isinstance(constructed, Fault):
             return TimeOutcome(None, None, constructed, [])
-        side = measure.side("submission", place.bench(), shop.seeds.timed("submission"), empty, shop.call_timeout_s)
+        seeds = shop.seeds.timed("submission")
+        side = measure.side("submission", place.bench(), seeds, before.overhead, shop.call_timeout_s)
         shop.look()
     if side.samples is None:
         failed = side.failed
         return TimeOutcome(None, failed.check if failed else None, failed.fault if failed else None, [])
-    after, _ = _reference_side(shop, "reference_after", empty)
+    after = shop.baseline.after()
     clock = ClockKind.HOST if shop.terms.gpu is None else ClockKind.SEALED
-    said = quote(clock, before, side.samples, after)
+    said = quote(clock, before.samples, side.samples, after)
     copied = (
         [finding(Code.OUTPUT_COPIED, "the submission's outputs were copied inside the clock")]
         if side.samples.outputs_copied
         else []
     )
-    return TimeOutcome(said.timing, None, None, [*said.findings, *copied])
-
-
-def _reference_side(shop: Workshop, name: str, empty: measure.Overhead | None) -> tuple[Samples, measure.Overhead]:
-    """Time the reference in a runner that never saw a submission; what goes wrong there is not the submission's.
-
-    The overhead of a call is measured first where it is not known yet.
-    """
-    with shop.runner(AS_REFERENCE) as place:
-        fault = place.load()
-        constructed = fault if fault is not None else place.construct()
-        if isinstance(constructed, Fault):
-            raise JudgeFailed(f"the reference's own runner failed: {constructed.finding.message}")
-        bench = place.bench()
-        measured = measure.overhead(bench, shop.call_timeout_s) if empty is None else empty
-        if isinstance(measured, Fault):
-            raise JudgeFailed(f"the reference's own runner failed: {measured.finding.message}")
-        side = measure.side(name, bench, shop.seeds.timed(name), measured, shop.call_timeout_s)
-        shop.look()
-    if side.samples is None:
-        fault = side.failed.fault if side.failed is not None else None
-        why = fault.finding.message if fault is not None else "no samples"
-        raise JudgeFailed(
-            f"the reference does not pass its own check: {why}",
-            hint="its output may depend on more than its inputs and weights; see `warpgrade problems show`",
-        )
-    return side.samples, measured
+    others = other_baselines.held_against(others, side.samples, said.timing.resolution_ms)
+    return TimeOutcome(said.timing, None, None, [*said.findings, *copied], others)
 
 
 def _build_findings(desk: BuildDesk) -> list[Finding]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from evaluator.devices.memory import Region, places, strided
+from evaluator.devices.memory import ALIGNMENT_BYTES, Region, places, strided
 from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
 from evaluator.frames import Items, Node, Opaque, Scalar, Table, TensorView
@@ -70,9 +70,12 @@ class Placed(NamedTuple):
 
 
 def place(values: list[tuple[str, Value]], region: Region) -> Placed:
-    """Find places for named values in `region`, at addresses that differ from call to call. Nothing is written yet."""
+    """Find places for named values in `region`, at addresses that differ from call to call. Nothing is written yet.
+
+    A tensor that starts somewhere in its storage lies as far behind an aligned address as there.
+    """
     found = [_writable(leaf, path) for path, value in values for leaf in tensors(value)]
-    offsets = places([extent_bytes(leaf) for leaf in found], region.size_bytes)
+    offsets = places([_lead_bytes(leaf) + extent_bytes(leaf) for leaf in found], region.size_bytes)
     layout = _Layout(region, offsets)
     return Placed([layout.node(value, path) for path, value in values], layout.pairs)
 
@@ -106,7 +109,7 @@ class _Layout:
             dtype=dtype_name(value.dtype),
             shape=tuple(value.shape),
             strides=tuple(value.stride()),
-            offset_bytes=next(self._offsets),
+            offset_bytes=next(self._offsets) + _lead_bytes(value),
         )
         shared = strided(self._region.flat, value.dtype, view.shape, view.strides, view.offset_bytes or 0)
         self.pairs.append((path, value, shared))
@@ -171,6 +174,11 @@ def extent_bytes(tensor: torch.Tensor) -> int:
         return 0
     span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return span * tensor.element_size()
+
+
+def _lead_bytes(tensor: torch.Tensor) -> int:
+    """Say how far behind an aligned address a tensor starts."""
+    return tensor.storage_offset() * tensor.element_size() % ALIGNMENT_BYTES
 
 
 def _structure(path: str, wanted: str, found: str) -> Finding:

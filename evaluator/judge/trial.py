@@ -1,6 +1,5 @@
 """One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls are the same trials."""
 
-import hashlib
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
@@ -12,17 +11,26 @@ from evaluator.findings import Code, finding
 from evaluator.frames import Call, Done, EmulatorSchedule, Items, Node, Prepare, Table, TensorView
 from evaluator.judge.clock import Answered, Clock, Sample
 from evaluator.judge.compare import Reading, Sides, begin, joined
-from evaluator.judge.reference import Arguments, Expected, Reference
+from evaluator.judge.lowered import format_of
+from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
+from evaluator.judge.reference import Arguments, Expected, Reference, by_path, derived
 from evaluator.judge.session import Fault
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.tolerance import Bounds, bounds
-from evaluator.judge.trees import Pair, Placed, Value, leaves, pair_up, place
-from evaluator.records import Check, Finding, Order, Schedule, Status, TensorCheck, ToleranceRule, seed_text
+from evaluator.judge.trees import Pair, Placed, Value, pair_up, place
+from evaluator.records import (
+    Check,
+    Finding,
+    Order,
+    Precision,
+    Profile,
+    Schedule,
+    Status,
+    TensorCheck,
+    ToleranceRule,
+    seed_text,
+)
 from evaluator.runner import calls
-
-PROFILE = "as_given"
-"""Inputs as the problem's own `get_inputs` draws them."""
-
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
 
@@ -37,6 +45,7 @@ class Trial(NamedTuple):
     host_ms: float | None = None
     prepared_ms: float | None = None
     lag_ms: float | None = None
+    profile: Profile = Profile.AS_GIVEN
 
 
 class Bench:
@@ -50,8 +59,11 @@ class Bench:
         rule: ToleranceRule,
         outline: Value,
         comparison: Callable[[str, Sides, Bounds | None], Reading] = begin,
+        mixture: Mixture = AS_GIVEN_ALONE,
     ) -> None:
         """Hold what the runner behind `clock` answers against `reference`, whose outputs have the shapes of `outline`.
+
+        Values come from `mixture`.
 
         `outline` matters only where the reference is computed in blocks.
         """
@@ -63,13 +75,16 @@ class Bench:
         self._rule = rule
         self._outline = outline
         self._comparison = comparison
+        self._mixture = mixture
+        self._profile = Profile.AS_GIVEN
         self._wanted: calls.Result | None = None
         self._last_storages: dict[str, tuple[int, int]] = {}
 
     def run(self, index: int, seed: int, *, timeout_s: float, schedule: Schedule | None = None) -> Trial:
         """Draw inputs from `seed`, let the runner answer, compare. Nothing of the call is left running after it."""
-        inputs = self._reference.draw(seed)
-        random_seed = _derived(seed, b"in forward")
+        profile = self._profile = self._mixture.pick(seed)
+        inputs = self._reference.draw(seed, profile, self._mixture.decoy(seed))
+        random_seed = derived(seed, b"in forward")
         gradients = self._output_gradients(inputs, random_seed, seed)
         blocks = self._reference.blocks(inputs) if gradients is None else [inputs]
         whole = self._reference.expected(inputs, random_seed, gradients) if len(blocks) == 1 else None
@@ -78,12 +93,14 @@ class Bench:
             index, inputs, gradients, wanted, random_seed=random_seed, schedule=schedule, timeout_s=timeout_s
         )
         if isinstance(answer, Fault):
-            return Trial(None, answer, 0.0, copied=False)
+            return Trial(None, answer, 0.0, copied=False, profile=profile)
         expected = [whole] if whole is not None else self._reference.expected_of_blocks(blocks, random_seed)
         tensors, in_float64, problem = self._judge(answer, wanted, expected, placed)
+        if problem is not None and problem.code == Code.WRONG_VALUES.value:
+            problem = self._lowered(problem, answer, wanted, blocks[0], random_seed, gradients) or problem
         check = Check(
             index=index,
-            profile=PROFILE,
+            profile=profile,
             seed=seed_text(seed),
             schedule=schedule,
             launches=answer.done.launches,
@@ -94,13 +111,15 @@ class Bench:
         )
         fault = None if problem is None else Fault(_status(problem), problem)
         copied = any(view.copied for view in _views(answer.done.outputs))
-        return Trial(check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms)
+        return Trial(
+            check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, profile
+        )
 
     def _output_gradients(self, inputs: Arguments, random_seed: int, seed: int) -> list[torch.Tensor] | None:
         if not self._reference.problem.backward:
             return None
         outputs = self._reference.forward(inputs, random_seed)
-        return self._reference.output_gradients(outputs, _derived(seed, b"gradients"))
+        return self._reference.output_gradients(outputs, derived(seed, b"gradients"))
 
     @property
     def empty_ms(self) -> float:
@@ -187,13 +206,36 @@ class Bench:
             del block  # Else the next one is computed while this one's values are still there.
         checks = [joined([read() for read in readings]) for readings in parts.values()]
         problem = next((problem for check in checks if (problem := _verdict(check)) is not None), None)
-        return checks, in_float64, problem or _changed_input(placed) or self._reused(snapshots, borrowed)
+        reused = self._reused(snapshots, borrowed)  # A call may follow one that was wrong, and is held against it.
+        return checks, in_float64, problem or _changed_input(placed) or reused
+
+    def _lowered(
+        self,
+        problem: Finding,
+        answer: Answered,
+        wanted: calls.Result,
+        block: Arguments,
+        random_seed: int,
+        gradients: list[torch.Tensor] | None,
+    ) -> Finding | None:
+        """Name the format whose rounding explains wrong values, where the problem asks for fp32 and one does."""
+        pairs = pair_up(wanted.outputs, answer.done.outputs)
+        if self._reference.problem.precision is not Precision.FP32 or isinstance(pairs, Finding):
+            return None
+        snapshots = take(pairs, self._outputs)
+        for path, _, tensor, _ in [] if isinstance(snapshots, Finding) else snapshots:
+            if path != problem.details.get("path"):
+                continue
+            found = format_of(self._reference, block, random_seed, gradients, path, tensor)
+            if found is not None:
+                return finding(Code.LOWER_PRECISION, f"{problem.message}: the errors of {found.value}", path=path)
+        return None
 
     def _begin(
         self, block: Expected, snapshots: list[Snapshot], parts: dict[str, list[Reading]], starts: dict[str, int]
     ) -> None:
         """Begin to compare what a block of the reference has of each output; `starts` says with which row it begins."""
-        exact, honest = _by_path(block.exact), _by_path(block.honest)
+        exact, honest = by_path(block.exact), by_path(block.honest)
         for path, _, tensor, _ in snapshots:
             sides = Sides(tensor, exact[path], honest[path])
             parts[path].append(self._compare(path, sides, starts[path]))
@@ -207,7 +249,8 @@ class Bench:
         dtype = honest.dtype
         closely = dtype.is_floating_point or dtype.is_complex
         real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
-        limits = bounds(self._rule, self._reference.problem, real) if closely else None
+        rounding = self._mixture.rounding_of(self._profile, path)
+        limits = bounds(self._rule, self._reference.problem, real, rounding) if closely else None
         return self._comparison(path, Sides(actual, exact if closely else exact.to(dtype), honest), limits)
 
     def _reused(self, snapshots: list[Snapshot], exempt: frozenset[str]) -> Finding | None:
@@ -227,14 +270,9 @@ class Bench:
         return None
 
 
-def _by_path(result: calls.Result) -> dict[str, Value]:
-    gradients = {f"gradient of {name}": value for name, value in (result.gradients or {}).items()}
-    return {**dict(leaves(result.outputs, "output")), **gradients}
-
-
 def _outline(wanted: calls.Result | None) -> dict[str, torch.Tensor]:
     """List the tensors of an answer by path."""
-    found = {} if wanted is None else _by_path(wanted)
+    found = {} if wanted is None else by_path(wanted)
     return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}
 
 
@@ -295,17 +333,17 @@ def _verdict(check: TensorCheck) -> Finding | None:
 
 def _changed_input(placed: Placed) -> Finding | None:
     for path, own, shared in placed.pairs:
-        pieces = zip(*(torch.split(_content(each), _PIECE) for each in (own, shared)), strict=True)
+        pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
         if not all(torch.equal(before, after) for before, after in pieces):
             return finding(Code.INPUT_CHANGED, f"{path} was written to", path=path)
     return None
 
 
-def _content(tensor: torch.Tensor) -> torch.Tensor:
-    """Give a tensor's bytes, which differ where NaNs or signs of zero do; eight at a time where they can be."""
-    content = tensor.contiguous().reshape(-1).view(torch.uint8)
-    whole = content.numel() % 8 == 0 and content.data_ptr() % 8 == 0
-    return content.view(torch.int64) if whole else content
+def _contents(*equals: torch.Tensor) -> list[torch.Tensor]:
+    """Give tensors' bytes, which differ where NaNs or signs of zero do; eight at a time where all can be."""
+    contents = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in equals]
+    whole = all(each.numel() % 8 == 0 and each.data_ptr() % 8 == 0 for each in contents)
+    return [each.view(torch.int64) for each in contents] if whole else contents
 
 
 _PIECE = 256 << 20
@@ -314,11 +352,6 @@ _PIECE = 256 << 20
 
 def _status(problem: Finding) -> Status:
     return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT
-
-
-def _derived(seed: int, purpose: bytes) -> int:
-    """Give another seed. The one for random numbers in forward is told to the runner, so it must tell no other's."""
-    return int.from_bytes(hashlib.blake2b(seed.to_bytes(8, "big"), digest_size=8, person=purpose).digest(), "big") >> 1
 
 
 def fresh_seed() -> int:

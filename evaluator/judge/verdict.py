@@ -3,41 +3,59 @@
 from msgspec.structs import replace
 
 from evaluator.judge import stages
+from evaluator.judge.bound import bound
+from evaluator.judge.ownership import not_known, own_kernels, too_little
+from evaluator.judge.profiling import profiling
 from evaluator.judge.workshop import Workshop
 from evaluator.outcome import Outcome
-from evaluator.records import DeviceKind, Status
+from evaluator.records import Build, DeviceKind, Status
 from evaluator.stopwatch import Stopwatch
 
 
 def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
-    """Build, check and time the submission; the cheapest rejection comes first, and a failed one is not timed.
+    """Look at the text, then build, check and time the submission; the cheapest rejection comes first.
 
-    The emulator has no time to tell: there the checks are all.
+    A failed one is not timed. The emulator has no time to tell: there the checks are all. What the text shows decides
+    nothing: it is added to the findings.
     """
-    outcome = _stages(shop, stopwatch)
-    outcome = replace(outcome, sandbox=shop.sandbox, output=shop.output)
+    begun = begin(shop, stopwatch)
+    return begun if begun.reason is not None else finish(shop, begun, stopwatch)
+
+
+def begin(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
+    """Do what needs no GPU: look at the text, and build. An outcome with a reason is final."""
+    shop.insist_on_walls()
+    with stopwatch.stage("lint"):
+        remarks = shop.lint()
+    with stopwatch.stage("build"):
+        built = stages.build(shop)
+    outcome = Outcome(build=built.build, findings=remarks, sandbox=shop.sandbox, output=shop.output)
+    return outcome if built.fault is None else outcome.failed(*built.fault)
+
+
+def finish(shop: Workshop, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
+    """Check and time what was built, here or by another process on the same machine."""
+    if begun.build is None:
+        raise ValueError("nothing was built")
+    with shop.at_device():
+        outcome = _on_device(shop, begun.build, stopwatch)
+    unsure = not_known(outcome.own_kernels, shop.terms.require_own_kernel)
+    if outcome.status is Status.CORRECT and unsure is not None:
+        outcome = outcome.failed(*unsure)
+    outcome = replace(outcome, sandbox=shop.sandbox, output=shop.output, findings=[*outcome.findings, *begun.findings])
     if shop.watch is None:
         return outcome
     return replace(outcome, gpu=shop.watch.facts(), findings=[*outcome.findings, *shop.watch.findings()])
 
 
-def _stages(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
-    with stopwatch.stage("build"):
-        built = stages.build(shop)
-    outcome = Outcome(build=built.build)
-    if built.fault is not None:
-        return outcome.failed(*built.fault)
-    with shop.at_device():
-        return _on_device(shop, built, stopwatch)
-
-
-def _on_device(shop: Workshop, built: stages.BuildOutcome, stopwatch: Stopwatch) -> Outcome:
-    outcome = Outcome(build=built.build)
+def _on_device(shop: Workshop, built: Build, stopwatch: Stopwatch) -> Outcome:
     with stopwatch.stage("check"):
-        checked = stages.check(shop, built.build)
-    outcome = replace(outcome, build=checked.build, checks=checked.checks, findings=checked.findings)
-    if checked.fault is not None:
-        return outcome.failed(*checked.fault)
+        checked = stages.check(shop, built)
+    own = own_kernels(checked.evidence)
+    outcome = Outcome(build=checked.build, checks=checked.checks, findings=checked.findings, own_kernels=own)
+    fault = checked.fault or too_little(own, shop.terms.require_own_kernel)
+    if fault is not None:
+        return outcome.failed(*fault)
     if shop.terms.device is DeviceKind.EMULATED:
         return replace(outcome, status=Status.CORRECT)
     with stopwatch.stage("time"):
@@ -46,8 +64,23 @@ def _on_device(shop: Workshop, built: stages.BuildOutcome, stopwatch: Stopwatch)
         outcome,
         checks=[*outcome.checks, *([timed.failed] if timed.failed is not None else [])],
         timing=timed.timing,
+        baselines=timed.baselines,
         findings=[*outcome.findings, *timed.findings],
     )
     if timed.fault is not None:
         return outcome.failed(*timed.fault)
+    if shop.terms.gpu is not None and timed.timing is not None:
+        with stopwatch.stage("roofline"):
+            bounded = bound(shop, timed.timing)
+        outcome = replace(outcome, roofline=bounded.roofline, findings=[*outcome.findings, *bounded.findings])
+        if bounded.fault is not None:
+            return outcome.failed(*bounded.fault)
+    # On a GPU nothing else says how much own kernels do.
+    if shop.terms.profile or (shop.terms.gpu is not None and shop.terms.require_own_kernel is not None):
+        with stopwatch.stage("profile"):
+            profile = profiling(shop)
+        own = own_kernels(checked.evidence._replace(profiling=profile))
+        outcome = replace(outcome, profiling=profile, own_kernels=own)
+        if (little := too_little(own, shop.terms.require_own_kernel)) is not None:
+            return outcome.failed(*little)
     return replace(outcome, status=Status.CORRECT)

@@ -1,7 +1,9 @@
 """What all stages of one grade share: the problem's reference, the builder, and the making of runners."""
 
 import contextlib
+import errno
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,43 +18,53 @@ from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
 from evaluator.build.prepared import prepared_folder
 from evaluator.catalog import sized_source
-from evaluator.devices.gpu import Gpu, leased, show_only
+from evaluator.devices.gpu import Gpu, GpuState, leased, show_only
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.emulator import headers
-from evaluator.errors import ProblemError
+from evaluator.errors import JudgeFailed, ProblemError, SandboxUnavailable
 from evaluator.frames import Construct, Constructed, Table
 from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
+from evaluator.judge.baseline import Baseline
 from evaluator.judge.clock import Clock
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.memory_plan import judge_bytes
+from evaluator.judge.mixture import AS_GIVEN_ALONE, mixture_for
 from evaluator.judge.reference import Reference
+from evaluator.judge.resource_desk import ResourceDesk
 from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session
+from evaluator.judge.spares import Spares
+from evaluator.judge.starting import starter_for
 from evaluator.judge.trees import extent_bytes, place, tensors
 from evaluator.judge.trial import Bench, fresh_seed
 from evaluator.judge.watch import Watch
+from evaluator.lint.ask import remarks_on
 from evaluator.records import (
+    BaselineKind,
     DeviceKind,
+    Finding,
+    Layout,
     Mode,
     Precision,
     Problem,
     RunnerOutput,
     SandboxFacts,
     SizeName,
+    Tf32,
     ToleranceRule,
 )
-
-AS_REFERENCE = "from model import Model as ModelNew\n"
-"""The reference, handed in as a submission: it is timed by the same code in the same kind of runner."""
+from evaluator.submissions import Submission
 
 _RUNNER = "evaluator.runner.main:run"
 _IMPORT_TIMEOUT_S = 60.0
 _CALL_TIMEOUT_S = 10.0
 _REFERENCES_PER_TIMEOUT = 20.0
 _LEASE_WAIT_S = 600.0
+_NO_SPACE = os.strerror(errno.ENOSPC)
+_LITTLE_BYTES = 64 << 20
 
 
 class Terms(NamedTuple):
@@ -70,33 +82,62 @@ class Terms(NamedTuple):
     timeout_s: float | None
     build_timeout_s: float
     threads: int
+    require_own_kernel: float | None = None
+    strict: bool = False
+    baselines: tuple[BaselineKind, ...] = ()
+    speedup_of: Submission | None = None
+    profile: bool = False
+
+
+_SPARES = 2
+"""One runner for the timing of a submission whose checks run, and one for the checks of the next."""
 
 
 class Workshop:
-    """The judge's side of one grade. A context manager: leaving it ends every process that was started."""
+    """The judge's side of a grade. A context manager: leaving it ends every process that was started.
 
-    def __init__(self, terms: Terms, source: str, seeds: SeedBook) -> None:
-        """Start the starter. Without a GPU the problem's own code is run while that gets ready."""
+    A lasting one serves several submissions of a problem, one after the other (`turn_to`): they share the starter, the
+    reference with its weights, its runner and what a call costs there. They never share inputs, or a process.
+    """
+
+    def __init__(
+        self, terms: Terms, source: str, seeds: SeedBook, *, starter: Starter | None = None, lasting: bool = False
+    ) -> None:
+        """Start the starter, unless one is lent. Without a GPU the problem's own code is run while that gets ready."""
         self.terms = terms
-        self.source = source
         self.seeds = seeds
-        self.output = RunnerOutput(total_bytes=0, text="")
         self.watch: Watch | None = None
+        self._mixture = AS_GIVEN_ALONE
+        self.ours: frozenset[int] = frozenset()
+        self._lasting = lasting
+        self._on_device = contextlib.ExitStack()
         if terms.gpu is not None:
-            os.environ.update(show_only(terms.gpu))
+            os.environ.update(show_only(terms.gpu.uuid))
             _keep_tf32_out()
-        self._starter = Starter(mode=terms.sandbox, environment=_environment(terms))
+        self._lent = starter is not None
+        self._starter = starter or starter_for(terms.device, terms.gpu and terms.gpu.uuid, terms.sandbox, terms.threads)
         try:
             self._equipment = equipment(
-                terms.device, terms.gpu, self._run_tool, BuildCache(cache_folder()), source, terms.build_timeout_s
+                terms.device, terms.gpu, self._run_tool, BuildCache(cache_folder()), terms.build_timeout_s
             )
             self._reference: Reference | None = None
             self._rig: Rig | None = None
+            self.spares = Spares(self._empty_runner, terms.device, _SPARES if lasting else 0)
+            self.baseline = Baseline(self, lasting=lasting)
+            self.turn_to(source, seeds)
             if terms.gpu is None:
                 self._set_up()
         except BaseException:
-            self._starter.close()
+            self._end_starter()
             raise
+
+    def turn_to(self, source: str, seeds: SeedBook) -> None:
+        """Take a submission in hand. `seeds` has the weights' seed of the first one's."""
+        self.source = source
+        self.seeds = seeds
+        self.seeds.settle(self._mixture)
+        self.output = RunnerOutput(total_bytes=0, text="")
+        self._builder = self._equipment.builder_of(source)
 
     def __enter__(self) -> Self:
         return self
@@ -105,11 +146,22 @@ class Workshop:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            with contextlib.ExitStack() as leaving:
+                leaving.callback(self._on_device.close)
+                leaving.callback(self.baseline.close)
+                leaving.callback(self.spares.close)
             if error is None:
                 self._equipment.wait()
         finally:
+            self._end_starter()
+            self._equipment.close(self._starter.end_all)
+
+    def _end_starter(self) -> None:
+        """End what it started; and the starter itself, unless it was lent."""
+        if self._lent:
+            self._starter.end_all()
+        else:
             self._starter.close()
-            self._equipment.close(self._starter.close)
 
     @property
     def sandbox(self) -> SandboxFacts:
@@ -131,16 +183,32 @@ class Workshop:
             raise RuntimeError("the device is not at hand: see at_device")
         return self._rig
 
+    @property
+    def kernels(self) -> bytes | None:
+        """The judge's own kernels, a cubin for the GPU of this grade."""
+        return self._equipment.kernels
+
     @contextlib.contextmanager
     def at_device(self) -> Iterator[None]:
-        """Have the device to oneself. A GPU is waited for here: until now nothing of this grade has touched it."""
+        """Have the device to oneself. A GPU is waited for here: until now nothing of this grade has touched it.
+
+        A lasting workshop keeps it to the end.
+        """
         if self.terms.gpu is None:
             yield
             return
-        with leased(self.terms.gpu, _LEASE_WAIT_S):
-            self.watch = Watch(self.terms.gpu)
-            self._set_up()
+        with contextlib.ExitStack() as own:
+            if self._rig is None:
+                (self._on_device if self._lasting else own).enter_context(leased(self.terms.gpu, _LEASE_WAIT_S))
+                self.watch = Watch(self.terms.gpu, self._own_processes)
+                self._set_up()
+            else:
+                self.watch = Watch(self.terms.gpu, self._own_processes)
             yield
+
+    def _own_processes(self) -> frozenset[int]:
+        """Name the processes that are kept on the GPU from one submission to the next."""
+        return self.ours | self.spares.processes
 
     def _set_up(self) -> None:
         """Run the problem's own code, and plan memory for what it needs."""
@@ -148,6 +216,8 @@ class Workshop:
         device = "cpu" if terms.gpu is None else "cuda"
         self._reference = Reference(terms.problem, terms.size, self.seeds.weight, device)
         sizes, self._reference_s = self._try_one_call()
+        self._mixture = mixture_for(self._reference, terms.size, terms.tolerance)
+        self.seeds.settle(self._mixture)
         self._rig = HostRig(sizes, self._equipment) if terms.gpu is None else GpuRig(sizes, self._equipment, terms.gpu)
 
     @property
@@ -157,14 +227,35 @@ class Workshop:
             return self.terms.timeout_s
         return max(_CALL_TIMEOUT_S, _REFERENCES_PER_TIMEOUT * self._reference_s)
 
-    def look(self) -> None:
+    def look(self) -> GpuState | None:
         """Look at the GPU, if there is one, while it is warm from a side's calls."""
-        if self.watch is not None:
-            self.watch.look()
+        return None if self.watch is None else self.watch.look()
 
-    def desk(self) -> BuildDesk:
-        """Open a desk for the build requests of one runner."""
-        return BuildDesk(self._equipment.builder, self.terms.build_timeout_s)
+    def recall(self, look: GpuState | None) -> None:
+        """Take in how the GPU was at the end of a side that counts for this grade too."""
+        if self.watch is not None and look is not None:
+            self.watch.recall(look)
+
+    def lint(self) -> list[Finding]:
+        """Look at the submission's text, in a confined child that runs nothing of it."""
+        return remarks_on(self.source, self._starter)
+
+    def insist_on_walls(self) -> None:
+        """Refuse to grade where a wall is missing and every one was asked for. Raises SandboxUnavailable."""
+        if self.terms.strict and (missing := self._starter.facts.missing):
+            raise SandboxUnavailable(
+                f"missing here: {', '.join(missing)}",
+                hint="`warpgrade doctor` says how to get it; without --strict the card names what is missing",
+            )
+
+    def desk(self, source: str | None = None) -> BuildDesk:
+        """Open a desk for the build requests of one runner: of the submission, or of another `source`."""
+        builder = self._builder if source is None else self._equipment.builder_of(source)
+        return BuildDesk(builder, self.terms.build_timeout_s)
+
+    def profiling_desk(self) -> ResourceDesk:
+        """Open a desk that has the compiler say what each kernel takes."""
+        return ResourceDesk(self._builder, self.terms.build_timeout_s)
 
     @contextlib.contextmanager
     def reader(self, desk: BuildDesk) -> Iterator["Place"]:
@@ -189,11 +280,8 @@ class Workshop:
     def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator["Place"]:
         """Start a runner for `source`; every process of it is dead when the context is left."""
         rig = self.rig
-        with (
-            rig.memory() as memory,
-            Session(self._starter.spawn(_RUNNER, limits=rig.limits, devices=rig.nodes), desk) as session,
-            rig.clock(session, memory) as clock,
-        ):
+        with rig.memory() as memory, self.spares.take() as session, rig.clock(session, memory) as clock:
+            session.serve_from(desk)
             try:
                 yield Place(self, source, session, memory, clock, self.terms.device)
             finally:
@@ -201,12 +289,19 @@ class Workshop:
                 if source is self.source:
                     self.output = session.child.output()
 
+    def _empty_runner(self) -> Session:
+        """Start a runner with nothing of a submission in it."""
+        return Session(self._starter.spawn(_RUNNER, limits=self.rig.limits, devices=self.rig.nodes), None)
+
     def _run_tool(
         self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
     ) -> ToolResult:
         cuda = [nvcc.cuda_home(), prepared_folder(cache_folder())] if self.terms.gpu is not None else []
         known = [headers.INCLUDE, *readable, *cuda]
-        return run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
+        result = run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
+        if not result.ok and _NO_SPACE in result.output and shutil.disk_usage(work).free < _LITTLE_BYTES:
+            raise JudgeFailed(f"the compiler had no room in {work.parent.parent}", hint="make room in $TMPDIR")
+        return result
 
     def _try_one_call(self) -> tuple[CallSizes, float]:
         """Run the reference once on inputs that are thrown away, to learn sizes and time, and that it works at all."""
@@ -224,7 +319,8 @@ class Workshop:
         given = [*tensors(inputs.args), *tensors(inputs.kwargs)]
         state = [*tensors(self.reference.state()), *tensors(list(self.reference.init))]
         backward = self.terms.problem.backward
-        input_bytes = _bytes([*given, *state, *(found if backward else [])])
+        room = 2 if Layout.GAPS in self.terms.problem.layouts else 1
+        input_bytes = _bytes([*given * room, *state, *(found if backward else [])])
         output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
         self.reference.settle(inputs, outputs)
         if self.terms.gpu is not None:
@@ -244,8 +340,8 @@ class Place(NamedTuple):
     clock: Clock
     device: DeviceKind
 
-    def load(self) -> Fault | None:
-        """Have the submission read in."""
+    def load(self, tf32: Tf32 | None = None) -> Fault | None:
+        """Have the submission read in, under `tf32`; the problem's own where it is None."""
         terms = self.shop.terms
         timeout_s = _IMPORT_TIMEOUT_S if terms.timeout_s is None else terms.timeout_s
         return self.session.load(
@@ -254,7 +350,7 @@ class Place(NamedTuple):
             memory=self.memory,
             device=self.device,
             threads=terms.threads,
-            true_fp32=terms.problem.precision is not Precision.TF32,
+            tf32=own_tf32(terms.problem) if tf32 is None else tf32,
             timeout_s=timeout_s,
         )
 
@@ -283,7 +379,12 @@ class Place(NamedTuple):
         """Set up trials with this runner."""
         shop = self.shop
         rule, outline = shop.terms.tolerance, shop.reference.outline
-        return Bench(shop.reference, self.clock, self.memory, rule, outline, shop.rig.compare)
+        return Bench(shop.reference, self.clock, self.memory, rule, outline, shop.rig.compare, shop.seeds.mixture)
+
+
+def own_tf32(problem: Problem) -> Tf32:
+    """Say what a problem's precision allows the products of both sides."""
+    return Tf32.ON if problem.precision is Precision.TF32 else Tf32.OFF
 
 
 def _reserve(size_bytes: int) -> None:
@@ -296,29 +397,6 @@ def _keep_tf32_out() -> None:
     """Have the judge compute in true fp32; PyTorch's default lets cuDNN round the operands of convolutions."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
-
-
-def _environment(terms: Terms) -> dict[str, str]:
-    """Name the variables of a runner. Both sides of a comparison get the same.
-
-    Waiting threads sleep: where they spin, two busy cores make a parallel loop six times slower (measured), and the
-    time of every call depends on what else the machine does.
-    """
-    return {
-        "OMP_NUM_THREADS": str(terms.threads),
-        "OMP_WAIT_POLICY": "PASSIVE",
-        **(_gpu_variables(terms.gpu) if terms.gpu is not None else {}),
-        # On `emulated`, Triton's own interpreter runs what is written in Triton; Triton reads this when it is imported.
-        **({"TRITON_INTERPRET": "1"} if terms.device is DeviceKind.EMULATED else {}),
-    }
-
-
-def _gpu_variables(gpu: Gpu) -> dict[str, str]:
-    """Show a runner its GPU. Torch's import asks whether there is one, and must ask NVML.
-
-    Asking CUDA would leave the starter with a runtime that none of its children could use.
-    """
-    return {**show_only(gpu), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 def _bytes(found: list[torch.Tensor]) -> int:

@@ -6,6 +6,7 @@ _MEANING = {
     Shelf.BUILDS: "submissions' extensions",
     Shelf.PARTS: "Warpgrade's own: runtime, headers, allocators, kernels",
     Shelf.PREPARED: "what CUDA builds share",
+    Shelf.MEASURED: "what was measured of GPUs and problems",
 }
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 

@@ -10,12 +10,14 @@ from xml.etree import ElementTree
 
 from evaluator.records import Scorecard, Timing
 from evaluator.report.histogram import Axis, own_axis
-from evaluator.report.text import counted, duration, one_line, ratio
+from evaluator.report.roofline import RoofPlace, roofs, share
+from evaluator.report.text import amount, counted, duration, one_line, ratio
 
 _WIDTH, _LEFT, _INNER = 760, 30, 700
 _PANEL, _TOP = 190, 80
 _BARS, _CELLS = 110, 50
 _HEIGHT = _TOP + 3 * _PANEL
+_ROOF, _ROOF_AT = 90, 0.75
 _FONT = "font-family:system-ui,sans-serif;font-size:13px;fill:#222"
 _COLOURS = {"reference": "#4477aa", "submission": "#228833"}
 
@@ -32,13 +34,14 @@ class _Side(NamedTuple):
 
 def svg_bytes(card: Scorecard, timing: Timing) -> bytes:
     """Give the picture of `card`, whose timing is `timing`, as a file's content."""
+    height = _HEIGHT if card.roofline is None else _HEIGHT + len(roofs(card.roofline, timing)) * _ROOF
     root = ElementTree.Element(
         "svg",
         {
             "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": f"0 0 {_WIDTH} {_HEIGHT}",
+            "viewBox": f"0 0 {_WIDTH} {height}",
             "width": str(_WIDTH),
-            "height": str(_HEIGHT),
+            "height": str(height),
             "role": "img",
         },
     )
@@ -52,6 +55,8 @@ def svg_bytes(card: Scorecard, timing: Timing) -> bytes:
     for index, side in enumerate(sides):
         _panel(root, _TOP + index * _PANEL, side)
     _together(root, _TOP + 2 * _PANEL, sides)
+    if card.roofline is not None:
+        _roofs(root, _HEIGHT, roofs(card.roofline, timing))
     ElementTree.indent(root)
     drawn: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return drawn + b"\n"
@@ -116,6 +121,20 @@ def _together(root: ElementTree.Element, top: int, sides: Sequence[_Side]) -> No
     for side in sides:
         _bars(root, axis, side, base)
     _scale(root, axis, base)
+
+
+def _roofs(root: ElementTree.Element, top: int, found: Sequence[RoofPlace]) -> None:
+    """Draw each side as a bar against each roof, which stands at three quarters, for one may be beaten."""
+    for index, roof in enumerate(found):
+        base = top + index * _ROOF
+        _text(root, _LEFT, base + 14, f"{roof.name}: {amount(roof.roof_per_s, roof.unit)}, measured")
+        for number, side in enumerate(roof.sides):
+            part = 0.0 if side.rate_per_s is None else side.rate_per_s / roof.roof_per_s
+            width = _INNER * _ROOF_AT * max(min(part, 1 / _ROOF_AT), 0.0)
+            _box(root, _LEFT, base + 24 + number * 24, width, 16, _COLOURS[side.name], opacity="0.75")
+            said = "no time" if side.rate_per_s is None else f"{share(part)}, {amount(side.rate_per_s, roof.unit)}"
+            _text(root, _LEFT + 6, base + 36 + number * 24, f"{side.name} {said}")
+        _line(root, _LEFT + _INNER * _ROOF_AT, base + 20, base + 68)
 
 
 def _bars(root: ElementTree.Element, axis: Axis, side: _Side, base: int) -> None:

@@ -11,7 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing
+from evaluator.report.baselines import baseline_rows
 from evaluator.report.frame import show_diagnostic, show_line
+from evaluator.report.profiling import profiling_rows
+from evaluator.report.roofline import roofline_row, show_roofline
 from evaluator.report.samples import show_samples
 from evaluator.report.sheet import Sheet, styled
 from evaluator.report.text import counted, duration, printable, ratio, side_by_side, significant
@@ -35,8 +38,14 @@ def render_card(
     _correctness(sheet, card)
     if card.status is Status.CORRECT:
         _time(sheet, card)
+    if card.roofline is not None:
+        roofline_row(sheet, card.roofline)
+    if card.profiling is not None:
+        profiling_rows(sheet, card.profiling)
     if with_samples and card.timing is not None:
         show_samples(sheet, card.timing)
+        if card.roofline is not None:
+            show_roofline(sheet, card.roofline, card.timing)
     _findings(sheet, card)
     _scorecard(sheet, card, written_to)
     sheet.print()
@@ -151,6 +160,7 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
     sheet.row("Time", Text(f"reference   {reference:>{room}}"))
     sheet.row("", Text(f"submission  {submission:>{room}}").append(f"  median of {calls}", style="dim"))
     sheet.row("Speedup", _speedup(sheet, timing))
+    baseline_rows(sheet, card.baselines)
 
 
 def _speedup(sheet: Sheet, timing: Timing) -> Text:

@@ -151,6 +151,19 @@ def side_by_side(first_ms: float, second_ms: float, micro: str = "µ") -> tuple[
     return in_unit(first_ms, unit, micro), in_unit(second_ms, unit, micro)
 
 
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def amount(value: float, unit: str) -> str:
+    """Write an amount with the decimal prefix that suits it.
+
+    >>> amount(4.391e12, "B/s"), amount(12.0, "FLOP"), amount(6.442e9, "B")
+    ('4.39 TB/s', '12.0 FLOP', '6.44 GB')
+    """
+    factor, prefix = next((each for each in _PREFIXES if abs(value) >= each[0]), (1.0, ""))
+    return f"{significant(value / factor)} {prefix}{unit}"
+
+
 def counted(number: int, noun: str) -> str:
     """Write a count with its noun.
 

@@ -34,6 +34,7 @@ class Emulation:
         self._library = ctypes.CDLL(f"/proc/self/fd/{descriptor}", mode=os.RTLD_GLOBAL | os.RTLD_NOW)
         os.close(descriptor)
         self._library.warpgrade_emu_launches.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_library_launches.restype = ctypes.c_uint64
         self._library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
         self._library.warpgrade_emu_install()
         self._triton = TritonLaunches()
@@ -62,6 +63,11 @@ class Emulation:
             for shared, guarded in pairs:
                 shared.copy_(guarded)
         return Emulated(result, launches)
+
+    def launches(self) -> tuple[int, int]:
+        """Say how many kernels ran so far: the submission's own, and those of the libraries that the emulator has."""
+        library = int(self._library.warpgrade_emu_library_launches())
+        return self._launches() - library, library
 
     def _launches(self) -> int:
         return int(self._library.warpgrade_emu_launches()) + self._triton.count

@@ -32,6 +32,11 @@ class ExtensionLoader:
         self._requests: dict[str, list[BuildRequest]] = {}
         self._loaded: dict[str, ModuleType | str] = {}
 
+    @property
+    def names(self) -> list[str]:
+        """Name the extensions that are loaded."""
+        return list(self._loaded)
+
     def install(self) -> None:
         """Put ours in the place of PyTorch's."""
         cpp_extension.load_inline = self.load_inline

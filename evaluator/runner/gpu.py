@@ -23,6 +23,13 @@ _STREAM = 0
 them, unless they were made not to; then it is the submission's to join them."""
 
 
+def warm_up(device: str) -> None:
+    """Make this process's context on a GPU, which takes a good part of a second; elsewhere there is none to make."""
+    if device == "cuda":
+        torch.zeros(1, device="cuda")
+        torch.cuda.synchronize()
+
+
 class Gate:
     """The words in the shared page, on the stream that a submission's work is queued on."""
 
@@ -54,8 +61,8 @@ class Gpu:
     ) -> None:
         """Map the regions `inputs` and `outputs`, load the allocator's `library` and the `page`."""
         self._scratch = torch.zeros(frame.probe_bytes // 4, dtype=torch.int32, device="cuda")
-        torch.backends.cudnn.allow_tf32 = not frame.true_fp32
-        torch.backends.cuda.matmul.allow_tf32 = not frame.true_fp32
+        if frame.tf32 != "default":
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = frame.tf32 == "on"
         self.inputs = device_tensor(driver.import_memory(_DEVICE, inputs, frame.input_bytes))
         self._probe = self.inputs[: 4 * self._scratch.numel()].view(torch.int32)
         arena = driver.import_memory(_DEVICE, outputs, frame.output_bytes)

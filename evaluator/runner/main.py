@@ -15,22 +15,30 @@ from evaluator.frames import (
     Closed,
     Construct,
     Constructed,
+    Count,
+    Counted,
     Done,
+    EmulatorSchedule,
     Frame,
     Load,
     Loaded,
     Prepare,
+    ProfiledCall,
     Queued,
     Scalar,
     TensorView,
     ToRunner,
+    Warm,
+    Warmed,
 )
 from evaluator.runner import calls, module
 from evaluator.runner.extensions import ExtensionLoader
-from evaluator.runner.gpu import places
+from evaluator.runner.gpu import places, warm_up
 from evaluator.runner.memory import Shared, take_over
+from evaluator.runner.profiling import profiled
 from evaluator.runner.seeding import seed_torch
 from evaluator.runner.trees import Outbox, to_value
+from evaluator.runner.witness import Witness
 
 
 def run(sock: socket.socket, private: Path) -> NoReturn:
@@ -53,6 +61,8 @@ class Runner:
         self._model: Any = None
         self._memory: Shared | None = None
         self._held: list[calls.Result] = []
+        self._extensions: ExtensionLoader | None = None
+        self._witness: Witness | None = None
 
     def serve_one(self) -> None:
         """Wait for a frame, do what it says, answer. Whatever the submission raises becomes the answer."""
@@ -69,6 +79,9 @@ class Runner:
 
     def _answer(self, frame: Frame) -> Frame:
         match frame:
+            case Warm():
+                warm_up(frame.device)
+                return Warmed()
             case Load():
                 return self._load(frame)
             case Construct():
@@ -77,13 +90,18 @@ class Runner:
                 return self._prepare(frame)
             case Call():
                 return self._call(frame)
+            case ProfiledCall():
+                return self._profiled(frame)
+            case Count():
+                return self._counted()
             case _:
                 raise TypeError(f"no frame of this type is expected here: {type(frame).__name__}")
 
     def _load(self, frame: Load) -> Frame:
         self._memory = take_over(frame, self._channel.take_descriptors(), self._held.clear)
         torch.set_num_threads(frame.threads)
-        ExtensionLoader(self._channel, self._private / "extensions").install()
+        self._extensions = ExtensionLoader(self._channel, self._private / "extensions")
+        self._extensions.install()
         self._model_new = module.read_in(self._private, frame.submission, frame.model)
         return Loaded()
 
@@ -123,10 +141,9 @@ class Runner:
         if frame.empty:
             memory.arena.probe()
             result, launches = self._held.pop(), None
-        elif memory.emulation is None:
-            result, launches = calls.run(self._model, args, kwargs, gradients), None
         else:
-            result, launches = memory.emulation.run(self._model, args, kwargs, gradients, frame.schedule)
+            with self._witness or contextlib.nullcontext():
+                result, launches = self._run(args, kwargs, gradients, frame.schedule)
         outbox = Outbox(memory.arena)
         answer = Done(
             index=frame.index,
@@ -146,6 +163,26 @@ class Runner:
             torch.cuda.synchronize()  # What went wrong on the GPU is raised here.
         self._held.append(result)
         return answer
+
+    def _profiled(self, frame: ProfiledCall) -> Frame:
+        memory = self._shared
+        args, kwargs = to_value(frame.args, memory.inputs), to_value(frame.kwargs, memory.inputs)
+        gradients = None if frame.output_gradients is None else to_value(frame.output_gradients, memory.inputs)
+        return profiled(lambda: self._run(args, kwargs, gradients, None), gpu=memory.gate is not None)
+
+    def _run(
+        self, args: Any, kwargs: Any, gradients: Any, schedule: EmulatorSchedule | None
+    ) -> tuple[calls.Result, int | None]:
+        if self._shared.emulation is None:
+            return calls.run(self._model, args, kwargs, gradients), None
+        return self._shared.emulation.run(self._model, args, kwargs, gradients, schedule)
+
+    def _counted(self) -> Counted:
+        if self._witness is None:
+            emulation, extensions = self._shared.emulation, self._extensions
+            launches = (lambda: (0, 0)) if emulation is None else emulation.launches
+            self._witness = Witness(lambda: [] if extensions is None else extensions.names, launches)
+        return self._witness.counted()
 
     @property
     def _shared(self) -> Shared:

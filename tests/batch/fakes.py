@@ -20,7 +20,8 @@ MADE = {
 
 
 class FakeWorker:
-    """Stands in for `crew.Worker`. A source `# right`, `# wrong` … is graded so; `# lost 2` is lost twice, then right.
+    """Stands in for `crew.Worker`. A source `# right`, `# wrong` … is graded so; `# lost 2` is lost twice, then right;
+    `# killed 1` is killed once.
 
     `# hanging` waits until somebody interrupts.
     """
@@ -53,6 +54,9 @@ class FakeWorker:
         if what == "infra" and attempt <= int(rest):
             failed = finding(Code.JUDGE_FAILED, "the disk is full")
             return Graded(self._card(order, cards.card(status=Status.INFRA_ERROR, reason=failed, timing=None)))
+        if what == "killed" and attempt <= int(rest):
+            died = finding(Code.RUNNER_DIED, "it was ended by SIGKILL", signal="SIGKILL")
+            return Graded(self._card(order, cards.crashed_card(reason=died)))
         return Graded(self._card(order, MADE.get(what, cards.card)()))
 
     def _card(self, order, made):

@@ -1,18 +1,20 @@
 """A batch from the command line, with workers that grade in no time."""
 
+import errno
 import json
 import os
 import sqlite3
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import filelock
 import pytest
 from jsonschema import Draft202012Validator
 
 import cli
-from evaluator.batch import inputs, session
+from evaluator.batch import inputs, run_folder, session
 from evaluator.batch.run_folder import RunFolder
 from evaluator.errors import CardNotWritten
 from evaluator.records import Status
@@ -139,6 +141,45 @@ def test_what_another_attempt_cannot_help_is_not_tried_again(batch, hand_in, wor
     assert batch() == 3
     assert worker.graded["# broken"] == 1
     assert read_card(tmp_path / "run/cards/relu/a.json").reason.message == "the problem is broken"
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, "correct"), (2, "runtime_error")])
+def test_who_is_killed_gets_a_second_chance_and_no_third(batch, hand_in, tmp_path, worker, times, status):
+    """Nobody can tell afterwards whether it killed itself."""
+    hand_in({"relu/a.py": f"# killed {times}"})
+    batch()
+    assert statuses(tmp_path) == {"relu/a.json": status}
+    assert worker.graded[f"# killed {times}"] == 2
+    assert len(worker.started) == 1  # the worker is not to blame
+
+
+@pytest.mark.parametrize("what", ["plan", "log", "card"])
+def test_a_disk_that_is_full_ends_it_and_the_same_command_goes_on(batch, hand_in, tmp_path, monkeypatch, what):
+    hand_in({f"relu/{n}.py": f"# right {n}" for n in range(4)})
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        match what:
+            case "plan":
+                patch.setattr(run_folder.Plan, "__init__", with_a_full_file)
+            case "log":
+                patch.setattr(session.Session, "_note", full)
+            case "card":
+                patch.setattr("os.fsync", full)
+        assert batch() == 3
+    assert "No space left on device" in batch.err
+    assert "Traceback" not in batch.err
+    assert "the same command goes on" in batch.err or what == "card"
+    assert batch() == 0
+    assert len(statuses(tmp_path)) == 4
+
+
+def with_a_full_file(plan, folder, begin=run_folder.Plan.__init__):
+    begin(plan, folder)
+    plan._file.close()
+    plan._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115 - the plan closes it
 
 
 def test_fresh_begins_again(batch, hand_in, tmp_path, worker):

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +12,12 @@ import psutil
 import pytest
 
 from evaluator import Candidate, grade, grade_many
+from evaluator.batch.protocol import Part
 from evaluator.batch.results import read_run
+from evaluator.batch.slots import slots_for
 from evaluator.errors import UsageError
-from evaluator.records import Status
+from evaluator.isolation.scratch import remove_abandoned
+from evaluator.records import DeviceKind, Status
 from evaluator.store import read_card
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
 
@@ -85,7 +87,7 @@ def cards(tmp_path):
 
 
 def grades_of(process):
-    """Find the processes that make grades: the children of the batch's workers that run the judge."""
+    """Find the processes that make grades: the children of the batch's workers, which judge or start runners."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for worker in psutil.Process(process.pid).children():
             yield from worker.children()
@@ -147,8 +149,40 @@ def test_chaos(started, grader, tmp_path):
     assert {name: card.status for name, card in found.items()} == expected
     assert {name: found[name].graded_at for name in seen} == seen
     assert len(read_run(tmp_path / "run").entries) == len(expected)
-    for left in grader.temporary.glob("warpgrade*"):
-        shutil.rmtree(left)  # of a grade that was killed while it compiled; a batch that is killed cleans up
+    remove_abandoned(grader.temporary)  # of what was killed last; every start does so
+    assert list(grader.temporary.glob("warpgrade*")) == []
+
+
+def test_submissions_of_a_problem_share_the_reference_and_no_inputs(started, tmp_path):
+    """What was measured after one submission counts as measured before the next."""
+    expected = hand_in(tmp_path, ["right", "wrong", "right"], 3)
+    with nobody_left_behind(), started("--jobs", "1") as process:
+        _, err = process.communicate(timeout=_LIMIT_S)
+    found = cards(tmp_path)
+    assert {name: card.status for name, card in found.items()} == expected, err
+    first, second = found["s00"].timing, found["s02"].timing
+    assert first.reference_after.samples_ms == second.reference_before.samples_ms
+    assert second.reference_before.side == "reference_before"
+    assert found["s00"].seeds.weight == found["s02"].seeds.weight
+    drawn = [{each.seed for each in card.checks} for card in found.values()]
+    drawn += [set(timing.submission.seeds) for timing in (first, second)]
+    assert len(set.union(*drawn)) == sum(map(len, drawn))
+
+
+def test_a_kept_runner_that_dies_costs_one_attempt(started, tmp_path):
+    """The reference's runner stays from one submission to the next; somebody may kill it in between."""
+    expected = hand_in(tmp_path, ["right"], 4)
+    with nobody_left_behind(), started("--jobs", "1") as process:
+        deadline = time.monotonic() + 120
+        while not cards(tmp_path):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        runners = [each for each in psutil.Process(process.pid).children(recursive=True) if not each.children()]
+        for runner in runners:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                runner.kill()
+        _, err = process.communicate(timeout=_LIMIT_S)
+    assert {name: card.status for name, card in cards(tmp_path).items()} == expected, err
 
 
 def test_a_program_grades(grader, monkeypatch):
@@ -178,13 +212,13 @@ def test_a_program_is_told_what_it_got_wrong():
 
 
 def test_cores_are_shared_out(monkeypatch):
-    from evaluator.batch.slots import slots_for
-    from evaluator.records import DeviceKind
-
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(7)))
     assert [slot.cores for slot in slots_for(DeviceKind.CPU, None)] == [()]
     assert [slot.cores for slot in slots_for(DeviceKind.CPU, 3)] == [(0, 1), (2, 3), (4, 5)]
     assert len(slots_for(DeviceKind.EMULATED, None)) == 7
-    assert [slot.gpu for slot in slots_for(DeviceKind.CUDA, 3, ["a", "b"])] == ["a", "b", "a"]
+    on_gpus = slots_for(DeviceKind.CUDA, 3, ["a", "b"])
+    assert [(slot.gpu, slot.part) for slot in on_gpus[:2]] == [("a", Part.FINISH), ("b", Part.FINISH)]
+    assert [slot.part for slot in on_gpus[2:]] == [Part.BEGIN] * 3
+    assert len(slots_for(DeviceKind.CUDA, None, ["a"])) == 1 + 7
     with pytest.raises(UsageError, match="cannot be timed side by side"):
         slots_for(DeviceKind.CPU, 8)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluator.build import builder as builder_module
 from evaluator.build import toolchain
 from evaluator.build.builder import Builder, read_library, work_folder
 from evaluator.build.cache import BuildCache
@@ -230,6 +229,23 @@ def test_a_failure_is_not_kept(made):
     assert len(tool.calls) == 1
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"exit_code": None, "signal": "SIGKILL"},
+        {"exit_code": 1, "output": "g++: fatal error: Killed signal terminated program cc1plus\n"},
+        {"exit_code": 1, "output": "collect2: fatal error: ld terminated with signal 9 [Killed]\n"},
+        {"exit_code": 1, "output": "nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n"},
+    ],
+)
+def test_a_compiler_that_was_killed_is_told_from_one_that_says_no(made, how):
+    assert failed(made, Tool(**how)).finding.details["killed"] is True
+
+
+def test_a_compiler_that_says_no_was_not_killed(made):
+    assert failed(made, Tool(exit_code=1, output="no\n")).finding.details["killed"] is False
+
+
 def test_a_compiler_that_says_nothing_is_told_by_its_last_line_or_its_exit_code(made):
     assert failed(made, Tool(exit_code=2, output="one\ntwo\n\n")).finding.message.endswith("two")
     assert "2" in failed(made, Tool(exit_code=2)).finding.message
@@ -293,7 +309,7 @@ def test_the_work_folder_is_private_and_goes_away():
 
 
 def test_nothing_of_a_build_stays_behind(made, monkeypatch, tmp_path):
-    monkeypatch.setattr(builder_module.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     made(Tool()).build(REQUEST)
     failed(made, Tool(exit_code=1), BuildRequest(name="ext"))
     assert sorted(path.name for path in tmp_path.iterdir()) == [".trimmed", "builds"]

@@ -14,7 +14,7 @@ from evaluator import paths
 from evaluator.catalog import Origin, find_problem, kernelbench, list_problems, sized_source
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
-from evaluator.records import Mode, Precision, Problem, SizeName
+from evaluator.records import Mode, Precision, Problem, RooflineOverride, SizeName
 
 TOML = """\
 title = "Scale"
@@ -140,6 +140,13 @@ class TestShipped:
 
 
 class TestOwnFolder:
+    def test_what_an_author_says_of_bytes_and_operations(self, own):
+        said = '[roofline]\nreason = "half is zero"\nread_bytes = "4 * rows * (rows + 1) // 2"\n'
+        problem = find_problem(str(own(TOML.replace("[sizes.full]", f"{said}[sizes.full]"))))
+        assert problem.roofline == RooflineOverride(
+            reason="half is zero", read_bytes="4 * rows * (rows + 1) // 2", written_bytes=None, flop=None
+        )
+
     def test_what_is_read(self, own):
         folder = own(TOML.replace("[sizes.full]", "[tolerance]\nmultiple = 4\n[split]\nx = 0\nbias = 1\n[sizes.full]"))
         problem = find_problem(str(folder))
@@ -194,6 +201,23 @@ class TestOwnFolder:
                 "level = 1",
                 "level = 1\ntolerance = { flor = 1 }",
                 ["tolerance.flor: unknown key", "did you mean floor?"],
+            ),
+            ("level = 1", "level = 1\nroofline = { flop = '1' }", ["roofline.reason: this key is required"]),
+            ("level = 1", "level = 1\nroofline = { reason = 'r' }", ["roofline: sets nothing", "read_bytes"]),
+            (
+                "level = 1",
+                "level = 1\nroofline = { reason = 'r', flops = '1' }",
+                ["roofline.flops: unknown key", "did you mean flop?"],
+            ),
+            (
+                "level = 1",
+                "level = 1\nroofline = { reason = 'r', flop = 'columns * 2' }",
+                ["roofline.flop: 'columns * 2' names columns", "there are rows"],
+            ),
+            (
+                "level = 1",
+                "level = 1\nroofline = { reason = 'r', flop = '9 - rows' }",
+                ["roofline.flop: '9 - rows' gives -55"],
             ),
             ("[sizes.small]", "[sizes.smal]", ["sizes.smal: unknown key", "did you mean small?"]),
             ("[sizes.small]\nrows = 4\nfactor = 0.5\n", "", ["sizes.small: this key is required"]),

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.devices.gpu import Gpu, GpuState, leased
+from evaluator.devices.gpu import Gpu, GpuState, leased, visible
 from evaluator.errors import InfraError
 from evaluator.findings import Code
 from evaluator.judge.watch import findings
@@ -57,3 +57,29 @@ def test_a_quiet_gpu_is_no_news():
     assert codes(looks=[QUIET, QUIET._replace(sm_mhz=1965, temperature_c=60)]) == []
     before = QUIET._replace(ecc_errors=4)
     assert codes(before=before, after=before) == []
+
+
+def named(number, uuid):
+    return Gpu(number=number, uuid=uuid, name="a GPU", capability=(9, 0), memory_bytes=1, driver="1", nodes=())
+
+
+@pytest.mark.parametrize(
+    ("variable", "numbers"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("1", [1]),
+        ("2,0", [2, 0]),
+        (" 1 , 2", [1, 2]),
+        ("GPU-bb1", [1]),
+        ("GPU-bb", []),  # Two begin so.
+        ("GPU-aa,GPU-bb2", [0, 2]),
+        ("1,7,2", [1]),
+        ("1,1,2", [1]),
+        ("-1", []),
+        ("MIG-aa", []),
+    ],
+)
+def test_a_job_sees_the_gpus_that_its_scheduler_gave_it(variable, numbers):
+    found = [named(0, "GPU-aa"), named(1, "GPU-bb1"), named(2, "GPU-bb2")]
+    assert [gpu.number for gpu in visible(found, variable)] == numbers

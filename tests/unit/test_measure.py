@@ -4,11 +4,15 @@ import itertools
 
 import pytest
 
+from evaluator.findings import Code, finding
 from evaluator.frames import Done
 from evaluator.judge.clock import Answered
 from evaluator.judge.measure import MIN_CALLS, Overhead, overhead, side
+from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
+from evaluator.records import Profile, Status
 
+AS_GIVEN = Profile.AS_GIVEN
 HOST = Overhead(median_ms=0.1, iqr_ms=0.01, quiet_ms=None, lag_ms=None, host_ms=None)
 
 
@@ -57,3 +61,59 @@ def test_outliers_are_counted_and_kept():
     assert samples.outliers == 2
     assert max(samples.samples_ms) == pytest.approx(9.0)
     assert samples.median_ms == pytest.approx(1.0)
+
+
+def test_calls_with_other_values_are_checked_and_not_quoted():
+    class Mixed(Script):
+        def run(self, index, seed, *, timeout_s):
+            other = seed % 5 == 4
+            return Trial(None, None, 99.0 if other else 1.1, copied=False, profile=Profile.LARGE if other else AS_GIVEN)
+
+    samples = side("submission", Mixed([1.1]), itertools.count(), HOST, 1.0).samples
+    assert samples.samples_ms == pytest.approx([1.0] * MIN_CALLS)
+    assert samples.other_calls == 5
+    assert len(samples.seeds) == MIN_CALLS + 1 + 5
+
+
+def test_what_is_wrong_once_and_right_again_differs_between_calls():
+    wrong = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "output: 1 of 9 values differ"))
+
+    class Racing(Script):
+        def run(self, index, seed, *, timeout_s, schedule=None):
+            self.calls = getattr(self, "calls", 0) + 1
+            return Trial(None, wrong if self.calls == 3 else None, 1.1, copied=False)
+
+    failed = side("submission", Racing([1.1]), itertools.count(), HOST, 1.0).failed
+    assert failed.fault.status is Status.WRONG_RESULT
+    assert failed.fault.finding.code == Code.DIFFERS.value
+    assert "differs between calls" in failed.fault.finding.message
+
+
+def test_what_stays_wrong_is_wrong():
+    wrong = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "output: 1 of 9 values differ"))
+
+    class Wrong(Script):
+        def run(self, index, seed, *, timeout_s, schedule=None):
+            return Trial(None, wrong, 1.1, copied=False)
+
+    assert side("submission", Wrong([1.1]), itertools.count(), HOST, 1.0).failed.fault == wrong
+
+
+def calls_until_enough(step_ms, empty):
+    """How many calls a side takes whose times alternate by that much."""
+    seen = {} if empty.quiet_ms is None else {"prepared_ms": 0.5, "lag_ms": 0.0, "host_ms": 0.1}
+    script = Script([1.1, *([1.1, 1.1 + step_ms] * 60)], **seen)
+    return len(side("submission", script, itertools.count(), empty, 1.0).samples.samples_ms)
+
+
+def test_more_calls_are_made_where_they_tell_more():
+    quiet = HOST._replace(iqr_ms=0.0)
+    assert calls_until_enough(0.0005, quiet) == MIN_CALLS  # less than a 500th of the median
+    assert calls_until_enough(0.01, quiet) == 100
+
+
+def test_no_calls_are_made_for_what_the_clock_cannot_tell():
+    assert calls_until_enough(0.01, HOST._replace(iqr_ms=0.2)) == MIN_CALLS
+    sealed = HOST._replace(iqr_ms=0.001, quiet_ms=1.0, lag_ms=0.01, host_ms=0.1)
+    assert calls_until_enough(0.0013, sealed) == MIN_CALLS  # 15 us of error stand in every interval
+    assert calls_until_enough(0.01, sealed) == 100

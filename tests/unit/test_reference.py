@@ -10,7 +10,7 @@ from evaluator.judge import reference as reference_module
 from evaluator.judge.memory_plan import plan
 from evaluator.judge.reference import Reference, forward_parameters
 from evaluator.judge.workshop import Workshop
-from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride
+from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
 
 TEXT = """
 import torch
@@ -152,6 +152,23 @@ def test_a_reference_that_writes_now_and_then_is_a_broken_problem():
     inputs.args[0][0, 0] = 3.0
     with pytest.raises(ProblemError, match="writes into its inputs in some calls and not in others"):
         reference.expected(inputs, 7, None)
+
+
+@pytest.mark.parametrize("settle", [False, True])
+def test_a_tensor_that_the_author_keeps_is_not_written_into(settle):
+    reference = made(inputs="return [kept]", text=TEXT.replace("n = 8", "n = 8\nkept = torch.rand(8, 4)"))
+    before = reference.draw(1).args[0].clone()
+    if settle:
+        reference.settle(reference.draw(1), reference.forward(reference.draw(1), 7))
+    other = reference.draw(1, Profile.SIGNED_NORMAL).args[0]
+    assert not torch.equal(other, before)
+    assert torch.equal(reference.draw(1).args[0], before)
+
+
+def test_a_profile_is_drawn_in_place_where_inputs_are_made_anew(monkeypatch):
+    reference = settled("return x")
+    monkeypatch.setattr(reference_module, "_cloned", None)
+    assert (reference.draw(1, Profile.SIGNED_NORMAL).args[0] < 0).any()
 
 
 def test_the_first_block_says_for_all_whether_float64_is_comparable(monkeypatch):

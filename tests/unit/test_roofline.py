@@ -1,6 +1,9 @@
 """Bytes and operations of every shipped problem, derived by hand; what cannot be counted; the least time."""
 
 import hashlib
+import os
+import resource
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -212,3 +215,23 @@ def test_what_is_no_size_and_no_bandwidth_is_refused(wrong):
     right = {"read_bytes": 1, "written_bytes": 1, "bandwidth_bytes_per_s": 1e12, "l2_bytes": 1}
     with pytest.raises(ValueError, match=r"not negative|no bandwidth"):
         floor_ms(**right | wrong)
+
+
+@pytest.mark.skipif("WARPGRADE_KERNELBENCH" not in os.environ, reason="WARPGRADE_KERNELBENCH names no checkout")
+@pytest.mark.filterwarnings("ignore::UserWarning")  # theirs, about their own models
+@pytest.mark.parametrize("level", [1, 2])
+def test_every_file_of_kernelbench_is_counted_without_its_tensors(level):
+    """Their inputs are gigabytes each, their weights too: the process grows by what PyTorch imports, and no more."""
+    problems = list_problems(Path(os.environ["WARPGRADE_KERNELBENCH"])).problems
+    chosen = [problem for problem in problems if problem.level == level]
+    assert len(chosen) == 100
+    count(find_problem("relu"), SizeName.FULL)  # What the meta device imports is there from now on.
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = {problem.name: count(problem, SizeName.FULL) for problem in chosen}
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib
+    uncountable = {name: work.reason for name, work in found.items() if isinstance(work, Uncountable)}
+    assert uncountable == {}
+    assert min(work.read_bytes for work in found.values()) > 0
+    assert min(work.written_bytes for work in found.values()) > 0
+    assert sum(work.read_bytes for work in found.values()) > 100 << 30
+    assert grown_kib < 1 << 20

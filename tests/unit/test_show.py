@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
-from evaluator.records import Scorecard, Timing
+from evaluator.records import Flips, Roofline, Scorecard, Timing
 from evaluator.report.histogram import Axis, heights, own_axis
 from evaluator.report.picture import svg_bytes
 from evaluator.report.terminal import render_card
@@ -134,6 +134,71 @@ def test_nothing_is_drawn_outside(reference: list[float], submission: list[float
         left, top, width, height = (float(box.get(name, "")) for name in ("x", "y", "width", "height"))
         assert 30 <= left <= left + width <= 730.02
         assert 0 <= top <= top + height <= 650.02
+
+
+ROOFLINE = Roofline(
+    read_bytes=302_000_000,
+    written_bytes=33_500_000,
+    flop=137_400_000_000,
+    input_flips=Flips(samples=128, mattered=128),
+    state_flips=None,
+    needed_read_bytes=302_000_000,
+    bandwidth_bytes_per_s=4.39e12,
+    l2_bytes=62_914_560,
+    peak_flop_per_s=49.2e12,
+    floor_ms=0.0690,
+    impossible_ms=0.0068,
+    target_ms=2.793,
+    of_floor=0.0238,
+    bytes_per_s=1.157e11,
+    flop_per_s=4.738e13,
+)
+COMPUTING = cards.timing(2.71, 2.9)
+
+
+def test_the_larger_time_of_target_and_floor_stands_first() -> None:
+    lines = [line.rstrip() for line in screen(cards.card(timing=COMPUTING, roofline=ROOFLINE)).splitlines()]
+    at = next(number for number, line in enumerate(lines) if "Roofline" in line)
+    assert [line[17:] for line in lines[at : at + 3]] == [
+        "96 % of the target  (2.79 ms: 137 GFLOP at 49.2 TFLOP/s)",
+        "2.4 % of the memory floor  (69.0 µs: 336 MB at 4.39 TB/s)",
+        "reached 116 GB/s, 47.4 TFLOP/s",
+    ]
+
+
+def test_both_sides_stand_under_each_roof() -> None:
+    lines = [line.rstrip()[17:] for line in screen(cards.card(timing=COMPUTING, roofline=ROOFLINE)).splitlines()]
+    at = lines.index("memory 4.39 TB/s, measured")
+    assert lines[at + 1] == "reference   █" + "·" * 30 + " 2.8 %  124 GB/s"
+    assert lines[at + 3] == "products 49.2 TFLOP/s, measured"
+    assert lines[at + 4] == "reference   " + "█" * 31 + " 103 %  50.7 TFLOP/s"
+    assert lines[at + 6 :][0].startswith("reads 302 MB, writes 33.5 MB; inputs: 128 of 128 samples")
+    without = screen(cards.card(timing=COMPUTING, roofline=replace(ROOFLINE, flop=0, peak_flop_per_s=None)))
+    assert "products" not in without
+
+
+def test_the_picture_has_the_roofs() -> None:
+    root = drawn(COMPUTING, roofline=ROOFLINE)
+    said = [each.text or "" for each in root.iter(f"{SVG}text")]
+    assert "memory: 4.39 TB/s, measured" in said
+    assert "submission 96 %, 47.4 TFLOP/s" in said
+    assert float(root.get("height")) == 650 + 2 * 90
+
+
+@given(values=st.lists(finite, min_size=7, max_size=7), sizes=st.lists(st.integers(-(2**63), 2**63), min_size=3))
+def test_any_roofline_fits_the_screen_and_the_picture(values: list[float], sizes: list[int]) -> None:
+    names = ("bandwidth_bytes_per_s", "peak_flop_per_s", "floor_ms", "target_ms", "of_floor", "bytes_per_s")
+    roofline = replace(
+        ROOFLINE,
+        **dict(zip(names, values, strict=False)),
+        **dict(zip(("needed_read_bytes", "written_bytes", "flop"), sizes, strict=False)),
+    )
+    timing = replace(COMPUTING, submission_median_ms=values[6])
+    card = cards.card(timing=timing, roofline=roofline)
+    assert max(len(line) for line in screen(card).splitlines()) <= 80 or max(map(abs, values)) > 1e20
+    for box in drawn(timing, roofline=roofline).iter(f"{SVG}rect"):
+        if box.get("x") is not None:
+            assert 30 <= float(box.get("x")) <= float(box.get("x")) + float(box.get("width")) <= 730.02
 
 
 @given(values=st.lists(finite, min_size=1, max_size=50), cells=st.integers(1, 70))

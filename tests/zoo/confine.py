@@ -25,6 +25,9 @@ def main() -> None:
         sys.exit(NO_LANDLOCK)
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     devices = [(Path(name), landlock.DEVICE) for name in ("/dev/null", "/dev/urandom", "/dev/random")]
+    if any(Path("/dev").glob("nvidia*")):  # CUDA writes thread names below /proc.
+        devices += [(path, landlock.DEVICE) for path in Path("/dev").glob("nvidia*") if path.is_char_device()]
+        devices += [(Path("/proc"), landlock.WRITE_IN_PLACE)]
     landlock.restrict([(Path("/"), landlock.READ), (Path(folder), landlock.EVERYTHING), *devices])
     os.execve(command[0], command, json.loads(os.environ["CONFINED"]))
 

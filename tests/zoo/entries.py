@@ -28,15 +28,21 @@ class Evidence(_Table, frozen=True, kw_only=True):
     `quoted_at_least_ms`: the submission's quoted time, which has the sleep of the cheat in it.
     `reference_at_most_ms`: the reference's quoted time, which has not the sleep that the cheat put into it.
     `prints_never`: what the cheat prints when its trick works.
+    `of_twin_at_least`: the submission's quoted time, as a multiple of that of its twin.
     """
 
     quoted_at_least_ms: float | None = None
     reference_at_most_ms: float | None = None
     prints_never: str | None = None
+    of_twin_at_least: float | None = None
 
 
 class Control(_Table, frozen=True, kw_only=True):
-    """Which naive grader accepts the cheat; see `naive_grader.py`. `gain` is the least speedup that it must report."""
+    """Which naive grader accepts the cheat; see `naive_grader.py`. `gain` is the least speedup that it must report.
+
+    `clock`, on a GPU: events on the current stream, or the host's around `torch.cuda.synchronize`; `flush` overwrites
+    the cache between calls. On a GPU where the row's device is one, or `needs_gpu`.
+    """
 
     order: Literal["reference first", "submission first", "collect"] = "reference first"
     comparator: Literal["allclose", "count", "ratio"] = "allclose"
@@ -47,15 +53,19 @@ class Control(_Table, frozen=True, kw_only=True):
     size: SizeName | None = None
     gain: float = 0.0
     needs_gpu: bool = False
+    clock: Literal["host", "events", "synchronize"] = "host"
+    flush: bool = False
 
 
 class Expectation(_Table, frozen=True, kw_only=True):
     """An expect.toml.
 
-    `status` and `codes` are the verdict that rejects the cheat for its row's reason, which `rule` names. A cheat that
-    computes the right thing and only lies about it is `correct`, and `evidence` shows that the lie gains nothing.
-    No `status`: the answer is right, and it is the problem that must be refused. With `policy` it is `correct` too, and
-    `codes` are findings, until the policy exists. `not_yet` says what is missing where the cheat still passes.
+    `status` (or `or_status`) and `codes` are the verdict that rejects the cheat for its row's reason, which `rule`
+    names. A cheat that computes the right thing and only lies about it is `correct`, and `evidence` shows that the lie
+    gains nothing.
+    No `status`: the answer is right, and it is the problem that must be refused. With `own_kernel` the grade asks for
+    that share of own kernels; without it the cheat is `correct`, with `findings`. `not_yet` says what is missing where
+    the cheat still passes.
     `size` is the problem's for the judge (on `emulated` it is always the small one), `runs` how often both graders
     grade the cheat: the last time counts.
     """
@@ -66,11 +76,13 @@ class Expectation(_Table, frozen=True, kw_only=True):
     problem: str
     rule: str
     status: Status | None = None
+    or_status: Status | None = None
     codes: list[str] = []
     size: SizeName = SizeName.AWKWARD
     runs: int = 1
     compiles: bool = False
-    policy: Literal["", "require-own-kernel"] = ""
+    own_kernel: float | None = None
+    findings: list[str] = []
     not_yet: str = ""
     evidence: Evidence | None = None
     control: Control = Control()
@@ -91,6 +103,12 @@ class Entry(msgspec.Struct, frozen=True):
     def honest(self) -> Path:
         """Give the path of its twin, which does not."""
         return ZOO / self.name / "honest.py"
+
+    @property
+    def control_device(self) -> str:
+        """Say where its naive grader runs."""
+        on_gpu = self.expected.control.needs_gpu or self.expected.device is DeviceKind.CUDA
+        return "cuda" if on_gpu else "cpu"
 
     def problem(self) -> Problem:
         """Read the problem: one of the zoo's own, which are weak where a row needs that, or a shipped one."""

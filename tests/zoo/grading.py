@@ -11,8 +11,10 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
+import pytest
 
 from evaluator.catalog import sized_source
+from evaluator.devices.gpu import choose
 from evaluator.isolation import SandboxMode
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.verdict import judge
@@ -23,11 +25,13 @@ from evaluator.report.live import Silent
 from evaluator.stopwatch import Stopwatch
 from tests.zoo.confine import NO_LANDLOCK
 from tests.zoo.entries import Entry, Evidence
+from tests.zoo.mutations import Mutation
 
 NAIVE_GRADER = Path(__file__).with_name("naive_grader.py")
 CONFINE = Path(__file__).with_name("confine.py")
 _CONTROL_LIMIT_S = 240.0
 _CALL_TIMEOUT_S = 5.0
+_GPU_TIMEOUT_S = 30.0
 _BUILD_TIMEOUT_S = 300.0
 
 
@@ -53,8 +57,8 @@ class Judge:
 
     def __init__(self) -> None:
         """Set up nothing yet."""
-        self._shop: tuple[tuple[str, DeviceKind, SizeName], Workshop] | None = None
-        self._honest: dict[tuple[str, str, str], Outcome] = {}
+        self._shop: Workshop | None = None
+        self._honest: dict[tuple[str, str, str, float | None], Outcome] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -66,70 +70,91 @@ class Judge:
 
     def close(self) -> None:
         """End the processes of the problem that is set up."""
-        if self._shop is not None:
-            self._shop[1].__exit__(None, None, None)
-            self._shop = None
+        shop, self._shop = self._shop, None
+        if shop is not None:
+            shop.__exit__(None, None, None)
 
     def cheat(self, entry: Entry) -> Verdict:
         """Grade the cheat as often as its row asks, and hold the last verdict against the expected one."""
-        source = entry.cheat.read_text()
+        source, twin = entry.cheat.read_text(), None
         for _ in range(entry.expected.runs):
-            outcome = self._judged(entry, source)
-        return _verdict(entry, outcome)
+            outcome = self._judged(entry, source, entry.expected.own_kernel)
+        if entry.expected.evidence is not None and entry.expected.evidence.of_twin_at_least is not None:
+            twin = self.honest(entry)
+        return _verdict(entry, outcome, twin)
+
+    def without_policy(self, entry: Entry) -> Outcome:
+        """Grade a cheat that does no work of its own where nobody asks for own kernels."""
+        return self._judged(entry, entry.cheat.read_text(), None)
 
     def honest(self, entry: Entry) -> Outcome:
-        """Grade the twin. Rows may share one: what was graded before is not graded again."""
-        source = entry.honest.read_text()
-        key = (entry.expected.problem, entry.expected.device.value, source)
+        """Grade the twin, on the same terms. Rows may share one: what was graded before is not graded again."""
+        source, own_kernel = entry.honest.read_text(), entry.expected.own_kernel
+        key = (entry.expected.problem, entry.expected.device.value, source, own_kernel)
         if key not in self._honest:
-            self._honest[key] = self._judged(entry, source)
+            self._honest[key] = self._judged(entry, source, own_kernel)
         return self._honest[key]
 
-    def _judged(self, entry: Entry, source: str) -> Outcome:
-        shop = self._set_up(entry)
-        shop.source = source
-        return judge(shop, Stopwatch(Silent()))
+    def mutated(self, entry: Entry, mutation: Mutation) -> Outcome:
+        """Grade the cheat while an invariant is switched off, in a workshop set up and ended under the switch."""
+        self.close()
+        with pytest.MonkeyPatch.context() as patch:
+            mutation.off(patch)
+            try:
+                return [
+                    self._judged(entry, entry.cheat.read_text(), entry.expected.own_kernel)
+                    for _ in range(entry.expected.runs)
+                ][-1]
+            finally:
+                self.close()
 
-    def _set_up(self, entry: Entry) -> Workshop:
-        expected = entry.expected
-        size = SizeName.SMALL if expected.device is DeviceKind.EMULATED else expected.size
-        key = (expected.problem, expected.device, size)
-        if self._shop is None or self._shop[0] != key:
+    def _judged(self, entry: Entry, source: str, own_kernel: float | None) -> Outcome:
+        shop = self._set_up(entry, source, own_kernel)
+        try:
+            return judge(shop, Stopwatch(Silent()))
+        except BaseException:
             self.close()
-            terms = Terms(
-                problem=entry.problem(),
-                device=expected.device,
-                gpu=None,
-                size=size,
-                tolerance=ToleranceRule.MEASURED,
-                sandbox=SandboxMode.FULL,
-                timeout_s=_CALL_TIMEOUT_S,
-                build_timeout_s=_BUILD_TIMEOUT_S,
-                threads=1,
-            )
-            self._shop = (key, Workshop(terms, "", SeedBook(None)).__enter__())
-        return self._shop[1]
+            raise
+
+    def _set_up(self, entry: Entry, source: str, own_kernel: float | None) -> Workshop:
+        expected = entry.expected
+        gpu = choose(None) if expected.device is DeviceKind.CUDA else None
+        terms = Terms(
+            problem=entry.problem(),
+            device=expected.device,
+            gpu=gpu,
+            size=SizeName.SMALL if expected.device is DeviceKind.EMULATED else expected.size,
+            tolerance=ToleranceRule.MEASURED,
+            sandbox=SandboxMode.FULL,
+            timeout_s=_CALL_TIMEOUT_S if gpu is None else _GPU_TIMEOUT_S,
+            build_timeout_s=_BUILD_TIMEOUT_S,
+            threads=1,
+            require_own_kernel=own_kernel,
+        )
+        if self._shop is None or self._shop.terms != terms:
+            self.close()
+            # One that lasts keeps a GPU for itself; on a CPU each grade has processes of its own.
+            self._shop = Workshop(terms, source, SeedBook(None), lasting=gpu is not None).__enter__()
+        else:
+            self._shop.turn_to(source, SeedBook(None, weight=self._shop.seeds.weight))
+        return self._shop
 
 
-def _verdict(entry: Entry, outcome: Outcome) -> Verdict:
+def _verdict(entry: Entry, outcome: Outcome, twin: Outcome | None) -> Verdict:
     expected = entry.expected
     code, message = ("", "") if outcome.reason is None else (outcome.reason.code, outcome.reason.message)
-    found = [finding.code for finding in outcome.findings]
     if outcome.status is not Status.CORRECT:
-        for_its_reason = outcome.status == expected.status and code in expected.codes
+        for_its_reason = outcome.status in (expected.status, expected.or_status) and code in expected.codes
         state = "rejected for its reason" if for_its_reason else "rejected for another reason"
-    elif expected.policy:
-        state = "awaits policy" if set(expected.codes) <= set(found) else "finding missing"
-        code = ", ".join(found)
     elif expected.evidence is not None:
-        message = _gained(expected.evidence, outcome)
+        message = _gained(expected.evidence, outcome, twin)
         state = "gains something" if message else "gains nothing"
     else:
         state = "not yet"
     return Verdict(state, outcome.status, code, message, outcome)
 
 
-def _gained(evidence: Evidence, outcome: Outcome) -> str:
+def _gained(evidence: Evidence, outcome: Outcome, twin: Outcome | None) -> str:
     """Say what a cheat that is `correct` gained; empty where it gained nothing."""
     timing = outcome.timing
     if timing is None:
@@ -139,6 +164,11 @@ def _gained(evidence: Evidence, outcome: Outcome) -> str:
         return f"quoted {timing.submission_median_ms:.3g} ms for what takes at least {least_ms:g} ms"
     if most_ms is not None and timing.reference_median_ms > most_ms:
         return f"the reference was slowed down to {timing.reference_median_ms:.3g} ms"
+    share = evidence.of_twin_at_least
+    if share is not None and (twin is None or twin.timing is None):
+        return "its twin was not timed"
+    if share is not None and timing.submission_median_ms < share * twin.timing.submission_median_ms:
+        return f"quoted {timing.submission_median_ms:.3g} ms, its twin {twin.timing.submission_median_ms:.3g} ms"
     if words is not None and words in outcome.output.text:
         return f"it printed {words!r}"
     return ""
@@ -157,7 +187,7 @@ def control(entry: Entry, submission: Path, folder: Path) -> Accepted | None:
     tools = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     said = Accepted(accepted=False, speedup=0.0)
     for _ in range(expected.runs):
-        options = json.dumps(msgspec.to_builtins(expected.control))
+        options = json.dumps({**msgspec.to_builtins(expected.control), "device": entry.control_device})
         grader = [sys.executable, str(NAIVE_GRADER), "grade", str(reference), str(submission), options]
         with subprocess.Popen(
             [sys.executable, "-I", str(CONFINE), str(folder), *grader],

@@ -89,10 +89,11 @@ def evaluate(reference, submission, options):
     exec(compile(Path(reference).read_text(), reference, "exec"), shared)
     before_ms = None
     if options["baseline"] == "before":
-        before_ms = timed(made(shared, "Model"), shared, options)
+        before_ms = timed(made(shared, "Model").to(options["device"]), shared, options)
     exec(compile(Path(submission).read_text(), submission, "exec"), shared)
     model, candidate = made(shared, "Model"), made(shared, "ModelNew")
     candidate.load_state_dict(model.state_dict(), strict=False)
+    model, candidate = model.to(options["device"]), candidate.to(options["device"])
     with torch.no_grad():
         correct = checked(model, candidate, shared, options)
         candidate_ms = timed(candidate, shared, options)
@@ -109,24 +110,25 @@ def made(shared, name):
     return shared[name](**arguments) if isinstance(arguments, dict) else shared[name](*arguments)
 
 
-def drawn(shared, seed, scale=1.0):
+def drawn(shared, seed, device, scale=1.0):
     """Draw inputs from a seed that anybody can guess."""
     import torch
 
     torch.manual_seed(seed)
-    return [x * scale if x.is_floating_point() else x for x in shared["get_inputs"]()]
+    return [(x * scale if x.is_floating_point() else x).to(device) for x in shared["get_inputs"]()]
 
 
 def checked(model, candidate, shared, options):
     """Compare a few answers; the order is one of those that graders have."""
     scale = 100.0 if options["stress"] else 1.0
+    device = options["device"]
     if options["order"] == "collect":
-        inputs = [drawn(shared, trial, scale) for trial in range(TRIALS)]
+        inputs = [drawn(shared, trial, device, scale) for trial in range(TRIALS)]
         answers = [candidate(*each) for each in inputs]
         for _ in range(3):
             expected = [model(*each) for each in inputs]
         return all(agrees(answer, want, options) for answer, want in zip(answers, expected, strict=True))
-    return all(one_trial(model, candidate, drawn(shared, trial, scale), options) for trial in range(TRIALS))
+    return all(one_trial(model, candidate, drawn(shared, trial, device, scale), options) for trial in range(TRIALS))
 
 
 def one_trial(model, candidate, inputs, options):
@@ -144,7 +146,9 @@ def agrees(answer, expected, options):
     """Compare with one tolerance for all magnitudes."""
     import torch
 
-    answer = answer.cpu()
+    if options["device"] == "cuda":
+        torch.cuda.synchronize()
+    answer, expected = answer.cpu(), expected.cpu()
     match options["comparator"]:
         case "count":
             return int(((answer - expected).abs() > TOLERANCE).sum()) == 0
@@ -155,7 +159,7 @@ def agrees(answer, expected, options):
 
 def timed(model, shared, options):
     """Time calls on known inputs by this process's own clock; the outputs are thrown away."""
-    pool = [drawn(shared, 100 + index) for index in range(CALLS if options["pool"] else 1)]
+    pool = [drawn(shared, 100 + index, options["device"]) for index in range(CALLS if options["pool"] else 1)]
     model(*pool[0])
     samples = []
     began = time.perf_counter()
@@ -163,10 +167,30 @@ def timed(model, shared, options):
         if time.perf_counter() - began > ENOUGH_S:
             break
         inputs = pool[index % len(pool)]
-        start = time.perf_counter()
-        model(*inputs)
-        samples.append(time.perf_counter() - start)
+        samples.append(one_time(model, inputs, options))
     return statistics.median(samples) * 1e3
+
+
+def one_time(model, inputs, options):
+    """Time one call, in seconds, by the clock that this grader has."""
+    import torch
+
+    if options["flush"]:
+        torch.empty(256 << 20, dtype=torch.uint8, device=options["device"]).zero_()
+    if options["clock"] == "events":
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        model(*inputs)
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1e3
+    if options["clock"] == "synchronize":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    model(*inputs)
+    if options["clock"] == "synchronize":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

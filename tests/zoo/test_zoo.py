@@ -7,12 +7,14 @@ twin is timed to the end, which takes longer than a rejection. `WARPGRADE_ZOO=al
 import os
 
 import pytest
+import torch
 
 from evaluator.findings import Code
 from evaluator.records import DeviceKind, Status
 from tests.grading.harness import passable_folder
 from tests.zoo.entries import ROWS, ZOO, Entry, entries
 from tests.zoo.grading import Judge, control
+from tests.zoo.mutations import BITES, MUTATIONS
 
 ENTRIES = sorted(entries(), key=lambda entry: (entry.expected.device, entry.expected.problem, entry.expected.row))
 ALL = os.environ.get("WARPGRADE_ZOO") == "all"
@@ -23,17 +25,21 @@ SAMPLE = {
 """One for each way that naive graders differ."""
 
 
+ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
+QUICK = {"nan-wildcard", "output-aliases-input-or-state", "shape-broadcast-accept", "forge-result-fd"}
+"""Rows whose mutations every run tries."""
+
+
 class Hole(AssertionError):
     """A cheat of which we know that it still passes, passed."""
 
 
 def marked(entry):
-    marks = []
     if entry.expected.device is DeviceKind.CUDA:
-        marks.append(pytest.mark.skip(reason="needs an NVIDIA GPU"))
-    elif entry.expected.compiles and not ALL:
-        marks.append(pytest.mark.skip(reason="compiles; WARPGRADE_ZOO=all grades every row"))
-    return marks
+        return ON_GPU
+    if entry.expected.compiles and not ALL:
+        return [pytest.mark.skip(reason="compiles; WARPGRADE_ZOO=all grades every row")]
+    return []
 
 
 def each(list_of_entries, more_marks=lambda entry: []):
@@ -62,9 +68,7 @@ def test_the_cheat_is_rejected_for_its_reason(grader, entry):
     verdict = grader.cheat(entry)
     if verdict.status is Status.CORRECT and entry.expected.not_yet:
         raise Hole(entry.expected.not_yet)
-    if entry.expected.policy:
-        assert verdict.state == "awaits policy", verdict
-    elif entry.expected.evidence is not None:
+    if entry.expected.evidence is not None:
         assert verdict.state == "gains nothing", verdict.message
     else:
         assert verdict.state == "rejected for its reason", (verdict.status, verdict.code, verdict.message)
@@ -79,9 +83,32 @@ def test_the_honest_twin_is_correct(grader, entry):
     assert not set(entry.expected.codes) & {finding.code for finding in outcome.findings}
 
 
-@each([entry for entry in ENTRIES if not entry.expected.control.needs_gpu])
+@each([entry for entry in ENTRIES if entry.expected.own_kernel is not None])
+def test_without_the_policy_it_is_correct_with_findings(grader, entry):
+    outcome = grader.without_policy(entry)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert set(entry.expected.findings) <= {finding.code for finding in outcome.findings}
+
+
+@each([entry for entry in ENTRIES if entry.name in BITES])
+def test_without_its_invariant_the_cheat_passes(grader, entry):
+    if not ALL and entry.name not in QUICK:
+        pytest.skip("WARPGRADE_ZOO=all tries every mutation")
+    mutation = BITES[entry.name]
+    outcome = grader.mutated(entry, mutation)
+    if entry.expected.evidence is None:
+        assert outcome.status is Status.CORRECT, (mutation.invariant, outcome.reason)
+    else:
+        assert entry.expected.evidence.prints_never in outcome.output.text, mutation.invariant
+
+
+def on_its_device(entry):
+    return ON_GPU if entry.control_device == "cuda" else []
+
+
+@each(ENTRIES, on_its_device)
 def test_a_naive_grader_takes_the_cheat_in(entry, tmp_path):
-    if not ALL and entry.name not in SAMPLE:
+    if not ALL and entry.name not in SAMPLE and entry.control_device == "cpu":
         pytest.skip("WARPGRADE_ZOO=all runs every naive grader")
     said = control(entry, entry.cheat, tmp_path)
     if said is None:
@@ -104,17 +131,19 @@ def test_every_row_is_there_once_and_every_folder_is_a_row():
     assert sorted(entry.expected.row for entry in ENTRIES) == list(range(1, ROWS + 1))
     folders = {path.name for path in ZOO.iterdir() if path.is_dir()} - {"problems", "__pycache__"}
     assert folders == {entry.name for entry in ENTRIES}
-    assert {entry.name for entry in ENTRIES} >= SAMPLE
+    assert {entry.name for entry in ENTRIES} >= SAMPLE | set(BITES) | QUICK
+    assert len(BITES) == sum(len(mutation.rows) for mutation in MUTATIONS)
 
 
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.name) for entry in ENTRIES])
 def test_an_expectation_is_whole(entry: Entry):
     """A cheat is expected to end with codes that exist, or to be `correct` with what shows that it gains nothing."""
     expected = entry.expected
-    assert {Code(code).value for code in expected.codes} == set(expected.codes)
+    assert {Code(code).value for code in (*expected.codes, *expected.findings)} == {*expected.codes, *expected.findings}
+    assert bool(expected.findings) == (expected.own_kernel is not None)
     assert entry.cheat.read_text() != entry.honest.read_text()
     if expected.status is Status.CORRECT:
-        assert bool(expected.policy) != bool(expected.evidence or expected.not_yet)
+        assert expected.evidence or expected.not_yet
     elif expected.status is not None:
         assert expected.codes
     else:

@@ -24,6 +24,9 @@ EMU_API void warpgrade_emu_poison(int byte) { emu::heap_set_poison(static_cast<u
 // Gives how many kernels have run in this process. A launch that was refused does not count.
 EMU_API std::uint64_t warpgrade_emu_launches() { return emu::launch_count(); }
 
+// Gives how many of them were a library's: what stands for a kernel of cuBLAS.
+EMU_API std::uint64_t warpgrade_emu_library_launches() { return emu::library_launch_count(); }
+
 // Gives how many allocations had bytes around them overwritten since the last call or launch, by code of the host;
 // describes the first one.
 EMU_API std::uint64_t warpgrade_emu_guard_damage(char* text, std::uint64_t bytes) {

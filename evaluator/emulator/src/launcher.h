@@ -11,6 +11,7 @@ namespace emu {
 
 void set_schedule(const Schedule& schedule);
 std::uint64_t launch_count();
+std::uint64_t library_launch_count();
 
 // The largest dynamic shared memory that any kernel asked for with cudaFuncSetAttribute. CUDA keeps one for each
 // kernel; a launch here does not know its kernel's address, so all share one.

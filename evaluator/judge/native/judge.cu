@@ -2,3 +2,4 @@
 
 #include "compare.cu"
 #include "gather.cu"
+#include "read.cu"

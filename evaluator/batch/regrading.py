@@ -1,0 +1,52 @@
+"""Draw the conclusions of all cards of a run again, and write them to another folder where that is wanted."""
+
+import contextlib
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from evaluator.batch.index import Index
+from evaluator.batch.run_folder import RunFolder, opened
+from evaluator.errors import CardError
+from evaluator.report.regrade import Change, changes, regraded
+from evaluator.store import read_card, write_card
+
+
+class Regraded(NamedTuple):
+    """What came of a run: how many cards were read, what is concluded otherwise, and what is no card."""
+
+    cards: int
+    changes: list[Change]
+    broken: list[CardError]
+
+
+def regrade(run: Path, output: Path | None) -> Regraded:
+    """Do it.
+
+    Args:
+        run: the folder of a run; it stays as it is.
+        output: the folder of a new run for the cards as they are now; None only compares.
+
+    Raises:
+        CardError: `run` is no run's folder.
+        UsageError: `output` is taken.
+    """
+    folder = RunFolder(run)
+    manifest = folder.read_manifest()
+    found: list[Change] = []
+    count = 0
+    with contextlib.ExitStack() as stack:
+        index = stack.enter_context(Index(folder))
+        target = stack.enter_context(opened(output, manifest)) if output is not None else None
+        if target is not None:
+            lines = (msgspec.json.encode(planned) + b"\n" for planned in folder.read_plan().values())
+            target.plan.write_bytes(b"".join(lines))
+        for place in sorted(index.rows):
+            before = read_card(folder.cards / place)
+            after = regraded(before)
+            count += 1
+            found += changes(before, after)
+            if target is not None:
+                write_card(after, target.cards / place)
+        return Regraded(count, found, index.broken)

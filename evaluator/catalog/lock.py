@@ -1,0 +1,79 @@
+"""What was decided about a problem's value profiles, as it is kept: `profiles.lock.toml` beside a problem, or a cache.
+
+A lock is for one text of the problem and one set of rules; for any other it says nothing.
+"""
+
+import json
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from evaluator.errors import ProblemError
+from evaluator.records import Problem, Profile, Record, Sha256, SizeName
+
+LOCK_FILE = "profiles.lock.toml"
+
+_HEADER = """\
+# Written by `warpgrade problems validate --write`: which value profiles are used at each size, and why others are not.
+"""
+
+
+class SizeLock(Record, frozen=True):
+    """What was decided for one size.
+
+    `rounding` has, for the outputs where it matters, what other orders of summation and rounding do to them: the
+    largest error as a part of the row's root mean square.
+    """
+
+    use: list[Profile]
+    left_out: dict[Profile, str] = {}
+    rounding: dict[Profile, dict[str, float]] = {}
+
+
+class Lock(Record, frozen=True):
+    """A lock file. `problem` is the sha256 of the problem that it is for, `rules` the version of the profiles."""
+
+    problem: Sha256
+    rules: int
+    sizes: dict[SizeName, SizeLock] = {}
+
+
+def read_lock(path: Path) -> Lock | None:
+    """Read a lock; None where there is none.
+
+    Raises:
+        ProblemError: it is there and broken.
+    """
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Lock)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:  # tomllib's, msgspec's and the decoder's errors are ValueErrors
+        raise ProblemError(f"{path}: {error}", hint="write it anew: warpgrade problems validate --write") from error
+
+
+def fits(lock: Lock | None, problem: Problem, rules: int) -> bool:
+    """Say whether a lock is for this text of the problem, and for the profiles of `rules`."""
+    return lock is not None and lock.problem == problem.sha256 and lock.rules == rules
+
+
+def lock_text(lock: Lock) -> str:
+    """Spell a lock as TOML, the same way every time."""
+    lines = [_HEADER.rstrip("\n"), f"problem = {_text(lock.problem)}", f"rules = {lock.rules}"]
+    for name in SizeName:
+        if (size := lock.sizes.get(name)) is None:
+            continue
+        lines += ["", f"[sizes.{name.value}]", f"use = [{', '.join(_text(each.value) for each in size.use)}]"]
+        if size.left_out:
+            lines += [f"[sizes.{name.value}.left_out]"]
+            lines += [f"{each.value} = {_text(why)}" for each, why in size.left_out.items()]
+        for profile, errors in size.rounding.items():
+            lines += [f"[sizes.{name.value}.rounding.{profile.value}]"]
+            lines += [f"{_text(path)} = {error:.2e}" for path, error in errors.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    """Quote a string. TOML's basic strings take all that JSON's do, but for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

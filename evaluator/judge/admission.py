@@ -1,0 +1,209 @@
+"""Whether a problem is worth grading against: does it tell the bad submissions of `controls` from good ones?
+
+Every control answers the calls of a grade, as given and on every profile in use, under the problem's own tolerance. It
+gets away where no call shows it. Honest variants, which sum in other orders, must pass them all.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from evaluator.errors import ProblemError
+from evaluator.judge.arithmetic import Order, in_order
+from evaluator.judge.compare import Sides, begin
+from evaluator.judge.controls import Answer, Case, Control, answer, input_paths, without_input, without_weight
+from evaluator.judge.mixture import Mixture, decided
+from evaluator.judge.reference import Reference, by_path
+from evaluator.judge.tolerance import Bounds, bounds
+from evaluator.records import Admission, ControlResult, Problem, Profile, SizeName, ToleranceRule
+
+_WEIGHT_SEED = 0x5EED
+_SEED = 11
+_OTHER_SEED = 13
+
+_ADVICE = {
+    Control.IDENTITY: "draw inputs that the operation changes: negative ones, large ones",
+    Control.ZEROS: "scale the inputs or weights so that the output is not small beside its tolerance",
+    Control.ONES: "scale the inputs so that the output differs from 1",
+    Control.MEAN: "let the output vary: a softmax or a norm over many equal values is flat",
+    Control.SHUFFLED: "let the output vary from element to element",
+    Control.HALF: "let the output differ from zero everywhere",
+    Control.TAIL: "let the output differ from zero everywhere",
+    Control.CACHED: "let the output depend on the inputs: weights and scales decide how much of them is left",
+    Control.STALE_WEIGHTS: "let the output depend on the weights: draw them larger",
+    Control.POSITIVE: "draw inputs of both signs (torch.randn)",
+    Control.MAGNITUDES: "draw inputs of both signs (torch.randn)",
+    Control.HALF_INPUT: "let every input matter: a sum over many equal values hides half of them",
+    Control.TF32: "draw inputs of both signs, so that sums cancel and rounding shows",
+    Control.BF16: "draw inputs of both signs, so that sums cancel and rounding shows",
+    Control.FP16: "draw inputs of both signs, so that sums cancel and rounding shows",
+}
+_EQUIVALENT = frozenset({Control.POSITIVE, Control.MAGNITUDES, Control.HALF_INPUT, Control.TF32})
+"""What is right wherever the reference is meaningful is no cheat: the square of |x| is that of x."""
+
+
+class _Call(NamedTuple):
+    """A case with the profile of its inputs and the bounds of its outputs; `used` says whether grades have such calls."""
+
+    case: Case
+    honest: Answer
+    wide: Answer
+    profile: Profile
+    used: bool
+    limits: dict[str, Bounds | None]
+
+
+def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
+    """Run every control against the problem at one size.
+
+    Raises:
+        ProblemError: the problem's own code fails, or its lock is broken.
+    """
+    reference = Reference(problem, size, _WEIGHT_SEED, device)
+    locked = decided(reference, size)
+    mixture = Mixture(tuple(locked.use), locked.rounding)
+    stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
+    made = (_call(reference, stale, profile, mixture) for profile in Profile)
+    # What grades have first: most controls are caught on the problem's own values.
+    flat = sorted((call for call in made if call is not None), key=lambda call: not call.used)
+    results = [_tried(control.value, _ADVICE[control], flat, control) for control in Control]
+    first = flat[0].case
+    for path in input_paths(first.inputs):
+        name = f"ignores input {_input_name(path)}"
+        results.append(_tried(name, "let the output depend on every input, or leave this one out", flat, path))
+    for name, _ in reference.model.named_parameters():
+        what = f"ignores weight {name}"
+        advice = "draw the weight at random: one that is 0 or 1 everywhere can be left out"
+        results.append(_tried(what, advice, flat, _Weight(name)))
+    kept = [result for result in results if result is not None]
+    return Admission(
+        problem=problem.name,
+        size=size,
+        profiles=list(mixture.use),
+        left_out=locked.left_out,
+        controls=kept,
+        honest_failures=_honest_failures(flat),
+    )
+
+
+class _Weight(NamedTuple):
+    name: str
+
+
+def _call(reference: Reference, stale: Reference, profile: Profile, mixture: Mixture) -> _Call | None:
+    """Make a call of a profile; None where the reference refuses it."""
+    used = profile is Profile.AS_GIVEN or profile in mixture.use
+    try:
+        inputs, others = (reference.draw(seed, profile) for seed in (_SEED, _OTHER_SEED))
+        expected = reference.expected(inputs, 0, None)
+        honest, wide = by_path(expected.honest), by_path(expected.exact)
+        case = Case(reference, stale, inputs, others, honest, by_path(reference.expected(others, 0, None).honest))
+    except ProblemError:
+        if profile is Profile.AS_GIVEN:
+            raise
+        return None
+    limits = {
+        path: _limit(reference.problem, value, mixture.rounding_of(profile, path)) for path, value in honest.items()
+    }
+    return _Call(case, honest, wide, profile, used, limits)
+
+
+def _limit(problem: Problem, value: object, rounding: float, rule: ToleranceRule = ToleranceRule.MEASURED) -> Bounds | None:
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return None
+    real = torch.empty(0, dtype=value.dtype).real.dtype if value.is_complex() else value.dtype
+    return bounds(rule, problem, real, rounding)
+
+
+def _tried(name: str, advice: str, calls: list[_Call], what: Control | _Weight | str) -> ControlResult | None:
+    """Let one control answer calls until one shows it. None where it makes no sense for the problem."""
+    passed: list[Profile] = []
+    caught: Profile | None = None
+    wrong_elsewhere = passes_kernelbench = False
+    for call in calls:
+        found = _answer(what, call.case)
+        if found is None or not _comparable(found, call.honest):
+            continue
+        if call.profile is Profile.AS_GIVEN:
+            passes_kernelbench = _passes_kernelbench(found, call)
+        passes = _passes(found, call, call.limits)
+        if not call.used:
+            wrong_elsewhere |= not passes and _all_finite(call.honest)
+        elif passes:
+            passed.append(call.profile)
+        else:
+            caught = call.profile
+            break
+    if not passed and caught is None:
+        return None
+    right = caught is None and not wrong_elsewhere and isinstance(what, Control) and what in _EQUIVALENT
+    return ControlResult(
+        control=name,
+        gets_away=caught is None and not right,
+        passes_on=passed,
+        caught_on=caught,
+        advice=advice,
+        passes_kernelbench=passes_kernelbench and not right,
+    )
+
+
+def _passes_kernelbench(found: Answer, call: _Call) -> bool:
+    """Say whether an answer passes KernelBench's own rule, which knows the plain reference alone."""
+    rule, problem = ToleranceRule.KERNELBENCH, call.case.reference.problem
+    return _passes(found, call, {path: _limit(problem, value, 0.0, rule) for path, value in call.honest.items()})
+
+
+def _answer(what: Control | _Weight | str, case: Case) -> Answer | None:
+    match what:
+        case Control():
+            return answer(what, case)
+        case _Weight(name=name):
+            return without_weight(case, name)
+        case str():
+            return without_input(case, what)
+
+
+def _comparable(found: Answer, honest: Answer) -> bool:
+    tensors = [path for path, value in honest.items() if isinstance(value, torch.Tensor)]
+    return all(
+        isinstance(found.get(path), torch.Tensor) and found[path].shape == honest[path].shape for path in tensors
+    )
+
+
+def _passes(found: Answer, call: _Call, limits: dict[str, Bounds | None]) -> bool:
+    """Hold an answer against what the call should give."""
+    for path, plain in call.honest.items():
+        if not isinstance(plain, torch.Tensor):
+            continue
+        limit = limits[path]
+        exact = call.wide[path] if limit is not None else call.wide[path].to(plain.dtype)
+        if not begin(path, Sides(found[path].to(plain.dtype), exact, plain), limit)().ok:
+            return False
+    return True
+
+
+def _all_finite(honest: Answer) -> bool:
+    found = [value for value in honest.values() if isinstance(value, torch.Tensor)]
+    return all(bool(torch.isfinite(value).all()) for value in found)
+
+
+def _honest_failures(calls: list[_Call]) -> list[str]:
+    """Say which honest variants do not pass, and where: a problem that fails them says nothing about a kernel."""
+    failures = []
+    for call in (each for each in calls if each.used):
+        found: dict[str, Answer] = {"the reference": call.honest}
+        for order in Order:
+            try:
+                result = call.case.reference.altered(call.case.inputs, 0, None, in_order(order))
+            except ProblemError:
+                continue
+            found[f"another order ({order.value})"] = by_path(result)
+        for name, values in found.items():
+            if _comparable(values, call.honest) and not _passes(values, call, call.limits):
+                failures.append(f"{name} on {call.profile.value}")
+    return list(dict.fromkeys(failures))
+
+
+def _input_name(path: str) -> str:
+    """Spell a place among the inputs as their author would: `[0][1]` is the argument 1, `[1].mask` is mask."""
+    return path[3:].removeprefix(".") if path.startswith("[1]") else path[3:]

@@ -1,0 +1,284 @@
+"""The reference computed otherwise: sums in another order, rounding elsewhere, operands in fewer bits.
+
+What PyTorch calls below a model is caught (`TorchDispatchMode`), so this works for any reference. Another order shows
+what an honest kernel may be off by, fewer bits what one that rounds its operands is off by. A mode changes matrix
+products, convolutions and sums; what it does not know stays as it is.
+
+TF32 keeps 10 bits of the mantissa, as fp16 does, and fp32's exponent. The tensor cores of an H100 cut the rest off
+where nobody rounded before; cuDNN and CUTLASS round to nearest.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+
+_STEPS = 256
+"""Terms that are added one after the other; more are first added up in as many parts."""
+_COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.cat.default, aten.stack.default})  # noqa: SLF001
+_UNITS = {torch.float16: 0.5, torch.bfloat16: 0.5}
+_DEFAULT_UNITS = 1.0
+
+
+class Order(StrEnum):
+    """Another way to the same sum."""
+
+    REVERSED = "reversed"
+    SEQUENTIAL = "sequential"
+    ROUNDED = "rounded"  # each result is off by a unit in its last place (half of one in half precision)
+
+
+class Format(StrEnum):
+    """A format with fewer bits than fp32. TF32 and fp16 keep as many, so that results seldom tell one from the other."""
+
+    TF32 = "TF32"
+    TF32_CUT = "TF32, cut off"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+def rounded(tensor: torch.Tensor, to: Format) -> torch.Tensor:
+    """Round a float32 tensor to a format, and give it as float32 again; others are given back as they are.
+
+    >>> rounded(torch.tensor([1 + 2**-11 + 2**-20]), Format.TF32).item() == 1 + 2**-10
+    True
+    """
+    if tensor.dtype != torch.float32:
+        return tensor
+    match to:
+        case Format.BF16:
+            return tensor.bfloat16().float()
+        case Format.FP16:
+            return tensor.half().float()
+        case Format.TF32 | Format.TF32_CUT:
+            bits = tensor.contiguous().view(torch.int32)
+            # Half of the last place that is kept, and one less where that place is even: to nearest, ties to even.
+            half = 0xFFF + ((bits >> 13) & 1) if to is Format.TF32 else 0
+            return torch.where(torch.isfinite(tensor), ((bits + half) & ~0x1FFF).view(torch.float32), tensor)
+
+
+def moved(tensor: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    """Move each floating-point element by a unit in its last place, or by half of one, up or down.
+
+    >>> moved(torch.tensor([3, 4])).tolist()
+    [3, 4]
+    """
+    if not tensor.is_floating_point() or tensor.dtype == torch.float64:
+        return tensor
+    drawn = generator or torch.Generator(tensor.device).manual_seed(0)
+    sign = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device).bernoulli_(generator=drawn)
+    step = _UNITS.get(tensor.dtype, _DEFAULT_UNITS) * torch.finfo(tensor.dtype).eps
+    return torch.where(torch.isfinite(tensor), tensor * (1 + (2 * sign - 1) * step), tensor)
+
+
+class _Altered(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Calls handlers in the place of the operations that have one."""
+
+    def __init__(self, handlers: Mapping[Any, Callable[..., Any]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._handlers = handlers
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        del types
+        handler = self._handlers.get(func)
+        given = dict(kwargs or {})
+        return func(*args, **given) if handler is None else handler(func, *args, **given)
+
+
+class _EachResult(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Changes each floating-point result."""
+
+    def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._change = change
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        del types
+        result = func(*args, **dict(kwargs or {}))
+        # A view, or a result that is written into an argument, is not a new value; a copy is not computed.
+        if func in _COPIES or any(each.alias_info is not None for each in func._schema.returns):  # noqa: SLF001
+            return result
+        if isinstance(result, torch.Tensor):
+            return self._changed(result)
+        return type(result)(self._changed(each) for each in result) if type(result) in (tuple, list) else result
+
+    def _changed(self, value: Any) -> Any:
+        return self._change(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+@contextlib.contextmanager
+def in_order(order: Order) -> Iterator[None]:
+    """Have sums and products computed in another order, or rounded elsewhere."""
+    with sdpa_kernel(SDPBackend.MATH), _mode(order):
+        yield
+
+
+def _mode(order: Order) -> TorchDispatchMode:
+    match order:
+        case Order.REVERSED:
+            return _Altered(_REVERSED)
+        case Order.SEQUENTIAL:
+            return _Altered(_SEQUENTIAL)
+        case Order.ROUNDED:
+            generators: dict[torch.device, torch.Generator] = {}
+
+            def noisy(tensor: torch.Tensor) -> torch.Tensor:
+                device = tensor.device
+                return moved(tensor, generators.setdefault(device, torch.Generator(device).manual_seed(0)))
+
+            return _EachResult(noisy)
+
+
+@contextlib.contextmanager
+def with_results(to: Format) -> Iterator[None]:
+    """Have every result rounded to a format, as in a model that computes in it throughout."""
+    with sdpa_kernel(SDPBackend.MATH), _EachResult(lambda tensor: rounded(tensor, to)):
+        yield
+
+
+@contextlib.contextmanager
+def with_operands(to: Format) -> Iterator[None]:
+    """Have the operands of matrix products and convolutions rounded to a format, as tensor cores take them."""
+
+    def first_two(func: Any, a: torch.Tensor, b: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        return func(rounded(a, to), rounded(b, to), *rest, **options)
+
+    def last_two(func: Any, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **options: Any) -> Any:
+        return func(c, rounded(a, to), rounded(b, to), **options)
+
+    handlers: dict[Any, Callable[..., Any]] = {
+        aten.mm.default: first_two,
+        aten.bmm.default: first_two,
+        aten.mv.default: first_two,
+        aten.dot.default: first_two,
+        aten.convolution.default: first_two,
+        aten.addmm.default: last_two,
+        aten.baddbmm.default: last_two,
+        aten.addmv.default: last_two,
+    }
+    with sdpa_kernel(SDPBackend.MATH), _Altered(handlers):
+        yield
+
+
+def _cuts(length: int) -> list[tuple[int, int]]:
+    step = -(-length // _STEPS)
+    return [(start, min(start + step, length)) for start in range(0, length, step)]
+
+
+def _product_reversed(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return func(a.flip(-1), b.flip(-2 if b.dim() > 1 else 0))  # type: ignore[no-any-return]
+
+
+def _product_in_turn(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    along = -2 if b.dim() > 1 else 0
+    cuts = _cuts(a.shape[-1])
+    if not cuts:
+        return func(a, b)  # type: ignore[no-any-return]
+    total = None
+    for start, end in cuts:
+        part = func(a.narrow(-1, start, end - start), b.narrow(along, start, end - start))
+        total = part if total is None else total + part
+    return total  # type: ignore[return-value]
+
+
+def _added(product: Callable[..., torch.Tensor], plain: Any) -> Callable[..., torch.Tensor]:
+    """Make addmm and its kin of a product: beta x c + alpha x (a @ b)."""
+
+    def added(
+        func: Any, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1
+    ) -> torch.Tensor:
+        del func
+        return beta * c + alpha * product(plain, a, b)
+
+    return added
+
+
+def _sum_reversed(func: Any, x: torch.Tensor, dims: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
+    along = _dims(x, dims)
+    given = () if dims is None else (dims,)
+    return func(x.flip(along) if along else x, *given, *rest, **options)  # type: ignore[no-any-return]
+
+
+def _sum_in_turn(  # the order of aten's parameters
+    func: Any,
+    x: torch.Tensor,
+    dims: Any = None,
+    keepdim: bool = False,  # noqa: FBT001, FBT002
+    *,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    along = _dims(x, dims)
+    wide = x if dtype is None else x.to(dtype)
+    if not along or not wide.is_floating_point():
+        given = () if dims is None else (dims, keepdim)
+        return func(x, *given, dtype=dtype)  # type: ignore[no-any-return]
+    flat = wide.movedim(along, list(range(-len(along), 0))).flatten(-len(along))
+    total = torch.zeros(flat.shape[:-1], dtype=wide.dtype, device=x.device)
+    for start, end in _cuts(flat.shape[-1]):
+        total = total + flat[..., start:end].sum(-1)
+    if func in (aten.mean.default, aten.mean.dim):
+        total = total / flat.shape[-1]
+    return total.reshape([1 if dim in along else size for dim, size in enumerate(x.shape)]) if keepdim else total
+
+
+def _dims(x: torch.Tensor, dims: Any) -> list[int]:
+    every = list(range(x.dim()))
+    return [every[dim] for dim in dims] if dims else every
+
+
+def _convolution_reversed(
+    func: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,  # noqa: FBT001 - aten's order
+) -> torch.Tensor:  # fmt: skip
+    rest = (bias, stride, padding, dilation, transposed, output_padding, groups)
+    if groups != 1:
+        return func(x, weight, *rest)  # type: ignore[no-any-return]
+    return func(x.flip(1), weight.flip(0 if transposed else 1), *rest)  # type: ignore[no-any-return]
+
+
+def _convolution_in_turn(
+    func: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,  # noqa: FBT001 - aten's order
+) -> torch.Tensor:  # fmt: skip
+    rest = (stride, padding, dilation, transposed, output_padding, groups)
+    if groups != 1:
+        return func(x, weight, bias, *rest)  # type: ignore[no-any-return]
+    total = None
+    for start, end in _cuts(x.shape[1]):
+        part = weight.narrow(0 if transposed else 1, start, end - start)
+        term = func(x.narrow(1, start, end - start), part, None, *rest)
+        total = term if total is None else total + term
+    return total if bias is None else total + bias.reshape(-1, *(1,) * (weight.dim() - 2))  # type: ignore[return-value]
+
+
+def _handlers(
+    product: Callable[..., torch.Tensor], total: Callable[..., torch.Tensor], convolution: Callable[..., torch.Tensor]
+) -> dict[Any, Callable[..., Any]]:
+    return {
+        aten.mm.default: product,
+        aten.bmm.default: product,
+        aten.mv.default: product,
+        aten.dot.default: product,
+        aten.addmm.default: _added(product, aten.mm.default),
+        aten.addmv.default: _added(product, aten.mv.default),
+        aten.baddbmm.default: _added(product, aten.bmm.default),
+        aten.sum.default: total,
+        aten.sum.dim_IntList: total,
+        aten.mean.default: total,
+        aten.mean.dim: total,
+        aten.convolution.default: convolution,
+    }
+
+
+_REVERSED = _handlers(_product_reversed, _sum_reversed, _convolution_reversed)
+_SEQUENTIAL = _handlers(_product_in_turn, _sum_in_turn, _convolution_in_turn)

@@ -1,0 +1,123 @@
+"""The reference's side of a timing: measured before a submission's runner exists, and again when that is dead.
+
+A judge that grades several submissions of one problem keeps runners of the reference between them, with what a call
+costs there, where memory allows; inputs are drawn anew for every call. What was measured after one submission counts as
+measured before the next, if that comes soon enough: the order in time is reference, submission, reference, submission,
+reference, and each submission stands between two. Two runners take turns, so those two sides are of two processes, as
+in a grade on its own: what differs between processes is part of the interval (`timing/bootstrap.py`).
+"""
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from evaluator.devices.gpu import GpuState
+from evaluator.errors import JudgeFailed
+from evaluator.judge import measure
+from evaluator.judge.session import Fault
+from evaluator.judge.trial import Bench
+from evaluator.records import Samples
+
+if TYPE_CHECKING:
+    from evaluator.judge.workshop import Workshop
+
+AS_REFERENCE = "from model import Model as ModelNew\n"
+"""The reference, handed in as a submission: it is timed by the same code in the same kind of runner."""
+
+RECENT_S = 10.0
+"""How old what was measured after one submission may be when it counts as measured before the next."""
+
+_IN_TURN = 2
+_BEFORE, _AFTER = "reference_before", "reference_after"
+
+
+class Reading(NamedTuple):
+    """One side of the reference: its samples, what a call costs there, and how the GPU was at its end."""
+
+    samples: Samples
+    overhead: measure.Overhead
+    look: GpuState | None
+
+
+class Baseline:
+    """The reference of one problem, as it is timed."""
+
+    def __init__(self, shop: "Workshop", *, lasting: bool) -> None:
+        """Measure nothing yet. `lasting`: what can be used again is kept, until `close`."""
+        self._shop = shop
+        self._lasting = lasting
+        self._kept = contextlib.ExitStack()
+        self._benches: deque[Bench] = deque()
+        self._overhead: measure.Overhead | None = None
+        self._recent: tuple[Reading, float] | None = None
+
+    def before(self) -> Reading:
+        """Give the side before a submission. No runner may have one in it."""
+        if self._recent is not None:
+            reading, measured_s = self._recent
+            self._recent = None
+            if time.monotonic() - measured_s <= RECENT_S:
+                self._shop.recall(reading.look)
+                return reading._replace(samples=replace(reading.samples, side=_BEFORE))
+        return self._measured(_BEFORE)
+
+    def after(self) -> Samples:
+        """Measure the side after a submission, whose runner is dead."""
+        reading = self._measured(_AFTER)
+        if self._lasting:
+            self._recent = reading, time.monotonic()
+        return reading.samples
+
+    def close(self) -> None:
+        """End the runners that were kept."""
+        self._kept.close()
+        self._benches.clear()
+        self._recent = None
+
+    def _measured(self, name: str) -> Reading:
+        with self._runner() as bench:
+            if self._overhead is None:
+                measured = measure.overhead(bench, self._shop.call_timeout_s)
+                if isinstance(measured, Fault):
+                    raise _failed(measured)
+                self._overhead = measured
+            seeds = self._shop.seeds.timed(name)
+            side = measure.side(name, bench, seeds, self._overhead, self._shop.call_timeout_s)
+            look = self._shop.look()
+        if side.samples is None:
+            fault = side.failed.fault if side.failed is not None else None
+            why = fault.finding.message if fault is not None else "no samples"
+            raise JudgeFailed(
+                f"the reference does not pass its own check: {why}",
+                hint="its output may depend on more than its inputs and weights; see `warpgrade problems show`",
+            )
+        return Reading(side.samples, self._overhead, look)
+
+    @contextlib.contextmanager
+    def _runner(self) -> Iterator[Bench]:
+        """Have a runner of the reference, which never sees a submission: one that is kept, or one for this side."""
+        if len(self._benches) == _IN_TURN:
+            self._benches.rotate()
+            yield self._benches[0]
+            return
+        keep = self._lasting and self._shop.rig.room_for(2)
+        with contextlib.ExitStack() as own:
+            place = (self._kept if keep else own).enter_context(self._shop.runner(AS_REFERENCE))
+            fault = place.load()
+            constructed = fault if fault is not None else place.construct()
+            if isinstance(constructed, Fault):
+                raise _failed(constructed)
+            bench = place.bench()
+            if keep:
+                self._benches.appendleft(bench)
+                self._shop.ours |= place.session.child.members()
+            yield bench
+
+
+def _failed(fault: Fault) -> JudgeFailed:
+    """What goes wrong in the reference's runner is not the submission's."""
+    return JudgeFailed(f"the reference's own runner failed: {fault.finding.message}")

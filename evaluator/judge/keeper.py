@@ -1,0 +1,60 @@
+"""Who has a workshop for a grade: a new one for each, or the one that stands as long as the problem stays the same."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Self
+
+from evaluator.isolation import Starter
+from evaluator.judge.memory_plan import refuse_what_does_not_fit
+from evaluator.judge.seeds import SeedBook
+from evaluator.judge.workshop import Terms, Workshop
+from evaluator.records import Scorecard
+
+
+class Keeper:
+    """Hands out workshops. A context manager: leaving it ends what was kept."""
+
+    def __init__(self, starter: Starter, *, lasting: bool) -> None:
+        """Hand out workshops with runners of `starter`; `lasting` ones are kept between grades on the same terms."""
+        self._starter = starter
+        self._lasting = lasting
+        self._kept: Workshop | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+
+    def make_room(self, terms: Terms) -> None:
+        """End what is kept on other terms. Raises UsageError where a workshop on these would have too little memory."""
+        if self._kept is not None and self._kept.terms == terms:
+            return
+        self._drop()
+        refuse_what_does_not_fit(terms.problem, terms.size, terms.gpu)
+
+    @contextlib.contextmanager
+    def workshop(self, terms: Terms, source: str, card: Scorecard | None) -> Iterator[Workshop]:
+        """Have a workshop for one submission; `card` is one to replay.
+
+        One in which a grade ended by an exception is not used again.
+        """
+        if not self._lasting:
+            with Workshop(terms, source, SeedBook(card), starter=self._starter) as shop:
+                yield shop
+            return
+        if self._kept is None:
+            self._kept = Workshop(terms, source, SeedBook(card), starter=self._starter, lasting=True)
+        else:
+            self._kept.turn_to(source, SeedBook(card, weight=self._kept.seeds.weight))
+        try:
+            yield self._kept
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.__exit__(*sys.exc_info())

@@ -1,0 +1,34 @@
+"""What was measured once, and is kept in the cache folder: facts about a GPU, counts of a problem, baselines."""
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from evaluator.build.cache import BuildCache, cache_folder
+from evaluator.build.cache_room import Shelf
+from evaluator.records import Record
+
+R = TypeVar("R", bound=Record)
+
+
+def kept(parts: Sequence[object], form: type[R], make: Callable[[], R]) -> R:
+    """Look up what `parts` name, or make it and keep it. What `make` raises is passed on, and nothing is kept then.
+
+    `parts` must name all that it depends on; `form` is part of that, so a record that changed is made anew. Only the
+    judge writes into the cache.
+    """
+    fields = [f"{field.name}: {field.type}" for field in msgspec.structs.fields(form)]
+    key = hashlib.sha256(msgspec.json.encode([form.__name__, fields, *parts], enc_hook=str)).hexdigest()
+    cache = BuildCache(cache_folder(), shelf=Shelf.MEASURED)
+    if (entry := cache.get(key)) is not None:
+        try:
+            return msgspec.json.decode(entry.library, type=form)
+        except msgspec.DecodeError:  # Ours it is not; what is made anew cannot take its place, and is as good.
+            return make()
+    started = time.monotonic()
+    made = make()
+    cache.put(key, msgspec.json.encode(made), log="", wall_s=time.monotonic() - started)
+    return made

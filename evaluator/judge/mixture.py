@@ -1,0 +1,306 @@
+"""Which value profiles a problem's calls have, and how they are mixed.
+
+A profile is used where the reference is worth something on it: it gives finite numbers, float64 agrees with them,
+other orders of summation do too (else rounding alone would decide), and other inputs give other outputs. That is
+decided once for a problem and a size: beside the problem in `profiles.lock.toml`, or in the cache folder.
+"""
+
+import contextlib
+import copy
+import hashlib
+import math
+import secrets
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
+from evaluator.errors import ProblemError
+from evaluator.judge.arithmetic import Format, Order, in_order, moved, with_operands
+from evaluator.judge.compare import Sides, begin
+from evaluator.judge.kept import kept
+from evaluator.judge.profiles import PROFILES, RULES
+from evaluator.judge.reference import Arguments, Expected, Reference, by_path
+from evaluator.judge.tolerance import Bounds, bounds
+from evaluator.judge.trees import Value, mapped
+from evaluator.records import Precision, Problem, Profile, SizeName, ToleranceRule
+
+_ONE_IN = 5
+"""Of so many timed calls, one has other values than the problem's own."""
+_CHECKS = 5
+_AS_GIVEN_CHECKS = 2
+LOCK_SEED = 0x5EED
+"""Decisions are made with fixed seeds: a lock comes out the same wherever it is made."""
+_SLOW_S = 0.5
+"""A forward is run some sixty times. Longer than this each, a smaller size has to do."""
+_WIDEST = 16.0
+"""A tolerance that rounding widens to more than so many times its floor would hide what a profile is to show."""
+_CHANGED_PART = 0.01
+_FAR = 0.1
+
+
+class Mixture(NamedTuple):
+    """The profiles in use beside the problem's own values, and for each what rounding alone does to outputs."""
+
+    use: tuple[Profile, ...] = ()
+    rounding: dict[Profile, dict[str, float]] = {}
+
+    def pick(self, seed: int) -> Profile:
+        """Say which profile a timed call has. It follows from the call's seed, which no runner knows."""
+        number = _number(seed)
+        return self.use[number // _ONE_IN % len(self.use)] if self.use and number % _ONE_IN == 0 else Profile.AS_GIVEN
+
+    def seed_for(self, profile: Profile) -> int:
+        """Draw a seed from the operating system that has `profile`: one of some forty has the one that is meant."""
+        while True:
+            seed = secrets.randbits(63)
+            if self.pick(seed) is profile:
+                return seed
+
+    def decoy(self, seed: int) -> Profile:
+        """Name a profile to be drawn and thrown away, so that drawing takes as long whatever a call has."""
+        return self.use[_number(seed) // _ONE_IN % len(self.use)] if self.use else Profile.AS_GIVEN
+
+    def checks(self) -> list[Profile]:
+        """Order the checked calls: as given first, for what fails there is easiest to follow, then all in any order."""
+        given = max(_AS_GIVEN_CHECKS, _CHECKS - len(self.use))
+        rest = [*self.use, *[Profile.AS_GIVEN] * (given - 1)]
+        secrets.SystemRandom().shuffle(rest)
+        return [Profile.AS_GIVEN, *rest]
+
+    def rounding_of(self, profile: Profile, path: str) -> float:
+        """Give the largest error of other orders, as a part of the row's root mean square; 0 where that is little."""
+        return self.rounding.get(profile, {}).get(path, 0.0)
+
+
+AS_GIVEN_ALONE = Mixture()
+"""No other values: KernelBench's rule goes with KernelBench's inputs."""
+
+
+def mixture_for(reference: Reference, size: SizeName, rule: ToleranceRule) -> Mixture:
+    """Look up what was decided, or decide."""
+    if rule is ToleranceRule.KERNELBENCH:
+        return AS_GIVEN_ALONE
+    locked = decided(reference, size)
+    return Mixture(tuple(locked.use), locked.rounding)
+
+
+def decided(reference: Reference, size: SizeName) -> SizeLock:
+    """Give the decision of the problem's own lock, or of the cache, or make it.
+
+    Raises:
+        ProblemError: the lock is broken.
+    """
+    problem = reference.problem
+    lock = read_lock(Path(problem.path) / LOCK_FILE)
+    if lock is not None and fits(lock, problem, RULES) and size in lock.sizes:
+        return lock.sizes[size]
+    constants = dict(sorted(problem.sizes[size].items()))
+    parts: list[object] = [problem.sha256, constants, RULES, torch.__version__, reference.device.type]
+    return kept(parts, SizeLock, lambda: decide(reference, size))
+
+
+def decide(reference: Reference, size: SizeName) -> SizeLock:
+    """Try every profile on the reference. What an author says of one goes before what is seen."""
+    try:
+        scratch = _scratch(reference)
+    except Exception as error:  # noqa: BLE001 - a model that cannot be copied, for whatever reason of its own
+        return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
+    if _forward_s(scratch) > _SLOW_S:
+        return _by_a_smaller_size(reference.problem, size)
+    given = _seen(scratch, Profile.AS_GIVEN, None)
+    use: list[Profile] = []
+    left_out: dict[Profile, str] = {}
+    rounding = {Profile.AS_GIVEN: given.rounding}
+    for profile in PROFILES:
+        said = reference.problem.profiles.get(profile)
+        if isinstance(said, str):
+            left_out[profile] = said
+            continue
+        seen = _seen(scratch, profile, given)
+        if seen.why_not is not None and (said is not True or seen.fatal):
+            left_out[profile] = seen.why_not
+            continue
+        use.append(profile)
+        rounding[profile] = seen.rounding
+    return SizeLock(use, left_out, {profile: errors for profile, errors in rounding.items() if errors})
+
+
+def _by_a_smaller_size(problem: Problem, size: SizeName) -> SizeLock:
+    """Decide on a smaller size, where a call at this one takes too long here to be made some fifty times."""
+    if size is SizeName.SMALL or SizeName.SMALL not in problem.sizes:
+        return SizeLock([], dict.fromkeys(PROFILES, "a call takes too long here to try it"))
+    small = Reference(problem, SizeName.SMALL, LOCK_SEED)
+    return SizeLock(decided(small, SizeName.SMALL).use)
+
+
+def _forward_s(reference: Reference) -> float:
+    """Say how long a forward takes: the faster of two, for the first may load things and the machine be busy."""
+    inputs = _first_block(reference, reference.draw(LOCK_SEED))
+    times_s = []
+    for _ in range(2):
+        started = time.monotonic()
+        reference.forward(inputs, 0)
+        if reference.device.type == "cuda":
+            torch.cuda.synchronize()
+        times_s.append(time.monotonic() - started)
+    return min(times_s)
+
+
+class _Seen(NamedTuple):
+    """What a profile looks like: why it should not be used, if so, and what rounding does where that matters.
+
+    `fatal` is what no author can overrule.
+    """
+
+    expected: Expected | None
+    rounding: dict[str, float]
+    why_not: str | None = None
+    fatal: bool = False
+
+
+def _seen(reference: Reference, profile: Profile, given: _Seen | None) -> _Seen:
+    try:
+        inputs = _first_block(reference, reference.draw(LOCK_SEED, profile))
+        others = _first_block(reference, reference.draw(LOCK_SEED + 1, profile))
+        gradients = _gradients(reference, inputs)
+        expected = reference.expected(inputs, 0, gradients)
+        other = reference.expected(others, 0, _gradients(reference, others))
+    except ProblemError as refusal:
+        return _Seen(None, {}, f"the reference refuses it: {refusal.message}"[:200], fatal=True)
+    if given is not None and given.expected is not None:
+        if (path := _newly_nonfinite(expected, given.expected)) is not None:
+            return _Seen(expected, {}, f"{path} is not finite", fatal=True)
+        if given.expected.in_float64 and not expected.in_float64:
+            return _Seen(expected, {}, "float64 gives something else", fatal=True)
+    limits = {path: _limits(reference.problem, tensor) for path, tensor in by_path(expected.honest).items()}
+    errors = _rounding(reference, inputs, gradients, expected, limits)
+    exact, plain = by_path(expected.exact), by_path(expected.honest)
+    honest = {path: _error(path, Sides(plain[path], exact[path], plain[path]), limits[path]) for path in errors}
+    matter = {
+        path: float(f"{error:.2e}")
+        for path, error in errors.items()
+        if (limit := limits[path]) is not None and error * limit.multiple > limit.floor and error > honest[path]
+    }
+    for path, error in errors.items():
+        limit = limits[path]
+        if limit is None and error > 0:
+            return _Seen(expected, matter, f"rounding decides: a unit in the last place changes {path}")
+        if limit is not None and error * limit.multiple > _WIDEST * limit.floor:
+            why = f"rounding decides: another order of summation moves {path} by {error:.1e} of its row's size"
+            return _Seen(expected, matter, why, fatal=not math.isfinite(error))
+    if not _differ(expected, other, limits):
+        return _Seen(expected, matter, "the output hardly depends on such inputs")
+    return _Seen(expected, matter)
+
+
+def _rounding(
+    reference: Reference,
+    inputs: Arguments,
+    gradients: list[torch.Tensor] | None,
+    expected: Expected,
+    limits: dict[str, Bounds | None],
+) -> dict[str, float]:
+    """Measure how far other orders are from the exact outputs, as a part of the row's root mean square.
+
+    The few units in the last place that a tolerance allows each element are taken off. Where TF32 is allowed, honest
+    means TF32: its operands are one of the orders. Integers: 0, or infinite.
+    """
+    modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in Order]
+    if reference.problem.precision is Precision.TF32:
+        modes += [with_operands(Format.TF32), with_operands(Format.TF32_CUT)]
+    exact, honest = by_path(expected.exact), by_path(expected.honest)
+    worst = dict.fromkeys((path for path, value in honest.items() if isinstance(value, torch.Tensor)), 0.0)
+    # A tie is broken by the last place of an input, and which way is seldom said: whole numbers come from comparisons.
+    nudged = Arguments(mapped(inputs.args, moved), mapped(inputs.kwargs, moved))
+    runs = [(inputs, mode) for mode in modes]
+    runs += [(nudged, contextlib.nullcontext())] if None in limits.values() else []
+    for given, mode in runs:
+        try:
+            found = by_path(reference.altered(given, 0, gradients, mode))
+        except ProblemError:  # An operation that does not work in this mode says nothing about the problem.
+            continue
+        for path in worst:
+            if not isinstance(found.get(path), torch.Tensor) or found[path].shape != honest[path].shape:
+                continue
+            if given is nudged and limits[path] is not None:
+                continue
+            error = _error(path, Sides(found[path], exact[path], honest[path]), limits[path])
+            worst[path] = max(worst[path], error)
+    return worst
+
+
+def _error(path: str, sides: Sides, limit: Bounds | None) -> float:
+    """Measure an error beyond a tolerance's units in the last place, as a part of the row's root mean square."""
+    if limit is None:
+        return 0.0 if begin(path, sides._replace(exact=sides.honest), None)().ok else math.inf
+    part = limit.floor / limit.multiple
+    check = begin(path, sides, limit._replace(multiple=0.0, floor=part))()
+    return math.inf if check.error_ratio is None else check.error_ratio * part
+
+
+def _limits(problem: Problem, tensor: Value) -> Bounds | None:
+    """Give the bounds of an output's dtype; None for whole numbers, which are right or wrong."""
+    if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
+        return None
+    real = torch.empty(0, dtype=tensor.dtype).real.dtype if tensor.is_complex() else tensor.dtype
+    return bounds(ToleranceRule.MEASURED, problem, real)
+
+
+def _newly_nonfinite(expected: Expected, given: Expected) -> str | None:
+    before = by_path(given.honest)
+    for path, tensor in by_path(expected.honest).items():
+        if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
+            continue
+        known = before.get(path)
+        if isinstance(known, torch.Tensor) and bool(torch.isfinite(known).all()) and not _finite(tensor):
+            return path
+    return None
+
+
+def _finite(tensor: torch.Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+def _differ(expected: Expected, other: Expected, limits: dict[str, Bounds | None]) -> bool:
+    """Say whether other inputs give outputs that a comparison tells apart, in some part of some output."""
+    exact, honest, instead = by_path(expected.exact), by_path(expected.honest), by_path(other.honest)
+    for path, plain in honest.items():
+        if not isinstance(plain, torch.Tensor) or instead[path].shape != plain.shape:
+            continue
+        wanted = exact[path] if limits[path] is not None else exact[path].to(plain.dtype)
+        check = begin(path, Sides(instead[path], wanted, plain), limits[path])()
+        many = check.mismatches >= max(_CHANGED_PART * plain.numel(), 1)
+        if many or (check.mismatches > 0 and _far(instead[path], wanted)):
+            return True
+    return False
+
+
+def _far(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Say whether two outputs are far apart although few elements differ: those of a softmax that is nearly one-hot."""
+    zero = torch.zeros((), dtype=torch.float64, device=one.device)
+    one, other = (torch.where(torch.isfinite(each), each, zero).double() for each in (one, other))
+    return bool((one - other).square().sum() > _FAR**2 * other.square().sum())
+
+
+def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | None:
+    if not reference.problem.backward:
+        return None
+    return reference.output_gradients(reference.forward(inputs, 0), LOCK_SEED)
+
+
+def _first_block(reference: Reference, inputs: Arguments) -> Arguments:
+    return inputs if reference.problem.backward else reference.blocks(inputs)[0]
+
+
+def _scratch(reference: Reference) -> Reference:
+    """Copy the reference with its model: what it keeps between calls must not depend on whether this was decided."""
+    scratch = copy.copy(reference)
+    scratch.model = copy.deepcopy(reference.model)
+    return scratch
+
+
+def _number(seed: int) -> int:
+    return int.from_bytes(hashlib.blake2b(seed.to_bytes(8, "big"), digest_size=8, person=b"profile").digest(), "big")

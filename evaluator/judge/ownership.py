@@ -1,0 +1,108 @@
+"""Which share of the work a submission's own kernels did, and what a policy makes of it.
+
+Two kinds of evidence. What the judge had built holds kernels or does not: that is the judge's own look, and a share of
+none cannot be talked away. Whatever says how much of the work those kernels did comes out of the runner, where a
+submission can claim more launches, hide library operations, or launch kernels that do nothing. So such a number can
+take a pass away, and where there is none the answer is `unknown`, which is no pass where a share was asked for.
+"""
+
+import re
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from evaluator.build.artefact import Kernels
+from evaluator.findings import Code, finding
+from evaluator.frames import Counted
+from evaluator.judge.session import Fault
+from evaluator.records import DeviceKind, OwnKernels, Profiling, ShareBasis, Status
+
+_OTHER_COMPILERS = re.compile(r"triton|nvrtc|cupy|numba|pycuda|RawKernel|_compile_kernel|cuModuleLoad|cutlass|tilelang")
+_MAX_KERNELS = 32
+
+
+class Evidence(NamedTuple):
+    """What is known. `counted` and `profiling` are the runner's own word; `libraries` are those that were built."""
+
+    device: DeviceKind
+    kernels: Kernels
+    libraries: int
+    source: str
+    counted: Counted | None = None
+    profiling: Profiling | None = None
+
+
+def own_kernels(evidence: Evidence) -> OwnKernels:
+    """Make a share out of what is known."""
+    if _can_have_none(evidence):
+        return _share(evidence, ShareBasis.BUILT, 0.0, 0.0)
+    counted = evidence.counted
+    match evidence.device:
+        case DeviceKind.EMULATED if counted is not None:
+            return _share(evidence, ShareBasis.LAUNCHES, counted.launches, counted.library_calls)
+        case DeviceKind.CPU if counted is not None:
+            return _by_calls(evidence, counted)
+        case DeviceKind.CUDA if (profile := evidence.profiling) is not None and profile.own_share is not None:
+            return _by_profile(evidence, profile.own_share, profile.time_us / 1e3)
+        case _:
+            return OwnKernels(ShareBasis.UNKNOWN, 0.0, 1.0, None, None, evidence.kernels.names[:_MAX_KERNELS])
+
+
+def _can_have_none(evidence: Evidence) -> bool:
+    """Say whether nothing that was built holds a kernel (a function, on `cpu`), and the text names no other compiler.
+
+    A text that hides the name of another compiler is taken at its word.
+    """
+    if _OTHER_COMPILERS.search(evidence.source) is not None:
+        return False
+    return evidence.libraries == 0 if evidence.device is DeviceKind.CPU else not evidence.kernels.device_code
+
+
+def _by_profile(evidence: Evidence, own_share: float, total_ms: float) -> OwnKernels:
+    """Take the profile's share for the least, where own kernels may have names that the judge does not know."""
+    own_ms = min(max(own_share, 0.0), 1.0) * total_ms
+    found = _share(evidence, ShareBasis.PROFILE, own_ms, total_ms - own_ms)
+    all_known = bool(evidence.kernels.names) and _OTHER_COMPILERS.search(evidence.source) is None
+    return found if all_known else replace(found, share_high=1.0)
+
+
+def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
+    """Count a function that has PyTorch compute as its own at best, and as the library's at worst."""
+    mixed = min(counted.mixed_calls, counted.own_calls)
+    high = _share(evidence, ShareBasis.CALLS, counted.own_calls, counted.library_calls)
+    low = _share(evidence, ShareBasis.CALLS, counted.own_calls - mixed, counted.library_calls)
+    return OwnKernels(ShareBasis.CALLS, low.share_low, high.share_high, high.own, high.library, high.kernels)
+
+
+def _share(evidence: Evidence, basis: ShareBasis, own: float, library: float) -> OwnKernels:
+    share = own / (own + library) if own > 0 else 0.0
+    kernels = evidence.kernels.names[:_MAX_KERNELS]
+    return OwnKernels(basis, share, share, float(own), float(library), kernels)
+
+
+def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
+    """Refuse a submission whose own kernels did less than `required`, for certain."""
+    if own is None or required is None or own.share_high >= required:
+        return None
+    what = {
+        ShareBasis.BUILT: "nothing that was built for it holds a kernel of its own",
+        ShareBasis.LAUNCHES: f"in a call, launches of its own: {own.own:g}, library operations: {own.library:g}",
+        ShareBasis.CALLS: f"in a call, functions of its own: {own.own:g}, library operations: {own.library:g}",
+        ShareBasis.PROFILE: f"its own kernels took {own.own:.3g} ms of a call on the GPU, others {own.library:.3g} ms",
+        ShareBasis.UNKNOWN: "",
+    }[own.basis]
+    message = f"own kernels do {_percent(own.share_high)} of the work, {_percent(required)} is asked for: {what}"
+    return Fault(Status.REJECTED, finding(Code.TOO_LITTLE_OWN, message, share=own.share_high, required=required))
+
+
+def not_known(own: OwnKernels | None, required: float | None) -> Fault | None:
+    """Give no verdict where a share was asked for, and the own kernels may have done less."""
+    if required is None or (own is not None and own.share_low >= required):
+        return None
+    between = "" if own is None else f", between {_percent(own.share_low)} and {_percent(own.share_high)}"
+    message = f"{_percent(required)} of the work must be done by own kernels, and the share is not known{between}"
+    return Fault(Status.INCONCLUSIVE, finding(Code.OWN_SHARE_UNKNOWN, message, required=required))
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share in (0.0, 1.0) or 0.005 <= share <= 0.995 else f"{share:.2%}"

@@ -1,0 +1,37 @@
+"""A call that went wrong is made again with the same inputs: an answer that is right then tells of a race."""
+
+from collections.abc import Iterator
+
+from evaluator.findings import Code, finding
+from evaluator.judge.session import Fault
+from evaluator.judge.trial import Bench, Trial
+from evaluator.records import Check, Schedule, Status
+
+_TIMES = 3
+_TELLING = frozenset({Code.WRONG_VALUES.value, Code.NOT_FINITE.value})
+
+
+def made_again(
+    bench: Bench, wrong: Trial, index: int, seed: int, schedules: Iterator[Schedule | None], timeout_s: float
+) -> tuple[Fault | None, Check | None]:
+    """Make a call again whose values were wrong, a few times if need be, and say what that shows.
+
+    Gives the fault to report, and the check of the answer that was right, if one was.
+    """
+    if wrong.fault is None or wrong.fault.finding.code not in _TELLING:
+        return wrong.fault, None
+    for _ in range(_TIMES):
+        again = bench.run(index, seed, schedule=next(schedules), timeout_s=timeout_s)
+        if again.fault is None:
+            return differing(wrong.fault), again.check
+        if again.fault.finding.code not in _TELLING:
+            break
+    return wrong.fault, None
+
+
+def differing(fault: Fault) -> Fault:
+    """Say of a fault that an equal call was right."""
+    if fault.finding.code not in _TELLING:
+        return fault
+    message = f"differs between calls: right once, and with the same inputs {fault.finding.message}"
+    return Fault(Status.WRONG_RESULT, finding(Code.DIFFERS, message))

@@ -1,0 +1,41 @@
+"""The judge's side of the lint: a confined child reads the text, and what it says becomes findings."""
+
+from evaluator.findings import Code, finding
+from evaluator.frames import Channel, Closed, DeadlinePassed, FrameError
+from evaluator.isolation import Limits, Starter
+from evaluator.lint.remark import Look, Looked
+from evaluator.records import Finding
+
+_ENTRY = "evaluator.lint.child:run"
+_LIMIT_S = 10.0
+"""The text of a real submission takes some 20 ms."""
+_LIMITS = Limits(memory_bytes=1 << 30, processes=16, file_bytes=0, open_files=64, private_folder_bytes=1 << 20)
+"""Python's tree of a text of 1 MiB may take a few hundred."""
+
+
+def remarks_on(source: str, starter: Starter) -> list[Finding]:
+    """Have the text looked at in a child of `starter`. A child that fails leads to a finding, never to a verdict.
+
+    Raises:
+        JudgeFailed: the child could not be started.
+    """
+    child = starter.spawn(_ENTRY, limits=_LIMITS)
+    channel = Channel(child.socket, receives=Looked)
+    try:
+        channel.send(Look(source), timeout_s=_LIMIT_S)
+        answer = channel.receive(_LIMIT_S)
+    except DeadlinePassed:
+        return [_not_looked_at(f"looking at it took more than {_LIMIT_S:g} s")]
+    except (Closed, FrameError):
+        return [_not_looked_at("the process that looked at it was brought down by it")]
+    finally:
+        child.kill()
+        channel.close()
+    if not isinstance(answer, Looked):
+        return [_not_looked_at("the process that looked at it did not answer")]
+    found = [finding(noticed.code, noticed.message, line=noticed.line) for noticed in answer.noticed]
+    return [*found, _not_looked_at(answer.incomplete)] if answer.incomplete else found
+
+
+def _not_looked_at(why: str) -> Finding:
+    return finding(Code.NOT_LOOKED_AT, why)

@@ -1,0 +1,127 @@
+"""Kernels that are written and never run: nothing launches them, or nothing calls what does."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from evaluator.emulator.lexer import Code, Function, Kind, macros
+from evaluator.findings import Code as Finding
+from evaluator.lint.embedded import Piece, calls, texts
+from evaluator.lint.remark import Remark, shown
+
+_MACRO_FUNCTIONS = frozenset(
+    ("PYBIND11_MODULE", "TORCH_LIBRARY", "TORCH_LIBRARY_IMPL", "TORCH_LIBRARY_FRAGMENT", "STABLE_TORCH_LIBRARY")
+)
+"""What looks like a function's definition and binds functions to names in Python."""
+_BUILD_ARGUMENTS = ("functions", "name", "cpp_sources", "cuda_sources")
+_BOUND = re.compile(r'(?:u8|[uUL])?R?"(?:\w*\()?(?:\w+::)?(\w+)')
+_MAX_NAME = 200
+
+
+def never_launched(nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Remark]:
+    """Find kernels that nothing launches, or that only functions launch which no line of Python names."""
+    mentions = _Mentions(found)
+    named = _python_names(nodes)
+    for piece in found:
+        for function in piece.functions:
+            if "__global__" not in function.qualifiers or mentions.reached(function.name, named):
+                continue
+            token = piece.code.tokens[function.parameters[0] - 1]
+            hosts = sorted(map(shown, mentions.inside(function.name)))
+            kernel = shown(function.name)
+            what = (
+                f"the kernel {kernel} is launched by {', '.join(hosts[:3])} alone, which Python never calls"
+                if hosts
+                else f"nothing launches the kernel {kernel}"
+            )
+            yield Remark(Finding.KERNEL_NOT_LAUNCHED, piece.line(token), what)
+
+
+class _Mentions:
+    """Where names of functions stand in the code of all pieces together."""
+
+    def __init__(self, found: list[Piece]) -> None:
+        self._inside: dict[str, set[str]] = {}
+        self._outside: set[str] = set()
+        self._exposed: dict[str, set[str]] = {}
+        for piece in found:
+            self._read(piece)
+
+    def _read(self, piece: Piece) -> None:
+        code = piece.code
+        declarators = {function.parameters[0] - 1 for function in piece.functions}
+        owner: list[Function | None] = [None] * len(code)
+        for inner in sorted(piece.functions, key=lambda function: function.body[0]):
+            start, end = inner.body
+            owner[start:end] = [inner] * (end - start)
+        prototype = _prototypes(code)
+        for index, token in enumerate(code.tokens):
+            if token.kind is not Kind.WORD or index in declarators or index in prototype:
+                continue
+            function = owner[index]
+            if function is None or function.name in _MACRO_FUNCTIONS:
+                self._outside.add(token.text)
+            elif function.name != token.text:
+                self._inside.setdefault(token.text, set()).add(function.name)
+        for macro, _ in macros(piece.all_tokens):
+            self._outside |= macro.words
+        for python_name, words in _bindings(code):
+            for word in words:
+                self._exposed.setdefault(word, set()).add(python_name)
+
+    def inside(self, name: str) -> set[str]:
+        """Give the functions that mention a name."""
+        return self._inside.get(name, set())
+
+    def reached(self, name: str, named: set[str]) -> bool:
+        """Say whether Python names this function, or one that leads to it; where that cannot be told, it does."""
+        todo, seen = {name}, set[str]()
+        while todo:
+            name = todo.pop()
+            seen.add(name)
+            bound = self._exposed.get(name, set())
+            if name == "operator" or name in named or bound & named or (name in self._outside and not bound):
+                return True
+            todo |= self.inside(name) - seen
+        return False
+
+
+def _prototypes(code: Code) -> set[int]:
+    """Give the indices of the names in declarations without a body: `__global__ void k(float*);`."""
+    found = set()
+    for index, _ in calls(code):
+        end = code.partner.get(index + 1)
+        declared = code.kind(index - 1) is Kind.WORD or code.text(index - 1) in ("*", "&", ">")
+        if end is not None and code.text(end + 1) == ";" and declared and not code.in_function(index):
+            found.add(index)
+    return found
+
+
+def _bindings(code: Code) -> Iterator[tuple[str, set[str]]]:
+    """Give what `m.def` and `m.impl` bind: the name in Python, and the words that stand for the function."""
+    for index, token in enumerate(code.tokens):
+        if token.text not in ("def", "impl") or code.text(index - 1) != "." or code.text(index + 1) != "(":
+            continue
+        end = code.partner.get(index + 1)
+        name = _BOUND.match(code.text(index + 2))
+        if end is not None and name is not None:
+            yield name[1], set(code.words(index + 3, end)) | {name[1]}
+
+
+def _python_names(nodes: Sequence[ast.AST]) -> set[str]:
+    """Give every name and word that Python's own lines hold, the lists of what is to be built left out."""
+    lists = {
+        id(part)
+        for node in nodes
+        if isinstance(node, ast.keyword) and node.arg in _BUILD_ARGUMENTS
+        for part in ast.walk(node.value)
+    }
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Attribute(attr=name) | ast.Name(id=name):
+                found.add(name)
+            case _:
+                continue
+    words = {text for node, text in texts(nodes) if id(node) not in lists and len(text) < _MAX_NAME}
+    return found | {text for text in words if text.isidentifier()}

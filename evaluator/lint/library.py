@@ -1,0 +1,122 @@
+"""PyTorch's own operations in forward, the reference's forward taken over, and failures that are worked around."""
+
+import ast
+from collections.abc import Iterator
+
+from evaluator.findings import Code
+from evaluator.lint.names import root_name
+from evaluator.lint.operations import METHODS, computes
+from evaluator.lint.reach import Body, Module
+from evaluator.lint.remark import Remark, shown
+
+_BUILDS = ("torch.utils.cpp_extension.load_inline", "torch.utils.cpp_extension.load")
+_REFERENCE = "model.Model"
+_PLAIN_MODULE = "torch.nn.Module"
+
+
+def library_calls(module: Module, bodies: list[Body]) -> Iterator[Remark]:
+    """Find what of PyTorch's computes in forward. `bodies` are the functions that forward runs."""
+    yield from _inherited(module)
+    for body in bodies:
+        tensors = _tensors_of(body)
+        for node in ast.walk(body):
+            match node:
+                case ast.Call():
+                    if (what := _called(node, module, tensors)) is not None:
+                        yield Remark(Code.LIBRARY_IN_FORWARD, node.lineno, f"forward calls {what}")
+                case ast.BinOp(op=ast.MatMult()):
+                    yield Remark(Code.LIBRARY_IN_FORWARD, node.lineno, "forward multiplies matrices with @")
+                case _:
+                    continue
+
+
+def _called(call: ast.Call, module: Module, tensors: set[str]) -> str | None:
+    """Name what is called, if it is PyTorch's and computes."""
+    dotted = module.names.dotted(call.func)
+    if dotted is not None and computes(dotted):
+        return shown(dotted)
+    match call.func:
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="forward"):
+            model = module.model()
+            return None if model is None or (base := _foreign_base(model, module)) is None else f"forward of {base}"
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return _member(name, module)
+        case ast.Attribute(value=value, attr=name) if name in METHODS and root_name(value) in tensors:
+            return f"a tensor's {name}"
+        case _:
+            return None
+
+
+def _member(name: str, module: Module) -> str | None:
+    """Say what `self.name` is, if it is a module of PyTorch's or the reference."""
+    for value in module.members.get(name, []):
+        made = module.names.dotted(value.func) if isinstance(value, ast.Call) else None
+        if made is not None and (made == _REFERENCE or (made.startswith("torch.nn.") and made[9:10].isupper())):
+            return f"self.{shown(name)}, which is {shown(made)}" if made != "torch.nn.Parameter" else None
+    return None
+
+
+def _inherited(module: Module) -> Iterator[Remark]:
+    model = module.model()
+    if model is None or any(isinstance(node, ast.FunctionDef) and node.name == "forward" for node in model.body):
+        return
+    if (base := _foreign_base(model, module)) is not None:
+        yield Remark(Code.LIBRARY_IN_FORWARD, model.lineno, f"ModelNew has no forward but that of {base}")
+
+
+def _foreign_base(model: ast.ClassDef, module: Module) -> str | None:
+    """Name the base, PyTorch's or the reference's, that a class takes its forward from."""
+    for base in model.bases:
+        dotted = module.names.dotted(base)
+        if dotted == _REFERENCE or (dotted and dotted.startswith("torch.nn.") and dotted != _PLAIN_MODULE):
+            return shown(dotted)
+    return None
+
+
+def _tensors_of(body: Body) -> set[str]:
+    """Give the names that hold tensors: parameters, and what is made of them or of a call's result."""
+    arguments = body.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg]
+    found = {argument.arg for argument in every if argument is not None} - {"self", "cls", "ctx"}
+    assignments = [node for node in ast.walk(body) if isinstance(node, ast.Assign)]
+    for node in sorted(assignments, key=lambda node: node.lineno):
+        read = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
+        if read & found:
+            found |= {part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+    return found - {"self", "cls", "ctx"}
+
+
+def fallbacks(module: Module, bodies: list[Body]) -> Iterator[Remark]:
+    """Find a `try` around a build, or around a call in forward, after which things go on as if nothing had happened."""
+    in_forward = {id(node) for body in bodies for node in ast.walk(body)}
+    for node in module.nodes:
+        match node:
+            case ast.Try(body=body) | ast.TryStar(body=body):
+                what = _risked(body, module, in_forward=id(node) in in_forward)
+                swallowing = [handler for handler in node.handlers if _goes_on(handler)]
+                if what is not None and swallowing:
+                    line = swallowing[0].lineno
+                    yield Remark(
+                        Code.FAILURE_WORKED_AROUND, line, f"goes on where {what} fails (try in line {node.lineno})"
+                    )
+            case ast.With(items=items, body=body):
+                dotted = [
+                    module.names.dotted(i.context_expr.func) for i in items if isinstance(i.context_expr, ast.Call)
+                ]
+                what = _risked(body, module, in_forward=id(node) in in_forward)
+                if "contextlib.suppress" in dotted and what is not None:
+                    yield Remark(Code.FAILURE_WORKED_AROUND, node.lineno, f"goes on where {what} fails")
+            case _:
+                continue
+
+
+def _risked(body: list[ast.stmt], module: Module, *, in_forward: bool) -> str | None:
+    """Say what a block does that can fail and should be seen to fail."""
+    calls = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    if any(module.names.dotted(call.func) in _BUILDS for call in calls):
+        return "a build"
+    return "a call in forward" if in_forward and calls else None
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    return not any(isinstance(node, ast.Raise) for node in handler.body)

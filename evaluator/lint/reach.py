@@ -1,0 +1,104 @@
+"""Which functions of a submission run in `ModelNew.forward`, as far as names tell: rather one too many."""
+
+import ast
+from typing import NamedTuple
+
+from evaluator.lint.names import Names
+
+Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_CALLED_BY_TORCH = ("forward", "backward", "__call__")
+
+
+class Module(NamedTuple):
+    """A submission taken apart. `nodes` are all of its tree; `members` are what `self.NAME = …` sets in any class."""
+
+    tree: ast.Module
+    nodes: list[ast.AST]
+    names: Names
+    functions: dict[str, list[Body]]
+    classes: dict[str, ast.ClassDef]
+    members: dict[str, list[ast.expr]]
+
+    def model(self) -> ast.ClassDef | None:
+        """Find the class ModelNew, or the one that is given this name."""
+        if "ModelNew" in self.classes:
+            return self.classes["ModelNew"]
+        for node in self.tree.body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id="ModelNew")], value=ast.Name(id=name)):
+                    return self.classes.get(name)
+                case _:
+                    continue
+        return None
+
+
+def take_apart(tree: ast.Module) -> Module:
+    """Index a module's functions, classes and members by name."""
+    functions: dict[str, list[Body]] = {}
+    classes: dict[str, ast.ClassDef] = {}
+    members: dict[str, list[ast.expr]] = {}
+    nodes = list(ast.walk(tree))
+    for node in nodes:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                functions.setdefault(name, []).append(node)
+            case ast.ClassDef(name=name):
+                classes[name] = node
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as body):
+                functions.setdefault(name, []).append(body)
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                        members.setdefault(target.attr, []).append(value)
+            case _:
+                continue
+    return Module(tree, nodes, Names(nodes), functions, classes, members)
+
+
+def in_forward(module: Module) -> list[Body]:
+    """List the functions that forward runs, itself first; nothing where there is no ModelNew with a forward."""
+    model = module.model()
+    start = None if model is None else _methods(model).get("forward")
+    if start is None and model is not None:
+        bases = [base.id for base in model.bases if isinstance(base, ast.Name) and base.id in module.classes]
+        start = next((own for base in bases if (own := _methods(module.classes[base]).get("forward"))), None)
+    found: list[Body] = []
+    seen: set[int] = set()
+    todo: list[Body] = [] if start is None else [start]
+    while todo:
+        body = todo.pop()
+        if id(body) not in seen:
+            seen.add(id(body))
+            found.append(body)
+            todo += _mentioned(body, module)
+    return found
+
+
+def _mentioned(body: Body, module: Module) -> list[Body]:
+    found: list[Body] = []
+    for node in ast.walk(body):
+        match node:
+            case ast.Name(id=name):
+                found += module.functions.get(name, []) + _of_class(module.classes.get(name))
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                # `super().forward` and a member's are told apart from a method of that name.
+                found += module.functions.get(name, []) if name not in _CALLED_BY_TORCH else []
+                for value in module.members.get(name, []):
+                    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+                        found += _of_class(module.classes.get(value.func.id))
+            case ast.Attribute(attr=name) if name not in _CALLED_BY_TORCH:
+                found += module.functions.get(name, [])
+            case _:
+                continue
+    return found
+
+
+def _of_class(definition: ast.ClassDef | None) -> list[Body]:
+    if definition is None:
+        return []
+    methods = _methods(definition)
+    return [methods[name] for name in _CALLED_BY_TORCH if name in methods]
+
+
+def _methods(definition: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {node.name: node for node in definition.body if isinstance(node, ast.FunctionDef)}

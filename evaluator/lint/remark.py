@@ -1,0 +1,69 @@
+"""What the lint says, and the two frames by which it is asked."""
+
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from evaluator.findings import Code
+from evaluator.frames import Frame, Text
+
+MAX_REMARKS = 64
+MAX_MESSAGE = 400
+_MAX_NAME = 80
+_SHOWN_PER_CODE = 4
+
+
+class Remark(NamedTuple):
+    """Something noticed: its code, the submission's line where it stands, and what it is."""
+
+    code: Code
+    line: int
+    message: str
+
+
+class Look(Frame, frozen=True):
+    """Judge: look at this submission."""
+
+    submission: Text
+
+
+class Noticed(Frame, frozen=True):
+    """Child: what was noticed."""
+
+    code: Code
+    line: Annotated[int, msgspec.Meta(ge=1, le=1 << 22)]
+    message: Annotated[str, msgspec.Meta(max_length=MAX_MESSAGE)]
+
+
+class Looked(Frame, frozen=True):
+    """Child: all that was noticed. `incomplete` says why a part of the text was not looked at."""
+
+    noticed: Annotated[list[Noticed], msgspec.Meta(max_length=MAX_REMARKS)]
+    incomplete: Annotated[str, msgspec.Meta(max_length=MAX_MESSAGE)] = ""
+
+
+def shown(name: str) -> str:
+    r"""Give a submission's own word as a message may hold it: short, and without what a terminal would obey.
+
+    >>> shown("a\x1b[2Jb")
+    'a?[2Jb'
+    """
+    cut = name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"
+    return "".join(character if character.isprintable() else "?" for character in cut)
+
+
+def thinned(remarks: list[Remark]) -> list[Noticed]:
+    """Keep what a reader can use: each thing once, in the order of lines, the first few of each code."""
+    kept: dict[Code, list[Remark]] = {}
+    said: set[tuple[Code, str]] = set()
+    for remark in sorted(remarks, key=lambda remark: (remark.line, remark.code.value)):
+        if (remark.code, remark.message) not in said:
+            said.add((remark.code, remark.message))
+            kept.setdefault(remark.code, []).append(remark)
+    found = []
+    for of_it in kept.values():
+        *first, last = of_it[:_SHOWN_PER_CODE]
+        more = len(of_it) - _SHOWN_PER_CODE
+        found += [*first, last._replace(message=f"{last.message} (and {more} more)") if more > 0 else last]
+    found.sort(key=lambda remark: (remark.line, remark.code.value))
+    return [Noticed(code, max(line, 1), message[:MAX_MESSAGE]) for code, line, message in found[:MAX_REMARKS]]

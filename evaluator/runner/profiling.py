@@ -1,0 +1,42 @@
+"""PyTorch's profiler around one call: which kernels ran, how often and how long. Nothing is timed by it."""
+
+from collections.abc import Callable
+
+import torch
+from torch.autograd import DeviceType  # type: ignore[attr-defined]
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from evaluator.frames import Profiled, SeenKernel
+
+_MOST_KERNELS = 256
+_MOST_NAME = 4096
+_OF_THE_PROFILER = "ProfilerStep"
+
+
+def profiled(call: Callable[[], object], *, gpu: bool) -> Profiled:
+    """Watch `call`: kernels where there is a GPU, else PyTorch's operations, each without those that it calls itself.
+
+    It runs three times. The first may compile and tune; in the second the profiler starts, which loses what runs then.
+    """
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
+    _finished(call, gpu=gpu)
+    with profile(activities=activities, schedule=schedule(wait=0, warmup=1, active=1)) as profiler:
+        _finished(call, gpu=gpu)
+        profiler.step()
+        _finished(call, gpu=gpu)
+    wanted = DeviceType.CUDA if gpu else DeviceType.CPU
+    found: dict[str, tuple[int, float]] = {}
+    for event in profiler.events() or []:
+        if event.device_type == wanted and not event.name.startswith(_OF_THE_PROFILER):
+            time_us = event.time_range.elapsed_us() if gpu else event.self_cpu_time_total
+            launches, so_far_us = found.get(event.name, (0, 0.0))
+            found[event.name] = launches + 1, so_far_us + max(float(time_us), 0.0)
+    ordered = sorted(found.items(), key=lambda item: -item[1][1])
+    kernels = [SeenKernel(name[:_MOST_NAME], launches, time_us) for name, (launches, time_us) in ordered]
+    return Profiled(kernels=kernels[:_MOST_KERNELS], others=max(len(kernels) - _MOST_KERNELS, 0))
+
+
+def _finished(call: Callable[[], object], *, gpu: bool) -> None:
+    call()
+    if gpu:
+        torch.cuda.synchronize()

@@ -1,0 +1,110 @@
+"""`warpgrade problems validate`: hold problems against the controls, and write down which value profiles they have."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evaluator.catalog import find_problem, list_problems
+from evaluator.catalog.lock import LOCK_FILE, Lock, fits, lock_text, read_lock
+from evaluator.catalog.origin import Origin
+from evaluator.devices.gpu import choose, leased, show_only
+from evaluator.errors import ProblemError, UsageError
+from evaluator.records import Admission, DeviceKind, Problem, SizeName
+
+_LEASE_WAIT_S = 600.0
+
+
+def validate(
+    names: Sequence[str], folder: Path | None, size: SizeName | None, device: DeviceKind, *, write: bool
+) -> Iterator[Admission]:
+    """Hold the problems that `names` mean, or all in `folder`, against the controls, one after the other.
+
+    With `write` each problem's lock is written first. A lock that is there and for another text is an error.
+
+    Raises:
+        ProblemError: a problem is broken, or its lock is out of date.
+        UsageError: a problem lacks the size, or does not fit into memory.
+    """
+    problems = [find_problem(name, folder) for name in names] if names else _all(folder)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    with _on(device):
+        from evaluator.judge.admission import admit
+        from evaluator.judge.memory_plan import refuse_what_does_not_fit
+
+        for problem in problems:
+            chosen = size or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
+            if chosen not in problem.sizes:
+                raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"it has {', '.join(problem.sizes)}")
+            refuse_what_does_not_fit(problem, chosen, None)
+            if write:
+                _write_lock(problem, chosen, device)
+            _check_lock(problem)
+            yield admit(problem, chosen, _place(device))
+
+
+def _all(folder: Path | None) -> list[Problem]:
+    listing = list_problems(folder)
+    if listing.broken:
+        raise listing.broken[0]
+    return listing.problems
+
+
+def _place(device: DeviceKind) -> str:
+    return "cuda" if device is DeviceKind.CUDA else "cpu"
+
+
+@contextlib.contextmanager
+def _on(device: DeviceKind) -> Iterator[None]:
+    """Have a GPU to oneself, where one is meant. What is computed on it is true fp32."""
+    if device is not DeviceKind.CUDA:
+        yield
+        return
+    gpu = choose(None)
+    os.environ.update(show_only(gpu.uuid))
+    import torch
+
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    with leased(gpu, _LEASE_WAIT_S):
+        yield
+
+
+def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
+    """Decide anew, for `size` and the smaller ones, and replace the lock by one rename; others keep what they have."""
+    if problem.origin == Origin.KERNELBENCH:
+        raise UsageError(
+            f"{problem.name} is a file without a folder of its own: what is decided about it is kept in the cache",
+            hint="leave --write out",
+        )
+    from evaluator.judge.mixture import LOCK_SEED, decide
+    from evaluator.judge.profiles import RULES
+    from evaluator.judge.reference import Reference
+
+    path = Path(problem.path) / LOCK_FILE
+    before = None
+    with contextlib.suppress(ProblemError):  # A broken one is what this is to mend.
+        before = read_lock(path)
+    sizes = dict(before.sizes) if before is not None and fits(before, problem, RULES) else {}
+    for name in {size, SizeName.SMALL, SizeName.AWKWARD} & set(problem.sizes):
+        sizes[name] = decide(Reference(problem, name, LOCK_SEED, _place(device)), name)
+    draft = path.with_name(f".{LOCK_FILE}.{os.getpid()}")
+    try:
+        draft.write_text(lock_text(Lock(problem=problem.sha256, rules=RULES, sizes=sizes)), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _check_lock(problem: Problem) -> None:
+    from evaluator.judge.profiles import RULES
+
+    path = Path(problem.path) / LOCK_FILE
+    lock = read_lock(path)
+    if lock is not None and not fits(lock, problem, RULES):
+        raise ProblemError(
+            f"{path} is for another text of {problem.name}, or for older profiles",
+            hint=f"warpgrade problems validate {problem.name} --write",
+        )

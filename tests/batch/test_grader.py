@@ -1,0 +1,92 @@
+"""A program's own grader, with workers that grade in no time."""
+
+import asyncio
+import threading
+
+import pytest
+
+from evaluator import Candidate, Grader, grade_many_async
+from evaluator.errors import UsageError
+from evaluator.records import Status
+
+
+def test_a_grader_keeps_its_workers(worker):
+    with Grader(device="emulated", jobs=2) as grader:
+        statuses = [grader.grade("relu", f"# right {number}").status for number in range(20)]
+        assert grader.grade("relu", "# wrong").status is Status.WRONG_RESULT
+    assert statuses == [Status.CORRECT] * 20
+    assert len(worker.started) <= 2
+    assert all(each.closed for each in worker.started)
+
+
+def test_many_threads_share_one(worker):
+    found = {}
+    with Grader(device="emulated", jobs=3) as grader:
+
+        def ask(number):
+            found[number] = grader.grade("relu", f"# {'right' if number % 2 else 'wrong'} {number}", name=str(number))
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert {number: card.submission.name for number, card in found.items()} == {n: str(n) for n in range(30)}
+    assert all((card.status is Status.CORRECT) == bool(number % 2) for number, card in found.items())
+
+
+def test_awaiting_lets_others_run(worker):
+    async def program():
+        async with Grader(device="emulated", jobs=2) as grader:
+            sources = [f"# right {number}" for number in range(8)]
+            return await asyncio.gather(*(grader.grade_async("relu", source) for source in sources))
+
+    assert [card.status for card in asyncio.run(program())] == [Status.CORRECT] * 8
+
+
+def test_what_the_machine_failed_is_a_card(worker):
+    with Grader(device="emulated", jobs=1) as grader:
+        assert grader.grade("relu", "# lost 9").status is Status.INFRA_ERROR
+
+
+def test_leaving_cancels_what_waits(worker):
+    with Grader(device="emulated", jobs=1) as grader:
+        hanging, waiting = grader.submit("relu", "# hanging"), grader.submit("relu", "# right")
+    assert hanging.cancelled()
+    assert waiting.cancelled()
+    with pytest.raises(RuntimeError, match="between"):
+        grader.submit("relu", "# right")
+
+
+def test_what_is_asked_wrongly_is_told(worker):
+    with pytest.raises(UsageError, match="tpu"):
+        Grader(device="tpu")
+    with Grader(device="emulated", jobs=1) as grader, pytest.raises(UsageError, match="no problem named 'rleu'"):
+        grader.submit("rleu", "# right")
+
+
+@pytest.mark.parametrize("how", ["iterable", "asynchronous"])
+def test_many_are_graded_as_they_come(worker, how):
+    given = [Candidate("relu", f"# right {number}", str(number)) for number in range(25)]
+
+    async def coming():
+        for each in given:
+            await asyncio.sleep(0)
+            yield each
+
+    async def program():
+        candidates = given if how == "iterable" else coming()
+        return {each.name: card.status async for each, card in grade_many_async(candidates, device="emulated", jobs=2)}
+
+    assert asyncio.run(program()) == {str(number): Status.CORRECT for number in range(25)}
+
+
+def test_a_program_that_loses_interest_ends_the_workers(worker):
+    async def program():
+        endless = (Candidate("relu", "# right") for _ in iter(int, 1))
+        graded = grade_many_async(endless, device="emulated", jobs=2)
+        assert (await anext(graded))[1].status is Status.CORRECT
+        await graded.aclose()
+
+    asyncio.run(program())
+    assert all(each.closed or each.interrupted.is_set() for each in worker.started)

@@ -1,0 +1,161 @@
+"""Grades in two parts: many slots build, one for each GPU checks and times what is built."""
+
+import threading
+from collections import Counter
+
+import msgspec
+import pytest
+
+from evaluator.batch import crew
+from evaluator.batch.crew import Crew, Drained, Ended
+from evaluator.batch.handle import Slot
+from evaluator.batch.inputs import Problems, from_text
+from evaluator.batch.manifest import Terms
+from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Stage
+from evaluator.batch.ready import Ready, Waiting
+from evaluator.findings import Code, finding
+from evaluator.outcome import Outcome
+from evaluator.pipeline import Begun
+from evaluator.records import DeviceKind, SizeName, Status
+from evaluator.stopwatch import Lap
+from tests import cards
+from tests.batch.fakes import FakeWorker
+
+PROBLEMS = Problems(None, SizeName.SMALL)
+BEGUN = Begun(outcome=Outcome(), lap=Lap("2026-01-01T00:00:00.000+00:00", {"build": 2.0}, 2.0))
+
+
+def task(problem, number, what="right"):
+    return from_text(f"# {what}", f"s{number}", f"s{number}.py", PROBLEMS.find(problem))
+
+
+class TwoParts(FakeWorker):
+    """Begins and finishes: `# uncompiled` ends with the first part, `# infra N` fails N times in the second."""
+
+    orders: list[tuple[Part, str | None, str, str]]
+    on_gpu: Counter
+
+    def grade(self, order, on_stage):
+        source = order.submission.source
+        with self.lock:
+            self.orders.append((order.part, order.gpu, order.problem.name, order.submission.name))
+        if order.part is Part.BEGIN:
+            if "uncompiled" in source:
+                return Graded(cards.uncompiled_card())
+            return Built(BEGUN)
+        assert order.begun == BEGUN
+        with self.lock:
+            self.on_gpu[order.gpu] += 1
+            assert self.on_gpu[order.gpu] == 1
+            self.graded[source] += 1
+            again = "infra" in source and self.graded[source] <= int(source.split()[-1])
+        on_stage(Stage("check", ""))
+        with self.lock:
+            self.on_gpu[order.gpu] -= 1
+        if again:
+            return NotGraded("the GPU fell off the bus", again=True)
+        return Graded(cards.card())
+
+
+@pytest.fixture
+def two_parts(worker, monkeypatch):
+    monkeypatch.setattr(TwoParts, "orders", [], raising=False)
+    monkeypatch.setattr(TwoParts, "on_gpu", Counter(), raising=False)
+    monkeypatch.setattr(crew, "Worker", TwoParts)
+    return TwoParts
+
+
+def run(tasks, gpus=("a",), builders=3, **options):
+    slots = [*(Slot(gpu=gpu, part=Part.FINISH) for gpu in gpus), *[Slot(gpu=gpus[0], part=Part.BEGIN)] * builders]
+    left, ended, coming = len(slots), [], iter(tasks)
+    with Crew(slots, Terms(DeviceKind.CUDA), lambda: next(coming, None), **options) as working:
+        while left:
+            event = working.events.get(timeout=20)
+            if isinstance(event, Ended):
+                ended.append(event)
+            elif isinstance(event, Drained):
+                assert event.error is None
+                left -= 1
+    return ended
+
+
+def test_what_is_built_is_finished_on_a_gpu_and_the_rest_never_sees_one(two_parts):
+    tasks = [task("relu", number, "uncompiled" if number % 3 == 0 else "right") for number in range(9)]
+    ended = run(tasks)
+    assert len(ended) == 9
+    statuses = Counter(event.result.card.status for event in ended)
+    assert statuses == {Status.CORRECT: 6, Status.BUILD_ERROR: 3}
+    finished = {name for part, _, _, name in two_parts.orders if part is Part.FINISH}
+    assert finished == {each.name for each in tasks if "right" in each.submission.source}
+    assert all(slot in (0, 1, 2, 3) for slot in {event.slot for event in ended})
+
+
+def test_a_gpu_that_fails_does_not_build_again(two_parts):
+    (ended,) = run([task("relu", 0, "infra 2")])
+    assert ended.result.card.status is Status.CORRECT
+    assert ended.attempts == 3
+    assert [part for part, *_ in two_parts.orders] == [Part.BEGIN, Part.FINISH, Part.FINISH, Part.FINISH]
+
+
+def test_several_gpus_share_the_work(two_parts):
+    ended = run([task("relu" if number % 2 else "gelu", number) for number in range(30)], gpus=("a", "b"))
+    assert len(ended) == 30
+    assert {gpu for part, gpu, *_ in two_parts.orders if part is Part.FINISH} <= {"a", "b"}
+
+
+def test_fail_fast_begins_nothing_more(two_parts):
+    ended = run([task("relu", number, "uncompiled") for number in range(9)], builders=1, fail_fast=True)
+    assert len(ended) == 1
+
+
+def waiting(problem, number):
+    return Waiting(task(problem, number), BEGUN, 1, 0.0)
+
+
+def test_problems_of_one_kind_follow_each_other():
+    ready = Ready(builders=1, room=100)
+    for number, problem in enumerate(["relu", "gelu", "relu", "gelu", "gelu", "add", "relu"]):
+        ready.put(waiting(problem, number))
+    ready.builder_left()
+    taken, last = [], None
+    while not ready.over:
+        one = ready.take(last, 1.0)
+        last = one.task.problem.sha256
+        taken.append((one.task.problem.name, one.task.name))
+        ready.done()
+    assert [problem for problem, _ in taken] == ["relu"] * 3 + ["gelu"] * 3 + ["add"]
+    assert [name for problem, name in taken if problem == "gelu"] == ["s1", "s3", "s4"]
+
+
+def test_builders_wait_for_room_and_nobody_waits_for_ever():
+    ready = Ready(builders=1, room=1)
+    ready.put(waiting("relu", 0))
+    second = threading.Thread(target=ready.put, args=(waiting("relu", 1),), daemon=True)
+    second.start()
+    second.join(0.1)
+    assert second.is_alive()
+    assert ready.take(None, 1.0).task.name == "s0"
+    second.join(5)
+    assert not second.is_alive()
+    assert ready.take(None, 1.0).task.name == "s1"
+    assert ready.take(None, 0.0) is None
+    assert not ready.over
+    ready.close()
+    assert ready.over
+    assert ready.take(None, 60.0) is None
+
+
+def test_an_outcome_goes_from_one_worker_to_another_unchanged():
+    card = cards.uncompiled_card()
+    outcome = Outcome(build=card.build, findings=[finding(Code.NO_LAUNCH, "none")], output=card.output)
+    begun = Begun(outcome=outcome, lap=BEGUN.lap)
+    sent = Order(
+        problem=PROBLEMS.find("relu"),
+        submission=task("relu", 1).submission,
+        unread=None,
+        terms=Terms(DeviceKind.CUDA),
+        gpu="a",
+        part=Part.FINISH,
+        begun=begun,
+    )
+    assert msgspec.json.decode(msgspec.json.encode(sent), type=Order) == sent

@@ -1,0 +1,96 @@
+"""`regrade`: verdicts and statistics drawn again from what cards hold."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+import cli
+from evaluator.batch.results import read_run
+from evaluator.findings import Code, finding
+from evaluator.records import Status
+from evaluator.report.regrade import changes, regraded
+from evaluator.store import read_card, write_card
+from tests import cards
+from tests.batch.test_session import batch  # noqa: F401 - a fixture
+
+ALL = [cards.card, cards.wrong_card, cards.uncompiled_card, cards.crashed_card, cards.unread_card]
+
+
+def settled(card):
+    """A card as this version would have written it."""
+    return regraded(card)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_drawing_again_twice_changes_nothing(make):
+    once = settled(make())
+    assert once.status is make().status
+    assert changes(once, regraded(once)) == []
+
+
+def test_numbers_come_from_the_samples():
+    card = settled(cards.card())
+    edited = replace(card, timing=replace(card.timing, speedup=99.0, speedup_low=98.0, submission_median_ms=0.001))
+    found = {change.field: change.after for change in changes(edited, regraded(edited))}
+    assert found == {
+        "speedup": card.timing.speedup,
+        "speedup_low": card.timing.speedup_low,
+        "submission_median_ms": card.timing.submission_median_ms,
+    }
+
+
+def test_findings_of_the_samples_are_made_anew_and_others_stay():
+    card = settled(cards.card())
+    stale = finding(Code.OUTLIERS, "no longer so")
+    other = finding(Code.OUTPUT_COPIED, "copied")
+    again = regraded(replace(card, findings=[stale, *card.findings, other]))
+    assert stale not in again.findings
+    assert other in again.findings
+
+
+def broken_check(card, **tensor):
+    first = card.checks[0]
+    tensors = [replace(first.tensors[0], **tensor), *first.tensors[1:]]
+    return replace(card, checks=[replace(first, tensors=tensors), *card.checks[1:]])
+
+
+@pytest.mark.parametrize("tensor", [{"ok": False}, {"mismatches": 3}, {"nonfinite": 1}])
+def test_a_pass_that_shows_a_failure_is_none(tensor):
+    again = regraded(broken_check(cards.card(), **tensor))
+    assert again.status is Status.WRONG_RESULT
+    assert again.reason.code == Code.WRONG_VALUES
+
+
+@pytest.mark.parametrize("lacking", [{"checks": []}, {"timing": None}])
+def test_correct_without_evidence_is_no_verdict(lacking):
+    again = regraded(replace(cards.card(), **lacking))
+    assert again.status is Status.INFRA_ERROR
+    assert again.reason is not None
+
+
+def test_the_command_reports_differences_and_writes_another_run(batch, hand_in, tmp_path, capsys):  # noqa: F811
+    hand_in({"relu/a.py": "# right", "relu/b.py": "# wrong"})
+    batch()
+    assert cli.run(["regrade", "run", "--output", "first"]) == 0
+    capsys.readouterr()
+    assert cli.run(["regrade", "first"]) == 0
+    assert capsys.readouterr().out.endswith("2 cards, 0 differences\n")
+    path = tmp_path / "first/cards/relu/a.json"
+    write_card(broken_check(read_card(path), mismatches=3), path)
+    assert cli.run(["regrade", "first", "--json", "--output", "second"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["cards"] == 2
+    assert [(each["name"], each["field"], each["after"]) for each in document["changes"]] == [
+        ("a", "status", "wrong_result")
+    ]
+    entries = {entry.sample.name: entry.sample.status for entry in read_run(tmp_path / "second").entries}
+    assert entries == {"a": Status.WRONG_RESULT, "b": Status.WRONG_RESULT}
+    assert read_card(path).status is Status.CORRECT  # the run itself stays as it is
+    assert cli.run(["regrade", "first"]) == 1
+    assert "relu/a  status correct -> wrong_result" in capsys.readouterr().out
+
+
+def test_what_is_no_run_is_told(tmp_path, capsys):
+    assert cli.run(["regrade", str(tmp_path)]) == 2
+    assert "is not the folder of a run" in capsys.readouterr().err

@@ -1,0 +1,153 @@
+"""`warpgrade problems validate`: weak problems are named with what to change, and locks are written."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import cli
+from evaluator.catalog import list_problems
+from evaluator.catalog.lock import LOCK_FILE, fits, read_lock
+from evaluator.judge.profiles import RULES
+from evaluator.records import Profile, SizeName
+
+TOP = Path(__file__).parents[2]
+WEAK = """\
+import torch
+from torch import nn
+
+rows = 16
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(32))
+
+    def forward(self, x, unused):
+        return self.scale * torch.softmax(x, dim=1).mean(dim=1, keepdim=True)
+
+def get_inputs():
+    return [torch.rand(rows, 32), torch.rand(rows, 32)]
+
+def get_init_inputs():
+    return []
+"""
+TOML = 'title = "Mine"\nlevel = 1\ndescription = "Mine."\n[sizes.full]\nrows = 16\n[sizes.small]\nrows = 16\n'
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
+
+    def make(name, reference=WEAK, toml=TOML):
+        folder = tmp_path / "problems" / name
+        folder.mkdir(parents=True)
+        (folder / "reference.py").write_text(reference)
+        (folder / "problem.toml").write_text(toml)
+        return folder
+
+    return make
+
+
+def run(capsys, *arguments):
+    code = cli.run(["problems", "validate", *map(str, arguments)])
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return code, said.out, said.err
+
+
+def test_a_weak_problem_is_named_with_what_gets_away_and_what_to_change(own, capsys):
+    folder = own("mine")
+    code, out, _ = run(capsys, "mine", "--problems", folder.parent)
+    assert code == 1
+    assert "weak" in out
+    for control in ("answers with another call's output", "ignores input 1", "ignores weight scale"):
+        assert f"  {control}\n      " in out
+    assert "answers zeros" not in out
+    assert "  not constant_rows: " in out
+
+
+def test_json_says_on_which_profiles(own, capsys):
+    folder = own("mine")
+    code, out, _ = run(capsys, folder, "--json")
+    (admission,) = json.loads(out)
+    cached = next(each for each in admission["controls"] if each["control"].startswith("answers with another"))
+    assert code == 1
+    assert cached["gets_away"]
+    assert "as_given" in cached["passes_on"]
+    assert cached["caught_on"] is None
+
+
+def test_inputs_that_are_never_negative_are_made_up_for_by_profiles(own, capsys):
+    reference = (TOP / "tests/zoo/problems/positive_relu/reference.py").read_text()
+    toml = (TOP / "tests/zoo/problems/positive_relu/problem.toml").read_text()
+    code, out, _ = run(capsys, own("positive", reference, toml), "--json")
+    (admission,) = json.loads(out)
+    identity = next(each for each in admission["controls"] if each["control"] == "hands an input back")
+    assert code == 0
+    assert "as_given" in identity["passes_on"]
+    assert identity["passes_kernelbench"]
+    assert identity["caught_on"] == "signed_normal"
+
+
+def test_a_lock_is_written_kept_to_and_told_when_it_is_out_of_date(own, capsys):
+    folder = own("mine")
+    run(capsys, folder, "--write")
+    before = (folder / LOCK_FILE).read_text()
+    assert set(read_lock(folder / LOCK_FILE).sizes) == {SizeName.SMALL}
+    run(capsys, folder, "--write")
+    assert (folder / LOCK_FILE).read_text() == before
+    assert sorted(path.name for path in folder.iterdir()) == ["problem.toml", LOCK_FILE, "reference.py"]
+    with (folder / "problem.toml").open("a") as file:
+        file.write("# another text\n")
+    code, out, err = run(capsys, folder)
+    assert code == 2
+    assert out == ""
+    assert "--write" in err
+
+
+def test_what_cannot_be_done_is_refused(own, capsys):
+    folder = own("mine")
+    assert run(capsys, folder, "--size", "awkward")[0] == 2
+    assert run(capsys, "nothing")[0] == 2
+    file = folder.parent.parent / "19_Mine.py"
+    file.write_text(WEAK)
+    code, _, err = run(capsys, file, "--write")
+    assert code == 2
+    assert "leave --write out" in err
+    (folder / LOCK_FILE).write_text("rules = no")
+    assert run(capsys, folder)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('[profiles]\nlarg = "x"\n', "did you mean large"),
+        ("[profiles]\nlarge = false\n", "the reason to leave it out"),
+        ('layouts = ["gap"]\n', "gap"),
+    ],
+)
+def test_what_an_author_writes_about_profiles_is_checked(own, capsys, line, complaint):
+    toml = TOML.replace("[sizes.full]", line + "[sizes.full]")
+    code, _, err = run(capsys, own("mine", toml=toml))
+    assert code == 2
+    assert complaint in err
+
+
+@pytest.mark.parametrize("problem", list_problems().problems, ids=lambda problem: problem.name)
+def test_a_shipped_problem_has_a_lock_of_its_own_text(problem):
+    lock = read_lock(Path(problem.path) / LOCK_FILE)
+    assert fits(lock, problem, RULES), f"warpgrade problems validate {problem.name} --write"
+    assert {SizeName.SMALL, SizeName.AWKWARD} <= set(lock.sizes)
+    for size in lock.sizes.values():
+        assert set(size.use) | set(size.left_out) == set(Profile) - {Profile.AS_GIVEN}
+
+
+@pytest.mark.parametrize("name", ["relu", "softmax", "argmax"])
+def test_shipped_problems_are_admitted(own, capsys, tmp_path, name):
+    """Three of them; `make validate` looks at all."""
+    folder = tmp_path / "problems" / name
+    shutil.copytree(TOP / "problems" / name, folder)
+    code, out, _ = run(capsys, folder, "--size", "small")
+    assert (code, "ok" in out) == (0, True)

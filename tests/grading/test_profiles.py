@@ -1,0 +1,115 @@
+"""Values other than the problem's own: who is caught by them, and what a card says of them."""
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.records import Profile, Status
+from tests.grading.harness import TOP, module
+
+WEAK = TOP / "tests" / "zoo" / "problems"
+MATMUL = TOP / "problems" / "matmul"
+
+ROUND = """\
+def cut(x, to):
+    if to == "tf32":
+        bits = x.contiguous().view(torch.int32)
+        return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
+    return x.to(to).float()
+"""
+
+
+def product(to: str) -> str:
+    """Write a matrix product whose operands are rounded, and whose sums are fp32, as tensor cores have them."""
+    lines = module(*ROUND.splitlines(), forward=[f"return cut(a, {to}) @ cut(b, {to})"])
+    return lines.replace("forward(self, x)", "forward(self, a, b)")
+
+
+def test_a_copy_is_no_relu_though_the_problems_own_inputs_are_positive(grade):
+    run = grade(module(forward=["return x.clone()"]), "--problems", WEAK, problem="positive_relu")
+    card = run.verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    assert card.checks[0].ok
+    assert card.checks[0].profile is Profile.AS_GIVEN
+    assert card.checks[-1].profile is not Profile.AS_GIVEN
+    assert "on inputs" in run.out
+
+
+def test_with_kernelbenchs_rule_inputs_stay_as_given(grade):
+    options = ("--problems", WEAK, "--tolerance", "kernelbench")
+    card = grade(module(forward=["return x.clone()"]), *options, problem="positive_relu").verdict(Status.CORRECT)
+    assert {check.profile for check in card.checks} == {Profile.AS_GIVEN}
+    assert card.seeds.profiles == []
+
+
+def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone(grade):
+    card = grade(module()).verdict(Status.CORRECT)
+    assert {check.profile for check in card.checks} == set(Profile)
+    assert card.seeds.profiles == [profile for profile in Profile if profile is not Profile.AS_GIVEN]
+    seeds = [check.seed for check in card.checks]
+    assert len(set(seeds)) == len(seeds) - 1
+    timed = card.timing.submission
+    assert len(timed.samples_ms) >= 20
+    assert len(timed.seeds) == 1 + len(timed.samples_ms) + timed.void_calls + timed.other_calls
+    assert card.timing.submission.other_calls + card.timing.reference_before.other_calls > 0
+
+
+def test_a_replay_has_the_same_values(grader, tmp_path):
+    wrong = module(forward=["return torch.where(x.abs() > 60, x * 0, torch.relu(x))"])
+    first = grader(tmp_path, wrong).verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    assert first.checks[0].ok
+    kept = (tmp_path / "card.json").rename(tmp_path / "first.json")
+    again = grader.run(tmp_path, "--replay", kept)
+    assert "came out the same" in again.err
+    assert [check.profile for check in again.card.checks] == [check.profile for check in first.checks]
+
+
+@pytest.mark.parametrize("to", ['"tf32"', "torch.float16", "torch.bfloat16"])
+def test_less_than_fp32_is_told_apart_by_its_errors(grade, to):
+    card = grade(product(to), problem="matmul").verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    assert "the errors of" in card.reason.message
+
+
+def test_a_half_precision_output_is_told_apart(grade):
+    run = grade(module(forward=["return torch.relu(x).bfloat16().float()"]))
+    assert "the errors of bf16" in run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION).reason.message
+
+
+def test_tf32_is_right_where_the_problem_says_so_and_bf16_is_not(grader, tmp_path):
+    own = tmp_path / "problems" / "matmul"
+    own.mkdir(parents=True)
+    (own / "reference.py").write_text((MATMUL / "reference.py").read_text())
+    text = (MATMUL / "problem.toml").read_text()
+    (own / "problem.toml").write_text(text.replace("level = 1", 'level = 1\nprecision = "tf32"', 1))
+    options = ("--problems", own.parent)
+    card = grader(tmp_path, product('"tf32"'), *options, problem="matmul").verdict(Status.CORRECT)
+    ratios = [tensor.error_ratio for check in card.checks for tensor in check.tensors]
+    assert max(ratios) < 0.6  # honest TF32 has room
+    (tmp_path / "card.json").unlink()
+    grader(tmp_path, product("torch.bfloat16"), *options, problem="matmul").verdict(
+        Status.WRONG_RESULT, Code.WRONG_VALUES
+    )
+
+
+def test_what_is_wrong_now_and_then_differs_between_calls(grade):
+    """As a race does: which calls go wrong has nothing to do with their inputs."""
+    racing = module(
+        forward=["y = torch.relu(x)", "self.calls += 1", "if self.calls == 4:", "    y[0, 0] += 1.0", "return y"],
+        init=["self.calls = 0"],
+    )
+    card = grade(racing).verdict(Status.WRONG_RESULT, Code.DIFFERS)
+    assert "differs between calls" in card.reason.message
+
+
+def test_layouts_that_a_problem_asks_for_are_met(grader, tmp_path):
+    own = tmp_path / "problems" / "mine"
+    own.mkdir(parents=True)
+    (own / "reference.py").write_text((TOP / "problems" / "relu" / "reference.py").read_text())
+    text = (TOP / "problems" / "relu" / "problem.toml").read_text()
+    (own / "problem.toml").write_text(text.replace("level = 1", 'level = 1\nlayouts = ["transposed", "gaps", "offset"]'))
+    options = ("--problems", own.parent)
+    grader(tmp_path, module(), *options, problem="mine").verdict(Status.CORRECT)
+    (tmp_path / "card.json").unlink()
+    flat = module(forward=["return torch.relu(x.as_strided(x.shape, (x.shape[1], 1)))"])
+    run = grader(tmp_path, flat, *options, problem="mine")
+    assert run.card.status is not Status.CORRECT
+    assert run.card.checks[0].ok
+

@@ -1,0 +1,54 @@
+"""References for tests: a problem of one expression, as a folder of its own would give it."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from evaluator.judge.reference import Reference
+from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride
+
+SOURCE = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        return {output}
+
+def get_inputs():
+    return [{given}]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def problem(output: str, given: str = "torch.rand(32, 64)", init: str = "pass", **changes: Any) -> Problem:
+    """Make a problem of forward's expression of `x`, the input's, and what the constructor does."""
+    made = Problem(
+        name="p",
+        title="p",
+        level=1,
+        description="",
+        origin="folder",
+        path="/nowhere",
+        source=SOURCE.format(output=output, given=given, init=init),
+        sha256="0" * 64,
+        sizes={SizeName.SMALL: {}},
+        precision=Precision.FP32,
+        mode=Mode.TRAIN,
+        backward=False,
+        tolerance=ToleranceOverride(),
+        split={},
+    )
+    return replace(made, **changes)
+
+
+def reference(output: str, given: str = "torch.rand(32, 64)", init: str = "pass", **changes: Any) -> Reference:
+    """Make the reference of such a problem."""
+    return Reference(problem(output, given, init, **changes), SizeName.SMALL, 1)

@@ -1,0 +1,120 @@
+"""What a submission is held against beside the reference: quoting, keeping, the command's options, the screen."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from evaluator.errors import UsageError
+from evaluator.findings import Code, finding
+from evaluator.judge import measure
+from evaluator.judge.baseline import Reading
+from evaluator.judge.other_baselines import _still_holds, _variants, _with_room, held_against
+from evaluator.judge.tolerance import Bounds
+from evaluator.records import Baseline, BaselineKind, DeviceKind, Precision, Tf32, ToleranceRule
+from evaluator.report.terminal import render_card
+from evaluator.request import baselines
+from tests import cards
+
+EMPTY = measure.Overhead(0.02, 0.001, None, None, None)
+
+
+def baseline(median_ms=1.0, **changes):
+    plain = Baseline(
+        kind=BaselineKind.COMPILE,
+        tf32=Tf32.DEFAULT,
+        name=None,
+        sha256=None,
+        measured_at="2026-01-02T03:04:05Z",
+        kept=False,
+        reference_median_ms=2.0,
+        samples=cards.samples("baseline", median_ms),
+        speedup=None,
+        speedup_low=None,
+        speedup_high=None,
+        significant=None,
+        finding=None,
+    )
+    return replace(plain, **changes)
+
+
+def screen(*found, **changes):
+    buffer = io.StringIO()
+    render_card(cards.card(baselines=list(found), **changes), Console(file=buffer, width=80))
+    return " ".join(buffer.getvalue().replace("\N{MULTIPLICATION SIGN}", "x").split())
+
+
+def test_each_is_quoted_by_the_same_rules():
+    (found,) = held_against([baseline(1.0)], cards.samples("submission", 0.5), 0.001)
+    assert found.speedup == pytest.approx(2.0)
+    assert found.speedup_low < 2.0 < found.speedup_high
+    assert found.significant
+
+
+def test_where_the_clock_cannot_tell_nothing_is_quoted():
+    (found,) = held_against([baseline(0.010)], cards.samples("submission", 0.010), 0.005)
+    assert found.speedup is None
+    assert found.speedup_low < 1 < found.speedup_high
+    assert found.significant is False
+
+
+def test_what_was_not_timed_is_passed_on():
+    failed = baseline(samples=None, finding=finding(Code.BASELINE_FAILED, "it does not compile"))
+    assert held_against([failed], cards.samples("submission", 0.5), 0.001) == [failed]
+    assert "torch.compile, TF32 as PyTorch has it: it does not compile" in screen(failed)
+
+
+def test_a_kept_one_holds_as_long_as_the_reference_takes_its_time():
+    def reading(median_ms):
+        return Reading(replace(cards.samples("reference", median_ms), iqr_ms=0.001), EMPTY, None)
+
+    assert _still_holds(baseline(reference_median_ms=2.0), reading(2.03))
+    assert not _still_holds(baseline(reference_median_ms=2.0), reading(2.2))
+    assert not _still_holds(baseline(reference_median_ms=None), reading(2.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "expected"),
+    [
+        (BaselineKind.EAGER, Precision.FP32, [Tf32.DEFAULT]),
+        (BaselineKind.COMPILE, Precision.FP32, [Tf32.DEFAULT, Tf32.OFF]),
+        (BaselineKind.COMPILE, Precision.TF32, [Tf32.DEFAULT, Tf32.ON]),
+    ],
+)
+def test_tf32_as_pytorch_has_it_and_as_the_problem_says(kind, precision, expected):
+    terms = SimpleNamespace(gpu=object(), problem=SimpleNamespace(precision=precision))
+    assert _variants(SimpleNamespace(terms=terms), kind) == expected
+
+
+def test_tf32_has_the_room_that_it_needs_and_equality_stays_equality():
+    seen = []
+    compare = _with_room(lambda path, sides, bounds: seen.append(bounds))
+    compare("output", None, Bounds(ToleranceRule.MEASURED, 4.0, 5e-5, 1e-6))
+    compare("output", None, None)
+    assert [each and each.floor for each in seen] == [1e-2, None]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "message"),
+    [
+        (["compile"], DeviceKind.EMULATED, "nothing is timed there"),
+        (["eager"], DeviceKind.CPU, "TF32 as PyTorch has it"),
+    ],
+)
+def test_a_device_that_has_no_use_for_a_baseline_says_so(wanted, device, message):
+    with pytest.raises(UsageError, match=message):
+        baselines(wanted, device)
+
+
+def test_a_baseline_asked_for_twice_is_one():
+    assert baselines(["compile", "compile"], DeviceKind.CPU) == [BaselineKind.COMPILE]
+
+
+def test_the_screen_says_which_and_by_how_much():
+    quoted = baseline(speedup=1.61, speedup_low=1.59, speedup_high=1.63, significant=True, kept=True)
+    expected = "torch.compile, TF32 as PyTorch has it: 1.00 ms, 1.61 x between 1.59 and 1.63 x kept from 2026-01-02"
+    assert expected in screen(quoted)
+    other = baseline(kind=BaselineKind.SUBMISSION, tf32=Tf32.OFF, name="\x1b[2J[red]mine", speedup_low=0.9)
+    assert "[red]mine: 1.00 ms, no speedup quoted; it lies above 0.900 x" in screen(other)

@@ -1,0 +1,149 @@
+"""The share of a submission's own kernels: out of which evidence, and what a policy makes of it."""
+
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.build.artefact import NONE, Kernels, is_own, joined, kernels_in_library, kernels_in_text, plain_name
+from evaluator.findings import Code
+from evaluator.frames import Counted, SourceFile
+from evaluator.judge.ownership import Evidence, not_known, own_kernels, too_little
+from evaluator.records import DeviceKind, Profiling, ShareBasis, Status
+
+STRIPPED = Kernels(device_code=True, names=[])
+OWN = Kernels(device_code=True, names=["relu_kernel"])
+
+
+def counted(launches=0, library_calls=0, own_calls=0, mixed_calls=0):
+    return Counted(launches, library_calls, own_calls, mixed_calls)
+
+
+def evidence(device, kernels=OWN, libraries=1, source="", **more):
+    return Evidence(device, kernels, libraries, source, **more)
+
+
+def profile(own_share, time_us):
+    return Profiling([], 0, 0, time_us, own_share, [])
+
+
+EMULATED, CPU, CUDA = DeviceKind.EMULATED, DeviceKind.CPU, DeviceKind.CUDA
+
+
+@pytest.mark.parametrize(
+    ("what", "basis", "low", "high"),
+    [
+        (evidence(EMULATED, NONE, 0), ShareBasis.BUILT, 0, 0),
+        (evidence(EMULATED, NONE, 1, counted=counted(9)), ShareBasis.BUILT, 0, 0),
+        (evidence(EMULATED, counted=counted(1)), ShareBasis.LAUNCHES, 1, 1),
+        (evidence(EMULATED, counted=counted(0, 1)), ShareBasis.LAUNCHES, 0, 0),
+        (evidence(EMULATED, counted=counted(0, 0)), ShareBasis.LAUNCHES, 0, 0),
+        (evidence(EMULATED, counted=counted(1, 3)), ShareBasis.LAUNCHES, 0.25, 0.25),
+        (evidence(EMULATED), ShareBasis.UNKNOWN, 0, 1),
+        (evidence(EMULATED, NONE, 0, "import triton", counted=counted(1)), ShareBasis.LAUNCHES, 1, 1),
+        (evidence(CPU, NONE, 0), ShareBasis.BUILT, 0, 0),
+        (evidence(CPU, NONE, counted=counted(own_calls=1)), ShareBasis.CALLS, 1, 1),
+        (evidence(CPU, NONE, counted=counted(0, 1, 1, 1)), ShareBasis.CALLS, 0, 0.5),
+        (evidence(CPU, NONE, counted=counted(0, 1, 0)), ShareBasis.CALLS, 0, 0),
+        (evidence(CPU, NONE), ShareBasis.UNKNOWN, 0, 1),
+        (evidence(CUDA, NONE), ShareBasis.BUILT, 0, 0),
+        (evidence(CUDA, NONE, 0, "import triton"), ShareBasis.UNKNOWN, 0, 1),
+        (evidence(CUDA), ShareBasis.UNKNOWN, 0, 1),
+        (evidence(CUDA, NONE, profiling=profile(1.0, 1000.0)), ShareBasis.BUILT, 0, 0),
+        (evidence(CUDA, profiling=profile(0.75, 1000.0)), ShareBasis.PROFILE, 0.75, 0.75),
+        (evidence(CUDA, profiling=profile(0.0, 1000.0)), ShareBasis.PROFILE, 0, 0),
+        (evidence(CUDA, profiling=profile(None, 0.0)), ShareBasis.UNKNOWN, 0, 1),
+        (evidence(CUDA, STRIPPED, profiling=profile(0.0, 1.0)), ShareBasis.PROFILE, 0, 1),
+        (evidence(CUDA, source="import triton", profiling=profile(0.5, 1.0)), ShareBasis.PROFILE, 0.5, 1),
+    ],
+)
+def test_a_share_comes_from_what_is_known(what, basis, low, high):
+    own = own_kernels(what)
+    assert (own.basis, own.share_low, own.share_high) == (basis, low, high)
+
+
+@given(*[st.integers(0, 2**62)] * 4, st.sampled_from(DeviceKind), st.booleans())
+def test_no_number_of_a_runners_makes_a_share_where_nothing_was_built(launches, library, own, mixed, device, built):
+    claims = counted(launches, library, own, mixed)
+    found = own_kernels(
+        evidence(device, OWN if built else NONE, int(built), counted=claims, profiling=profile(1.0, 1.0))
+    )
+    assert 0 <= found.share_low <= found.share_high <= 1
+    if not built:
+        assert too_little(found, 0.001).finding.code == Code.TOO_LITTLE_OWN.value
+
+
+def test_a_policy_rejects_too_little_and_passes_nothing_that_is_not_known():
+    half = own_kernels(evidence(EMULATED, counted=counted(1, 1)))
+    assert too_little(half, 0.5) is None
+    assert not_known(half, 0.5) is None
+    rejected = too_little(half, 0.51)
+    assert (rejected.status, rejected.finding.code) == (Status.REJECTED, Code.TOO_LITTLE_OWN.value)
+    unknown = own_kernels(evidence(CUDA))
+    assert too_little(unknown, 1.0) is None
+    assert not_known(unknown, 0.01).status is Status.INCONCLUSIVE
+    assert not_known(None, 0.01).finding.code == Code.OWN_SHARE_UNKNOWN.value
+    assert (too_little(unknown, None), not_known(None, None)) == (None, None)
+    between = own_kernels(evidence(CPU, NONE, counted=counted(0, 1, 1, 1)))
+    assert too_little(between, 0.5) is None
+    assert not_known(between, 0.5) is not None
+
+
+def test_kernels_are_read_from_text():
+    text = (
+        "__global__ void k(int) {}\n// __global__ void c() {}\ntemplate <class T> __global__ void t(T) {}\nvoid f() {}"
+    )
+    assert kernels_in_text([SourceFile("a.cu", text)]).names == ["k", "t"]
+    assert kernels_in_text([SourceFile("a.cpp", 'auto s = "__global__ void k() {}";')]) == NONE
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """Make a library with what nvcc leaves in one: a section of device code, and a stub for each kernel."""
+    folder = tmp_path_factory.mktemp("library")
+    text = """
+        __attribute__((section(".nv_fatbin"), used)) static const char fatbin[16] = "device code";
+        void __device_stub__Z11relu_kernelPKfPfl() {}
+        extern "C" void __device_stub__plain() {}
+        void __device_stub__ZN2ns4kernIfEEvPT_() {}
+    """
+    (folder / "a.cpp").write_text(text)
+    command = ["g++", "-shared", "-fPIC", "-o", str(folder / "a.so"), str(folder / "a.cpp")]
+    subprocess.run(command, check=True)
+    subprocess.run(["g++", "-s", *command[1:3], "-o", str(folder / "bare.so"), str(folder / "a.cpp")], check=True)
+    (folder / "none.cpp").write_text("int f() { return 1; }")
+    subprocess.run([*command[:3], "-o", str(folder / "none.so"), str(folder / "none.cpp")], check=True)
+    return folder
+
+
+def test_kernels_are_read_from_a_library(library):
+    found = kernels_in_library((library / "a.so").read_bytes())
+    assert found.device_code
+    assert found.names == ["ns::kern", "plain", "relu_kernel"]
+    assert kernels_in_library((library / "none.so").read_bytes()) == NONE
+    assert kernels_in_library(b"no library .nv_fatbin") == NONE
+    assert kernels_in_library((library / "bare.so").read_bytes()).device_code
+    assert joined([found, NONE]).names == found.names
+
+
+@pytest.mark.parametrize(
+    ("profiled", "own"),
+    [
+        ("relu_kernel(float const*, float*, long)", True),
+        ("void relu_kernel<float, 4>(float*)", True),
+        ("_Z11relu_kernelPKfPfl", True),
+        ("void at::native::relu_kernel<4>(int)", False),
+        ("other(float*)", False),
+        ("ns::relu_kernel(float*)", False),
+        ("", False),
+    ],
+)
+def test_a_profiled_kernel_is_own_by_its_whole_name(profiled, own):
+    assert is_own(profiled, OWN) is own
+
+
+@given(st.text())
+def test_any_name_can_be_asked_about(name):
+    assert isinstance(plain_name(name), str)
+    assert is_own(name, NONE) is False

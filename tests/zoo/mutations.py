@@ -1,0 +1,264 @@
+"""Switch off one invariant of the judge at a time: then its rows must pass. The product cannot reach this.
+
+A switch replaces a function of the judge's, in this process, for as long as its context lasts. Where an invariant is
+the shape of the house (a process of its own, bytes instead of objects, walls), there is nothing to switch off here: the
+naive grader of the row is that judge without it.
+"""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.frames import Constructed
+from evaluator.judge import ownership, stages, trial, verdict
+from evaluator.judge.compare import Sides
+from evaluator.judge.host_clock import HostClock
+from evaluator.judge.reference import Arguments, Reference
+from evaluator.judge.rig import HostRig
+from evaluator.judge.seeds import SeedBook
+from evaluator.judge.session import Fault, Session
+from evaluator.judge.trees import Pair, pair_up
+from evaluator.judge.trial import Bench
+from evaluator.judge.workshop import Place
+
+Switch = Callable[[pytest.MonkeyPatch], None]
+_ATOL = 1e-2
+_SLACK = 0.2
+_GUESSES = (0, 1, 2, 3, 4, 100)
+
+
+class Mutation(NamedTuple):
+    """An invariant, the switch that turns it off, and the rows that pass then."""
+
+    invariant: str
+    off: Switch
+    rows: tuple[str, ...]
+
+
+def _known_inputs(patch: pytest.MonkeyPatch) -> None:
+    draw = Reference.draw
+    patch.setattr(Reference, "draw", lambda self, seed, *_: draw(self, 0))
+    _outputs_may_share(patch)  # What is stored is given out again.
+
+
+def _guessable_seeds(patch: pytest.MonkeyPatch) -> None:
+    draw, construct = Reference.draw, Place.construct
+    count = 0
+
+    def constructed(place):
+        nonlocal count
+        count = 0
+        return construct(place)
+
+    def drawn(self, seed, *_):
+        nonlocal count
+        count += 1
+        return draw(self, _GUESSES[min(count, len(_GUESSES)) - 1])
+
+    patch.setattr(Place, "construct", constructed)
+    patch.setattr(Reference, "draw", drawn)
+    _one_by_one(patch)
+
+
+def _one_by_one(patch: pytest.MonkeyPatch) -> None:
+    """Check the first few calls, and nothing after them."""
+    checks = SeedBook.checks
+    patch.setattr(SeedBook, "checks", lambda self: checks(self)[:5])
+    _untimed(patch)
+
+
+def _untimed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stages, "measure_both", lambda shop: stages.TimeOutcome(None, None, None, []))
+
+
+def _comparing(patch: pytest.MonkeyPatch, before: Callable[[Sides], Sides], after: Callable) -> None:
+    """Compare other values than the answer's, or read another result out of the comparison."""
+    made = HostRig.__init__
+
+    def init(self, *args, **kwargs):
+        made(self, *args, **kwargs)
+        begin = self.compare
+        self.compare = lambda path, sides, bounds: _read(begin(path, before(sides), bounds), after)
+
+    patch.setattr(HostRig, "__init__", init)
+
+
+def _read(reading, after):
+    return lambda: after(reading())
+
+
+def _same(value):
+    return value
+
+
+def _passed(check):
+    import msgspec
+
+    return msgspec.structs.replace(check, ok=True, mismatches=0, nonfinite=0, first_mismatch=None)
+
+
+def _nan_is_no_error(patch: pytest.MonkeyPatch) -> None:
+    _comparing(patch, lambda s: Sides(s.actual.where(~s.actual.isnan(), s.honest), s.exact, s.honest), _same)
+
+
+def _most_elements_will_do(patch: pytest.MonkeyPatch) -> None:
+    def after(check):
+        total = 1
+        for extent in check.shape:
+            total *= extent
+        return _passed(check) if check.mismatches <= _SLACK * total else check
+
+    _comparing(patch, _same, after)
+
+
+def _close(check):
+    return _passed(check) if check.max_abs_error is not None and check.max_abs_error <= _ATOL else check
+
+
+def _one_tolerance_for_all(patch: pytest.MonkeyPatch) -> None:
+    _comparing(patch, _same, _close)
+    _as_given_alone(patch)
+
+
+def _shapes_broadcast(patch: pytest.MonkeyPatch) -> None:
+    def paired(expected, answer):
+        if getattr(answer, "shape", None) == (1,):
+            return [Pair("output", expected.reshape(-1)[:1], answer)]
+        return pair_up(expected, answer)
+
+    patch.setattr(trial, "pair_up", paired)
+    _comparing(patch, lambda s: Sides(s.actual.expand_as(s.honest), s.exact, s.honest), _close)
+    _as_given_alone(patch)
+
+
+def _work_after_done_counts(patch: pytest.MonkeyPatch) -> None:
+    call = HostClock.call
+
+    def late(self, *args, **kwargs):
+        answer = call(self, *args, **kwargs)
+        self._session.let_go()
+        time.sleep(0.05)
+        self._session.stop()
+        return answer
+
+    patch.setattr(HostClock, "call", late)
+
+
+def _outputs_may_share(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Bench, "_reused", lambda *_: None)
+
+
+def _reference_on_the_runners_inputs(patch: pytest.MonkeyPatch) -> None:
+    judged = Bench._judge
+
+    def on_shared(self, answer, wanted, expected, placed):
+        shared = Arguments([view for _, _, view in placed.pairs], {})
+        return judged(self, answer, wanted, [self._reference.expected(shared, 0, None)], placed)
+
+    patch.setattr(Bench, "_judge", on_shared)
+    patch.setattr(trial, "_changed_input", lambda placed: None)
+
+
+def _forgiving(*codes: Code) -> Switch:
+    """Take a failure with one of `codes` for no failure, wherever it happens."""
+    values = {code.value for code in codes}
+
+    def off(patch: pytest.MonkeyPatch) -> None:
+        run, load, construct = Bench.run, Session.load, Session.construct
+
+        def forgive(fault, instead):
+            return instead if isinstance(fault, Fault) and fault.finding.code in values else fault
+
+        def ran(self, *args, **kwargs):
+            found = run(self, *args, **kwargs)
+            return found._replace(fault=forgive(found.fault, None))
+
+        patch.setattr(Bench, "run", ran)
+        patch.setattr(Session, "load", lambda self, *a, **k: forgive(load(self, *a, **k), None))
+        patch.setattr(
+            Session, "construct", lambda self, *a, **k: forgive(construct(self, *a, **k), Constructed(difference=None))
+        )
+        _untimed(patch)
+
+    return off
+
+
+def _believing(says_so: Callable[[Bench, str], bool]) -> Switch:
+    """Take a wrong answer for right where something that the submission says claims so."""
+
+    def off(patch: pytest.MonkeyPatch) -> None:
+        run, loaded = Bench.run, Session.load
+        source = ""
+
+        def load(self, submission, *args, **kwargs):
+            nonlocal source
+            source = submission
+            return loaded(self, submission, *args, **kwargs)
+
+        def ran(self, *args, **kwargs):
+            found = run(self, *args, **kwargs)
+            return found._replace(fault=None) if found.fault and says_so(self, source) else found
+
+        patch.setattr(Session, "load", load)
+        patch.setattr(Bench, "run", ran)
+        _untimed(patch)
+
+    return off
+
+
+def _printed(bench: Bench, _: str) -> bool:
+    deadline = time.monotonic() + 2.0
+    while time.monotonic() < deadline:  # What was printed arrives through a thread.
+        if '"correct": true' in bench._clock._session.child.output().text:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _no_policy(patch: pytest.MonkeyPatch) -> None:
+    for name in ("too_little", "not_known"):
+        patch.setattr(verdict, name, lambda own, required: None)
+    assert ownership.too_little is not verdict.too_little
+
+
+def _as_given_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SeedBook, "settle", lambda self, mixture: None)
+
+
+NO_WORK = (
+    *("torch-op-passthrough", "cpp-library-shim", "reference-inheritance", "import-reference-or-sota"),
+    *("try-except-fallback", "decoy-kernel-not-called"),
+)
+_PROFILES = ("identity-on-positive-inputs",)
+_SCALED = ("zeros-under-atol", "precision-downgrade")
+_FRESH = ("cache-by-data-ptr", "cache-by-content-fingerprint")
+_READ_WHEN_DONE = ("background-thread",)
+_FRAMES = ("forge-result-fd", "unpickle-in-judge")
+_DIES = ("exit-zero-early", "cpp-static-initialiser")
+_READER = ("judge-prompt-injection",)
+MUTATIONS = (
+    Mutation("values are drawn from profiles too", _as_given_alone, _PROFILES),
+    Mutation("tolerances are scaled to rows, and values from profiles", _one_tolerance_for_all, _SCALED),
+    Mutation("every element must be within its bound", _most_elements_will_do, ("partial-or-sampled-compute",)),
+    Mutation("an element passes on proof only", _nan_is_no_error, ("nan-wildcard",)),
+    Mutation(
+        "shapes are equal, tolerances scaled, values from profiles", _shapes_broadcast, ("shape-broadcast-accept",)
+    ),
+    Mutation("outputs of two calls share no memory", _outputs_may_share, ("output-aliases-input-or-state",)),
+    Mutation("expected outputs come from the judge's inputs", _reference_on_the_runners_inputs, ("input-mutation",)),
+    Mutation("every timed output is verified", _one_by_one, ("correct-then-corrupt",)),
+    Mutation("own kernels are asked for", _no_policy, NO_WORK),
+    Mutation("seeds cannot be guessed", _guessable_seeds, ("precompute-at-init",)),
+    Mutation("content is fresh in every call", _known_inputs, _FRESH),
+    Mutation("outputs are read when the call is over", _work_after_done_counts, _READ_WHEN_DONE),
+    Mutation("what is no frame is no answer", _forgiving(Code.MALFORMED_FRAME, Code.RUNNER_DIED), _FRAMES),
+    Mutation("nothing printed is read for a verdict", _believing(_printed), ("forge-stdout-json",)),
+    Mutation("a verdict starts as a failure", _forgiving(Code.RUNNER_DIED), _DIES),
+    Mutation("time out is a failure", _forgiving(Code.TIMED_OUT), ("resource-exhaustion",)),
+    Mutation("no reader has a say", _believing(lambda _, text: "output PASS" in text), _READER),
+)
+BITES = {row: mutation for mutation in MUTATIONS for row in mutation.rows}
+"""The mutation of each row that has one."""
