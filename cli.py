@@ -448,7 +448,7 @@ def validate_them(
 
     Without a NAME all problems are looked at. A problem that lets one through is weak: the exit status is 1.
     """
-    from evaluator.report.admission import admission_text, left_out_text
+    from evaluator.report.admission import admission_text, details_text
     from evaluator.validation import validate
 
     found = []
@@ -456,7 +456,7 @@ def validate_them(
     for admission in validate(names, problems, chosen, DeviceKind(device), write=write):
         found.append(admission)
         if not as_json:
-            _emit(admission_text(admission) + (left_out_text(admission) if names else ""))
+            _emit(admission_text(admission) + (details_text(admission) if names else ""))
     if as_json:
         _emit(_json(found))
     return ExitCode.CORRECT if all(each.admitted for each in found) else ExitCode.NOT_CORRECT

@@ -391,15 +391,15 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.DIFFERS: Entry(
         "answers to the same call differ",
-        "The same inputs were given more than once. One answer agreed with the reference, another did not: threads race, "
-        "or something is read that was never written.",
+        "The same inputs were given more than once. One answer agreed with the reference, another did not: threads "
+        "race, or something is read that was never written.",
         "Look for a missing __syncthreads, for two threads that write one place, and for what starts uninitialised.",
     ),
     Code.LOWER_PRECISION: Entry(
         "the arithmetic is less precise than the problem asks for",
         "The problem asks for fp32, and the output's errors are those of fewer bits: they go with the errors of the "
         "reference itself once its operands, inputs or output are rounded to TF32, bf16 or fp16.",
-        "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), no half, no bfloat16.",
+        "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16.",
     ),
     Code.REFERENCE_DRIFTED: Entry(
         "the reference's time moved",

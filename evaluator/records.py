@@ -472,9 +472,9 @@ class KernelResources(Record, frozen=True):
 class Profiling(Record, frozen=True):
     """Where the time of one call goes: one that is neither timed nor compared, in a runner of its own.
 
-    It is what the submission's own process saw, and decides nothing unless a grade asks for own kernels. `kernels` are those that
-    took longest, `other_kernels` counts the rest; `own_share` is the part of the time in own kernels. `resources` are
-    the compiler's. `finding` says why there is nothing.
+    It is what the submission's own process saw, and decides nothing unless a grade asks for own kernels. `kernels` are
+    those that took longest, `other_kernels` counts the rest; `own_share` is the part of the time in own kernels.
+    `resources` are the compiler's. `finding` says why there is nothing.
     """
 
     kernels: list[KernelUse]

@@ -35,7 +35,8 @@ def validate(
         for problem in problems:
             chosen = size or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
             if chosen not in problem.sizes:
-                raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"it has {', '.join(problem.sizes)}")
+                known = ", ".join(problem.sizes)
+                raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"it has {known}")
             refuse_what_does_not_fit(problem, chosen, None)
             if write:
                 _write_lock(problem, chosen, device)

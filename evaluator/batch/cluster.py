@@ -9,6 +9,8 @@ import contextlib
 import logging
 import os
 import queue
+import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +33,7 @@ from evaluator.version import __version__
 _PLACE_S = 60.0
 """How long a place for an actor is waited for: its machine may be gone, and the others may be taken."""
 _LOOK_S = 120.0
+_CONNECT_S = 10.0
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
@@ -56,9 +59,13 @@ class Cluster:
             raise UsageError("Ray is not installed", hint="pip install 'warpgrade[ray]'") from None
         self._ray: Any = ray
         self._address = address
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         ray = self._ray
+        _refuse_silence(self._address)
+        # What Ray has to say of lost machines is no product of ours; who writes to stdout has its stream already.
+        self._stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         # Ray starts its workers in a folder of its own; they find this program as this process does.
         paths = os.pathsep.join([str(source_root()), *filter(None, [os.environ.get("PYTHONPATH")])])
         try:
@@ -71,13 +78,15 @@ class Cluster:
                 runtime_env={"env_vars": {"PYTHONPATH": paths}},
             )
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+            self._stack.close()
             first = str(error).strip().splitlines()[:1]
             hint = "start one with `ray start --head`, or say --ray local"
             raise InfraError(f"there is no Ray cluster at {self._address}: {' '.join(first)}", hint=hint) from error
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ray.shutdown()
+        with self._stack:
+            self._ray.shutdown()
 
     def slots(self, device: DeviceKind, jobs: int | None) -> list[Slot]:
         """Share the cluster out.
@@ -128,6 +137,18 @@ class Cluster:
             return msgspec.json.decode(self._ray.get(look.remote(), timeout=_LOOK_S), type=GpuModel)
         except self._ray.exceptions.RayError as error:
             raise InfraError(f"no machine of the Ray cluster shows its GPU: {error}") from error
+
+
+def _refuse_silence(address: str) -> None:
+    """Say at once that nobody is at `HOST:PORT`: Ray itself would try for many minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or "/" in host or not port.isdecimal():
+        return  # `auto`, `local`, or another kind of address, which Ray knows
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        hint = "start one with `ray start --head`, or say --ray local"
+        raise InfraError(f"there is no Ray cluster at {address}: {error}", hint=hint) from error
 
 
 class ActorHandle:

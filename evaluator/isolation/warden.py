@@ -60,9 +60,14 @@ def _start_warden(order: Spawn, judge: socket.socket, output: int, runner_socket
         # Elsewhere a sudden death would leave the runner's descendants to nobody; hanging up ends those.
         syscalls.die_with_parent(starter, signal.SIGKILL)
     supervisor_pid = os.getpid()
+    introduced, introduced_end = os.pipe()
     warden_pid = os.fork()
     if warden_pid == 0:
         try:
+            # Both write to the judge: nothing of the warden's may come before it is introduced.
+            os.close(introduced_end)
+            os.read(introduced, 1)
+            os.close(introduced)
             if in_namespace:
                 # A parent outside of the process namespace has the number 0.
                 syscalls.die_with_parent(0, signal.SIGKILL)
@@ -73,7 +78,7 @@ def _start_warden(order: Spawn, judge: socket.socket, output: int, runner_socket
             os._exit(1)
     descriptors = [os.pidfd_open(supervisor_pid), os.pidfd_open(warden_pid)]
     wire.send(judge, wire.Created(), descriptors)
-    for descriptor in descriptors:
+    for descriptor in (*descriptors, introduced, introduced_end):
         os.close(descriptor)
     return warden_pid
 

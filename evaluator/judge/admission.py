@@ -43,7 +43,7 @@ _EQUIVALENT = frozenset({Control.POSITIVE, Control.MAGNITUDES, Control.HALF_INPU
 
 
 class _Call(NamedTuple):
-    """A case with the profile of its inputs and the bounds of its outputs; `used` says whether grades have such calls."""
+    """A case with the profile of its inputs and the bounds of its outputs; `used`: grades have such calls."""
 
     case: Case
     honest: Answer
@@ -60,7 +60,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         ProblemError: the problem's own code fails, or its lock is broken.
     """
     reference = Reference(problem, size, _WEIGHT_SEED, device)
-    locked = decided(reference, size)
+    locked = decided(reference, size, thorough=True)
     mixture = Mixture(tuple(locked.use), locked.rounding)
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
     made = (_call(reference, stale, profile, mixture) for profile in Profile)
@@ -108,7 +108,9 @@ def _call(reference: Reference, stale: Reference, profile: Profile, mixture: Mix
     return _Call(case, honest, wide, profile, used, limits)
 
 
-def _limit(problem: Problem, value: object, rounding: float, rule: ToleranceRule = ToleranceRule.MEASURED) -> Bounds | None:
+def _limit(
+    problem: Problem, value: object, rounding: float, rule: ToleranceRule = ToleranceRule.MEASURED
+) -> Bounds | None:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return None
     real = torch.empty(0, dtype=value.dtype).real.dtype if value.is_complex() else value.dtype
@@ -205,5 +207,10 @@ def _honest_failures(calls: list[_Call]) -> list[str]:
 
 
 def _input_name(path: str) -> str:
-    """Spell a place among the inputs as their author would: `[0][1]` is the argument 1, `[1].mask` is mask."""
-    return path[3:].removeprefix(".") if path.startswith("[1]") else path[3:]
+    """Name an input as forward has it: by its number, or by its keyword.
+
+    >>> _input_name("[0][1]"), _input_name("[1].mask")
+    ('1', 'mask')
+    """
+    inside = path[3:]
+    return inside.removeprefix(".") if path.startswith("[1]") else inside[1:].replace("]", "", 1)

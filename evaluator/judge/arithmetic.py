@@ -21,6 +21,8 @@ aten = torch.ops.aten
 
 _STEPS = 256
 """Terms that are added one after the other; more are first added up in as many parts."""
+_CHANNEL_STEPS = 8
+"""Of a convolution's channels: each step is a whole convolution."""
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.cat.default, aten.stack.default})  # noqa: SLF001
 _UNITS = {torch.float16: 0.5, torch.bfloat16: 0.5}
 _DEFAULT_UNITS = 1.0
@@ -35,7 +37,7 @@ class Order(StrEnum):
 
 
 class Format(StrEnum):
-    """A format with fewer bits than fp32. TF32 and fp16 keep as many, so that results seldom tell one from the other."""
+    """A format with fewer bits than fp32. TF32 and fp16 keep as many: results seldom tell one from the other."""
 
     TF32 = "TF32"
     TF32_CUT = "TF32, cut off"
@@ -170,8 +172,8 @@ def with_operands(to: Format) -> Iterator[None]:
         yield
 
 
-def _cuts(length: int) -> list[tuple[int, int]]:
-    step = -(-length // _STEPS)
+def _cuts(length: int, steps: int = _STEPS) -> list[tuple[int, int]]:
+    step = -(-length // steps)
     return [(start, min(start + step, length)) for start in range(0, length, step)]
 
 
@@ -254,7 +256,7 @@ def _convolution_in_turn(
     if groups != 1:
         return func(x, weight, bias, *rest)  # type: ignore[no-any-return]
     total = None
-    for start, end in _cuts(x.shape[1]):
+    for start, end in _cuts(x.shape[1], _CHANNEL_STEPS):
         part = weight.narrow(0 if transposed else 1, start, end - start)
         term = func(x.narrow(1, start, end - start), part, None, *rest)
         total = term if total is None else total + term

@@ -61,37 +61,7 @@ class Case(NamedTuple):
 
 def answer(control: Control, case: Case) -> Answer | None:
     """Compute what a control answers; None where it makes no sense for this problem."""
-    match control:
-        case Control.IDENTITY:
-            return _identity(case)
-        case Control.ZEROS:
-            return _each(case, torch.zeros_like)
-        case Control.ONES:
-            return _each(case, torch.ones_like)
-        case Control.MEAN:
-            return _each(case, _mean)
-        case Control.SHUFFLED:
-            return _each(case, _shuffled)
-        case Control.HALF:
-            return _each(case, lambda tensor: _without_end(tensor, 2))
-        case Control.TAIL:
-            return _each(case, lambda tensor: _without_end(tensor, _TAIL))
-        case Control.CACHED:
-            return case.other
-        case Control.STALE_WEIGHTS:
-            return _run(case.stale, case.inputs) if any(True for _ in case.reference.model.parameters()) else None
-        case Control.POSITIVE:
-            return _on(case, lambda tensor: tensor.clamp(min=0))
-        case Control.MAGNITUDES:
-            return _on(case, torch.abs)
-        case Control.HALF_INPUT:
-            return _on(case, _half_of_rows)
-        case Control.TF32:
-            return _run(case.reference, case.inputs, with_operands(Format.TF32)) if _is_fp32(case) else None
-        case Control.BF16:
-            return _in_format(case, Format.BF16)
-        case Control.FP16:
-            return _in_format(case, Format.FP16)
+    return _ANSWERS[control](case)
 
 
 def without_input(case: Case, path: str) -> Answer | None:
@@ -125,7 +95,8 @@ def without_weight(case: Case, name: str) -> Answer | None:
 
 def input_paths(inputs: Arguments) -> list[str]:
     """Name the tensors among the inputs."""
-    return [path for path, leaf in leaves([inputs.args, inputs.kwargs]) if isinstance(leaf, torch.Tensor) and leaf.numel()]
+    found = leaves([inputs.args, inputs.kwargs])
+    return [path for path, leaf in found if isinstance(leaf, torch.Tensor) and leaf.numel()]
 
 
 def _run(
@@ -170,7 +141,7 @@ def _without_end(tensor: torch.Tensor, part: int) -> torch.Tensor | None:
 
 
 def _half_of_rows(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.dim() == 0 or tensor.shape[-1] < 2:  # noqa: PLR2004 - no half of less
+    if tensor.dim() == 0 or tensor.shape[-1] < 2:
         return tensor
     half = tensor.clone()
     half[..., tensor.shape[-1] // 2 :] = 0
@@ -201,3 +172,30 @@ def _in_format(case: Case, to: Format) -> Answer | None:
 
     low = Arguments(mapped(case.inputs.args, down), mapped(case.inputs.kwargs, down))
     return _run(case.reference, low, rounded_weights(case.reference.model, to))
+
+
+def _with_other_weights(case: Case) -> Answer | None:
+    return _run(case.stale, case.inputs) if any(True for _ in case.reference.model.parameters()) else None
+
+
+def _in_tf32(case: Case) -> Answer | None:
+    return _run(case.reference, case.inputs, with_operands(Format.TF32)) if _is_fp32(case) else None
+
+
+_ANSWERS: dict[Control, Callable[[Case], Answer | None]] = {
+    Control.IDENTITY: _identity,
+    Control.ZEROS: lambda case: _each(case, torch.zeros_like),
+    Control.ONES: lambda case: _each(case, torch.ones_like),
+    Control.MEAN: lambda case: _each(case, _mean),
+    Control.SHUFFLED: lambda case: _each(case, _shuffled),
+    Control.HALF: lambda case: _each(case, lambda tensor: _without_end(tensor, 2)),
+    Control.TAIL: lambda case: _each(case, lambda tensor: _without_end(tensor, _TAIL)),
+    Control.CACHED: lambda case: case.other,
+    Control.STALE_WEIGHTS: _with_other_weights,
+    Control.POSITIVE: lambda case: _on(case, lambda tensor: tensor.clamp(min=0)),
+    Control.MAGNITUDES: lambda case: _on(case, torch.abs),
+    Control.HALF_INPUT: lambda case: _on(case, _half_of_rows),
+    Control.TF32: _in_tf32,
+    Control.BF16: lambda case: _in_format(case, Format.BF16),
+    Control.FP16: lambda case: _in_format(case, Format.FP16),
+}

@@ -6,7 +6,6 @@ decided once for a problem and a size: beside the problem in `profiles.lock.toml
 """
 
 import contextlib
-import copy
 import hashlib
 import math
 import secrets
@@ -24,7 +23,7 @@ from evaluator.judge.kept import kept
 from evaluator.judge.profiles import PROFILES, RULES
 from evaluator.judge.reference import Arguments, Expected, Reference, by_path
 from evaluator.judge.tolerance import Bounds, bounds
-from evaluator.judge.trees import Value, mapped
+from evaluator.judge.trees import Value, mapped, tensors
 from evaluator.records import Precision, Problem, Profile, SizeName, ToleranceRule
 
 _ONE_IN = 5
@@ -33,8 +32,15 @@ _CHECKS = 5
 _AS_GIVEN_CHECKS = 2
 LOCK_SEED = 0x5EED
 """Decisions are made with fixed seeds: a lock comes out the same wherever it is made."""
+_BUDGET_S = 6.0
+"""How long a grade may wait for a decision. `problems validate` takes its time, and what it decides is kept too."""
+_FORWARDS = 20
+"""How many forwards a profile takes, about."""
 _SLOW_S = 0.5
-"""A forward is run some sixty times. Longer than this each, a smaller size has to do."""
+"""A forward is run some sixty times. Where it takes longer than this, a smaller size has to do."""
+_LARGE_ELEMENTS = 1 << 26
+"""So do sixty comparisons; and float64 at its full size may not fit twice."""
+_NO_TIME = "it would take too long to try before a grade: `warpgrade problems validate` does"
 _WIDEST = 16.0
 """A tolerance that rounding widens to more than so many times its floor would hide what a profile is to show."""
 _CHANGED_PART = 0.01
@@ -87,8 +93,8 @@ def mixture_for(reference: Reference, size: SizeName, rule: ToleranceRule) -> Mi
     return Mixture(tuple(locked.use), locked.rounding)
 
 
-def decided(reference: Reference, size: SizeName) -> SizeLock:
-    """Give the decision of the problem's own lock, or of the cache, or make it.
+def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> SizeLock:
+    """Give the decision of the problem's own lock, or of the cache, or make it: a `thorough` one, or one in time.
 
     Raises:
         ProblemError: the lock is broken.
@@ -99,17 +105,38 @@ def decided(reference: Reference, size: SizeName) -> SizeLock:
         return lock.sizes[size]
     constants = dict(sorted(problem.sizes[size].items()))
     parts: list[object] = [problem.sha256, constants, RULES, torch.__version__, reference.device.type]
-    return kept(parts, SizeLock, lambda: decide(reference, size))
-
-
-def decide(reference: Reference, size: SizeName) -> SizeLock:
-    """Try every profile on the reference. What an author says of one goes before what is seen."""
+    whole, partly = [*parts, "thorough"], [*parts, _BUDGET_S]
+    if thorough:
+        return kept(whole, SizeLock, lambda: decide(reference, size))
     try:
-        scratch = _scratch(reference)
+        return kept(whole, SizeLock, _unknown)
+    except _UnknownError:
+        return kept(partly, SizeLock, lambda: decide(reference, size, _BUDGET_S))
+
+
+class _UnknownError(Exception):
+    """A thorough decision was never made."""
+
+
+def _unknown() -> SizeLock:
+    raise _UnknownError
+
+
+def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> SizeLock:
+    """Try every profile on the reference. What an author says of one goes before what is seen.
+
+    Where this size is too much for that, the small one has to do. What does not fit into `budget_s` is left out.
+    """
+    started = time.monotonic()
+    try:
+        scratch = reference.twin()
     except Exception as error:  # noqa: BLE001 - a model that cannot be copied, for whatever reason of its own
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
-    if _forward_s(scratch) > _SLOW_S:
-        return _by_a_smaller_size(reference.problem, size)
+    if size is not SizeName.SMALL and SizeName.SMALL in reference.problem.sizes and _is_too_much(scratch):
+        small = Reference(reference.problem, SizeName.SMALL, LOCK_SEED)
+        return SizeLock(decided(small, SizeName.SMALL).use)
+    if _FORWARDS * _forward_s(scratch, scratch.draw(LOCK_SEED)) > budget_s:
+        return SizeLock([], dict.fromkeys(PROFILES, _NO_TIME))
     given = _seen(scratch, Profile.AS_GIVEN, None)
     use: list[Profile] = []
     left_out: dict[Profile, str] = {}
@@ -118,6 +145,9 @@ def decide(reference: Reference, size: SizeName) -> SizeLock:
         said = reference.problem.profiles.get(profile)
         if isinstance(said, str):
             left_out[profile] = said
+            continue
+        if time.monotonic() - started > budget_s:
+            left_out[profile] = _NO_TIME
             continue
         seen = _seen(scratch, profile, given)
         if seen.why_not is not None and (said is not True or seen.fatal):
@@ -128,17 +158,16 @@ def decide(reference: Reference, size: SizeName) -> SizeLock:
     return SizeLock(use, left_out, {profile: errors for profile, errors in rounding.items() if errors})
 
 
-def _by_a_smaller_size(problem: Problem, size: SizeName) -> SizeLock:
-    """Decide on a smaller size, where a call at this one takes too long here to be made some fifty times."""
-    if size is SizeName.SMALL or SizeName.SMALL not in problem.sizes:
-        return SizeLock([], dict.fromkeys(PROFILES, "a call takes too long here to try it"))
-    small = Reference(problem, SizeName.SMALL, LOCK_SEED)
-    return SizeLock(decided(small, SizeName.SMALL).use)
+def _is_too_much(reference: Reference) -> bool:
+    """Say whether inputs or outputs are large, or forward slow."""
+    inputs = reference.draw(LOCK_SEED)
+    if _elements([inputs.args, inputs.kwargs]) > _LARGE_ELEMENTS:
+        return True
+    return _elements(reference.forward(inputs, 0)) > _LARGE_ELEMENTS or _forward_s(reference, inputs) > _SLOW_S
 
 
-def _forward_s(reference: Reference) -> float:
-    """Say how long a forward takes: the faster of two, for the first may load things and the machine be busy."""
-    inputs = _first_block(reference, reference.draw(LOCK_SEED))
+def _forward_s(reference: Reference, inputs: Arguments) -> float:
+    """Say how long a forward takes: the faster of two, for the first may load things."""
     times_s = []
     for _ in range(2):
         started = time.monotonic()
@@ -147,6 +176,10 @@ def _forward_s(reference: Reference) -> float:
             torch.cuda.synchronize()
         times_s.append(time.monotonic() - started)
     return min(times_s)
+
+
+def _elements(value: Value) -> int:
+    return sum(leaf.numel() for leaf in tensors(value))
 
 
 class _Seen(NamedTuple):
@@ -176,7 +209,10 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None) -> _Seen:
         if given.expected.in_float64 and not expected.in_float64:
             return _Seen(expected, {}, "float64 gives something else", fatal=True)
     limits = {path: _limits(reference.problem, tensor) for path, tensor in by_path(expected.honest).items()}
-    errors = _rounding(reference, inputs, gradients, expected, limits)
+    errors = _rounding(reference, inputs, gradients, expected, limits, list(Order))
+    # Where few large values decide, one draw says little: the second one is looked at for the plainest order alone.
+    again = _rounding(reference, others, _gradients(reference, others), other, limits, [Order.ROUNDED])
+    errors = {path: max(error, again[path]) for path, error in errors.items()}
     exact, plain = by_path(expected.exact), by_path(expected.honest)
     honest = {path: _error(path, Sides(plain[path], exact[path], plain[path]), limits[path]) for path in errors}
     matter = {
@@ -202,13 +238,14 @@ def _rounding(
     gradients: list[torch.Tensor] | None,
     expected: Expected,
     limits: dict[str, Bounds | None],
+    orders: list[Order],
 ) -> dict[str, float]:
     """Measure how far other orders are from the exact outputs, as a part of the row's root mean square.
 
     The few units in the last place that a tolerance allows each element are taken off. Where TF32 is allowed, honest
     means TF32: its operands are one of the orders. Integers: 0, or infinite.
     """
-    modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in Order]
+    modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in orders]
     if reference.problem.precision is Precision.TF32:
         modes += [with_operands(Format.TF32), with_operands(Format.TF32_CUT)]
     exact, honest = by_path(expected.exact), by_path(expected.honest)
@@ -293,13 +330,6 @@ def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | 
 
 def _first_block(reference: Reference, inputs: Arguments) -> Arguments:
     return inputs if reference.problem.backward else reference.blocks(inputs)[0]
-
-
-def _scratch(reference: Reference) -> Reference:
-    """Copy the reference with its model: what it keeps between calls must not depend on whether this was decided."""
-    scratch = copy.copy(reference)
-    scratch.model = copy.deepcopy(reference.model)
-    return scratch
 
 
 def _number(seed: int) -> int:

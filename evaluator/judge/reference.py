@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -136,6 +136,12 @@ class Reference:
             if not (_near(tensor[: len(head)].double(), head) and _near(tensor[-len(tail) :].double(), tail)):
                 return False
         return len(list(leaves(first))) == len(known)
+
+    def twin(self) -> Self:
+        """Give a reference with models of its own: what those keep from call to call leaves no trace on this one's."""
+        other = copy.copy(self)
+        other.model, other._exact_model = copy.deepcopy((self.model, self._exact_model))  # noqa: SLF001 - it is one of its own
+        return other
 
     def state(self) -> dict[str, torch.Tensor]:
         """Give the weights that a submission's model receives."""

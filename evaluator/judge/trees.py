@@ -178,7 +178,7 @@ def extent_bytes(tensor: torch.Tensor) -> int:
 
 def _lead_bytes(tensor: torch.Tensor) -> int:
     """Say how far behind an aligned address a tensor starts."""
-    return tensor.storage_offset() * tensor.element_size() % ALIGNMENT_BYTES
+    return int(tensor.storage_offset()) * tensor.element_size() % ALIGNMENT_BYTES
 
 
 def _structure(path: str, wanted: str, found: str) -> Finding:

@@ -215,9 +215,10 @@ class Workshop:
         terms = self.terms
         device = "cpu" if terms.gpu is None else "cuda"
         self._reference = Reference(terms.problem, terms.size, self.seeds.weight, device)
-        sizes, self._reference_s = self._try_one_call()
+        # Deciding may take more memory than a grade: what it leaves is given back before the judge keeps its own.
         self._mixture = mixture_for(self._reference, terms.size, terms.tolerance)
         self.seeds.settle(self._mixture)
+        sizes, self._reference_s = self._try_one_call()
         self._rig = HostRig(sizes, self._equipment) if terms.gpu is None else GpuRig(sizes, self._equipment, terms.gpu)
 
     @property

@@ -4,6 +4,7 @@ from evaluator.records import Admission, ControlResult
 from evaluator.report.text import counted
 
 _NAME_WIDTH = 22
+_MOST_WEIGHTS = 3
 
 
 def admission_text(admission: Admission) -> str:
@@ -15,17 +16,33 @@ def admission_text(admission: Admission) -> str:
     away = [each for each in admission.controls if each.gets_away]
     faults = [f"{len(away)} of {len(admission.controls)} controls get away"] if away else []
     faults += ["honest variants fail"] if admission.honest_failures else []
-    lines = [f"{line}weak  {', '.join(faults)}, with {beside}", *(part for each in away for part in _lines(each))]
+    shown, more = _few(away)
+    lines = [f"{line}weak  {', '.join(faults)}, with {beside}", *(part for each in shown for part in _lines(each))]
+    lines += [f"  and {more} more like it; all are in --json"] if more else []
     lines += [f"  fails: {failure}" for failure in admission.honest_failures]
     if admission.honest_failures:
         lines += ["      widen [tolerance] in problem.toml, or leave the profile out under [profiles], with the reason"]
     return "\n".join(lines) + "\n"
 
 
-def left_out_text(admission: Admission) -> str:
-    """Say which profiles are not used, and why."""
-    return "".join(f"  not {profile.value}: {why}\n" for profile, why in admission.left_out.items())
+def details_text(admission: Admission) -> str:
+    """Say what the problem's own values let through and profiles do not, and which of those are not used, and why."""
+    caught = [each for each in admission.controls if each.caught_on is not None and each.passes_on]
+    lines = [f"  {each.control}: as_given hides it, {_shown(each)} shows it" for each in caught]
+    lines += [f"  not {profile.value}: {why}" for profile, why in admission.left_out.items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _shown(result: ControlResult) -> str:
+    return "" if result.caught_on is None else result.caught_on.value
+
+
+def _few(away: list[ControlResult]) -> tuple[list[ControlResult], int]:
+    """Leave out all but the first few of the weights: a network has hundreds, and they share their advice."""
+    weights = [each for each in away if each.control.startswith("ignores weight ")]
+    others = [each for each in away if each not in weights]
+    return [*others, *weights[:_MOST_WEIGHTS]], max(len(weights) - _MOST_WEIGHTS, 0)
 
 
 def _lines(result: ControlResult) -> list[str]:
-    return [f"  {result.control}", f"      {result.advice}"]
+    return [f"  {result.control}: no call shows it", f"      {result.advice}"]

@@ -20,7 +20,7 @@ def profiled(call: Callable[[], object], *, gpu: bool) -> Profiled:
     """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
     _finished(call, gpu=gpu)
-    with profile(activities=activities, schedule=schedule(wait=0, warmup=1, active=1)) as profiler:
+    with profile(activities=activities, schedule=schedule(wait=0, warmup=1, active=1), acc_events=True) as profiler:
         _finished(call, gpu=gpu)
         profiler.step()
         _finished(call, gpu=gpu)

@@ -6,6 +6,7 @@ WARPGRADE_RAY_SUBMISSIONS says how many submissions the large test hands in; 12 
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -94,7 +95,9 @@ class Nodes:
 def environment():
     with passable_folder() as cache, passable_folder() as temporary:
         keep = {name: value for name, value in os.environ.items() if not name.startswith(("WARPGRADE", "RAY"))}
-        yield {**keep, "WARPGRADE_CACHE": str(cache), "TMPDIR": str(temporary), "PYTHONPATH": str(TOP)}
+        # Said outright: some versions of Ray start a head that wants a token, and nodes that have none.
+        ray = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        yield {**keep, **ray, "WARPGRADE_CACHE": str(cache), "TMPDIR": str(temporary), "PYTHONPATH": str(TOP)}
 
 
 @pytest.fixture

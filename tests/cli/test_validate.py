@@ -63,7 +63,7 @@ def test_a_weak_problem_is_named_with_what_gets_away_and_what_to_change(own, cap
     assert code == 1
     assert "weak" in out
     for control in ("answers with another call's output", "ignores input 1", "ignores weight scale"):
-        assert f"  {control}\n      " in out
+        assert f"  {control}: no call shows it\n      " in out
     assert "answers zeros" not in out
     assert "  not constant_rows: " in out
 
@@ -82,7 +82,10 @@ def test_json_says_on_which_profiles(own, capsys):
 def test_inputs_that_are_never_negative_are_made_up_for_by_profiles(own, capsys):
     reference = (TOP / "tests/zoo/problems/positive_relu/reference.py").read_text()
     toml = (TOP / "tests/zoo/problems/positive_relu/problem.toml").read_text()
-    code, out, _ = run(capsys, own("positive", reference, toml), "--json")
+    folder = own("positive", reference, toml)
+    shown = run(capsys, folder)[1]
+    assert "hands an input back: as_given hides it, signed_normal shows it" in shown
+    code, out, _ = run(capsys, folder, "--json")
     (admission,) = json.loads(out)
     identity = next(each for each in admission["controls"] if each["control"] == "hands an input back")
     assert code == 0
@@ -146,7 +149,7 @@ def test_a_shipped_problem_has_a_lock_of_its_own_text(problem):
 
 @pytest.mark.parametrize("name", ["relu", "softmax", "argmax"])
 def test_shipped_problems_are_admitted(own, capsys, tmp_path, name):
-    """Three of them; `make validate` looks at all."""
+    """Three of them; `warpgrade problems validate` looks at all."""
     folder = tmp_path / "problems" / name
     shutil.copytree(TOP / "problems" / name, folder)
     code, out, _ = run(capsys, folder, "--size", "small")

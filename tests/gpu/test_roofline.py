@@ -28,9 +28,9 @@ def grader(tmp_path_factory) -> Grader:
 def grade(grader, tmp_path):
     """Grade a submission for a problem given by the text of its inputs and of its forward's result."""
 
-    def run(source, inputs, result, init="pass"):
+    def run(source, inputs, result, *extra, init="pass"):
         folder = tmp_path / "given"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / "reference.py").write_text(
             f"{HEAD}edge = 16384\n\n\nclass Model(nn.Module):\n"
             f"    def __init__(self):\n        super().__init__()\n        {init}\n\n"
@@ -42,8 +42,8 @@ def grade(grader, tmp_path):
             "[sizes.full]\nedge = 16384\n[sizes.small]\nedge = 256\n"
         )
         work = tmp_path / "work"
-        work.mkdir()
-        options = ("--device", "cuda", "--size", "full")
+        work.mkdir(exist_ok=True)
+        options = ("--device", "cuda", "--size", "full", *extra)
         return grader(work, source, *options, problem=str(folder), timeout_s=60.0)
 
     return run
@@ -109,9 +109,11 @@ class ModelNew(nn.Module):
 
 
 def test_whoever_reads_two_fifths_and_is_right_by_luck_is_refused(grade):
-    """Every value is near 5, so the mean of some is the mean of all, to seven digits."""
-    run = grade(LUCKY, "5 + torch.rand(64, edge * edge // 16) / 1000", "x.mean(1)")
-    card = run.verdict(Status.REJECTED, Code.IMPOSSIBLE)
+    """Every value is near 5, so the mean of some is the mean of all, to seven digits: until other values are drawn."""
+    inputs = "5 + torch.rand(64, edge * edge // 16) / 1000"
+    grade(LUCKY, inputs, "x.mean(1)").verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    # Under KernelBench's rule no others are, and the floor alone is left to tell.
+    card = grade(LUCKY, inputs, "x.mean(1)", "--tolerance", "kernelbench").verdict(Status.REJECTED, Code.IMPOSSIBLE)
     assert card.timing.submission_median_ms < card.roofline.impossible_ms
 
 
@@ -188,7 +190,7 @@ class ModelNew(nn.Module):
 
 @pytest.mark.parametrize(("source", "inputs", "result", "init"), HONEST.values(), ids=HONEST)
 def test_what_need_not_be_read_is_not_asked_for(grade, source, inputs, result, init):
-    run = grade(source, inputs, result, init)
+    run = grade(source, inputs, result, init=init)
     assert run.reason is not Code.IMPOSSIBLE
     card = run.verdict(Status.CORRECT)
     assert Code.FLOOR_DOUBTED not in run.findings

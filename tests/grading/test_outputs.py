@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
-from evaluator.records import Status
+from evaluator.records import Profile, Status
 from tests.grading.harness import module
 
 WRONG = Status.WRONG_RESULT
@@ -77,10 +77,14 @@ def test_a_bad_answer_is_named(judged, name):
     assert outcome.timing is None
 
 
+CHECKS = len(Profile) + 2
+"""Every profile once, as given once more, and one call again."""
+
+
 def test_the_honest_twin_is_correct(judged):
     outcome = judged(module())
     assert outcome.status is Status.CORRECT
-    assert len(outcome.checks) == 5
+    assert len(outcome.checks) == CHECKS
 
 
 def test_correct_then_corrupt_is_caught_in_the_timed_calls(grade):
@@ -89,5 +93,5 @@ def test_correct_then_corrupt_is_caught_in_the_timed_calls(grade):
         forward=["calls.append(1)", "return torch.relu(x) if len(calls) <= 12 else x.clone()"],
     )
     card = grade(source).verdict(WRONG, Code.WRONG_VALUES)
-    assert [check.ok for check in card.checks] == [True] * 5 + [False]
+    assert [check.ok for check in card.checks] == [True] * CHECKS + [False]
     assert card.timing is None

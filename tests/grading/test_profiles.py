@@ -104,7 +104,8 @@ def test_layouts_that_a_problem_asks_for_are_met(grader, tmp_path):
     own.mkdir(parents=True)
     (own / "reference.py").write_text((TOP / "problems" / "relu" / "reference.py").read_text())
     text = (TOP / "problems" / "relu" / "problem.toml").read_text()
-    (own / "problem.toml").write_text(text.replace("level = 1", 'level = 1\nlayouts = ["transposed", "gaps", "offset"]'))
+    layouts = 'level = 1\nlayouts = ["transposed", "gaps", "offset"]'
+    (own / "problem.toml").write_text(text.replace("level = 1", layouts))
     options = ("--problems", own.parent)
     grader(tmp_path, module(), *options, problem="mine").verdict(Status.CORRECT)
     (tmp_path / "card.json").unlink()
@@ -112,4 +113,3 @@ def test_layouts_that_a_problem_asks_for_are_met(grader, tmp_path):
     run = grader(tmp_path, flat, *options, problem="mine")
     assert run.card.status is not Status.CORRECT
     assert run.card.checks[0].ok
-

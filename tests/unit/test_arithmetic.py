@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from evaluator.judge.arithmetic import Format, Order, in_order, moved, rounded, with_operands
 
@@ -16,17 +16,17 @@ FUNCTIONS = {
     "bmm": lambda to: to(A) @ to(B),
     "mv": lambda to: to(A[0]) @ to(BIAS),
     "dot": lambda to: to(A[0, 0]) @ to(BIAS),
-    "linear": lambda to: F.linear(to(A), to(B[0]), to(BIAS)),
+    "linear": lambda to: functional.linear(to(A), to(B[0]), to(BIAS)),
     "addmm": lambda to: torch.addmm(to(BIAS), to(A[0]), to(B[0]), beta=0.5, alpha=2),
     "baddbmm": lambda to: torch.baddbmm(to(A), to(A), to(B)),
     "sum": lambda to: to(A).sum(),
     "sum of two": lambda to: to(A).sum((0, 2), keepdim=True),
     "mean": lambda to: to(A).mean(-1),
     "mean of all": lambda to: to(A).mean(),
-    "conv": lambda to: F.conv2d(to(IMAGES), to(KERNEL), to(BIAS[:8]), padding=1),
-    "conv transposed": lambda to: F.conv_transpose2d(to(IMAGES), to(KERNEL.transpose(0, 1)), to(BIAS[:8])),
-    "conv in groups": lambda to: F.conv2d(to(IMAGES), to(KERNEL[:, :8]), groups=2),
-    "attention": lambda to: F.scaled_dot_product_attention(to(A), to(B), to(A)),
+    "conv": lambda to: functional.conv2d(to(IMAGES), to(KERNEL), to(BIAS[:8]), padding=1),
+    "conv transposed": lambda to: functional.conv_transpose2d(to(IMAGES), to(KERNEL.transpose(0, 1)), to(BIAS[:8])),
+    "conv in groups": lambda to: functional.conv2d(to(IMAGES), to(KERNEL[:, :8]), groups=2),
+    "attention": lambda to: functional.scaled_dot_product_attention(to(A), to(B), to(A)),
 }
 PRODUCTS = [name for name in FUNCTIONS if "sum" not in name and "mean" not in name]
 

@@ -76,7 +76,7 @@ def test_a_model_in_bf16_is_recognised(mlp):
         lambda right: right * 1.001,
         lambda right: right + 1e-3 * torch.randn(right.shape, generator=torch.Generator().manual_seed(1)),
         lambda right: right.roll(1, 0),
-        lambda right: torch.zeros_like(right),
+        torch.zeros_like,
         lambda right: right.clamp(min=0),
         lambda right: torch.full_like(right, float("nan")),
     ],

@@ -1,0 +1,130 @@
+"""A headless Chromium for tests, spoken to through the pipe of its DevTools protocol: no package and no port."""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_LIMIT_S = 60.0
+_OPTIONS = (
+    "--headless",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--remote-debugging-pipe",
+)
+
+
+def chromium() -> str | None:
+    """Find one: WARPGRADE_CHROMIUM names it, else it is on the path."""
+    return os.environ.get("WARPGRADE_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class Tab:
+    """A page in a browser. What it logs, what it is refused, and what dialogues it opens is kept in `events`."""
+
+    def __init__(self, reader: int, writer: int) -> None:
+        self._reader, self._writer = reader, writer
+        self._buffer = b""
+        self._number = 0
+        self._session: str | None = None
+        self.events: list[dict[str, Any]] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def open(self, path: Path) -> None:
+        """Open a file, and wait until it is loaded."""
+        self.call("Page.navigate", url=path.as_uri())
+        self._wait(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events))
+
+    def evaluate(self, expression: str) -> Any:
+        """Give the value of an expression in the page; a promise is waited for."""
+        said = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in said, said
+        return said["result"].get("value")
+
+    def type_into(self, identity: str, text: str) -> None:
+        """Type as a person would."""
+        self.evaluate(f"document.getElementById({json.dumps(identity)}).focus()")
+        self.call("Input.insertText", text=text)
+
+    def click(self, expression: str) -> None:
+        """Click with the mouse in the middle of an element."""
+        at = self.evaluate(
+            f"(() => {{ const element = {expression}; element.scrollIntoView({{block: 'center'}});"
+            " const box = element.getBoundingClientRect();"
+            " return [box.x + box.width / 2, box.y + box.height / 2] })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Have the browser do something, and wait for its answer."""
+        self._number += 1
+        number = self._number
+        message = {"id": number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._writer, json.dumps(message).encode() + b"\0")
+        answers: list[dict[str, Any]] = []
+        self._wait(lambda: bool(answers), answers, number)
+        assert "error" not in answers[0], answers[0]
+        return answers[0]["result"]
+
+    def _wait(self, over: Any, answers: list[dict[str, Any]] | None = None, number: int = 0) -> None:
+        until_s = time.monotonic() + _LIMIT_S
+        while not over():
+            readable, _, _ = select.select([self._reader], [], [], max(0.0, until_s - time.monotonic()))
+            assert readable, "the browser does not answer"
+            piece = os.read(self._reader, 1 << 16)
+            assert piece, "the browser has ended"
+            *whole, self._buffer = (self._buffer + piece).split(b"\0")
+            for text in whole:
+                message = json.loads(text)
+                if message.get("id") == number and answers is not None:
+                    answers.append(message)
+                elif "method" in message:
+                    self.events.append(message)
+
+
+@contextlib.contextmanager
+def tab() -> Iterator[Tab]:
+    """Have a browser with one page."""
+    program = chromium()
+    assert program is not None
+    to_it, from_us = os.pipe()
+    from_it, to_us = os.pipe()
+    # The browser speaks on descriptors 3 and 4.
+    script = f'exec 3<&{to_it} 4>&{to_us}; exec "$@"'
+    # Its own sandbox does not work for root; what it opens is our own page.
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as home:
+        process = subprocess.Popen(
+            ["/bin/bash", "-c", script, "bash", program, *_OPTIONS, *sandbox, f"--user-data-dir={home}"],
+            pass_fds=(to_it, to_us),
+            env={**os.environ, "HOME": home},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_it)
+        os.close(to_us)
+        try:
+            yield Tab(from_it, from_us)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(from_it)
+            os.close(from_us)

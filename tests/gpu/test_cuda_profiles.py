@@ -1,0 +1,78 @@
+"""Value profiles and lower precision on a real GPU."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import cli
+from evaluator.findings import Code
+from evaluator.judge.profiles import PROFILES, change, rehearse
+from evaluator.records import Layout, Profile, Status
+from tests.gpu.test_cuda_device import HEAD, grade, grader
+from tests.grading.harness import TOP
+
+__all__ = ["grade", "grader"]
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+WEAK = TOP / "tests" / "zoo" / "problems"
+IDENTITY = HEAD + "class ModelNew(nn.Module):\n    def forward(self, x):\n        return x.clone()\n"
+
+
+def product(how: str) -> str:
+    """Write a matrix product by PyTorch, `how` precise."""
+    body = f"        torch.backends.cuda.matmul.allow_tf32 = {how == 'tf32'}\n"
+    body += "        return (a.half() @ b.half()).float()\n" if how == "half" else "        return a @ b\n"
+    return HEAD + "class ModelNew(nn.Module):\n    def forward(self, a, b):\n" + body
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_is_drawn_on_the_gpu(profile):
+    cuda = torch.device("cuda")
+    given = torch.rand(64, 512, device=cuda) + 0.25
+    rehearse(profile, [given.clone()], 1, cuda)
+    other, again = (change(profile, list(Layout), [given.clone()], 1, cuda)[0] for _ in range(2))
+    assert other.is_cuda
+    assert torch.equal(other, again)
+    assert torch.isfinite(other).all()
+    assert not torch.equal(other, given)
+
+
+def test_a_copy_is_no_relu(grade):
+    card = grade(IDENTITY, "--problems", WEAK, problem="positive_relu").verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    assert card.checks[0].ok
+    assert card.checks[-1].profile is not Profile.AS_GIVEN
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+@pytest.mark.parametrize("how", ["tf32", "half"])
+def test_lower_precision_is_told_apart(grade, how, size):
+    grade(product(how), problem="matmul", size=size).verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_true_fp32_is_right_on_every_profile_and_other_calls_are_not_quoted(grade, size):
+    card = grade(product("fp32"), problem="matmul", size=size).verdict(Status.CORRECT)
+    assert {check.profile for check in card.checks} == set(Profile)
+    timed = card.timing.submission
+    assert len(timed.samples_ms) >= 20
+    assert len(timed.seeds) == 1 + len(timed.samples_ms) + timed.void_calls + timed.other_calls
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_tf32_is_right_where_the_problem_allows_it(grade, tmp_path, size):
+    own = tmp_path / "problems" / "matmul"
+    own.mkdir(parents=True)
+    (own / "reference.py").write_text((TOP / "problems/matmul/reference.py").read_text())
+    text = (TOP / "problems/matmul/problem.toml").read_text()
+    (own / "problem.toml").write_text(text.replace("level = 1", 'level = 1\nprecision = "tf32"', 1))
+    grade(product("tf32"), "--problems", own.parent, problem="matmul", size=size).verdict(Status.CORRECT)
+
+
+def test_a_problem_is_validated_on_the_gpu(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    assert cli.run(["problems", "validate", "matmul", "--size", "full", "--device", "cuda"]) == 0
+    assert "all 15 controls caught" in capsys.readouterr().out
