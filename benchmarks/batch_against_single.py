@@ -1,4 +1,4 @@
-"""The same submissions one by one and by a batch with one job: time, verdicts, and speedups with their intervals.
+"""The same submissions graded one by one, and by a batch with one job: time, verdicts, speedups with their intervals.
 
     python -m benchmarks.batch_against_single --device cpu --size small
 

@@ -136,31 +136,29 @@ class Starter:
         """
         walls, users = self._walls_and_identities()
         limits = limits if limits is not None else self._limits
-        try:
-            scratch = Scratch("run")
-        except OSError as error:
-            raise JudgeFailed(f"there is no folder for a runner: {error}", hint="make room in $TMPDIR") from error
-        if users is not None:
-            os.chown(scratch.path, users.runner, users.runner)
-        judges_end, runners_end = socket.socketpair()
-        order = wire.Spawn(
-            walls=walls,
-            identities=users,
-            limits=limits,
-            files=self._view(scratch.path, limits, readable, devices, host_private=False),
-            environment=self._environment,
-            entry=entry,
-        )
-        try:
-            warden, output = self._ask(order, runners_end)
-        except JudgeFailed:
-            judges_end.close()
-            scratch.close()
-            raise
-        finally:
-            runners_end.close()
-        child = Child(warden, output, self._alive.discard, runner=judges_end, scratch=scratch)
-        self._alive.add(child)
+        with contextlib.ExitStack() as undo:  # whatever comes in between, Ctrl-C too
+            try:
+                scratch = Scratch("run")
+            except OSError as error:
+                raise JudgeFailed(f"there is no folder for a runner: {error}", hint="make room in $TMPDIR") from error
+            undo.callback(scratch.close)
+            if users is not None:
+                os.chown(scratch.path, users.runner, users.runner)
+            judges_end, runners_end = socket.socketpair()
+            undo.callback(judges_end.close)
+            order = wire.Spawn(
+                walls=walls,
+                identities=users,
+                limits=limits,
+                files=self._view(scratch.path, limits, readable, devices, host_private=False),
+                environment=self._environment,
+                entry=entry,
+            )
+            with runners_end:
+                warden, output = self._ask(order, runners_end)
+            child = Child(warden, output, self._alive.discard, runner=judges_end, scratch=scratch)
+            self._alive.add(child)
+            undo.pop_all()
         return child
 
     def execute(
