@@ -160,7 +160,8 @@ THIEF = module(
 def test_no_expected_output_is_within_reach(grade):
     run = grade(THIEF)
     assert run.card.status is Status.WRONG_RESULT
-    assert run.card.output.text == "found 0\n"
+    # A wrong call is made again: from then on it finds what it was given and what it answered itself.
+    assert run.card.output.text.startswith("found 0\n")
 
 
 @pytest.mark.parametrize("mode", ["full", "none"])

@@ -69,7 +69,9 @@ def test_the_cheat_is_rejected_for_its_reason(grader, entry):
     if verdict.status is Status.CORRECT and entry.expected.not_yet:
         raise Hole(entry.expected.not_yet)
     if entry.expected.evidence is not None:
-        assert verdict.state == "gains nothing", verdict.message
+        # Some are caught at times: which call comes twice is drawn.
+        gained = {"gains nothing"} | ({"rejected for its reason"} if entry.expected.codes else set())
+        assert verdict.state in gained, verdict.message
     else:
         assert verdict.state == "rejected for its reason", (verdict.status, verdict.code, verdict.message)
 
