@@ -1,0 +1,1 @@
+"""The commands, by what they are about. `cli.py` puts them together."""

@@ -1,0 +1,141 @@
+"""grade and batch."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evaluator.commands import terminal
+from evaluator.commands.options import complete_problem, grading_options, json_option
+from evaluator.errors import CardNotWritten, ExitCode
+from evaluator.records import Scorecard, Status
+
+
+@click.command()
+@click.argument("problem", required=False, shell_complete=complete_problem)
+@click.argument("submission", required=False, type=click.Path(allow_dash=True))
+@grading_options
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where the scorecard is written.  [default: scorecards/PROBLEM/NAME.json]",
+)
+@json_option
+@click.option(
+    "--speedup-of",
+    type=click.Path(),
+    metavar="FILE",
+    help="Time another submission too, and say how much faster this one is.",
+)
+@click.option("--profile", is_flag=True, help="Run it once more, untimed, to see in which kernels the time goes.")
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path),
+    metavar="CARD",
+    help="Grade what this scorecard holds again, with its seeds.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
+def grade(
+    *,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **wish: Any,
+) -> ExitCode:
+    """Grade SUBMISSION against PROBLEM and write its scorecard.
+
+    PROBLEM is a name that `warpgrade problems list` shows, or a path. SUBMISSION is a Python file that defines
+    ModelNew, or the answer of a language model that holds one in a fenced block; - reads stdin.
+    With --replay CARD both may be left out.
+    """
+    from evaluator import pipeline
+    from evaluator.report.live import progress_on
+    from evaluator.request import Wish, default_target, request_for
+    from evaluator.store import card_bytes, check_target, write_card
+
+    request = request_for(Wish(**wish))
+    target = output or default_target(request)
+    check_target(target)
+    with progress_on(sys.stderr, quiet=quiet) as progress:
+        card = pipeline.grade(request, progress)
+    not_written: CardNotWritten | None = None
+    try:
+        write_card(card, target)
+    except CardNotWritten as error:
+        not_written = error  # the grade is known all the same: show it before failing
+    if as_json:
+        terminal.emit(card_bytes(card))
+    else:
+        terminal.show_card(card, None if not_written else target)
+    if request.replay is not None:
+        _tell_replay(request.replay, card)
+    if not_written is not None:
+        raise not_written
+    return _exit_code(card)
+
+
+def _tell_replay(before: Scorecard, after: Scorecard) -> None:
+    """Say whether a replay came out the same, and if not, what else is not as it was."""
+    from evaluator.replay import changed_circumstances, differences
+
+    found, changed = differences(before, after), changed_circumstances(before, after)
+    click.echo("replay: came out the same" if not found else f"replay: differs: {'; '.join(found)}", err=True)
+    if changed:
+        click.echo(f"replay: not as it was then: {', '.join(changed)}", err=True)
+
+
+def _exit_code(card: Scorecard) -> ExitCode:
+    match card.status:
+        case Status.CORRECT:
+            return ExitCode.CORRECT
+        case Status.INFRA_ERROR:
+            return ExitCode.INFRASTRUCTURE
+        case _:
+            return ExitCode.NOT_CORRECT
+
+
+@click.command()
+@click.argument("submissions", type=click.Path(allow_dash=True))
+@click.option(
+    "--run",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The run's folder; the same command on it goes on.",
+)
+@grading_options
+@click.option(
+    "--jobs", "-j", type=click.IntRange(1), metavar="N", help="How many at once.  [default: what the device allows]"
+)
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Grade on a Ray cluster: its address, auto for the one here, or local for a new one.",
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Take only the first N submissions.")
+@click.option("--shard", metavar="K/N", help="Take only part K of N; equal submissions fall into one part.")
+@click.option(
+    "--retry",
+    type=click.Choice(["infra", "failed"]),
+    help="Grade again where the machine failed, or whatever is not correct.",
+)
+@click.option("--fresh", is_flag=True, help="Begin again: remove the cards that are there.")
+@click.option("--fail-fast", is_flag=True, help="Begin nothing more once a submission is not correct.")
+@click.option("--jsonl", is_flag=True, help="Write a line of JSON to stdout for each submission.")
+def batch(*, jsonl: bool, **wish: Any) -> ExitCode:
+    """Grade all SUBMISSIONS into the folder of a run.
+
+    SUBMISSIONS is a folder of PROBLEM/NAME.py (or .txt, .md: answers of a language model), a run folder of
+    KernelBench, or a file of lines {"problem": ..., "sample": ..., "source": ...}; - reads such lines from stdin.
+    """
+    from evaluator.batch.command import BatchWish, run_batch
+
+    try:
+        tally = run_batch(BatchWish(**wish), sys.stderr, sys.stdout if jsonl else None)
+    except KeyboardInterrupt:
+        click.echo("every card so far is kept; the same command goes on", err=True)
+        raise
+    click.echo(f"{tally}; next: warpgrade report {wish['run']}", err=True)
+    return tally.exit_code

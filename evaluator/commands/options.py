@@ -1,0 +1,112 @@
+"""The options that several commands share, and how their values are read."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evaluator.catalog import list_problems
+from evaluator.errors import WarpgradeError
+from evaluator.records import BaselineKind, DeviceKind, SizeName, ToleranceRule
+
+
+def seconds(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Accept a length of time: a finite number of seconds above zero."""
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise click.BadParameter(f"{value} is not a length of time")
+    return value
+
+
+def share(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Accept a share: above 0, at most 1."""
+    if value is not None and not 0 < value <= 1:
+        raise click.BadParameter(f"{value} is not a share above 0 and at most 1")
+    return value
+
+
+def complete_problem(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the names of problems to the shell; a completion has no way to report an error."""
+    try:
+        problems = list_problems(ctx.params.get("problems")).problems
+    except WarpgradeError:
+        return []
+    return [problem.name for problem in problems if problem.name.startswith(incomplete)]
+
+
+problems_option = click.option(
+    "--problems",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    envvar="WARPGRADE_PROBLEMS",
+    help="Look for problems in this folder instead of among the shipped ones.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout, and nothing else.")
+
+
+_GRADING_OPTIONS = (
+    click.option(
+        "--device",
+        type=click.Choice(["auto", *(kind.value for kind in DeviceKind)]),
+        default="auto",
+        show_default=True,
+        help="Where the submission is run.",
+    ),
+    click.option(
+        "--gpu", metavar="GPU", help="Which GPU, by index or UUID; runners see no other.  [default: the first]"
+    ),
+    click.option(
+        "--size",
+        type=click.Choice([size.value for size in SizeName]),
+        help="Which of the problem's sizes.  [default: full on cuda, else small]",
+    ),
+    problems_option,
+    click.option(
+        "--tolerance",
+        type=click.Choice([rule.value for rule in ToleranceRule]),
+        help="How far an output may be off.  [default: measured]",
+    ),
+    click.option(
+        "--sandbox",
+        type=click.Choice(["full", "none"]),
+        default="full",
+        show_default=True,
+        help="The walls around the submission; none is for your own code only.",
+    ),
+    click.option("--strict", is_flag=True, help="Refuse to grade where a wall of the sandbox is missing."),
+    click.option(
+        "--require-own-kernel",
+        type=float,
+        callback=share,
+        metavar="SHARE",
+        help="Reject what does less than this share of its work (above 0, at most 1) in kernels of its own.",
+    ),
+    click.option(
+        "--baseline",
+        multiple=True,
+        type=click.Choice([kind.value for kind in BaselineKind if kind is not BaselineKind.SUBMISSION]),
+        help="Time this form of the reference too, with TF32 as PyTorch has it and as the problem says. Repeatable.",
+    ),
+    click.option(
+        "--timeout", type=float, callback=seconds, metavar="SECONDS", help="The limit of each stage but the build."
+    ),
+    click.option(
+        "--build-timeout",
+        type=float,
+        callback=seconds,
+        metavar="SECONDS",
+        default=600.0,
+        show_default=True,
+        help="The limit of one extension's compilation.",
+    ),
+)
+
+
+def grading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give `command` the options that say how a submission is graded."""
+    for option in reversed(_GRADING_OPTIONS):
+        command = option(command)
+    return command
+
+
+run_argument = click.Path(exists=True, file_okay=False, path_type=Path)

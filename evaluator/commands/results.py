@@ -1,0 +1,185 @@
+"""report, compare and regrade runs; show and check a card."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evaluator.commands import terminal
+from evaluator.commands.options import json_option, run_argument
+from evaluator.errors import CardError, ExitCode, UsageError
+from evaluator.records import Scorecard
+from evaluator.report.text import counted, one_line
+
+if TYPE_CHECKING:
+    from evaluator.report.regrade import Change
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=run_argument)
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Write CSV to stdout: all, each level, each problem.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown to stdout.")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML there.")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write one self-contained page there.",
+)
+@click.option(
+    "--kernelbench",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write that benchmark's levelN/eval_results.json there.",
+)
+def report(
+    *,
+    runs: tuple[Path, ...],
+    as_json: bool,
+    as_csv: bool,
+    as_markdown: bool,
+    junit: Path | None,
+    html: Path | None,
+    kernelbench: Path | None,
+) -> ExitCode:
+    """Say how many submissions of RUN are built, correct and fast, by level and problem.
+
+    Several runs are the parts of one that was shared out. What has no card counts as handed in and not correct.
+    """
+    from evaluator.batch import reporting
+    from evaluator.batch.results import read_runs
+    from evaluator.report import batch as said
+    from evaluator.report.summary import sections
+
+    if as_json + as_csv + as_markdown > 1:
+        raise UsageError("--json, --csv and --markdown all write to stdout", hint="choose one of them")
+    results = read_runs(runs)
+    summaries = sections(results.samples, results.asked)
+    if junit is not None:
+        reporting.write_junit(results, junit)
+    if html is not None:
+        reporting.write_html(results, html)
+    if kernelbench is not None:
+        for path in reporting.write_kernelbench(results, kernelbench):
+            click.echo(f"{path} is written", err=True)
+    if as_json:
+        terminal.emit(terminal.json_text(said.document(summaries)))
+    elif as_csv:
+        terminal.emit(said.csv_text(summaries))
+    elif as_markdown:
+        terminal.emit(said.markdown(summaries))
+    else:
+        terminal.show(lambda console: said.render(summaries, console))
+    for broken in results.broken:
+        terminal.complain("broken", broken)
+    return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
+
+
+@click.command()
+@click.argument("before", metavar="RUN_A", type=run_argument)
+@click.argument("after", metavar="RUN_B", type=run_argument)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="RULE",
+    help="Exit with 1 where RUN_B is worse: speedup:-5%, correct:-2% (beyond chance), or status (any).",
+)
+@json_option
+def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: bool) -> ExitCode:
+    """Compare the submissions that two runs share: which broke, which were mended, and how much faster they are."""
+    from evaluator.batch.results import compare_runs
+    from evaluator.report.compare import failures, parse_rule
+    from evaluator.report.comparison import comparison_document, render_comparison
+
+    rules = [parse_rule(rule) for rule in fail_on]
+    comparison = compare_runs(before, after)
+    failed = failures(comparison, rules)
+    if as_json:
+        terminal.emit(terminal.json_text(comparison_document(comparison, failed)))
+    else:
+        terminal.show(lambda console: render_comparison(comparison, console))
+    for why in failed:
+        click.echo(f"failed: {why}", err=True)
+    return ExitCode.NOT_CORRECT if failed else ExitCode.CORRECT
+
+
+@click.command()
+@click.argument("run", metavar="RUN", type=run_argument)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the cards as they are now to a new run there.",
+)
+@json_option
+def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
+    """Draw verdicts and statistics of RUN again, from what its cards hold; say what is concluded otherwise.
+
+    Nothing is built or run. Exit status 1 where a verdict differs.
+    """
+    from evaluator.batch.regrading import regrade as again
+
+    found = again(run, output)
+    if as_json:
+        terminal.emit(
+            terminal.json_text(
+                {"version": 1, "cards": found.cards, "changes": [each._asdict() for each in found.changes]}
+            )
+        )
+    else:
+        terminal.emit("".join(f"{each.problem}/{each.name}  {_changed(each)}\n" for each in found.changes))
+        terminal.emit(f"{counted(found.cards, 'card')}, {counted(len(found.changes), 'difference')}\n")
+    for broken in found.broken:
+        terminal.complain("broken", broken)
+    if found.broken:
+        return ExitCode.INFRASTRUCTURE
+    return ExitCode.NOT_CORRECT if any(each.field == "status" for each in found.changes) else ExitCode.CORRECT
+
+
+def _changed(change: "Change") -> str:
+    before, after = (f"{each:.4g}" if isinstance(each, float) else str(each) for each in (change.before, change.after))
+    return one_line(f"{change.field} {before} -> {after}", 120)
+
+
+@click.command("show")
+@click.argument("file", metavar="CARD", type=click.Path(path_type=Path))
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a picture of both sides' samples to this file as well.",
+)
+def show_card(*, file: Path, svg: Path | None) -> None:
+    """Show the scorecard in the file CARD again, and how the samples of both sides are distributed."""
+    from evaluator.store import read_card
+
+    card = read_card(file)
+    if svg is not None:
+        _draw(card, svg)
+    terminal.show_card(card, file, with_samples=True)
+
+
+def _draw(card: Scorecard, path: Path) -> None:
+    from evaluator.report.picture import svg_bytes
+
+    if card.timing is None:
+        raise UsageError("there is no picture of this card: nothing was timed", hint="leave --svg out")
+    try:
+        path.write_bytes(svg_bytes(card, card.timing))
+    except OSError as error:
+        raise UsageError(f"no picture can be written to {path}: {error.strerror}") from error
+
+
+@click.command("check-card")
+@click.argument("file", type=click.Path(path_type=Path))
+def check_card(*, file: Path) -> ExitCode:
+    """Check that FILE is a scorecard; name every fault with its place."""
+    from evaluator.schema import check_card as faults_of
+
+    faults = faults_of(file)
+    if faults:
+        terminal.emit("".join(f"{one_line(fault, 300)}\n" for fault in faults))
+        raise CardError(f"{file} is not a valid scorecard: {counted(len(faults), 'fault')}")
+    terminal.emit(f"{file} is a valid scorecard\n")
+    return ExitCode.CORRECT

@@ -1,0 +1,73 @@
+"""What is written down: one frozen record for each noun of a grade.
+
+Every record is a `msgspec.Struct`; `schemas/` is generated from them. Units are in the names. A non-finite number
+never stands in a float field (JSON has none, and msgspec would write `null` in silence): it is spelled as text by
+`number_text`, or the field is `None` and a count says how many there were.
+"""
+
+from evaluator.records.admission import Admission, ControlResult
+from evaluator.records.base import SCHEMA_VERSION, Record, Seed, Sha256, finite_or_none, number_text, seed_text
+from evaluator.records.build import Build, BuildUnit, Diagnostic
+from evaluator.records.card import ProblemRef, RunnerOutput, Scorecard, Seeds, SubmissionRef
+from evaluator.records.check import Check, Mismatch, Schedule, TensorCheck
+from evaluator.records.evidence import Flips, KernelResources, KernelUse, OwnKernels, Profiling, Roofline, ShareBasis
+from evaluator.records.finding import Finding
+from evaluator.records.machine import DeviceFacts, Environment, GpuFacts, SandboxFacts
+from evaluator.records.names import DeviceKind, Layout, Mode, Order, Precision, Profile, SizeName, Status, ToleranceRule
+from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
+from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Samples, Tf32, Timing
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Admission",
+    "Baseline",
+    "BaselineKind",
+    "Build",
+    "BuildUnit",
+    "Check",
+    "ClockKind",
+    "Constant",
+    "ControlResult",
+    "DeviceFacts",
+    "DeviceKind",
+    "Diagnostic",
+    "Environment",
+    "Finding",
+    "Flips",
+    "GpuFacts",
+    "KernelResources",
+    "KernelUse",
+    "Layout",
+    "Mismatch",
+    "Mode",
+    "Order",
+    "OwnKernels",
+    "Precision",
+    "Problem",
+    "ProblemRef",
+    "Profile",
+    "Profiling",
+    "Record",
+    "Roofline",
+    "RooflineOverride",
+    "RunnerOutput",
+    "Samples",
+    "SandboxFacts",
+    "Schedule",
+    "Scorecard",
+    "Seed",
+    "Seeds",
+    "Sha256",
+    "ShareBasis",
+    "SizeName",
+    "Status",
+    "SubmissionRef",
+    "TensorCheck",
+    "Tf32",
+    "Timing",
+    "ToleranceOverride",
+    "ToleranceRule",
+    "finite_or_none",
+    "number_text",
+    "seed_text",
+]

@@ -1,0 +1,45 @@
+"""What every record is built on."""
+
+import math
+from typing import Annotated
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of every record: immutable, and strict on reading."""
+
+
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+Seed = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{16}$", description="a 63-bit seed, as 0x and 16 digits")]
+
+
+def number_text(value: float) -> str:
+    """Spell a number that may be NaN or infinite, so that it survives JSON.
+
+    >>> number_text(float("nan")), number_text(0.5), number_text(3)
+    ('nan', '0.5', '3')
+    """
+    return repr(value)
+
+
+def finite_or_none(value: float) -> float | None:
+    """Give `value` back if JSON can hold it.
+
+    >>> finite_or_none(1.5), finite_or_none(float("inf"))
+    (1.5, None)
+    """
+    return value if math.isfinite(value) else None
+
+
+def seed_text(seed: int) -> str:
+    """Write a seed as it stands in a card: JSON's numbers lose precision from 2**53 on.
+
+    >>> seed_text(255)
+    '0x00000000000000ff'
+    """
+    return f"0x{seed:016x}"
