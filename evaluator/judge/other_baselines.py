@@ -21,10 +21,11 @@ from evaluator.judge.compare import Reading as Comparison
 from evaluator.judge.compare import Sides
 from evaluator.judge.kept import kept
 from evaluator.judge.mixture import AS_GIVEN_ALONE
+from evaluator.judge.place import Place, own_tf32
 from evaluator.judge.session import Fault
 from evaluator.judge.tolerance import Bounds
 from evaluator.judge.trial import Bench, fresh_seed
-from evaluator.judge.workshop import Place, Workshop, own_tf32
+from evaluator.judge.workshop import Workshop
 from evaluator.records import Baseline, BaselineKind, Samples, Tf32
 from evaluator.timing.bootstrap import Bootstrap
 from evaluator.timing.quote import WIDEST

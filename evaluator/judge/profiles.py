@@ -16,7 +16,7 @@ from evaluator.judge.trees import Value, mapped, tensors
 from evaluator.records import Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
-RULES = 1
+RULES = 2
 """Goes up with every change of what a profile draws: what was decided for the old one then says nothing."""
 
 _PIECE_ELEMENTS = 1 << 24
@@ -139,12 +139,14 @@ def _pieces(
     """
     # As many draws whatever the profile: what comes next in a generator does not depend on it.
     sign = 1.0 if torch.rand((), generator=generator, device=own.device) < 0.5 else -1.0
-    sign = sign if profile is Profile.ILL_CONDITIONED else 1.0
     if profile is Profile.CONSTANT_ROWS:
         rows = (1, 1) if symmetric else (own.shape[-2] if own.dim() > 1 else 1, 1)
-        values = _normal((*own.shape[:-2], *rows) if own.dim() > 1 else (1,), own, generator).expand(own.shape)
+        values = _normal((*own.shape[:-2], *rows) if own.dim() > 1 else (1,), own, generator)
+        # All of one sign: rows of both may cancel in a product down to what rounding its operands to TF32 leaves.
+        values = (sign * values.abs()).expand(own.shape)
         yield from zip(_cut(own), _cut(values), strict=True)
         return
+    sign = sign if profile is Profile.ILL_CONDITIONED else 1.0
     whole = own.view(-1) if own.is_contiguous() else own
     pieces = list(_cut(whole))
     if profile in _FACTORS:

@@ -11,12 +11,13 @@ import torch
 from evaluator.build.artefact import is_own, joined
 from evaluator.findings import Code, finding
 from evaluator.frames import Items, Profiled, ProfiledCall, Table
+from evaluator.judge.place import Place
 from evaluator.judge.reference import derived
 from evaluator.judge.resource_desk import ResourceDesk
 from evaluator.judge.session import Fault, Stage
 from evaluator.judge.trees import place
 from evaluator.judge.trial import fresh_seed
-from evaluator.judge.workshop import Place, Workshop
+from evaluator.judge.workshop import Workshop
 from evaluator.records import KernelUse, Profiling
 
 _SHOWN = 32

@@ -14,10 +14,11 @@ from evaluator.judge import measure, other_baselines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
 from evaluator.judge.ownership import Evidence
+from evaluator.judge.place import Place
 from evaluator.judge.repeat import differing, made_again
 from evaluator.judge.session import Fault
 from evaluator.judge.work_count import count_work
-from evaluator.judge.workshop import Place, Workshop
+from evaluator.judge.workshop import Workshop
 from evaluator.records import Baseline, Build, Check, ClockKind, DeviceKind, Finding, Schedule, SizeName, Status, Timing
 from evaluator.timing.quote import quote
 

@@ -1,9 +1,9 @@
 """One call more, neither a check nor timed, in which the runner counts what computes."""
 
 from evaluator.frames import Count, Counted
+from evaluator.judge.place import Place
 from evaluator.judge.session import Stage
 from evaluator.judge.trial import fresh_seed
-from evaluator.judge.workshop import Place
 
 
 def count_work(place: Place, timeout_s: float) -> Counted | None:

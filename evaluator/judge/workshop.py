@@ -17,29 +17,28 @@ from evaluator.build import nvcc
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
 from evaluator.build.prepared import prepared_folder
-from evaluator.catalog import sized_source
 from evaluator.devices.gpu import Gpu, GpuState, leased, show_only
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.emulator import headers
 from evaluator.errors import JudgeFailed, ProblemError, SandboxUnavailable
-from evaluator.frames import Construct, Constructed, Table
 from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
-from evaluator.judge.clock import Clock
+from evaluator.judge.deadlines import Deadlines, deadlines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.memory_plan import judge_bytes
 from evaluator.judge.mixture import AS_GIVEN_ALONE, mixture_for
+from evaluator.judge.place import Place
 from evaluator.judge.reference import Reference
 from evaluator.judge.resource_desk import ResourceDesk
 from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
 from evaluator.judge.seeds import SeedBook
-from evaluator.judge.session import Fault, Session
+from evaluator.judge.session import Session
 from evaluator.judge.spares import Spares
 from evaluator.judge.starting import starter_for
-from evaluator.judge.trees import extent_bytes, place, tensors
-from evaluator.judge.trial import Bench, fresh_seed
+from evaluator.judge.trees import extent_bytes, tensors
+from evaluator.judge.trial import fresh_seed
 from evaluator.judge.watch import Watch
 from evaluator.lint.ask import remarks_on
 from evaluator.records import (
@@ -47,21 +46,16 @@ from evaluator.records import (
     DeviceKind,
     Finding,
     Layout,
-    Mode,
-    Precision,
     Problem,
     RunnerOutput,
     SandboxFacts,
     SizeName,
-    Tf32,
     ToleranceRule,
 )
 from evaluator.submissions import Submission
 
 _RUNNER = "evaluator.runner.main:run"
 _IMPORT_TIMEOUT_S = 60.0
-_CALL_TIMEOUT_S = 10.0
-_REFERENCES_PER_TIMEOUT = 20.0
 _LEASE_WAIT_S = 600.0
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _LITTLE_BYTES = 64 << 20
@@ -223,10 +217,12 @@ class Workshop:
 
     @property
     def call_timeout_s(self) -> float:
-        """Say how long a call may take: what was asked for, or much longer than the reference."""
-        if self.terms.timeout_s is not None:
-            return self.terms.timeout_s
-        return max(_CALL_TIMEOUT_S, _REFERENCES_PER_TIMEOUT * self._reference_s)
+        """Say how long a call may take that is not a runner's first."""
+        return self.deadlines(self.source).call_s
+
+    def deadlines(self, source: str) -> Deadlines:
+        """Say how long calls of `source` may take."""
+        return deadlines(source, self.terms.device, self._reference_s, self.terms.timeout_s)
 
     def look(self) -> GpuState | None:
         """Look at the GPU, if there is one, while it is warm from a side's calls."""
@@ -259,7 +255,7 @@ class Workshop:
         return ResourceDesk(self._builder, self.terms.build_timeout_s)
 
     @contextlib.contextmanager
-    def reader(self, desk: BuildDesk) -> Iterator["Place"]:
+    def reader(self, desk: BuildDesk) -> Iterator[Place]:
         """Start a runner that only reads the submission in. For a GPU's extensions that needs none of its memory."""
         if self._rig is not None:
             with self.runner(self.source, desk) as place:
@@ -278,7 +274,7 @@ class Workshop:
                 self.output = session.child.output()
 
     @contextlib.contextmanager
-    def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator["Place"]:
+    def runner(self, source: str, desk: BuildDesk | None = None) -> Iterator[Place]:
         """Start a runner for `source`; every process of it is dead when the context is left."""
         rig = self.rig
         with rig.memory() as memory, self.spares.take() as session, rig.clock(session, memory) as clock:
@@ -329,63 +325,6 @@ class Workshop:
             del inputs, outputs, found, given, state
             _reserve(judge_bytes(input_bytes, output_bytes, in_blocks=in_blocks))
         return CallSizes(input_bytes, output_bytes), reference_s
-
-
-class Place(NamedTuple):
-    """A runner and its shared memory, before and after the submission is in it."""
-
-    shop: Workshop
-    source: str
-    session: Session
-    memory: SharedMemory
-    clock: Clock
-    device: DeviceKind
-
-    def load(self, tf32: Tf32 | None = None) -> Fault | None:
-        """Have the submission read in, under `tf32`; the problem's own where it is None."""
-        terms = self.shop.terms
-        timeout_s = _IMPORT_TIMEOUT_S if terms.timeout_s is None else terms.timeout_s
-        return self.session.load(
-            self.source,
-            sized_source(terms.problem, terms.size),
-            memory=self.memory,
-            device=self.device,
-            threads=terms.threads,
-            tf32=own_tf32(terms.problem) if tf32 is None else tf32,
-            timeout_s=timeout_s,
-        )
-
-    def construct(self) -> Constructed | Fault:
-        """Have ModelNew made, as the reference was, and given the reference's weights."""
-        reference, terms = self.shop.reference, self.shop.terms
-        values = [("init", reference.init.args), ("init", reference.init.kwargs), ("state", reference.state())]
-        placed = place(list(values), self.memory.inputs)
-        placed.write()
-        if terms.gpu is not None:
-            torch.cuda.synchronize()
-        args, kwargs, state = placed.nodes
-        if not isinstance(state, Table):
-            raise TypeError("a state_dict is a table")
-        frame = Construct(
-            weight_seed=self.shop.seeds.weight,
-            training=terms.problem.mode is Mode.TRAIN,
-            args=args,
-            kwargs=kwargs,
-            state=state,
-        )
-        timeout_s = _IMPORT_TIMEOUT_S if terms.timeout_s is None else terms.timeout_s
-        return self.session.construct(frame, timeout_s=timeout_s)
-
-    def bench(self) -> Bench:
-        """Set up trials with this runner."""
-        shop = self.shop
-        rule, outline = shop.terms.tolerance, shop.reference.outline
-        return Bench(shop.reference, self.clock, self.memory, rule, outline, shop.rig.compare, shop.seeds.mixture)
-
-
-def own_tf32(problem: Problem) -> Tf32:
-    """Say what a problem's precision allows the products of both sides."""
-    return Tf32.ON if problem.precision is Precision.TF32 else Tf32.OFF
 
 
 def _reserve(size_bytes: int) -> None:

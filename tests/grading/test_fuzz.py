@@ -18,13 +18,14 @@ from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
 from evaluator.isolation import SandboxMode
 from evaluator.judge.host_clock import HostClock
+from evaluator.judge.place import Place
 from evaluator.judge.reference import Reference
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session, Stage
 from evaluator.judge.trial import Bench
 from evaluator.judge.verdict import judge
 from evaluator.judge.work_count import count_work
-from evaluator.judge.workshop import Place, Terms, Workshop
+from evaluator.judge.workshop import Terms, Workshop
 from evaluator.lint.look import look
 from evaluator.records import DeviceKind, Finding, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent

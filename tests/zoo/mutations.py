@@ -23,7 +23,7 @@ from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import Pair, pair_up
 from evaluator.judge.trial import Bench
-from evaluator.judge.workshop import Place
+from evaluator.judge.place import Place
 from evaluator.records import Profile
 
 Switch = Callable[[pytest.MonkeyPatch], None]
