@@ -24,7 +24,7 @@ class Deadlines(NamedTuple):
 def deadlines(source: str, device: DeviceKind, reference_s: float, asked_s: float | None) -> Deadlines:
     """Set limits for `source`: `asked_s` for every call, or twenty times what the reference took and seconds at least.
 
-    What compiles itself does so in its first call. That its text says so is enough: a false word gains nothing but time.
+    What compiles itself does so in its first call. That its text says so is enough: a false word gains only time.
     """
     if asked_s is not None:
         return Deadlines(asked_s, asked_s)
