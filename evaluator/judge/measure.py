@@ -57,7 +57,7 @@ class Side(NamedTuple):
 
 def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     """Measure calls without the model's own work, in a runner of the reference that has answered once."""
-    first = bench.run(0, fresh_seed(), timeout_s=timeout_s)
+    first = bench.run(0, fresh_seed(), timeout_s=timeout_s, quick=True)
     if first.fault is not None:
         return first.fault
     answers = []
@@ -91,7 +91,7 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
     started = time.monotonic()
     while not _enough(good, time.monotonic() - started, empty):
         seed = next(seeds)
-        trial = bench.run(len(used), seed, timeout_s=timeout_s)
+        trial = bench.run(len(used), seed, timeout_s=timeout_s, quick=True)
         if trial.fault is not None:
             fault, _ = made_again(bench, trial, len(used), seed, itertools.repeat(None), timeout_s)
             return Side(None, trial._replace(fault=fault))

@@ -31,12 +31,21 @@ class Arguments(NamedTuple):
     kwargs: dict[str, Value]
 
 
+class Honest(NamedTuple):
+    """What the reference itself answers, in the problem's precision.
+
+    `borrowed` are the paths of outputs that lie in the memory of an input or of a weight.
+    """
+
+    result: calls.Result
+    borrowed: frozenset[str]
+
+
 class Expected(NamedTuple):
     """What a call should give.
 
     `exact` is the value to compare with, in float64 where the reference can be run so (`in_float64`); `honest` is
-    the reference's own result in the problem's precision, which says what rounding alone does. `borrowed` are the
-    paths of outputs that lie in the memory of an input or of a weight.
+    the reference's own result in the problem's precision, which says what rounding alone does.
     """
 
     exact: calls.Result
@@ -189,22 +198,27 @@ class Reference:
         gradients: list[torch.Tensor] | None,
         *,
         comparable: bool | None = None,
+        honest: Honest | None = None,
     ) -> Expected:
-        """Compute what a call should give: honestly, and in float64.
+        """Compute what a call should give: honestly, unless `honest` is that already, and in float64.
 
         Whether float64 computes the same thing is looked at where `comparable` does not say it.
         """
+        plain, borrowed = honest or self.honest(inputs, random_seed, gradients)
+        exact = None if comparable is False else self._exact(inputs, random_seed, gradients)
+        if exact is None or not (comparable or _comparable(exact, plain)):
+            return Expected(plain, plain, in_float64=False, borrowed=borrowed)
+        return Expected(exact, plain, in_float64=True, borrowed=borrowed)
+
+    def honest(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> Honest:
+        """Have the reference answer in the problem's precision."""
         own = _cloned(inputs) if self._writes_inputs or gradients is not None else inputs
         versions = _versions(own)
         with self._author("forward"):
-            honest = self._run(self.model, own, random_seed, gradients)
+            result = self._run(self.model, own, random_seed, gradients)
         if own is inputs and _versions(own) != versions:
             raise ProblemError(f"{self.problem.name}: forward writes into its inputs in some calls and not in others")
-        borrowed = self._borrowed(honest.outputs, own)
-        exact = None if comparable is False else self._exact(inputs, random_seed, gradients)
-        if exact is None or not (comparable or _comparable(exact, honest)):
-            return Expected(honest, honest, in_float64=False, borrowed=borrowed)
-        return Expected(exact, honest, in_float64=True, borrowed=borrowed)
+        return Honest(result, self._borrowed(result.outputs, own))
 
     def _exact(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> calls.Result | None:
         if self._exact_model is None:

@@ -83,6 +83,8 @@ class Terms(NamedTuple):
     profile: bool = False
 
 
+_SIDES = 3
+"""Runners of a grade's timing: reference, submission, reference again. A context on a GPU takes long to make."""
 _SPARES = 2
 """One runner for the timing of a submission whose checks run, and one for the checks of the next."""
 
@@ -116,7 +118,8 @@ class Workshop:
             )
             self._reference: Reference | None = None
             self._rig: Rig | None = None
-            self.spares = Spares(self._empty_runner, terms.device, _SPARES if lasting else 0)
+            ahead = _SPARES if lasting else 0 if terms.gpu is None else _SIDES
+            self.spares = Spares(self._empty_runner, terms.device, ahead)
             self.baseline = Baseline(self, lasting=lasting)
             self.turn_to(source, seeds)
             if terms.gpu is None:

@@ -156,9 +156,9 @@ def _outputs_may_share(patch: pytest.MonkeyPatch) -> None:
 def _reference_on_the_runners_inputs(patch: pytest.MonkeyPatch) -> None:
     judged = Bench._judge
 
-    def on_shared(self, answer, wanted, expected, placed):
+    def on_shared(self, answer, wanted, expected, placed, honest):
         shared = Arguments([view for _, _, view in placed.pairs], {})
-        return judged(self, answer, wanted, [self._reference.expected(shared, 0, None)], placed)
+        return judged(self, answer, wanted, [self._reference.expected(shared, 0, None)], placed, honest)
 
     patch.setattr(Bench, "_judge", on_shared)
     patch.setattr(trial, "_changed_input", lambda placed: None)

@@ -1,0 +1,68 @@
+"""Outputs that are the reference's own to the bit."""
+
+import pytest
+import torch
+
+from evaluator.judge.reference import Honest
+from evaluator.judge.snapshot import Snapshot
+from evaluator.judge.trial import same_as
+from evaluator.runner import calls
+
+X = torch.arange(24.0).view(6, 4)
+
+
+def shot(tensor: torch.Tensor) -> list[Snapshot]:
+    return [Snapshot("output", tensor, tensor, None)]
+
+
+def answers(*blocks: torch.Tensor, borrowed: frozenset[str] = frozenset()) -> list[Honest]:
+    return [Honest(calls.Result(block, None), borrowed) for block in blocks]
+
+
+@pytest.mark.parametrize("blocks", [(X,), X.split(2), X.split(4)])
+def test_equal_outputs_are_the_same_whole_or_in_blocks(blocks):
+    assert same_as(answers(*blocks), shot(X.clone())) == frozenset()
+
+
+@pytest.mark.parametrize("at", [0, 23])
+@pytest.mark.parametrize("blocks", [(X,), X.split(4)])
+def test_one_unit_in_the_last_place_is_a_difference(at, blocks):
+    other = X.clone()
+    other.view(-1)[at] = torch.nextafter(X.view(-1)[at], torch.tensor(1e9))
+    assert same_as(answers(*blocks), shot(other)) is None
+
+
+def test_not_a_number_is_left_to_the_comparison():
+    other = X.clone()
+    other[0, 0] = torch.nan
+    assert same_as(answers(other.clone()), shot(other)) is None
+
+
+def test_rows_that_no_block_covers_are_not_taken_for_compared():
+    assert same_as(answers(X[:4]), shot(X)) is None
+    assert same_as([], shot(X)) is None
+
+
+def test_a_number_alone_has_no_rows():
+    assert same_as(answers(torch.tensor(2.0)), shot(torch.tensor(2.0))) == frozenset()
+
+
+def test_nothing_is_computed_after_a_difference():
+    def blocks():
+        yield from answers(X[:2] + 1)
+        raise AssertionError
+
+    assert same_as(blocks(), shot(X)) is None
+
+
+def test_what_is_borrowed_in_any_block_is_told():
+    several = [*answers(X[:2]), *answers(X[2:], borrowed=frozenset({"output"}))]
+    assert same_as(several, shot(X)) == {"output"}
+
+
+def test_a_gradient_is_compared_like_an_output():
+    honest = [Honest(calls.Result(X, {"x": X * 2}), frozenset())]
+    other = [*shot(X), Snapshot("gradient of x", X, X * 3, None)]
+    assert same_as(honest, other) is None
+    right = [*shot(X), Snapshot("gradient of x", X, X * 2, None)]
+    assert same_as(honest, right) == frozenset()
