@@ -13,8 +13,10 @@ from typing import Protocol
 import msgspec
 
 from evaluator.build import toolchain
+from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache
 from evaluator.build.diagnostics import parse
+from evaluator.build.failures import Failures
 from evaluator.build.flags import refused_compile_flags, refused_link_flags, words
 from evaluator.build.sources import source_files
 from evaluator.errors import JudgeFailed
@@ -22,7 +24,7 @@ from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest, SourceFile
 from evaluator.isolation import Limits, ToolResult
 from evaluator.isolation.scratch import Scratch
-from evaluator.records import BuildUnit, Finding, Record
+from evaluator.records import BuildUnit, Finding
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
@@ -46,14 +48,6 @@ class RunTool(Protocol):
         """Run `argv` to its end, or to `timeout_s`. It can read the folders `readable`, too."""
 
 
-class Built(Record, frozen=True):
-    """What came of a build request. `library` is None where `unit.ok` is false."""
-
-    unit: BuildUnit
-    library: bytes | None
-    finding: Finding | None
-
-
 class Builder:
     """Builds the extensions of one submission, for the CPU."""
 
@@ -63,7 +57,7 @@ class Builder:
         self._cache = cache
         self._submission = submission
         self._timeout_s = timeout_s
-        self._failures: dict[str, Built] = {}
+        self._failures = Failures(cache, submission)
 
     def build(self, request: BuildRequest) -> Built:
         """Build what a submission asked for; what it may not ask for is answered with a finding."""
@@ -76,11 +70,7 @@ class Builder:
         if (entry := self._cache.get(key)) is not None:
             unit = self._unit(request, files, key, ok=True, cached=True, wall_s=0.0, log=entry.manifest.log)
             return Built(unit=unit, library=entry.library, finding=None)
-        # A submission that falls back on PyTorch asks again in every stage; the compiler has said it once.
-        built = self._failures.get(key) or self._compile(request, files, key)
-        if built.library is None:
-            self._failures[key] = built
-        return built
+        return self._failures.get(key) or self._failures.note(key, self._compile(request, files, key))
 
     def _compile(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
         with work_folder() as work:

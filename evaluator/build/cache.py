@@ -60,6 +60,11 @@ class BuildCache:
         """The libraries that are our own, not a submission's. They are counted on their own."""
         return BuildCache(self._root, shelf=Shelf.PARTS)
 
+    @property
+    def failures(self) -> "BuildCache":
+        """What is known of builds that failed."""
+        return BuildCache(self._root, shelf=Shelf.FAILURES)
+
     def get(self, key: str) -> Entry | None:
         """Read an entry; a damaged one is removed and counts as absent."""
         folder = self._entry(key)

@@ -41,6 +41,7 @@ class Shelf(StrEnum):
     """The kinds of entries, and the names of their folders."""
 
     BUILDS = "builds"  # submissions' extensions
+    FAILURES = "failures"  # what compilers said of those that have none
     PARTS = "parts"  # our own native code: allocators, kernels, the emulator's runtime and its precompiled header
     PREPARED = "prepared"  # what split builds share
     MEASURED = "measured"  # facts about GPUs and problems, and baselines

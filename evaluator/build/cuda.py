@@ -17,16 +17,17 @@ from evaluator.build import nvcc
 from evaluator.build.agreement import agreed, undeclared
 from evaluator.build.builder import (
     CPP_SUFFIXES,
-    Built,
     RunTool,
     compile_failure,
     misnamed,
     refusal,
     refused_build,
 )
+from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.cuda_steps import CUDA_SUFFIXES, Attempt, Step, steps
 from evaluator.build.diagnostics import parse
+from evaluator.build.failures import Failures
 from evaluator.build.nvcc_flags import NvccFlags, nvcc_flags
 from evaluator.build.sources import source_files
 from evaluator.findings import Code, finding
@@ -58,7 +59,7 @@ class CudaBuilder:
         self._timeout_s = timeout_s
         self._architecture = architecture
         self._cache_root = cache_root if cache_root is not None else cache_folder()
-        self._failures: dict[str, Built] = {}
+        self._failures = Failures(cache, submission)
 
     def build(self, request: BuildRequest) -> Built:
         """Build what a submission asked for; what it may not ask for is answered with a finding."""
@@ -73,11 +74,7 @@ class CudaBuilder:
             log = entry.manifest.log
             unit = _unit(request, key, self._parsed(log, files), log, ok=True, cached=True, wall_s=0.0)
             return Built(unit=unit, library=entry.library, finding=None)
-        # A submission that falls back on PyTorch asks again in every stage; the compiler has said it once.
-        built = self._failures.get(key) or self._climb(request, files, key)
-        if built.library is None:
-            self._failures[key] = built
-        return built
+        return self._failures.get(key) or self._failures.note(key, self._climb(request, files, key))
 
     def _climb(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
         """Try one step after the other. An error that two steps agree on is the submission's own, and final."""

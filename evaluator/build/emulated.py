@@ -11,7 +11,6 @@ from evaluator.build import toolchain
 from evaluator.build.builder import (
     CPP_SUFFIXES,
     LIMITS,
-    Built,
     RunTool,
     compile_failure,
     misnamed,
@@ -20,9 +19,11 @@ from evaluator.build.builder import (
     refused_build,
     work_folder,
 )
+from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache
 from evaluator.build.diagnostics import LineMap, parse
 from evaluator.build.emulator_parts import precompiled_headers
+from evaluator.build.failures import Failures
 from evaluator.build.ptx import device_errors, nvcc_version
 from evaluator.build.sources import source_files
 from evaluator.emulator import headers
@@ -46,7 +47,7 @@ class EmulatedBuilder:
         self._cache = cache
         self._submission = submission
         self._timeout_s = timeout_s
-        self._failures: dict[str, Built] = {}
+        self._failures = Failures(cache, submission)
 
     def build(self, request: BuildRequest) -> Built:
         """Build what a submission asked for; what the emulator lacks is answered with a finding."""
@@ -59,15 +60,12 @@ class EmulatedBuilder:
         if (entry := self._cache.get(key)) is not None:
             unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
             return Built(unit=unit, library=entry.library, finding=None)
-        built = self._failures.get(key)
-        if built is None:
-            with ThreadPoolExecutor(max_workers=1) as beside:
-                own = request.extra_cuda_cflags
-                device = beside.submit(device_errors, files, own, self._run_tool, self._submission)
-                built = self._climb(request, files, key, device)
-        if built.library is None:
-            self._failures[key] = built
-        return built
+        if (failed := self._failures.get(key)) is not None:
+            return failed
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            own = request.extra_cuda_cflags
+            device = beside.submit(device_errors, files, own, self._run_tool, self._submission)
+            return self._failures.note(key, self._climb(request, files, key, device))
 
     def _climb(
         self, request: BuildRequest, files: list[SourceFile], key: str, device: Future[list[Diagnostic]]

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from evaluator.build import nvcc
-from evaluator.build.builder import Builder, Built, RunTool
+from evaluator.build.builder import Builder, RunTool
+from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.cuda import CudaBuilder
 from evaluator.build.emulated import EmulatedBuilder

@@ -20,9 +20,10 @@ from evaluator.errors import JudgeFailed
 from evaluator.judge import measure
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench
-from evaluator.records import Samples
+from evaluator.records import DeviceKind, Samples
 
 if TYPE_CHECKING:
+    from evaluator.judge.place import Place
     from evaluator.judge.workshop import Workshop
 
 AS_REFERENCE = "from model import Model as ModelNew\n"
@@ -52,8 +53,21 @@ class Baseline:
         self._lasting = lasting
         self._kept = contextlib.ExitStack()
         self._benches: deque[Bench] = deque()
+        self._begun: deque[Place] = deque()
         self._overhead: measure.Overhead | None = None
         self._recent: tuple[Reading, float] | None = None
+
+    def begin(self) -> None:
+        """Have the runners of both sides made ready beside a submission's check, where there is room for them."""
+        wanted = self._lasting or self._shop.terms.device is DeviceKind.CUDA
+        if not wanted or self._benches or self._begun or not self._shop.rig.room_for(_IN_TURN):
+            return
+        for _ in range(_IN_TURN):
+            place = self._kept.enter_context(self._shop.runner(AS_REFERENCE))
+            self._shop.ours |= place.session.child.members()
+            if (fault := place.begin()) is not None:
+                raise _failed(fault)
+            self._begun.append(place)
 
     def before(self) -> Reading:
         """Give the side before a submission. No runner may have one in it."""
@@ -76,6 +90,7 @@ class Baseline:
         """End the runners that were kept."""
         self._kept.close()
         self._benches.clear()
+        self._begun.clear()
         self._recent = None
 
     def _measured(self, name: str) -> Reading:
@@ -99,23 +114,25 @@ class Baseline:
 
     @contextlib.contextmanager
     def _runner(self) -> Iterator[Bench]:
-        """Have a runner of the reference, which never sees a submission: one that is kept, or one for this side."""
-        if len(self._benches) == _IN_TURN:
+        """Have a runner of the reference, which never sees a submission: one of two in turn, or one for this side."""
+        if self._begun:
+            self._benches.appendleft(_ready(self._begun.popleft()))
+            yield self._benches[0]
+        elif self._benches:
             self._benches.rotate()
             yield self._benches[0]
-            return
-        keep = self._lasting and self._shop.rig.room_for(2)
-        with contextlib.ExitStack() as own:
-            place = (self._kept if keep else own).enter_context(self._shop.runner(AS_REFERENCE))
-            fault = place.load()
-            constructed = fault if fault is not None else place.construct()
-            if isinstance(constructed, Fault):
-                raise _failed(constructed)
-            bench = place.bench()
-            if keep:
-                self._benches.appendleft(bench)
-                self._shop.ours |= place.session.child.members()
-            yield bench
+        else:
+            with self._shop.runner(AS_REFERENCE) as place:
+                if (fault := place.begin()) is not None:
+                    raise _failed(fault)
+                yield _ready(place)
+
+
+def _ready(place: "Place") -> Bench:
+    constructed = place.begun()
+    if isinstance(constructed, Fault):
+        raise _failed(constructed)
+    return place.bench()
 
 
 def _failed(fault: Fault) -> JudgeFailed:

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-from typing import NamedTuple
 
 import psutil
 import torch
@@ -10,11 +9,12 @@ import torch
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import Gpu
 from evaluator.errors import UsageError
+from evaluator.judge.kept import kept
 from evaluator.judge.trees import Value, tensors
-from evaluator.records import Problem, SizeName
+from evaluator.records import Problem, Record, SizeName
 
 
-class Plan(NamedTuple):
+class Plan(Record, frozen=True):
     """The sizes of one call."""
 
     input_bytes: int
@@ -60,21 +60,30 @@ def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | Non
     """Work the sizes out on the meta device, where tensors have shapes and no memory; None where that fails.
 
     Inputs and weights below `from_bytes` are not worth it either: the first operation on that device imports 800
-    modules, a second of every grade.
+    modules, a second of every grade. So what is worth it is kept in the cache.
     """
     space: dict[str, object] = {"__name__": "model"}
+    source = sized_source(problem, size)
     try:
         # What the author's code prints is shown when it runs in earnest.
         with torch.device("meta"), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(sized_source(problem, size), problem.path, "exec"), space)  # noqa: S102 - the author's code
+            exec(compile(source, problem.path, "exec"), space)  # noqa: S102 - the author's code
             inputs, init = _call(space, "get_inputs"), _call(space, "get_init_inputs")
             model = space["Model"](*init[0], **init[1])  # type: ignore[operator]
-            if _bytes(inputs) + _bytes(model.state_dict()) < from_bytes:
+            input_bytes, state_bytes = _bytes(inputs), _bytes(model.state_dict())
+            if input_bytes + state_bytes < from_bytes:
                 return None
-            outputs = model(*inputs[0], **inputs[1])
+            return kept(
+                ["plan", source, torch.__version__],
+                Plan,
+                lambda: Plan(
+                    input_bytes=input_bytes,
+                    output_bytes=_bytes(model(*inputs[0], **inputs[1])),
+                    state_bytes=state_bytes,
+                ),
+            )
     except (Exception, SystemExit):  # noqa: BLE001 - no shapes without values; then there is no plan, and no refusal either
         return None
-    return Plan(_bytes(inputs), _bytes(outputs), _bytes(model.state_dict()))
 
 
 def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) -> None:

@@ -6,7 +6,7 @@ import torch
 
 from evaluator.catalog import sized_source
 from evaluator.devices.memory import SharedMemory
-from evaluator.frames import Construct, Constructed, Table
+from evaluator.frames import Construct, Constructed, Load, Table
 from evaluator.judge.clock import Clock
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import place
@@ -32,20 +32,43 @@ class Place(NamedTuple):
 
     def load(self, tf32: Tf32 | None = None) -> Fault | None:
         """Have the submission read in, under `tf32`; the problem's own where it is None."""
-        terms = self.shop.terms
-        timeout_s = IMPORT_TIMEOUT_S if terms.timeout_s is None else terms.timeout_s
-        return self.session.load(
-            self.source,
-            sized_source(terms.problem, terms.size),
-            memory=self.memory,
-            device=self.device,
-            threads=terms.threads,
-            tf32=own_tf32(terms.problem) if tf32 is None else tf32,
-            timeout_s=timeout_s,
-        )
+        return self.session.load(self._load(tf32), self.memory.descriptors, timeout_s=self._timeout_s)
 
     def construct(self) -> Constructed | Fault:
         """Have ModelNew made, as the reference was, and given the reference's weights."""
+        return self.session.construct(self._construct(), timeout_s=self._timeout_s)
+
+    def begin(self) -> Fault | None:
+        """Ask for what `load` and `construct` give, and wait for neither: see `begun`."""
+        load, construct = self._load(None), self._construct()
+        return self.session.begin(load, construct, self.memory.descriptors, timeout_s=self._timeout_s)
+
+    def begun(self) -> Constructed | Fault:
+        """Wait for both."""
+        return self.session.begun(self._timeout_s)
+
+    @property
+    def _timeout_s(self) -> float:
+        asked_s = self.shop.terms.timeout_s
+        return IMPORT_TIMEOUT_S if asked_s is None else asked_s
+
+    def _load(self, tf32: Tf32 | None) -> Load:
+        terms, memory = self.shop.terms, self.memory
+        return Load(
+            submission=self.source,
+            model=sized_source(terms.problem, terms.size),
+            input_bytes=memory.inputs.size_bytes,
+            output_bytes=memory.outputs.size_bytes,
+            copy_bytes=memory.copy_bytes,
+            device=self.device.value,
+            library=memory.library is not None,
+            threads=terms.threads,
+            tf32=(own_tf32(terms.problem) if tf32 is None else tf32).value,
+            probe_bytes=memory.probe_bytes,
+        )
+
+    def _construct(self) -> Construct:
+        """Lay the constructor's arguments and the weights out in shared memory."""
         reference, terms = self.shop.reference, self.shop.terms
         values = [("init", reference.init.args), ("init", reference.init.kwargs), ("state", reference.state())]
         placed = place(list(values), self.memory.inputs)
@@ -55,15 +78,13 @@ class Place(NamedTuple):
         args, kwargs, state = placed.nodes
         if not isinstance(state, Table):
             raise TypeError("a state_dict is a table")
-        frame = Construct(
+        return Construct(
             weight_seed=self.shop.seeds.weight,
             training=terms.problem.mode is Mode.TRAIN,
             args=args,
             kwargs=kwargs,
             state=state,
         )
-        timeout_s = IMPORT_TIMEOUT_S if terms.timeout_s is None else terms.timeout_s
-        return self.session.construct(frame, timeout_s=timeout_s)
 
     def bench(self) -> Bench:
         """Set up trials with this runner."""

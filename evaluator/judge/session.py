@@ -6,7 +6,6 @@ import time
 from enum import Enum
 from typing import NamedTuple, Self
 
-from evaluator.devices.memory import SharedMemory
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import (
@@ -31,7 +30,7 @@ from evaluator.frames import (
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault
-from evaluator.records import DeviceKind, Finding, Status, Tf32
+from evaluator.records import DeviceKind, Finding, Status
 
 _EXIT_WAIT_S = 5.0
 _STOP_TRIES = 100
@@ -88,39 +87,33 @@ class Session:
         """Have build requests answered at `desk`."""
         self._desk = desk
 
-    def load(
-        self,
-        submission: str,
-        model: str,
-        *,
-        memory: SharedMemory,
-        device: DeviceKind,
-        threads: int,
-        tf32: Tf32,
-        timeout_s: float,
-    ) -> Fault | None:
+    def load(self, frame: Load, descriptors: tuple[int, ...], *, timeout_s: float) -> Fault | None:
         """Have the submission read in. Building is not counted against `timeout_s`."""
-        self._source = submission
-        frame = Load(
-            submission=submission,
-            model=model,
-            input_bytes=memory.inputs.size_bytes,
-            output_bytes=memory.outputs.size_bytes,
-            copy_bytes=memory.copy_bytes,
-            device=device.value,
-            library=memory.library is not None,
-            threads=threads,
-            tf32=tf32.value,
-            probe_bytes=memory.probe_bytes,
-        )
-        answer = self.ask(frame, Stage.IMPORT, timeout_s, memory.descriptors)
+        self._source = frame.submission
+        return self._loaded(self.ask(frame, Stage.IMPORT, timeout_s, descriptors))
+
+    def construct(self, frame: Construct, *, timeout_s: float) -> Constructed | Fault:
+        """Have ModelNew made and given its weights."""
+        return self._constructed(self.ask(frame, Stage.CONSTRUCT, timeout_s))
+
+    def begin(
+        self, load: Load, construct: Construct, descriptors: tuple[int, ...], *, timeout_s: float
+    ) -> Fault | None:
+        """Ask for what `load` and `construct` give, and wait for neither: see `begun`."""
+        self._source = load.submission
+        return self.send(load, Stage.IMPORT, timeout_s, descriptors) or self.send(construct, Stage.CONSTRUCT, timeout_s)
+
+    def begun(self, timeout_s: float) -> Constructed | Fault:
+        """Wait for both."""
+        fault = self._loaded(self.answer(Stage.IMPORT, timeout_s))
+        return fault or self._constructed(self.answer(Stage.CONSTRUCT, timeout_s))
+
+    def _loaded(self, answer: Frame | Fault) -> Fault | None:
         if isinstance(answer, Fault | Loaded):
             return answer if isinstance(answer, Fault) else None
         return self.out_of_place(answer)
 
-    def construct(self, frame: Construct, *, timeout_s: float) -> Constructed | Fault:
-        """Have ModelNew made and given its weights."""
-        answer = self.ask(frame, Stage.CONSTRUCT, timeout_s)
+    def _constructed(self, answer: Frame | Fault) -> Constructed | Fault:
         return answer if isinstance(answer, Constructed | Fault) else self.out_of_place(answer)
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:

@@ -35,9 +35,9 @@ class Spares:
             session.__exit__()  # It ended while it waited, so there is nobody to blame but this machine.
         return self._spawn()
 
-    def refill(self) -> None:
-        """Begin those that are missing; they get ready by themselves."""
-        while len(self._ready) + len(self._warming) < self._count:
+    def refill(self, at_least: int = 0) -> None:
+        """Begin those that are missing, or `at_least` so many; they get ready by themselves."""
+        while len(self._ready) + len(self._warming) < max(self._count, at_least):
             session = self._spawn()
             self._warming.append(session)
             session.warm(self._device)

@@ -72,6 +72,8 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
     desk = shop.desk()
     with shop.runner(shop.source, desk) as place:
         shop.spares.refill()
+        if shop.terms.device is not DeviceKind.EMULATED:
+            shop.baseline.begin()
         checks, fault, remarks = _checked_calls(shop, place)
         counted = None
         if fault is None and shop.terms.require_own_kernel is not None and shop.terms.gpu is None:

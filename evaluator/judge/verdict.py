@@ -1,5 +1,7 @@
 """The stages in their order, and the verdict they lead to."""
 
+import contextlib
+
 from msgspec.structs import replace
 
 from evaluator.judge import stages
@@ -37,7 +39,9 @@ def finish(shop: Workshop, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
     """Check and time what was built, here or by another process on the same machine."""
     if begun.build is None:
         raise ValueError("nothing was built")
-    with shop.at_device():
+    with contextlib.ExitStack() as device:
+        with contextlib.nullcontext() if shop.terms.gpu is None else stopwatch.stage("device"):
+            device.enter_context(shop.at_device())
         outcome = _on_device(shop, begun.build, stopwatch)
     unsure = not_known(outcome.own_kernels, shop.terms.require_own_kernel)
     if outcome.status is Status.CORRECT and unsure is not None:

@@ -83,8 +83,8 @@ class Terms(NamedTuple):
     profile: bool = False
 
 
-_SIDES = 3
-"""Runners of a grade's timing: reference, submission, reference again. A context on a GPU takes long to make."""
+_FIRST = 4
+"""Runners that the first grade of a workshop takes: the submission's for check and timing, the reference's two."""
 _SPARES = 2
 """One runner for the timing of a submission whose checks run, and one for the checks of the next."""
 
@@ -118,8 +118,7 @@ class Workshop:
             )
             self._reference: Reference | None = None
             self._rig: Rig | None = None
-            ahead = _SPARES if lasting else 0 if terms.gpu is None else _SIDES
-            self.spares = Spares(self._empty_runner, terms.device, ahead)
+            self.spares = Spares(self._empty_runner, terms.device, _SPARES if lasting else 0)
             self.baseline = Baseline(self, lasting=lasting)
             self.turn_to(source, seeds)
             if terms.gpu is None:
@@ -198,6 +197,7 @@ class Workshop:
             if self._rig is None:
                 (self._on_device if self._lasting else own).enter_context(leased(self.terms.gpu, _LEASE_WAIT_S))
                 self.watch = Watch(self.terms.gpu, self._own_processes)
+                self.spares.refill(_FIRST)
                 self._set_up()
             else:
                 self.watch = Watch(self.terms.gpu, self._own_processes)
@@ -291,7 +291,10 @@ class Workshop:
 
     def _empty_runner(self) -> Session:
         """Start a runner with nothing of a submission in it."""
-        return Session(self._starter.spawn(_RUNNER, limits=self.rig.limits, devices=self.rig.nodes), None)
+        if self.terms.gpu is None:
+            return Session(self._starter.spawn(_RUNNER, limits=self.rig.limits, devices=self.rig.nodes), None)
+        # Before the rig is there: a context takes long to make, and the problem is read in meanwhile.
+        return Session(self._starter.spawn(_RUNNER, limits=GpuRig.limits, devices=self.terms.gpu.nodes), None)
 
     def _run_tool(
         self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()

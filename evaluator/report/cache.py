@@ -4,6 +4,7 @@ from evaluator.build.cache_room import LIMIT_VARIABLE, CacheCleared, CacheUsage,
 
 _MEANING = {
     Shelf.BUILDS: "submissions' extensions",
+    Shelf.FAILURES: "what did not compile, and why",
     Shelf.PARTS: "Warpgrade's own: runtime, headers, allocators, kernels",
     Shelf.PREPARED: "what CUDA builds share",
     Shelf.MEASURED: "what was measured of GPUs and problems",

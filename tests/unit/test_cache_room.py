@@ -170,13 +170,14 @@ def test_leftovers_of_killed_processes_are_swept_when_old(tmp_path):
 
 def test_clear_removes_everything_and_says_what(tmp_path):
     put(tmp_path, 0, age_s=0)
+    BuildCache(tmp_path).failures.put(key(3), LIBRARY, log="", wall_s=1.0)
     BuildCache(tmp_path).parts.put(key(1), LIBRARY, log="", wall_s=1.0)
     (tmp_path / "prepared" / "some").mkdir(parents=True)
     BuildCache(tmp_path, shelf=Shelf.MEASURED).put(key(2), LIBRARY, log="", wall_s=1.0)
     before = usage(tmp_path, 1)
     cleared = clear(tmp_path)
     assert (cleared.bytes, cleared.shelves, cleared.stayed) == (before.bytes, before.shelves, 0)
-    assert [shelf.entries for shelf in cleared.shelves] == [1, 1, 1, 1]
+    assert [shelf.entries for shelf in cleared.shelves] == [1, 1, 1, 1, 1]
     assert usage(tmp_path, 1).bytes == 0
     assert clear(tmp_path / "nowhere").bytes == 0
 
