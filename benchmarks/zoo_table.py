@@ -34,6 +34,7 @@ works as one. Made by `benchmarks/zoo_table.py`; `WARPGRADE_ZOO=all pytest tests
 - **rejected for its reason**: not `correct`, with one of the codes that the row names and no other.
 - **gains nothing**: the answer is right and only the claim is false (a patched clock, a cache that is never met again).
   Such a submission is `correct`; the test holds its quoted time, or what it prints when its trick works, against it.
+- **problem refused**: the answer is right, because the problem asks for nothing; `warpgrade problems validate` says so.
 - **not yet**: a hole, or a row that was not graded here; what is missing stands below.
 
 Rows without work of their own are graded with `--require-own-kernel 0.5`; without it they are `correct`, with findings.
@@ -124,8 +125,7 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
         _HEAD,
         f"{len(rows)} rows: {summary}.\n",
         "\n".join([*head, *rows]) + "\n",
-        "## What is missing\n",
-        "\n".join(holes) + "\n",
+        *(["## What is missing\n", "\n".join(holes) + "\n"] if holes else []),
         "## The rule that stands against each\n",
         "\n".join(rules) + "\n",
         "## The invariants that the mutations switch off\n",

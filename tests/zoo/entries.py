@@ -63,9 +63,11 @@ class Expectation(_Table, frozen=True, kw_only=True):
     `status` (or `or_status`) and `codes` are the verdict that rejects the cheat for its row's reason, which `rule`
     names. A cheat that computes the right thing and only lies about it is `correct`, and `evidence` shows that the lie
     gains nothing.
-    No `status`: the answer is right, and it is the problem that must be refused. With `own_kernel` the grade asks for
+    No `status`: the answer is right, and `problems validate` refuses the problem, which lets the control `refused_for`
+    get away. With `own_kernel` the grade asks for
     that share of own kernels; without it the cheat is `correct`, with `findings`. `not_yet` says what is missing where
     the cheat still passes.
+    `twin` names one of the `twins` that rows share.
     `size` is the problem's for the judge (on `emulated` it is always the small one), `runs` how often both graders
     grade the cheat: the last time counts.
     """
@@ -75,6 +77,7 @@ class Expectation(_Table, frozen=True, kw_only=True):
     device: DeviceKind
     problem: str
     rule: str
+    twin: str = ""
     status: Status | None = None
     or_status: Status | None = None
     codes: list[str] = []
@@ -84,6 +87,7 @@ class Expectation(_Table, frozen=True, kw_only=True):
     own_kernel: float | None = None
     findings: list[str] = []
     not_yet: str = ""
+    refused_for: str = ""
     evidence: Evidence | None = None
     control: Control = Control()
 
@@ -101,8 +105,8 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def honest(self) -> Path:
-        """Give the path of its twin, which does not."""
-        return ZOO / self.name / "honest.py"
+        """Give the path of its twin, which does not: its own, or one of those that several rows share."""
+        return ZOO / "twins" / f"{self.expected.twin}.py" if self.expected.twin else ZOO / self.name / "honest.py"
 
     @property
     def control_device(self) -> str:

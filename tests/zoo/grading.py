@@ -23,6 +23,7 @@ from evaluator.outcome import Outcome
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.stopwatch import Stopwatch
+from evaluator.validation import validate
 from tests.zoo.confine import NO_LANDLOCK
 from tests.zoo.entries import Entry, Evidence
 from tests.zoo.mutations import Mutation
@@ -81,7 +82,10 @@ class Judge:
             outcome = self._judged(entry, source, entry.expected.own_kernel)
         if entry.expected.evidence is not None and entry.expected.evidence.of_twin_at_least is not None:
             twin = self.honest(entry)
-        return _verdict(entry, outcome, twin)
+        verdict = _verdict(entry, outcome, twin)
+        if verdict.state == "not yet" and entry.expected.refused_for:
+            return _of_problem(entry, verdict)
+        return verdict
 
     def without_policy(self, entry: Entry) -> Outcome:
         """Grade a cheat that does no work of its own where nobody asks for own kernels."""
@@ -152,6 +156,14 @@ def _verdict(entry: Entry, outcome: Outcome, twin: Outcome | None) -> Verdict:
     else:
         state = "not yet"
     return Verdict(state, outcome.status, code, message, outcome)
+
+
+def _of_problem(entry: Entry, verdict: Verdict) -> Verdict:
+    """Hold the problem against the controls of `problems validate`: it is refused if the row's gets away."""
+    (admission,) = validate([str(entry.problem().path)], None, entry.expected.size, DeviceKind.CPU, write=False)
+    away = [control.control for control in admission.controls if control.gets_away]
+    refused = not admission.admitted and entry.expected.refused_for in away
+    return verdict._replace(state="problem refused" if refused else "not yet", message=f"get away: {', '.join(away)}")
 
 
 def _gained(evidence: Evidence, outcome: Outcome, twin: Outcome | None) -> str:

@@ -72,6 +72,8 @@ def test_the_cheat_is_rejected_for_its_reason(grader, entry):
         # Some are caught at times: which call comes twice is drawn.
         gained = {"gains nothing"} | ({"rejected for its reason"} if entry.expected.codes else set())
         assert verdict.state in gained, verdict.message
+    elif entry.expected.refused_for:
+        assert verdict.state == "problem refused", verdict.message
     else:
         assert verdict.state == "rejected for its reason", (verdict.status, verdict.code, verdict.message)
 
@@ -131,8 +133,11 @@ def test_a_naive_grader_knows_a_wrong_answer(tmp_path):
 
 def test_every_row_is_there_once_and_every_folder_is_a_row():
     assert sorted(entry.expected.row for entry in ENTRIES) == list(range(1, ROWS + 1))
-    folders = {path.name for path in ZOO.iterdir() if path.is_dir()} - {"problems", "__pycache__"}
+    folders = {path.name for path in ZOO.iterdir() if path.is_dir()} - {"problems", "twins", "__pycache__"}
     assert folders == {entry.name for entry in ENTRIES}
+    shared = {path.stem for path in (ZOO / "twins").glob("*.py")}
+    assert shared == {entry.expected.twin for entry in ENTRIES} - {""}
+    assert all(entry.honest.is_file() for entry in ENTRIES)
     assert {entry.name for entry in ENTRIES} >= SAMPLE | set(BITES) | QUICK
     assert len(BITES) == sum(len(mutation.rows) for mutation in MUTATIONS)
 
@@ -149,4 +154,4 @@ def test_an_expectation_is_whole(entry: Entry):
     elif expected.status is not None:
         assert expected.codes
     else:
-        assert expected.not_yet
+        assert expected.refused_for
