@@ -1,0 +1,65 @@
+"""Does Nsight Compute read the counters of a program that runs behind every wall of a runner?
+
+python docs/experiments/counters.py
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from evaluator.devices.gpu import choose
+from evaluator.isolation import SandboxMode, run_tool
+from evaluator.judge.rig import GpuRig
+from evaluator.judge.starting import starter_for
+from evaluator.records import DeviceKind
+
+PROGRAM = """
+import torch
+x = torch.randn(1 << 26, device="cuda")
+torch.relu(x)
+torch.cuda.synchronize()
+"""
+METRICS = (
+    "gpu__time_duration.sum",
+    "dram__bytes.sum",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+)
+
+
+def main() -> None:
+    found = shutil.which("ncu")
+    if found is None:
+        raise SystemExit("there is no ncu on the PATH")
+    gpu = choose(None)
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder)
+        top.chmod(0o711)
+        work = top / "work"
+        work.mkdir()
+        program = work / "program.py"
+        program.write_text(PROGRAM)
+        options = ["--clock-control", "none", "--csv", "--page", "raw", "--metrics", ",".join(METRICS)]
+        argv = [found, *options, sys.executable, str(program)]
+        began_s = time.monotonic()
+        plain = subprocess.run(argv, capture_output=True, text=True, check=False)
+        print(f"plain: exit status {plain.returncode}, {time.monotonic() - began_s:.1f} s\n{plain.stdout[-2000:]}")
+        with starter_for(DeviceKind.CUDA, gpu.uuid, SandboxMode.FULL, 8) as starter:
+            view = starter._view
+            # A tool of ours sees no device files; this one must.
+            starter._view = lambda scratch, limits, readable, _, host_private: view(
+                scratch, limits, readable, gpu.nodes, host_private=host_private
+            )
+            readable = [path for path in (Path("/usr/local"), Path("/opt")) if path.exists()]
+            home = {"HOME": str(work), "TMPDIR": str(work)}
+            walled = run_tool(
+                starter, argv, work=work, timeout_s=120.0, limits=GpuRig.limits, readable=readable, environment=home
+            )
+        print(f"behind walls: exit status {walled.exit_code}, {walled.wall_s:.1f} s\n{walled.output[-2000:]}")
+
+
+if __name__ == "__main__":
+    main()
