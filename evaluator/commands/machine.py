@@ -9,7 +9,7 @@ from evaluator.commands.options import json_option
 from evaluator.errors import ExitCode
 
 
-@click.command()
+@click.command(short_help="Say what this machine can do, and what is missing.")
 @click.option("--prepare", is_flag=True, help="Make ahead what first grades wait for: runtime, headers, allocators.")
 @json_option
 def doctor(*, prepare: bool, as_json: bool) -> ExitCode:

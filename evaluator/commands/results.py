@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evaluator.report.regrade import Change
 
 
-@click.command()
+@click.command(short_help="Say how many of a run are built, correct and fast.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=run_argument)
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV to stdout: all, each level, each problem.")
@@ -76,7 +76,7 @@ def report(
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
 
 
-@click.command()
+@click.command(short_help="Compare two runs: what broke, and what became faster.")
 @click.argument("before", metavar="RUN_A", type=run_argument)
 @click.argument("after", metavar="RUN_B", type=run_argument)
 @click.option(
@@ -104,7 +104,7 @@ def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: boo
     return ExitCode.NOT_CORRECT if failed else ExitCode.CORRECT
 
 
-@click.command()
+@click.command(short_help="Draw a run's verdicts anew from its cards.")
 @click.argument("run", metavar="RUN", type=run_argument)
 @click.option(
     "--output",
@@ -142,7 +142,7 @@ def _changed(change: "Change") -> str:
     return one_line(f"{change.field} {before} -> {after}", 120)
 
 
-@click.command("show")
+@click.command("show", short_help="Show a scorecard again, with its samples.")
 @click.argument("file", metavar="CARD", type=click.Path(path_type=Path))
 @click.option(
     "--svg",
@@ -171,7 +171,7 @@ def _draw(card: Scorecard, path: Path) -> None:
         raise UsageError(f"no picture can be written to {path}: {error.strerror}") from error
 
 
-@click.command("check-card")
+@click.command("check-card", short_help="Check a scorecard against its schema.")
 @click.argument("file", type=click.Path(path_type=Path))
 def check_card(*, file: Path) -> ExitCode:
     """Check that FILE is a scorecard; name every fault with its place."""
