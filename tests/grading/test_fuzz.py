@@ -17,6 +17,7 @@ from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
 from evaluator.isolation import SandboxMode
+from evaluator.judge import work_count
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.place import Place
 from evaluator.judge.reference import Reference
@@ -24,7 +25,6 @@ from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session, Stage
 from evaluator.judge.trial import Bench
 from evaluator.judge.verdict import judge
-from evaluator.judge.work_count import count_work
 from evaluator.judge.workshop import Terms, Workshop
 from evaluator.lint.look import look
 from evaluator.records import DeviceKind, Finding, SizeName, Status, ToleranceRule
@@ -183,7 +183,7 @@ def test_no_stream_upsets_what_comes_before_a_call(memory, stream):
         nothing = Items(is_tuple=False, items=[])
         made = session.construct(Construct(1, False, nothing, Table([], []), Table([], [])), timeout_s=2.0)
         assert isinstance(made, Constructed | Fault)
-        counted = count_work(Place(None, "", session, memory, HostClock(session), DeviceKind.CPU), 2.0)
+        counted = work_count._asked(Place(None, "", session, memory, HostClock(session), DeviceKind.CPU), 2.0)
         assert counted is None or isinstance(counted, Counted)
 
 
