@@ -29,19 +29,26 @@ def write_html(results: Results, path: Path) -> None:
 
 
 def write_kernelbench(results: Results, folder: Path) -> list[Path]:
-    """Write `levelN/eval_results.json` below `folder` for each level; give the files.
+    """Write `levelN/eval_results.json` below `folder` for each level, and `baseline.json`; give the files.
+
+    Where nothing was timed there is no `baseline.json`, and an earlier one is removed.
 
     Raises:
         UsageError: a problem is none of KernelBench's, or a file cannot be written.
     """
     made = documents(Graded(entry.sample.problem, entry.sample.name, _card(entry)) for entry in results.entries)
-    written = []
-    for level, document in made.items():
-        path = folder / f"level{level}" / "eval_results.json"
+    written: dict[Path, object] = {
+        folder / f"level{level}" / "eval_results.json": document for level, document in made.results.items()
+    }
+    baseline = folder / "baseline.json"
+    if made.baseline is None:
+        _written(baseline, functools.partial(baseline.unlink, missing_ok=True))
+    else:
+        written[baseline] = made.baseline
+    for path, document in written.items():
         content = msgspec.json.format(msgspec.json.encode(document), indent=4) + b"\n"
         _written(path, functools.partial(_replaced, path, content))
-        written.append(path)
-    return written
+    return list(written)
 
 
 def _replaced(path: Path, content: bytes) -> None:

@@ -12,6 +12,7 @@ from evaluator.records import Scorecard
 from evaluator.report.text import counted, one_line
 
 if TYPE_CHECKING:
+    from evaluator.batch.results import Results
     from evaluator.report.regrade import Change
 
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     "--kernelbench",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write that benchmark's levelN/eval_results.json there.",
+    help="Write that benchmark's levelN/eval_results.json there, and the reference's times.",
 )
 def report(
     *,
@@ -61,8 +62,7 @@ def report(
     if html is not None:
         reporting.write_html(results, html)
     if kernelbench is not None:
-        for path in reporting.write_kernelbench(results, kernelbench):
-            click.echo(f"{path} is written", err=True)
+        _write_kernelbench(results, kernelbench)
     if as_json:
         terminal.emit(terminal.json_text(said.document(summaries)))
     elif as_csv:
@@ -74,6 +74,19 @@ def report(
     for broken in results.broken:
         terminal.complain("broken", broken)
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
+
+
+def _write_kernelbench(results: "Results", folder: Path) -> None:
+    from evaluator.batch import reporting
+
+    for path in reporting.write_kernelbench(results, folder):
+        click.echo(f"{path} is written", err=True)
+    if not results.asked.timed:
+        click.echo(
+            f"nothing is timed on {results.asked.kind}: every runtime is -1; what that benchmark's analysis says of "
+            "fast_p and speedups means nothing",
+            err=True,
+        )
 
 
 @click.command(short_help="Compare two runs: what broke, and what became faster.")

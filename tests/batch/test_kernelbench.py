@@ -1,5 +1,6 @@
 """`report --kernelbench`: what that benchmark's own analysis reads."""
 
+import itertools
 import json
 import os
 import statistics
@@ -7,13 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import cli
 from evaluator.errors import UsageError
 from evaluator.records import Status
 from evaluator.report.batch_kernelbench import Graded, documents
+from evaluator.store import read_card
 from tests import cards
+from tests.batch import fakes
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 KEYS = {"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"}
@@ -27,7 +31,7 @@ def test_each_level_has_its_document_and_each_problem_its_samples():
         Graded(RELU, "sample_0", cards.card()),
         Graded(LEVEL_2, "sample_0", None),
     ]
-    made = documents(given)
+    made = documents(given).results
     assert list(made) == [1, 2]
     assert list(made[1]) == ["19", "23"]
     right, uncompiled = made[1]["19"]
@@ -46,15 +50,36 @@ def test_each_level_has_its_document_and_each_problem_its_samples():
 
 def test_samples_keep_their_numbers_and_others_get_free_ones():
     names = ["sample_1", "mine", "0", "attempt_sample_1", "sample_7"]
-    entries = documents(Graded(RELU, name, None) for name in names)[1]["19"]
+    entries = documents(Graded(RELU, name, None) for name in names).results[1]["19"]
     assert [entry["sample_id"] for entry in entries] == [0, 1, 2, 3, 7]
 
 
 @pytest.mark.parametrize("status", [each for each in Status if each is not Status.CORRECT])
 def test_nothing_else_is_correct(status):
-    (entry,) = documents([Graded(RELU, "sample_0", cards.wrong_card(status=status))])[1]["19"]
+    (entry,) = documents([Graded(RELU, "sample_0", cards.wrong_card(status=status))]).results[1]["19"]
     assert entry["correctness"] is False
     assert entry["metadata"]["warpgrade_status"] == status.value
+
+
+def test_the_reference_times_of_a_problem_are_those_of_its_first_timed_sample():
+    given = [
+        Graded(RELU, "sample_2", cards.card(timing=cards.timing(reference_ms=9.0))),
+        Graded(RELU, "sample_1", cards.card(timing=cards.timing(reference_ms=3.0))),
+        Graded(RELU, "sample_0", cards.wrong_card()),
+        Graded(SOFTMAX, "sample_0", cards.uncompiled_card()),
+        Graded(LEVEL_2, "sample_0", cards.card()),
+    ]
+    baseline = documents(given).baseline
+    assert list(baseline) == ["level1", "level2"]
+    assert set(baseline["level1"]) == {"19_ReLU.py", "23_Softmax.py"}
+    relu = baseline["level1"]["19_ReLU.py"]
+    assert (relu["mean"], relu["min"], relu["max"], relu["num_trials"]) == (3.0, 3.0, 3.0, 100)  # 50 before, 50 after
+    assert baseline["level1"]["23_Softmax.py"] == {"mean": -1.0}  # in the denominator of their fast_p all the same
+    assert baseline["level2"]["1_Conv2D_ReLU_BiasAdd.py"]["mean"] == pytest.approx(1.852)
+
+
+def test_without_times_there_is_no_baseline():
+    assert documents([Graded(RELU, "sample_0", cards.card(timing=None))]).baseline is None
 
 
 def test_other_problems_are_refused():
@@ -63,8 +88,8 @@ def test_other_problems_are_refused():
 
 
 @pytest.fixture
-def run(batch, tmp_path):  # noqa: F811 - the fixture
-    """A run over KernelBench's own layout of files."""
+def graded(batch, tmp_path):  # noqa: F811 - the fixture
+    """Grades a run over KernelBench's own layout of files."""
     tree = tmp_path / "theirs/KernelBench"
     for level, name in ((1, "19_ReLU"), (1, "23_Softmax"), (2, "1_Sum")):
         (tree / f"level{level}").mkdir(parents=True, exist_ok=True)
@@ -82,8 +107,17 @@ def run(batch, tmp_path):  # noqa: F811 - the fixture
         ("level_2_problem_1_sample_0", "# right "),
     ):
         (submissions / f"{name}_kernel.py").write_text(text)
-    assert batch("--problems", tree, "--size", "full", submissions=submissions) == 1
-    return tmp_path / "run"
+
+    def grade(*options):
+        assert batch("--problems", tree, "--size", "full", *options, submissions=submissions) == 1
+        return tmp_path / "run"
+
+    return grade
+
+
+@pytest.fixture
+def run(graded):
+    return graded()
 
 
 def test_the_command_writes_a_file_for_each_level(run, tmp_path, capsys):
@@ -94,7 +128,25 @@ def test_the_command_writes_a_file_for_each_level(run, tmp_path, capsys):
     second = json.loads((tmp_path / "runs/mine/level2/eval_results.json").read_text())
     assert {number: len(samples) for number, samples in first.items()} == {"19": 2, "23": 1}
     assert second["1"][0]["correctness"] is True
+    baseline = json.loads((tmp_path / "runs/mine/baseline.json").read_text())
+    assert {level: list(times) for level, times in baseline.items()} == {
+        "level1": ["19_ReLU.py", "23_Softmax.py"],
+        "level2": ["1_Sum.py"],
+    }
+    assert "nothing is timed" not in said
     assert not list((tmp_path / "runs").glob("**/*.partial"))
+
+
+def test_on_the_emulator_it_says_that_there_are_no_times(graded, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(fakes.MADE, "right", lambda: cards.card(timing=None))
+    run, folder = graded("--device", "emulated"), tmp_path / "runs/mine"
+    folder.mkdir(parents=True)
+    (folder / "baseline.json").write_text("{}")  # of an earlier run, elsewhere
+    assert cli.run(["report", str(run), "--kernelbench", str(folder)]) == 0
+    assert "nothing is timed on emulated" in capsys.readouterr().err
+    entry = json.loads((folder / "level1/eval_results.json").read_text())["19"][0]
+    assert (entry["correctness"], entry["runtime"], entry["runtime_stats"]) == (True, -1.0, {})
+    assert not (folder / "baseline.json").exists()
 
 
 def test_a_place_that_cannot_be_written_is_told(run, tmp_path, capsys):
@@ -103,29 +155,63 @@ def test_a_place_that_cannot_be_written_is_told(run, tmp_path, capsys):
     assert "cannot be written" in capsys.readouterr().err
 
 
+OF_A_MODEL = {"openai": "OpenAI = None", "litellm": "completion = None", "dotenv": "def load_dotenv():\n    pass"}
+"""What their package imports to ask language models, and its analysis never calls: it need not be installed."""
+
+
 @pytest.mark.skipif("WARPGRADE_KERNELBENCH" not in os.environ, reason="WARPGRADE_KERNELBENCH names no checkout")
-def test_their_own_analysis_reads_it(tmp_path):
-    """Their script wants a reference time for each problem of the level, and takes a file of ours for it."""
-    checkout = Path(os.environ["WARPGRADE_KERNELBENCH"]).resolve()
-    while not (checkout / "scripts").is_dir():
-        checkout = checkout.parent
-    files = sorted(checkout.glob("KernelBench/level1/*.py"), key=lambda path: int(path.name.split("_")[0]))
-    given = [Graded(f"level1/{path.stem}", "sample_0", cards.card()) for path in files]
-    eval_results, baseline = tmp_path / "runs/level1/eval_results.json", tmp_path / "baseline.json"
-    eval_results.parent.mkdir(parents=True)
-    eval_results.write_text(json.dumps(documents(given)[1]))
-    baseline.write_text(json.dumps({"level1": {path.name: {"mean": 1.0} for path in files}}))
-    script = checkout / "scripts/benchmark_eval_analysis.py"
-    options = ["run_name=level1", "level=1", "hardware=any", "baseline=any", f"baseline_file={baseline}"]
+def test_their_own_analysis_says_of_a_run_what_the_report_says(batch, tmp_path, capsys):  # noqa: F811 - the fixture
+    """Every problem of the level has a sample, so that their denominator, the level, is the report's, the run."""
+    for module in ("pydra", "tabulate", "tqdm"):
+        pytest.importorskip(module, reason=f"their analysis needs {module}: pip install pydra-config tabulate tqdm")
+    checkout = Path(os.environ["WARPGRADE_KERNELBENCH"]).resolve().parent
+    numbers = sorted(int(path.name.split("_")[0]) for path in checkout.glob("KernelBench/level1/*.py"))
+    submissions = tmp_path / "generated"
+    submissions.mkdir()
+    made = itertools.cycle(["# right", "# wrong", "# right", "# uncompiled", "# right", "# crashing"])
+    for number, text in zip(numbers, made, strict=False):
+        (submissions / f"level_1_problem_{number}_sample_0_kernel.py").write_text(text)
+    batch("--problems", checkout / "KernelBench", "--size", "full", submissions=submissions)
+    speedups = itertools.cycle([0.4, 0.6, 0.9, 1.2, 1.7, 2.5])
+    for path in sorted((tmp_path / "run/cards").glob("**/*.json")):
+        card = read_card(path)
+        if card.status is Status.CORRECT:
+            timing = cards.timing(reference_ms=3.0, submission_ms=3.0 / next(speedups))
+            path.write_bytes(msgspec.json.encode(msgspec.structs.replace(card, timing=timing)))
+    folder = tmp_path / "runs/mine"
+    capsys.readouterr()
+    assert cli.run(["report", str(tmp_path / "run"), "--json", "--kernelbench", str(folder)]) == 0
+    (section,) = json.loads(capsys.readouterr().out)["devices"]
+    ours = section["levels"]["1"]
+
+    stubs = tmp_path / "stubs"
+    stubs.mkdir()
+    for name, text in OF_A_MODEL.items():
+        (stubs / f"{name}.py").write_text(text)
+    chosen = {
+        "run_name": "mine/level1",
+        "level": 1,
+        "hardware": "any",
+        "baseline": "any",
+        "baseline_file": folder / "baseline.json",
+        "eval_results_dir": folder.parent,
+        "output_file": tmp_path / "theirs.json",
+    }
     done = subprocess.run(
-        [sys.executable, str(script), *options, f"eval_results_dir={tmp_path / 'runs'}"],
+        [sys.executable, "scripts/benchmark_eval_analysis.py", *(f"{key}={value}" for key, value in chosen.items())],
         cwd=checkout,
-        env={**os.environ, "PYTHONPATH": f"{checkout}/src:{checkout}"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(stubs), str(checkout / "src"), *sys.path])},
         capture_output=True,
         text=True,
         check=False,
     )
-    if "ModuleNotFoundError" in done.stderr:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
-    assert f"correct: {len(files)}" in done.stdout
+    assert "Warning" not in done.stdout
+    theirs = json.loads((tmp_path / "theirs.json").read_text())
+    assert theirs["total_eval"] == theirs["total_count"] == ours["samples"] == len(numbers)
+    assert theirs["compilation_rate"] == ours["built"]["value"]
+    assert theirs["correctness_rate"] == ours["correct"]["value"] == 0.5
+    assert theirs["geo_mean_speedup"] == pytest.approx(ours["speedup"]["value"])
+    assert len(set(theirs["fast_p"].values())) > 4  # the speedups lie on both sides of each p
+    for p, share in theirs["fast_p"].items():
+        assert share == ours["fast"][f"{float(p):g}"]["value"]

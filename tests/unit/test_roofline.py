@@ -233,5 +233,5 @@ def test_every_file_of_kernelbench_is_counted_without_its_tensors(level):
     assert uncountable == {}
     assert min(work.read_bytes for work in found.values()) > 0
     assert min(work.written_bytes for work in found.values()) > 0
-    assert sum(work.read_bytes for work in found.values()) > 100 << 30
+    assert sum(work.read_bytes for work in found.values()) > 32 << 30  # 317 GiB in level 1, 43 in level 2
     assert grown_kib < 1 << 20
