@@ -7,8 +7,9 @@ from evaluator.version import __version__
 if TYPE_CHECKING:
     from evaluator.batch.grader import Grader
     from evaluator.batch.library import Candidate, grade, grade_many, grade_many_async
+    from evaluator.batch.options import GradeOptions
 
-__all__ = ["Candidate", "Grader", "__version__", "grade", "grade_many", "grade_many_async"]
+__all__ = ["Candidate", "GradeOptions", "Grader", "__version__", "grade", "grade_many", "grade_many_async"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,17 +12,15 @@ import asyncio
 import queue
 import threading
 from concurrent.futures import Future
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from evaluator.batch.crew import Crew, Drained, Ended
-from evaluator.batch.inputs import Problems, from_text
+from evaluator.batch.inputs import from_text
 from evaluator.batch.lost import infra_card
+from evaluator.batch.options import GradeOptions, setup_for
 from evaluator.batch.protocol import Graded
-from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.batch.tasks import Refused, Task
-from evaluator.batch.wishes import terms_for
 from evaluator.errors import UsageError
 from evaluator.records import Scorecard
 
@@ -30,37 +28,19 @@ from evaluator.records import Scorecard
 class Grader:
     """Grades what it is handed, as many at once as its device allows. A context manager, also an asynchronous one."""
 
-    def __init__(
-        self,
-        *,
-        device: str | None = None,
-        problems: Path | None = None,
-        size: str | None = None,
-        tolerance: str = "measured",
-        timeout_s: float | None = None,
-        build_timeout_s: float = 600.0,
-        jobs: int | None = None,
-        gpu: str | None = None,
-    ) -> None:
+    def __init__(self, *, jobs: int | None = None, **options: Unpack[GradeOptions]) -> None:
         """Make ready; workers start with the context.
 
         Args:
-            device: cuda, emulated or cpu; None for a GPU where there is one, else the emulator.
-            problems: a folder of problems; None for the shipped ones.
-            size: full, small or awkward; None for full on cuda, else small.
-            tolerance: measured or kernelbench.
-            timeout_s: the limit of each stage but the build; None leaves it to the judge.
-            build_timeout_s: the limit of one extension's compilation.
             jobs: how many are graded (on cuda: built) at once; None for what the device allows.
-            gpu: one of several GPUs, by index or UUID; None for all of them.
+            **options: see `GradeOptions`.
 
         Raises:
-            UsageError: an argument says nothing that is known.
+            TypeError: an option has a name that is not known.
+            UsageError: an option says nothing that is known.
             InfraError: there is no GPU.
         """
-        self._terms = terms_for(device, size, tolerance, timeout_s, build_timeout_s)
-        self._slots = slots_for(self._terms.device, jobs, gpus_for(self._terms.device, gpu))
-        self._problems = Problems(problems, self._terms.actual_size)
+        self._terms, self._slots, self._problems = setup_for(options, jobs)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._futures: dict[int, Future[Scorecard]] = {}
         self._changing = threading.Lock()

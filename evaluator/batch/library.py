@@ -8,20 +8,16 @@ for candidate, card in grade_many(Candidate("relu", source) for source in source
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
+from typing import NamedTuple, Unpack
 
 from evaluator.batch.crew import Crew, Drained, Ended
 from evaluator.batch.grader import Grader
-from evaluator.batch.handle import Slot
-from evaluator.batch.inputs import Problems, from_text
+from evaluator.batch.inputs import from_text
 from evaluator.batch.lost import infra_card
-from evaluator.batch.manifest import Terms
+from evaluator.batch.options import GradeOptions, Setup, setup_for
 from evaluator.batch.protocol import Graded
-from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.batch.tasks import Refused, Task
-from evaluator.batch.wishes import terms_for
 from evaluator.errors import UsageError
 from evaluator.records import Scorecard
 
@@ -34,74 +30,41 @@ class Candidate(NamedTuple):
     name: str = "candidate"
 
 
-def grade(
-    problem: str,
-    source: str,
-    *,
-    device: str | None = None,
-    problems: Path | None = None,
-    size: str | None = None,
-    tolerance: str = "measured",
-    timeout_s: float | None = None,
-    build_timeout_s: float = 600.0,
-) -> Scorecard:
+def grade(problem: str, source: str, **options: Unpack[GradeOptions]) -> Scorecard:
     """Grade one submission in a process of its own.
 
     Args:
         problem: the name of a problem.
         source: Python text that defines ModelNew, or a language model's answer that holds some.
-        device: cuda, emulated or cpu; None for a GPU where there is one, else the emulator.
-        problems: a folder of problems; None for the shipped ones.
-        size: full, small or awkward; None for full on cuda, else small.
-        tolerance: measured or kernelbench.
-        timeout_s: the limit of each stage but the build; None leaves it to the judge.
-        build_timeout_s: the limit of one extension's compilation.
+        **options: see `GradeOptions`.
 
     Returns:
         The scorecard; its status is `infra_error` where this machine failed.
 
     Raises:
-        UsageError: the problem is not there, or an argument says nothing that is known.
+        TypeError: an option has a name that is not known.
+        UsageError: the problem is not there, or an option says nothing that is known.
+        InfraError: there is no GPU.
     """
-    graded = grade_many(
-        [Candidate(problem, source)],
-        device=device,
-        problems=problems,
-        size=size,
-        tolerance=tolerance,
-        timeout_s=timeout_s,
-        build_timeout_s=build_timeout_s,
-        jobs=1,
-    )
+    graded = _graded(iter([Candidate(problem, source)]), setup_for(options, jobs=1))
     with contextlib.closing(graded):
         return next(graded)[1]
 
 
 def grade_many(
-    candidates: Iterable[Candidate],
-    *,
-    device: str | None = None,
-    problems: Path | None = None,
-    size: str | None = None,
-    tolerance: str = "measured",
-    timeout_s: float | None = None,
-    build_timeout_s: float = 600.0,
-    jobs: int | None = None,
+    candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Unpack[GradeOptions]
 ) -> Generator[tuple[Candidate, Scorecard], None, None]:
     """Grade candidates side by side; give each with its card as soon as it is graded, in that order.
 
     Candidates are taken from the iterable only as workers become free, from another thread, one at a time. Every one is
-    graded, also one that equals another; builds are kept. Closing the iterator ends all workers at once. Arguments and
-    errors are those of `grade`; `jobs` is how many are graded at once, None for what the device allows.
+    graded, also one that equals another; builds are kept. Closing the iterator ends all workers at once. `jobs` is how
+    many are graded at once, None for what the device allows; options and errors are those of `grade`.
     """
-    terms = terms_for(device, size, tolerance, timeout_s, build_timeout_s)
-    slots = slots_for(terms.device, jobs, gpus_for(terms.device, None))
-    return _graded(iter(candidates), Problems(problems, terms.actual_size), terms, slots)
+    return _graded(iter(candidates), setup_for(options, jobs))
 
 
-def _graded(
-    candidates: Iterator[Candidate], problems: Problems, terms: Terms, slots: Sequence[Slot]
-) -> Generator[tuple[Candidate, Scorecard], None, None]:
+def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Candidate, Scorecard], None, None]:
+    terms, slots, problems = setup
     # By identity: two tasks may well be equal.
     candidate_of: dict[int, Candidate] = {}
 
@@ -133,30 +96,22 @@ def _graded(
                     raise event.error
 
 
-async def grade_many_async(
+def grade_many_async(
     candidates: Iterable[Candidate] | AsyncIterable[Candidate],
     *,
-    device: str | None = None,
-    problems: Path | None = None,
-    size: str | None = None,
-    tolerance: str = "measured",
-    timeout_s: float | None = None,
-    build_timeout_s: float = 600.0,
     jobs: int | None = None,
+    **options: Unpack[GradeOptions],
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
     """Grade candidates as `grade_many` does, for asynchronous programs: an asynchronous iterator.
 
     Candidates may come from an asynchronous iterable; a few more than are graded at once are taken from it.
     """
-    grader = Grader(
-        device=device,
-        problems=problems,
-        size=size,
-        tolerance=tolerance,
-        timeout_s=timeout_s,
-        build_timeout_s=build_timeout_s,
-        jobs=jobs,
-    )
+    return _graded_async(candidates, Grader(jobs=jobs, **options))
+
+
+async def _graded_async(
+    candidates: Iterable[Candidate] | AsyncIterable[Candidate], grader: Grader
+) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
     async with grader:
         coming = _each(candidates)
         waiting: dict[asyncio.Future[Scorecard], Candidate] = {}

@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 _HEAD = """# Findings
 
 Everything the judge can notice, by code. `warpgrade explain CODE` prints one of them. This page is made from
-`evaluator/findings.py` (`python -m evaluator.report.findings_page --write`).
+`evaluator/findings/` (`python -m evaluator.report.findings_page --write`).
 
 The letter says where: S the submission's text, B building it, R running it, C comparing its outputs, T timing,
 I isolation, X this machine.

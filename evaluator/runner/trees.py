@@ -66,7 +66,7 @@ class Outbox:
             items = [self.from_value(item, depth + 1) for item in value]
             return Items(is_tuple=isinstance(value, tuple), items=items)
         if depth < _MAX_DEPTH and isinstance(value, Mapping):
-            keys = [key if isinstance(key, int) else str(key) for key in value]
+            keys = [key if isinstance(key, int) and abs(key) < 2**63 else str(key) for key in value]
             return Table(keys=keys, items=[self.from_value(item, depth + 1) for item in value.values()])
         return Opaque(type_name=type(value).__name__[:_MAX_TEXT])
 

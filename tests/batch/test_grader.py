@@ -5,9 +5,11 @@ import threading
 
 import pytest
 
-from evaluator import Candidate, Grader, grade_many_async
+from evaluator import Candidate, GradeOptions, Grader, grade, grade_many, grade_many_async
+from evaluator.batch.manifest import Terms
+from evaluator.batch.options import setup_for
 from evaluator.errors import UsageError
-from evaluator.records import Status
+from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
 
 
 def test_a_grader_keeps_its_workers(worker):
@@ -63,6 +65,61 @@ def test_what_is_asked_wrongly_is_told(worker):
         Grader(device="tpu")
     with Grader(device="emulated", jobs=1) as grader, pytest.raises(UsageError, match="no problem named 'rleu'"):
         grader.submit("rleu", "# right")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda **options: grade("relu", "# right", **options),
+        lambda **options: grade_many([], **options),
+        lambda **options: grade_many_async([], **options),
+        Grader,
+    ],
+    ids=["grade", "grade_many", "grade_many_async", "Grader"],
+)
+def test_options_are_read_at_once(ask):
+    with pytest.raises(TypeError, match="no option 'devcie': did you mean device"):
+        ask(devcie="emulated")
+    with pytest.raises(TypeError, match="no option 'zzz': allowed: device, gpu, problems, size"):
+        ask(zzz=1)
+    with pytest.raises(UsageError, match="tpu"):
+        ask(device="tpu")
+
+
+def test_one_grade_has_no_number_of_jobs():
+    with pytest.raises(TypeError, match="no option 'jobs'"):
+        grade("relu", "# right", jobs=2)
+
+
+def test_every_option_arrives(tmp_path):
+    options = GradeOptions(
+        device="emulated",
+        size="awkward",
+        tolerance="kernelbench",
+        timeout_s=3.0,
+        build_timeout_s=4.0,
+        problems=tmp_path,
+    )
+    terms, slots, problems = setup_for(options, jobs=3)
+    assert terms == Terms(
+        device=DeviceKind.EMULATED,
+        size=SizeName.AWKWARD,
+        tolerance=ToleranceRule.KERNELBENCH,
+        timeout_s=3.0,
+        build_timeout_s=4.0,
+    )
+    assert len(slots) == 3
+    assert problems.find("relu") == "there is no problem named 'relu'"
+    with pytest.raises(UsageError, match="gpu says nothing on emulated"):
+        setup_for({**options, "gpu": "0"}, jobs=None)
+
+
+def test_what_is_left_out_is_as_in_a_batch():
+    assert setup_for({"device": "emulated"}, jobs=1).terms == Terms(device=DeviceKind.EMULATED)
+
+
+def test_every_option_is_explained():
+    assert all(f"\n        {name}: " in (GradeOptions.__doc__ or "") for name in GradeOptions.__annotations__)
 
 
 @pytest.mark.parametrize("how", ["iterable", "asynchronous"])

@@ -328,6 +328,14 @@ def test_a_torn_line_of_the_plan_is_passed_over(batch, hand_in, tmp_path):
     assert RunFolder(tmp_path / "run").read_plan() == whole
 
 
+def test_what_stands_in_the_plan_is_not_written_again(batch, tmp_path):
+    line = json.dumps({"problem": "relu", "source": "# right", "sample": 0})
+    (tmp_path / "in.jsonl").write_text(f"{line}\n")
+    for _ in range(3):
+        assert batch(submissions="in.jsonl") == 0
+    assert len((tmp_path / "run/plan.jsonl").read_bytes().split()) == 1
+
+
 def test_the_manifest_fits_its_schema(batch, hand_in, tmp_path):
     hand_in({"relu/a.py": "# right"})
     batch()

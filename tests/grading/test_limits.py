@@ -1,5 +1,7 @@
 """Submissions that take too much: memory, processes, output, or time after they said that they were done."""
 
+import pytest
+
 from evaluator.findings import Code
 from evaluator.records import Status
 from tests.grading.harness import module
@@ -18,15 +20,26 @@ def test_a_gigabyte_of_text_is_drained_and_remarked_upon(grade):
 
 def test_a_memory_hog_runs_out_of_its_own_memory(grade):
     hog = module(
-        forward=["kept = []", "while True: kept.append(torch.empty(1 << 28))"],
+        forward=[
+            "kept = []",
+            "try:",
+            "    while True: kept.append(torch.empty(1 << 28))",
+            "finally:",
+            "    print(len(kept))",
+        ],
     )
-    grade(hog).verdict(Status.RUNTIME_ERROR, Code.OUT_OF_MEMORY)
+    card = grade(hog).verdict(Status.RUNTIME_ERROR, Code.OUT_OF_MEMORY)
+    taken_gib = int(card.output.text)
+    assert 0 < taken_gib <= card.sandbox.memory_bytes >> 30
 
 
 def test_a_fork_bomb_ends_with_the_grade(grade):
     bomb = module("import os", forward=["while True:", "    try: os.fork()", "    except OSError: pass"])
     run = grade(bomb, timeout_s=2)
-    assert run.card.status in (Status.TIMEOUT, Status.RUNTIME_ERROR)
+    assert (run.card.status, run.reason) in (
+        (Status.TIMEOUT, Code.TIMED_OUT),
+        (Status.RUNTIME_ERROR, Code.RUNNER_DIED),
+    )
 
 
 def test_processes_that_outlive_the_runner_are_killed(grade):
@@ -70,6 +83,13 @@ def test_a_thread_that_keeps_writing_the_output_gains_nothing(grade):
     grade(spinning).verdict(Status.CORRECT)
 
 
-def test_a_message_that_the_protocol_cannot_carry_is_a_failure(judged):
-    outcome = judged(module(forward=["return {2**70: torch.relu(x)}"]))
-    assert outcome.status in (Status.RUNTIME_ERROR, Status.WRONG_RESULT)
+@pytest.mark.parametrize(
+    ("returned", "verdict"),
+    [
+        ("{2**70: torch.relu(x)}", (Status.WRONG_RESULT, Code.WRONG_STRUCTURE)),
+        ("{'\\ud800': torch.relu(x)}", (Status.RUNTIME_ERROR, Code.RUNNER_DIED)),
+    ],
+)
+def test_what_a_message_cannot_carry_is_a_failure(judged, returned, verdict):
+    outcome = judged(module(forward=[f"return {returned}"]))
+    assert (outcome.status, Code(outcome.reason.code)) == verdict

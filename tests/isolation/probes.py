@@ -291,7 +291,7 @@ def prints(sock, private):
 
 
 def counting_grandchild(sock, private):
-    """Count in shared memory from a thread and from a process that left its group, its session and its parent."""
+    """Count in shared memory: a thread, a process that left its group, its session and its parent, and a child."""
     _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
     counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
     middle = os.fork()
@@ -301,6 +301,8 @@ def counting_grandchild(sock, private):
             _count(counters, 1)
         os._exit(0)
     os.waitpid(middle, 0)
+    if os.fork() == 0:
+        _count(counters, 2)
     threading.Thread(target=_count, args=(counters, 0), daemon=True).start()
     answer(sock, "counting")
     time.sleep(60)
@@ -334,13 +336,15 @@ def revived_by_orphanage(sock, private):
 
 def daemon(sock, private):
     """Leave a process behind that has no parent here, ignores what can be ignored, and holds nothing open."""
-    if os.fork() == 0:
+    middle = os.fork()
+    if middle == 0:
         if os.fork() == 0:
             for number in set(range(1, 65)) - {signal.SIGKILL, signal.SIGSTOP, 32, 33}:
                 signal.signal(number, signal.SIG_IGN)
             os.closerange(0, 100)
             time.sleep(300)
         os._exit(0)
+    os.waitpid(middle, 0)
     answer(sock, "left")
 
 

@@ -47,15 +47,15 @@ def test_freezing_stops_threads_and_runaway_grandchildren(starter, spawn, counte
     child = spawn(starter, "counting_grandchild")
     socket.send_fds(child.socket, [b"x"], [descriptor])
     assert hear(child) == "counting"
-    wait_for(lambda: counts[0] and counts[1])
+    wait_for(lambda: all(counts[:3]))
     for _ in range(3):
         assert child.freeze()
         time.sleep(0.001)
-        frozen = list(counts[:2])
+        frozen = list(counts[:3])
         time.sleep(0.1)
-        assert list(counts[:2]) == frozen
+        assert list(counts[:3]) == frozen
         child.thaw()
-        wait_for(lambda frozen=frozen: counts[0] > frozen[0] and counts[1] > frozen[1])
+        wait_for(lambda frozen=frozen: all(now > then for now, then in zip(counts[:3], frozen, strict=True)))
 
 
 def test_a_slow_death_does_not_wake_a_frozen_group(starter, spawn, counters):
@@ -241,8 +241,18 @@ def test_a_machine_without_file_walls_is_refused():
         ({"landlock_abi": 5}, "descendants"),
     ],
 )
-def test_processes_are_kept_together_by_the_best_there_is(what, cage):
+def test_processes_are_kept_together_by_the_best_there_is(what, cage, monkeypatch):
+    monkeypatch.setattr(files, "unreachable_for_others", lambda: None)
     assert choose_walls(SandboxMode.FULL, _machine(**what)).cage == cage
+
+
+def test_a_python_that_only_root_reaches_needs_a_view_or_roots_own_user(monkeypatch):
+    """A runner of another user could not read it; the doctor asks the same function as a grade."""
+    monkeypatch.setattr(files, "unreachable_for_others", lambda: "/root/python")
+    with pytest.raises(SandboxUnavailable, match="/root/python"):
+        choose_walls(SandboxMode.FULL, _machine(own_user=True, landlock_abi=6))
+    assert choose_walls(SandboxMode.FULL, _machine(landlock_abi=6)).landlock
+    assert choose_walls(SandboxMode.FULL, _machine(own_user=True, private_view=True)).own_user
 
 
 def test_what_is_hidden_is_taken_out_of_what_is_granted(tmp_path):

@@ -1,6 +1,7 @@
 import pytest
 
 from evaluator.findings import ENTRIES, Code, finding
+from evaluator.findings.table import FAMILIES
 from evaluator.report.findings_page import PAGE, page
 
 
@@ -10,6 +11,11 @@ def test_every_code_has_an_entry_with_words_in_it():
         assert all(part.strip() for part in entry)
         assert entry.meaning.endswith((".", ")"))
         assert entry.next_step.endswith((".", ")"))
+
+
+def test_every_entry_is_in_the_family_of_its_letter():
+    for letter, entries in FAMILIES.items():
+        assert list(entries) == [code for code in Code if code.value[0] == letter]
 
 
 def test_codes_are_letter_and_three_digits_and_unique():

@@ -1,0 +1,81 @@
+"""C: findings about a submission's outputs, held against the reference's."""
+
+from evaluator.findings.codes import Code, Entry
+
+ENTRIES: dict[Code, Entry] = {
+    Code.WRONG_STRUCTURE: Entry(
+        "the output has another structure",
+        "The number or the nesting of the outputs differs from the reference's.",
+        "Return the same tuple, list or dict as the reference.",
+    ),
+    Code.WRONG_SHAPE: Entry(
+        "an output has another shape",
+        "Shapes must be equal exactly; nothing is broadcast.",
+        "Return the shape that the reference returns.",
+    ),
+    Code.WRONG_DTYPE: Entry(
+        "an output has another dtype",
+        "The dtype of an output must be that of the reference's.",
+        "Cast the output, or compute in the reference's dtype.",
+    ),
+    Code.NOT_A_TENSOR: Entry(
+        "an output is not a tensor",
+        "Where the reference returns a tensor, the submission returned something else.",
+        "Return a torch.Tensor.",
+    ),
+    Code.WRONG_VALUES: Entry(
+        "the values differ",
+        "The largest error is beyond what the honest reference's own error against float64 allows, scaled to the row.",
+        "The first mismatch is in the scorecard, with its index.",
+    ),
+    Code.NOT_FINITE: Entry(
+        "NaN or infinity where a number belongs",
+        "An output is NaN or infinite where the reference is not (or the other way round).",
+        "Look for an element that is never written, a division by zero, or an overflow.",
+    ),
+    Code.NO_GRADIENT: Entry(
+        "no gradient",
+        "The problem grades gradients, and the submission gives none for an input or parameter that the reference "
+        "gives one for.",
+        "Wrap the kernel in a torch.autograd.Function with a backward.",
+    ),
+    Code.INPUT_CHANGED: Entry(
+        "an input was changed",
+        "The submission wrote into one of its inputs; the reference does not.",
+        "Write into a tensor of your own.",
+    ),
+    Code.OUTPUT_REUSED: Entry(
+        "an output lies in an earlier one's memory",
+        "Two calls gave outputs in the same memory while the first was still held, so the second overwrote the first.",
+        "Allocate the output in every call (torch.empty_like), not once.",
+    ),
+    Code.NOT_FLOAT64: Entry(
+        "compared in the problem's own precision",
+        "The reference cannot be run in float64 (or gives something else there), so the expected values are its own "
+        "and the tolerance is the floor for its dtype.",
+        "Nothing to do as a submitter; the problem's author can avoid casts in the reference.",
+    ),
+    Code.WRONG_DEVICE: Entry(
+        "an output is on another device",
+        "Outputs must be on the device of the reference's outputs.",
+        "Return the tensor on the device of the input.",
+    ),
+    Code.LATE_OUTPUT: Entry(
+        "an output was written after the call was over",
+        "Values that were sampled when the clock stopped are not those that stand there now: work went on behind the "
+        "call, on a stream that it does not wait for, for instance.",
+        "Join every stream of your own before forward returns (torch.cuda.current_stream().wait_stream(...)).",
+    ),
+    Code.DIFFERS: Entry(
+        "answers to the same call differ",
+        "The same inputs were given more than once. One answer agreed with the reference, another did not: threads "
+        "race, or something is read that was never written.",
+        "Look for a missing __syncthreads, for two threads that write one place, and for what starts uninitialised.",
+    ),
+    Code.LOWER_PRECISION: Entry(
+        "the arithmetic is less precise than the problem asks for",
+        "The problem asks for fp32, and the output's errors are those of fewer bits: they go with the errors of the "
+        "reference itself once its operands, inputs or output are rounded to TF32, bf16 or fp16.",
+        "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16.",
+    ),
+}

@@ -1,0 +1,22 @@
+"""The whole table of findings, put together from its families, and findings made from it."""
+
+from evaluator.findings import building, comparing, isolation, machine, running, submission, timing
+from evaluator.findings.codes import Code, Entry
+from evaluator.records import Finding
+
+FAMILIES: dict[str, dict[Code, Entry]] = {
+    "S": submission.ENTRIES,
+    "B": building.ENTRIES,
+    "R": running.ENTRIES,
+    "C": comparing.ENTRIES,
+    "T": timing.ENTRIES,
+    "I": isolation.ENTRIES,
+    "X": machine.ENTRIES,
+}
+# In the order of `Code`; a code without an entry in the family of its letter is a KeyError here.
+ENTRIES: dict[Code, Entry] = {code: FAMILIES[code.value[0]][code] for code in Code}
+
+
+def finding(code: Code, message: str, *, line: int | None = None, **details: str | float | bool | None) -> Finding:
+    """Make a finding of `code` that says `message`; the next step is the table's."""
+    return Finding(code=code.value, message=message, next_step=ENTRIES[code].next_step, line=line, details=details)
