@@ -1,11 +1,22 @@
 """One starter for a module and for each kind of wall that this machine can stand in for."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 from confinement import hear, make_starter, tell, without_namespaces
 
 from evaluator.isolation import SandboxMode, files
 
 collect_ignore = ["hostile.py"]  # A submission: it runs behind walls or not at all.
+
+
+@pytest.fixture
+def tmp_path():
+    """A folder that every user may pass through; those on the way to pytest's are closed, again and again."""
+    with tempfile.TemporaryDirectory(prefix="isolation-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module", params=["full", "landlock"])

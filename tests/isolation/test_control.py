@@ -11,7 +11,7 @@ import time
 
 import psutil
 import pytest
-from confinement import HERE, alive, hear, make_starter, open_the_way, tell
+from confinement import HERE, alive, hear, make_starter, tell
 
 from evaluator.errors import JudgeFailed, SandboxUnavailable
 from evaluator.isolation import Machine, SandboxMode, files
@@ -160,7 +160,6 @@ def test_the_judges_sudden_death_leaves_nobody(mode, landlock, tmp_path):
             if starter.machine.landlock_abi < 6:
                 pytest.skip("needs Landlock")
     source = textwrap.dedent(JUDGE).format(checkout=str(CHECKOUT), here=str(HERE), mode=mode, landlock=landlock)
-    open_the_way(tmp_path)
     # Nobody is left to remove the private folders.
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=environment) as judge:

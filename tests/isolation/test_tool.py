@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from confinement import open_the_way
 
 from evaluator.errors import JudgeFailed
 from evaluator.isolation import Limits, run_tool
@@ -14,7 +13,6 @@ from evaluator.isolation import Limits, run_tool
 
 @pytest.fixture
 def work(tmp_path):
-    open_the_way(tmp_path)
     folder = tmp_path / "work"
     folder.mkdir()
     return folder

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from confinement import hear, open_the_way, tell
+from confinement import hear, tell
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENETUNREACH", "ENOSYS"}
@@ -17,7 +17,6 @@ REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENETUNREACH", "ENOSYS"}
 def secret(tmp_path):
     path = tmp_path / "secret"
     path.write_text("the seeds")
-    open_the_way(tmp_path)
     path.chmod(0o644)
     return path
 
@@ -92,7 +91,6 @@ def test_no_sockets_but_unix_ones(starter, ask):
 
 
 def test_services_of_the_host_cannot_be_called(starter, ask, tmp_path):
-    open_the_way(tmp_path)
     with (
         tempfile.TemporaryDirectory() as folder,
         socket.socket(socket.AF_UNIX) as server,
