@@ -195,10 +195,10 @@ def _believing(says_so: Callable[[Bench, str], bool]) -> Switch:
         run, loaded = Bench.run, Session.load
         source = ""
 
-        def load(self, submission, *args, **kwargs):
+        def load(self, frame, *args, **kwargs):
             nonlocal source
-            source = submission
-            return loaded(self, submission, *args, **kwargs)
+            source = frame.submission
+            return loaded(self, frame, *args, **kwargs)
 
         def ran(self, *args, **kwargs):
             found = run(self, *args, **kwargs)
