@@ -8,8 +8,9 @@ import torch
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
-from evaluator.frames import Call, Done, EmulatorSchedule, Items, Node, Prepare, Table, TensorView
-from evaluator.judge.clock import Answered, Clock, Sample
+from evaluator.frames import Call, EmulatorSchedule, Items, Prepare, Table
+from evaluator.judge.answers import gradient_pairs, late, same_as, views
+from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined
 from evaluator.judge.lowered import format_of
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
@@ -17,7 +18,7 @@ from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by
 from evaluator.judge.session import Fault
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.tolerance import Bounds, bounds
-from evaluator.judge.trees import Pair, Placed, Value, pair_up, place
+from evaluator.judge.trees import Placed, Value, pair_up, place
 from evaluator.records import (
     Check,
     Finding,
@@ -121,7 +122,7 @@ class Bench:
             finding=problem,
         )
         fault = None if problem is None else Fault(_status(problem), problem)
-        copied = any(view.copied for view in _views(answer.done.outputs))
+        copied = any(view.copied for view in views(answer.done.outputs))
         return Trial(
             check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, profile
         )
@@ -219,15 +220,15 @@ class Bench:
         if isinstance(pairs, Finding):
             return [], True, pairs
         if wanted.gradients is not None:
-            found = _gradient_pairs(wanted.gradients, answer.done)
+            found = gradient_pairs(wanted.gradients, answer.done)
             if isinstance(found, Finding):
                 return [], True, found
             pairs += found
         snapshots = take(pairs, self._outputs)
         if isinstance(snapshots, Finding):
             return [], True, snapshots
-        if (late := _late(snapshots, answer.samples or {})) is not None:
-            return [], True, late
+        if (too_late := late(snapshots, answer.samples or {})) is not None:
+            return [], True, too_late
         if honest is not None and (owned := same_as(honest, snapshots)) is not None:
             reused = self._reused(snapshots, owned)
             return [], False, _changed_input(placed) or reused
@@ -305,76 +306,14 @@ class Bench:
         return None
 
 
-def same_as(honest: Iterable[Honest], snapshots: list[Snapshot]) -> frozenset[str] | None:
-    """Say which outputs are borrowed if all are equal to the honest answers, whose blocks follow each other; else None.
-
-    Not a number equals nothing. The first block that differs is the last that is computed.
-    """
-    borrowed: frozenset[str] = frozenset()
-    starts = dict.fromkeys((snapshot.path for snapshot in snapshots), 0)
-    for result, owned in honest:
-        borrowed |= owned
-        values = by_path(result)
-        for path, _, tensor, _ in snapshots:
-            value = values[path]
-            rows = value.shape[0] if value.dim() else 1
-            part = tensor if value.shape == tensor.shape else tensor[starts[path] : starts[path] + rows]
-            if not torch.equal(part, value):
-                return None
-            starts[path] += rows
-    compared = all(starts[path] == (tensor.shape[0] if tensor.dim() else 1) for path, _, tensor, _ in snapshots)
-    return borrowed if compared else None
-
-
 def _outline(wanted: calls.Result | None) -> dict[str, torch.Tensor]:
     """List the tensors of an answer by path."""
     found = {} if wanted is None else by_path(wanted)
     return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}
 
 
-def _late(snapshots: list[Snapshot], samples: dict[str, Sample]) -> Finding | None:
-    """Find an output that was not yet what it is now when the clock stopped."""
-    for path, _, tensor, _ in snapshots:
-        if (sample := samples.get(path)) is None:
-            continue
-        now = tensor[torch.unravel_index(sample.positions, tensor.shape)].reshape(-1, 1).view(torch.uint8)
-        changed = int((now != sample.content).any(1).sum())
-        if changed:
-            message = f"{path}: {changed} of {len(now)} sampled values were written after the call was over"
-            return finding(Code.LATE_OUTPUT, message, path=path)
-    return None
-
-
 def _schedule_frame(schedule: Schedule) -> EmulatorSchedule:
     return EmulatorSchedule(order=_ORDERS[schedule.order], seed=int(schedule.seed, 16), workers=schedule.workers)
-
-
-def _views(node: Node) -> list[TensorView]:
-    """List the tensors of an answer. It may be nested as deeply as a frame can be, so nothing recurs here."""
-    views: list[TensorView] = []
-    todo = [node]
-    while todo:
-        match todo.pop():
-            case TensorView() as view:
-                views.append(view)
-            case Items(items=items) | Table(items=items):
-                todo += items
-            case _:
-                pass
-    return views
-
-
-def _gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:
-    answers = done.gradients or {}
-    pairs = []
-    for name, gradient in expected.items():
-        if gradient is None:
-            continue
-        answer = answers.get(name)
-        if answer is None:
-            return finding(Code.NO_GRADIENT, f"there is no gradient of {name}", name=name)
-        pairs.append(Pair(f"gradient of {name}", gradient, answer))
-    return pairs
 
 
 def _verdict(check: TensorCheck) -> Finding | None:

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from evaluator.judge.answers import same_as
 from evaluator.judge.reference import Honest
 from evaluator.judge.snapshot import Snapshot
-from evaluator.judge.trial import same_as
 from evaluator.runner import calls
 
 X = torch.arange(24.0).view(6, 4)

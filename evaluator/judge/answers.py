@@ -1,0 +1,76 @@
+"""What is asked of an answer before its values are compared, and the shortest of comparisons."""
+
+from collections.abc import Iterable
+
+import torch
+
+from evaluator.findings import Code, finding
+from evaluator.frames import Done, Items, Node, Table, TensorView
+from evaluator.judge.clock import Sample
+from evaluator.judge.reference import Honest, by_path
+from evaluator.judge.snapshot import Snapshot
+from evaluator.judge.trees import Pair
+from evaluator.records import Finding
+
+
+def same_as(honest: Iterable[Honest], snapshots: list[Snapshot]) -> frozenset[str] | None:
+    """Say which outputs are borrowed if all are equal to the honest answers, whose blocks follow each other; else None.
+
+    Not a number equals nothing. The first block that differs is the last that is computed.
+    """
+    borrowed: frozenset[str] = frozenset()
+    starts = dict.fromkeys((snapshot.path for snapshot in snapshots), 0)
+    for result, owned in honest:
+        borrowed |= owned
+        values = by_path(result)
+        for path, _, tensor, _ in snapshots:
+            value = values[path]
+            rows = value.shape[0] if value.dim() else 1
+            part = tensor if value.shape == tensor.shape else tensor[starts[path] : starts[path] + rows]
+            if not torch.equal(part, value):
+                return None
+            starts[path] += rows
+    compared = all(starts[path] == (tensor.shape[0] if tensor.dim() else 1) for path, _, tensor, _ in snapshots)
+    return borrowed if compared else None
+
+
+def late(snapshots: list[Snapshot], samples: dict[str, Sample]) -> Finding | None:
+    """Find an output that was not yet what it is now when the clock stopped."""
+    for path, _, tensor, _ in snapshots:
+        if (sample := samples.get(path)) is None:
+            continue
+        now = tensor[torch.unravel_index(sample.positions, tensor.shape)].reshape(-1, 1).view(torch.uint8)
+        changed = int((now != sample.content).any(1).sum())
+        if changed:
+            message = f"{path}: {changed} of {len(now)} sampled values were written after the call was over"
+            return finding(Code.LATE_OUTPUT, message, path=path)
+    return None
+
+
+def views(node: Node) -> list[TensorView]:
+    """List the tensors of an answer. It may be nested as deeply as a frame can be, so nothing recurs here."""
+    found: list[TensorView] = []
+    todo = [node]
+    while todo:
+        match todo.pop():
+            case TensorView() as view:
+                found.append(view)
+            case Items(items=items) | Table(items=items):
+                todo += items
+            case _:
+                pass
+    return found
+
+
+def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:
+    """Put the gradients of an answer beside the expected ones; one that is missing is a finding."""
+    answers = done.gradients or {}
+    pairs = []
+    for name, gradient in expected.items():
+        if gradient is None:
+            continue
+        answer = answers.get(name)
+        if answer is None:
+            return finding(Code.NO_GRADIENT, f"there is no gradient of {name}", name=name)
+        pairs.append(Pair(f"gradient of {name}", gradient, answer))
+    return pairs
