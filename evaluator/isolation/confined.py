@@ -122,6 +122,9 @@ def _landlock_rules(order: Spawn) -> Iterator[tuple[Path, landlock.Access]]:
         yield path, landlock.READ
     # CUDA names its threads through /proc. Without a view the processes of others are in there too.
     yield Path("/proc"), landlock.WRITE_IN_PLACE if view.devices else landlock.READ
+    if view.devices:
+        # It looks around in /sys, and takes a refusal there for the end (error 304); in a view files are just absent.
+        yield Path("/sys"), landlock.READ
 
 
 def _execute(order: Spawn) -> NoReturn:
