@@ -45,7 +45,7 @@ def shop(missing, *, strict):
 
 
 def test_a_missing_wall_is_refused_where_every_one_is_asked_for():
-    with pytest.raises(SandboxUnavailable, match="missing here: seccomp, own-proc") as raised:
+    with pytest.raises(SandboxUnavailable, match="this machine lacks seccomp, own-proc") as raised:
         Workshop.insist_on_walls(shop(["seccomp", "own-proc"], strict=True))
     assert "doctor" in raised.value.hint
     Workshop.insist_on_walls(shop(["seccomp"], strict=False))

@@ -24,7 +24,7 @@ class Script:
         self._times_ms = itertools.chain(times_ms, itertools.repeat(times_ms[-1]))
         self._seen = seen
 
-    def run(self, index, seed, *, timeout_s):
+    def run(self, index, seed, *, timeout_s, quick):
         return Trial(None, None, next(self._times_ms), copied=False, **self._seen)
 
     def run_empty(self, index, *, timeout_s):
@@ -65,7 +65,7 @@ def test_outliers_are_counted_and_kept():
 
 def test_calls_with_other_values_are_checked_and_not_quoted():
     class Mixed(Script):
-        def run(self, index, seed, *, timeout_s):
+        def run(self, index, seed, *, timeout_s, quick):
             other = seed % 5 == 4
             return Trial(None, None, 99.0 if other else 1.1, copied=False, profile=Profile.LARGE if other else AS_GIVEN)
 
@@ -79,7 +79,7 @@ def test_what_is_wrong_once_and_right_again_differs_between_calls():
     wrong = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "output: 1 of 9 values differ"))
 
     class Racing(Script):
-        def run(self, index, seed, *, timeout_s, schedule=None):
+        def run(self, index, seed, *, timeout_s, schedule=None, quick=False):
             self.calls = getattr(self, "calls", 0) + 1
             return Trial(None, wrong if self.calls == 3 else None, 1.1, copied=False)
 
@@ -93,7 +93,7 @@ def test_what_stays_wrong_is_wrong():
     wrong = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "output: 1 of 9 values differ"))
 
     class Wrong(Script):
-        def run(self, index, seed, *, timeout_s, schedule=None):
+        def run(self, index, seed, *, timeout_s, schedule=None, quick=False):
             return Trial(None, wrong, 1.1, copied=False)
 
     assert side("submission", Wrong([1.1]), itertools.count(), HOST, 1.0).failed.fault == wrong

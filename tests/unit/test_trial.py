@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
 from evaluator.frames import Construct, Done, Items, Scalar, Table, TensorView
+from evaluator.judge.answers import views
 from evaluator.judge.clock import Answered
 from evaluator.judge.reference import Reference
 from evaluator.judge.trees import place
-from evaluator.judge.trial import Bench, _views, fresh_seed
+from evaluator.judge.trial import Bench, fresh_seed
 from evaluator.records import (
     Mode,
     Precision,
@@ -132,6 +133,24 @@ def test_the_reference_passes_its_own_check(bench, given, output):
         assert trial.copied
 
 
+@pytest.mark.parametrize(("given", "output"), HONEST.values(), ids=HONEST)
+def test_a_quick_trial_of_the_references_own_answer_needs_no_float64(bench, given, output):
+    made = bench(given, output)
+    with pytest.MonkeyPatch.context() as patch:
+        if "nan" not in given:  # Not a number equals nothing, and is left to the comparison.
+            patch.setattr(made._reference, "_exact", None)
+        for index in range(3):
+            assert made.run(index, fresh_seed(), timeout_s=1, quick=True).fault is None
+
+
+def test_a_quick_trial_of_another_answer_is_compared_in_float64(bench):
+    given = "torch.rand(8, 8)"
+    near = bench(given, "x * 2", "x * 2 * (1 + 2e-7)").run(0, fresh_seed(), timeout_s=1, quick=True)
+    assert (near.fault, near.check.precision, len(near.check.tensors)) == (None, "float64", 1)
+    wrong = bench(given, "x * 2", "x * 2.01").run(0, fresh_seed(), timeout_s=1, quick=True)
+    assert wrong.fault.finding.code == Code.WRONG_VALUES.value
+
+
 WRONG = {
     "another factor": ("torch.rand(8)", "x * 2", "x * 2.01", Code.WRONG_VALUES),
     "NaN": ("torch.rand(8)", "x * 2", "x / 0 * 0", Code.NOT_FINITE),
@@ -201,7 +220,7 @@ def test_what_the_runner_is_told_before_it_may_go_tells_nothing_of_what_is_propa
 
 def test_a_place_outside_of_the_memory_is_tampering(bench):
     def spoil(done):
-        return replace(done, outputs=replace(done.outputs, offset_bytes=2**60)) if _views(done.outputs) else done
+        return replace(done, outputs=replace(done.outputs, offset_bytes=2**60)) if views(done.outputs) else done
 
     (trial,) = trials(bench("torch.rand(8)", "x * 2", spoil=spoil), 1)
     assert trial.fault.status is Status.REJECTED
