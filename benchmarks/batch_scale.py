@@ -39,12 +39,10 @@ def make(top: Path, count: int) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{cards.SOURCE}# {number}\n", encoding="utf-8")
     terms = Terms(device=DeviceKind.CPU)
-    with opened(top / "run", manifest_for(terms, None, str(submissions))) as folder:
-        plan = Plan(folder)
+    with opened(top / "run", manifest_for(terms, None, str(submissions))) as folder, Plan(folder) as plan:
         for number, task in enumerate(named_once(read_folder(submissions, Problems(None, SizeName.SMALL)))):
             plan.add(task)
             _write(folder, number, task)
-        plan.close()
 
 
 def _write(folder: RunFolder, number: int, task) -> None:  # noqa: ANN001
