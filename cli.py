@@ -1,6 +1,5 @@
 """The command line: it reads what was asked for, calls the evaluator, shows what comes back and sets the exit code."""
 
-import sys
 import traceback
 from collections.abc import Sequence
 
@@ -61,7 +60,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Run the command that the process was started with."""
-    sys.exit(run())
+    terminal.leave(run())
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
-        prepare_s = prepare(cache, Path(folder), pairs[0][0])
+        prepare_s = prepare(cache, Path(folder), sorted({problem for problem, _ in pairs}))
         print(f"prepared in {prepare_s:.1f} s", flush=True)
         for problem, path in pairs:
             row = ours(problem, path, cache, Path(folder), options.repeat)
@@ -52,13 +52,17 @@ def main() -> int:
     return 0
 
 
-def prepare(cache: Path, folder: Path, problem: str) -> float:
-    """Make all that does not depend on a submission, and grade the reference once: then all of ours is built."""
+def prepare(cache: Path, folder: Path, problems: list[str]) -> float:
+    """Make all that does not depend on a submission, and grade each reference once: then all of ours is built.
+
+    What is measured of a problem on this GPU is kept then too.
+    """
     started = time.monotonic()
     command(["doctor", "--prepare"], cache)
     warm_up = folder / "warm_up.py"
     warm_up.write_text(WARM_UP)
-    command(["grade", problem, str(warm_up), "--device", "cuda", "--output", str(folder / "warm_up.json")], cache)
+    for problem in problems:
+        command(["grade", problem, str(warm_up), "--device", "cuda", "--output", str(folder / "warm_up.json")], cache)
     return time.monotonic() - started
 
 

@@ -13,34 +13,31 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 import torch
 
-from evaluator.devices import driver
+from evaluator.devices import driver, gpu
 from evaluator.isolation import Limits, SandboxMode, Starter, supervision
 from evaluator.isolation.cage import Cage
 from evaluator.isolation.namespaces import Namespaces
 
 _PAGE_BYTES = 4096
 _LIMITS = Limits(memory_bytes=1 << 46)
+_ANSWER_S = 40.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", nargs="?", type=Path)
     target = parser.parse_args().target
-    torch.zeros(1, device="cuda")
-    memory = driver.create_memory(0, 64 << 20)
-    page_at = os.memfd_create("page")
-    os.ftruncate(page_at, _PAGE_BYTES)
-    page = mmap.mmap(page_at, _PAGE_BYTES)
-    register = driver.register_host(ctypes.addressof(ctypes.c_char.from_buffer(page)), _PAGE_BYTES)
-    shared = torch.as_tensor(_Flat(memory.address, memory.size_bytes), device="cuda")
+    judge = Judge()
     rows = []
-    everything = sorted(Path("/dev").glob("nvidia*"))
-    nodes = [path for path in everything if not path.is_dir()]
+    tools = Path("/dev/nvidia-uvm-tools")
+    nodes = [*gpu.choose(None).nodes, *([tools] if tools.exists() else [])]
     choose = supervision.choose_walls
     with Starter(extra_sys_path=[Path(__file__).parent], preload=["torch", "walls_entry"]) as starter:
         print(starter.machine, file=sys.stderr)
@@ -61,10 +58,7 @@ def main() -> None:
             variants[f"every wall, without {left_out}"] = (full, [node for node in nodes if node != left_out])
         for name, (walls, devices) in variants.items():
             supervision.choose_walls = lambda *_, walls=walls: walls
-            shared[0], shared[1] = 42, 0
-            torch.cuda.synchronize()
-            page[:128] = bytes(128)
-            row = {"walls": name, **one(starter, devices, memory, page_at, register), "written back": int(shared[1])}
+            row = {"walls": name, **judge.asked(lambda: Walled(starter, devices))}  # noqa: B023 - called at once
             rows.append(row)
             print(row, file=sys.stderr, flush=True)
     text = json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}, indent=1)
@@ -74,28 +68,69 @@ def main() -> None:
         print(text)
 
 
-def one(starter: Starter, devices: list[Path], memory: driver.Mapping, page_at: int, register: int) -> dict:
-    try:
-        child = starter.spawn("walls_entry:run", limits=_LIMITS, devices=devices)
-    except Exception as error:  # noqa: BLE001 - it is the answer
-        return {"failed": f"not started: {error}"[:300]}
-    exported = driver.export_memory(memory)
-    try:
-        sizes = json.dumps({"memory_bytes": memory.size_bytes, "page_bytes": _PAGE_BYTES}).encode()
-        socket.send_fds(child.socket, [sizes], [exported, page_at])
-        child.socket.settimeout(40)
-        answer = child.socket.recv(65536)
-        if answer.startswith(b"queued"):
-            time.sleep(0.05)
-            driver.stream_write(torch.cuda.current_stream().cuda_stream, register, 1)
-            torch.cuda.synchronize()
-            answer = child.socket.recv(65536) if answer == b"queued" else answer[6:]
-        return json.loads(answer)
-    except Exception as error:  # noqa: BLE001 - it is the answer
-        return {"failed": f"{type(error).__name__}: {error}"[:300], "said": child.output().text[-300:]}
-    finally:
-        os.close(exported)
-        child.kill()
+class Runner(Protocol):
+    """A process with walls_entry.py in it, at the other end of `socket`."""
+
+    socket: socket.socket
+
+    def said(self) -> str:
+        """Kill it, and give what it printed last."""
+
+
+class Walled:
+    """A runner of the product's own."""
+
+    def __init__(self, starter: Starter, devices: list[Path]) -> None:
+        self._child = starter.spawn("walls_entry:run", limits=_LIMITS, devices=devices)
+        self.socket = self._child.socket
+
+    def said(self) -> str:
+        self._child.kill()
+        return self._child.output().text[-300:]
+
+
+class Judge:
+    """The judge's side: memory and a page that a runner is given, and the word that it waits for."""
+
+    def __init__(self) -> None:
+        torch.zeros(1, device="cuda")
+        self._memory = driver.create_memory(0, 64 << 20)
+        self._page_at = os.memfd_create("page")
+        os.ftruncate(self._page_at, _PAGE_BYTES)
+        self._page = mmap.mmap(self._page_at, _PAGE_BYTES)
+        self._register = driver.register_host(ctypes.addressof(ctypes.c_char.from_buffer(self._page)), _PAGE_BYTES)
+        self._shared = torch.as_tensor(_Flat(self._memory.address, self._memory.size_bytes), device="cuda")
+
+    def asked(self, make: Callable[[], Runner]) -> dict[str, Any]:
+        """Make a runner, have it try everything, and say how far it came; `written back` is 77 where it wrote."""
+        self._shared[0], self._shared[1] = 42, 0
+        torch.cuda.synchronize()
+        self._page[:128] = bytes(128)
+        try:
+            runner = make()
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            return {"failed": f"not started: {error}"[:300]}
+        return {**self._told(runner), "written back": int(self._shared[1])}
+
+    def _told(self, runner: Runner) -> dict[str, Any]:
+        exported = driver.export_memory(self._memory)
+        failed, answer = None, b""
+        try:
+            sizes = json.dumps({"memory_bytes": self._memory.size_bytes, "page_bytes": _PAGE_BYTES}).encode()
+            socket.send_fds(runner.socket, [sizes], [exported, self._page_at])
+            runner.socket.settimeout(_ANSWER_S)
+            answer = runner.socket.recv(65536)
+            if answer.startswith(b"queued"):
+                time.sleep(0.05)
+                driver.stream_write(torch.cuda.current_stream().cuda_stream, self._register, 1)
+                torch.cuda.synchronize()
+                answer = runner.socket.recv(65536) if answer == b"queued" else answer[6:]
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            failed = f"{type(error).__name__}: {error}"[:300]
+        finally:
+            os.close(exported)
+        said = runner.said()
+        return json.loads(answer) if answer and failed is None else {"failed": failed or "no answer", "said": said}
 
 
 class _Flat:

@@ -1,10 +1,11 @@
 """What commands write: the product to stdout, the conversation to stderr."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import msgspec
@@ -58,3 +59,18 @@ def complain(what: str, error: WarpgradeError) -> None:
     click.echo(f"{click.style(what, fg='red', bold=True)}: {printable(error.message, encoding)}", err=True)
     if error.hint:
         click.echo(f"  hint: {printable(error.hint, encoding)}", err=True)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with that exit code; at once where it has a context on a GPU.
+
+    Python and CUDA would take half a second to take everything apart, which the kernel does anyway (measured: 0.48 s,
+    and 0.13 s like this).
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)  # Where a stream cannot be flushed, Python says so.

@@ -127,15 +127,24 @@ class ConfinedProcess:
                 self._kill()
             return self._exit or _KILLED_BY_JUDGE
 
-    def _kill(self) -> None:
-        # Descriptors of the supervisor and of the warden. A process's becomes readable when it is dead: the warden's,
-        # as the first of a process namespace, or the supervisor's after that, only when nobody below is left.
+    def condemn(self) -> None:
+        """Begin to end every process of the runner, and wait for none of it: see `kill`."""
+        with self._lock:
+            if not self._dead:
+                self._condemn()
+
+    def _condemn(self) -> None:
         if self._processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 # The kernel does this at once, whatever state the warden is in.
                 signal.pidfd_send_signal(self._processes[-1], signal.SIGKILL)
         with contextlib.suppress(OSError):
             self._warden.shutdown(socket.SHUT_WR)
+
+    def _kill(self) -> None:
+        # Descriptors of the supervisor and of the warden. A process's becomes readable when it is dead: the warden's,
+        # as the first of a process namespace, or the supervisor's after that, only when nobody below is left.
+        self._condemn()
         deadline = time.monotonic() + _KILL_S
         for process in self._processes:
             if not wire.ready(process, deadline - time.monotonic()):

@@ -35,6 +35,7 @@ def main(descriptor: int) -> None:
     with contextlib.suppress(wire.HungUp):
         while True:
             _start_runner(judge)
+    os._exit(0)  # Taking all of torch apart first would take a fifth of a second.
 
 
 def _start_runner(judge: socket.socket) -> None:

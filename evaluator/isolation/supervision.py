@@ -160,6 +160,7 @@ class Starter:
         work: Path,
         limits: Limits | None = None,
         readable: Sequence[Path] = (),
+        devices: Sequence[Path] = (),
         environment: Mapping[str, str] | None = None,
     ) -> ConfinedProcess:
         """Start the program `argv` in the host's folder `work`, which it may write and which must be its to write.
@@ -172,7 +173,7 @@ class Starter:
             walls=walls,
             identities=users,
             limits=limits,
-            files=self._view(work, limits, readable, (), host_private=True),
+            files=self._view(work, limits, readable, devices, host_private=True),
             environment={**self._environment, **(environment or {})},
             argv=tuple(argv),
         )
@@ -188,6 +189,7 @@ class Starter:
         with contextlib.ExitStack() as closing:
             for process in tuple(self._alive):
                 closing.callback(process.kill)
+                process.condemn()  # So that they die side by side.
 
     def close(self) -> None:
         """Kill every runner that is left, and the starter."""

@@ -34,16 +34,21 @@ def run_tool(
     timeout_s: float,
     limits: Limits | None = None,
     readable: Sequence[Path] = (),
+    devices: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
 ) -> ToolResult:
     """Run `argv` in the folder `work`, the only one that it can write and keep; wait until all of it is dead.
+
+    `readable` and `devices` (device files) are added to what every tool sees.
 
     `work` belongs to the runner's user meanwhile and to this one's afterwards. The folders above it must be open
     (x) to others where the judge is root. Raises JudgeFailed if the program cannot be started.
     """
     start = time.monotonic()
     try:
-        process = starter.execute(argv, work=work, limits=limits, readable=readable, environment=environment)
+        process = starter.execute(
+            argv, work=work, limits=limits, readable=readable, devices=devices, environment=environment
+        )
         try:
             exited = process.wait_exit(timeout_s)
         finally:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.gpu import GpuState
 from evaluator.errors import JudgeFailed
+from evaluator.isolation import ConfinedProcess
 from evaluator.judge import measure
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench
@@ -54,6 +55,7 @@ class Baseline:
         self._kept = contextlib.ExitStack()
         self._benches: deque[Bench] = deque()
         self._begun: deque[Place] = deque()
+        self._runners: list[ConfinedProcess] = []
         self._overhead: measure.Overhead | None = None
         self._recent: tuple[Reading, float] | None = None
 
@@ -64,6 +66,7 @@ class Baseline:
             return
         for _ in range(_IN_TURN):
             place = self._kept.enter_context(self._shop.runner(AS_REFERENCE))
+            self._runners.append(place.session.child)
             self._shop.ours |= place.session.child.members()
             if (fault := place.begin()) is not None:
                 raise _failed(fault)
@@ -87,7 +90,10 @@ class Baseline:
         return reading.samples
 
     def close(self) -> None:
-        """End the runners that were kept."""
+        """End the runners that were kept, side by side: of a GPU each takes a tenth of a second to let go."""
+        for runner in self._runners:
+            runner.condemn()
+        self._runners.clear()
         self._kept.close()
         self._benches.clear()
         self._begun.clear()

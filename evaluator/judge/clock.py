@@ -41,10 +41,17 @@ class Clock(Protocol):
         """Have the runner get ready, off the clock, and leave it so that it cannot see what is written next."""
 
     def call(
-        self, frame: Call, write: Callable[[], None], outline: dict[str, torch.Tensor], *, timeout_s: float
+        self,
+        frame: Call,
+        write: Callable[[], None],
+        outline: dict[str, torch.Tensor],
+        *,
+        timeout_s: float,
+        queued_timeout_s: float,
     ) -> Answered | Fault:
         """Write the inputs by `write`, let the runner go, and stop the clock when it is done.
 
         `outline` holds, by path, the shapes and dtypes of the tensors that are expected; a clock that the runner goes
-        on behind takes samples of them.
+        on behind takes samples of them. The runner may take `timeout_s`, and from where it says that all of its work is
+        queued on a GPU, which compiles and tunes nothing any more, `queued_timeout_s`.
         """

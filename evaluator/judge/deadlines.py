@@ -15,7 +15,7 @@ _COMPILES = re.compile(r"\btriton\b|\bcompile\b")
 
 
 class Deadlines(NamedTuple):
-    """Limits for a runner's first call, and for each after it."""
+    """Limits for a runner's first call until its work is queued, and for each after it."""
 
     first_call_s: float
     call_s: float

@@ -41,6 +41,7 @@ class HostClock:
         outline: dict[str, torch.Tensor],  # noqa: ARG002 - a stopped runner changes nothing behind the clock
         *,
         timeout_s: float,
+        queued_timeout_s: float,  # noqa: ARG002 - nothing is queued here
     ) -> Answered | Fault:
         """Write the inputs, let the runner go, and stop it when it has answered."""
         write()

@@ -106,7 +106,13 @@ class SealedClock:
         return self._session.prepare(frame, timeout_s=timeout_s)
 
     def call(
-        self, frame: Call, write: Callable[[], None], outline: Mapping[str, torch.Tensor], *, timeout_s: float
+        self,
+        frame: Call,
+        write: Callable[[], None],
+        outline: Mapping[str, torch.Tensor],
+        *,
+        timeout_s: float,
+        queued_timeout_s: float,
     ) -> Answered | Fault:
         """Queue the judge's side, let it go when the runner has queued its own, and take the time between."""
         self._ticket += 1
@@ -118,7 +124,7 @@ class SealedClock:
         torch.cuda.synchronize()
         self._queue(write, sampling, positions, slots)
         sent = time.perf_counter_ns()
-        answer = self._session.send(frame, Stage.CALL, timeout_s) or self._converse(frame, timeout_s)
+        answer = self._session.send(frame, Stage.CALL, timeout_s) or self._converse(frame, timeout_s, queued_timeout_s)
         if isinstance(answer, Fault):
             self._abandon()
             return answer
@@ -169,7 +175,9 @@ class SealedClock:
             )
             end.record()
 
-    def _converse(self, frame: Call, timeout_s: float) -> tuple[Done, int, float | None] | Fault:
+    def _converse(
+        self, frame: Call, timeout_s: float, queued_timeout_s: float
+    ) -> tuple[Done, int, float | None] | Fault:
         """Let the hold go when the runner has queued its work, and wait for the rest of its answer."""
         in_time = self._session.answered(_HOLD_S)
         queued_ns = time.perf_counter_ns()
@@ -178,7 +186,7 @@ class SealedClock:
         answer: Frame | Fault = self._session.answer(Stage.CALL, timeout_s)
         queued_ns = queued_ns if in_time else time.perf_counter_ns()
         if isinstance(answer, Queued) and answer.index == frame.index:
-            answer = self._session.answer(Stage.CALL, timeout_s)
+            answer = self._session.answer(Stage.CALL, queued_timeout_s)
             if isinstance(answer, Done) and answer.index == frame.index:
                 return answer, queued_ns, lag_ms
         return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
