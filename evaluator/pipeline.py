@@ -27,6 +27,7 @@ from evaluator.records import (
     Finding,
     Problem,
     ProblemRef,
+    ProfilerKind,
     Record,
     Scorecard,
     Seeds,
@@ -76,7 +77,7 @@ class GradeRequest(Record, frozen=True):
     strict: bool = False
     baselines: list[BaselineKind] = []
     speedup_of: Submission | None = None
-    profile: bool = False
+    profile: ProfilerKind | None = None
 
 
 class Library(Record, frozen=True):

@@ -11,7 +11,7 @@ from evaluator.doctor import default_device
 from evaluator.errors import CardError, UsageError
 from evaluator.isolation import SandboxMode
 from evaluator.pipeline import GradeRequest, Unread
-from evaluator.records import BaselineKind, DeviceKind, Scorecard, SizeName, ToleranceRule
+from evaluator.records import BaselineKind, DeviceKind, ProfilerKind, Scorecard, SizeName, ToleranceRule
 from evaluator.store import read_card
 from evaluator.submissions import STDIN, Submission, read_submission
 
@@ -36,7 +36,7 @@ class Wish(NamedTuple):
     strict: bool = False
     baseline: tuple[str, ...] = ()
     speedup_of: str | None = None
-    profile: bool = False
+    profile: str | None = None
 
 
 def request_for(wish: Wish) -> GradeRequest:
@@ -66,7 +66,7 @@ def request_for(wish: Wish) -> GradeRequest:
         strict=strict(wish.sandbox, wish.strict),
         baselines=baselines(wish.baseline, device),
         speedup_of=_other(wish.speedup_of, device),
-        profile=_profile(device, wanted=wish.profile),
+        profile=_profile(wish.profile, device),
     )
 
 
@@ -81,10 +81,17 @@ def baselines(wanted: Sequence[str], device: DeviceKind) -> list[BaselineKind]:
     return kinds
 
 
-def _profile(device: DeviceKind, *, wanted: bool) -> bool:
-    if wanted and device is DeviceKind.EMULATED:
+def _profile(wanted: str | None, device: DeviceKind) -> ProfilerKind | None:
+    """Read which profiler is wanted. Raises UsageError where `device` has no use for it."""
+    if wanted is None:
+        return None
+    kind = ProfilerKind(wanted)
+    if kind is ProfilerKind.NCU and device is not DeviceKind.CUDA:
+        message = f"--profile ncu reads the counters of an NVIDIA GPU, and this grade is on {device.value}"
+        raise UsageError(message, hint="add --device cuda, or ask for --profile torch on cuda or cpu")
+    if device is DeviceKind.EMULATED:
         raise UsageError("--profile says nothing on emulated: nothing is timed there", hint="add --device cuda or cpu")
-    return wanted
+    return kind
 
 
 def _other(path: str | None, device: DeviceKind) -> Submission | None:

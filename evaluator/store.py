@@ -6,11 +6,12 @@ import os
 import secrets
 import stat
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
-from evaluator.records import SCHEMA_VERSION, Scorecard
+from evaluator.records import SCHEMA_VERSION, Record, Scorecard
 
 MAX_CARD_BYTES = 64 * 1024 * 1024
 """Far more than a card with a full-size source, its builds' logs and thousands of samples."""
@@ -92,10 +93,12 @@ def read_bytes(path: Path) -> bytes:
         CardError: it cannot be read, is not a regular file, or is too large.
     """
     try:
-        if path.exists() and not path.is_file():
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise CardError(f"{path} is not a file")
         with path.open("rb") as file:
-            content = file.read(MAX_CARD_BYTES + 1)
+            # No more than it has: room for the largest there may be takes longer to get than a card takes to read.
+            content = file.read(min(status.st_size, MAX_CARD_BYTES) + 1)
     except OSError as error:
         raise CardError(f"{path} cannot be read: {_reason(error)}") from error
     if len(content) > MAX_CARD_BYTES:
@@ -109,10 +112,18 @@ def read_card(path: Path) -> Scorecard:
     Raises:
         CardError: it cannot be read or is not a scorecard of this version.
     """
+    return read_card_as(Scorecard, path)
+
+
+_Layout = TypeVar("_Layout", bound=Record)
+
+
+def read_card_as(layout: type[_Layout], path: Path) -> _Layout:
+    """Read as much of the scorecard at `path` as `layout` has of it. Raises as `read_card` does."""
     content = read_bytes(path)
     try:
         version = msgspec.json.decode(content, type=_Versioned).schema_version
-        card = msgspec.json.decode(content, type=Scorecard) if version == SCHEMA_VERSION else None
+        card = msgspec.json.decode(content, type=layout) if version == SCHEMA_VERSION else None
     except (ValueError, RecursionError) as error:
         hint = f"`warpgrade check-card {path}` lists what is wrong with it"
         raise CardError(f"{path} is not a scorecard: {error}", hint=hint) from error

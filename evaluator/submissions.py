@@ -24,6 +24,7 @@ MAX_CODE_BYTES = 1024 * 1024
 MAX_ANSWER_BYTES = 4 * MAX_CODE_BYTES
 """An answer holds its thoughts and drafts beside the code."""
 
+_MOST_ARE_SHORTER = 1 << 16
 STDIN = "-"
 _ANSWER_SUFFIXES = frozenset({".txt", ".md", ".markdown"})
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -87,7 +88,7 @@ def read_submission(path: Path | Literal["-"], stdin: BinaryIO | None = None) ->
     Raises:
         SubmissionUnreadable: the system does not let us read it.
     """
-    suffix = "" if path == STDIN else Path(path).suffix.lower()
+    suffix = "" if isinstance(path, str) else path.suffix.lower()
     limit = MAX_CODE_BYTES if suffix == ".py" else MAX_ANSWER_BYTES
     data = _read(path, stdin, limit + 1)
     if len(data) > limit:
@@ -104,8 +105,8 @@ def read_submission(path: Path | Literal["-"], stdin: BinaryIO | None = None) ->
         message = f"the code is {len(source_bytes)} bytes; a submission is at most {MAX_CODE_BYTES >> 20} MiB"
         return _too_large(message, MAX_CODE_BYTES)
     return Submission(
-        name="stdin" if path == STDIN else _printable(Path(path).stem),
-        origin="stdin" if path == STDIN else _printable(path),
+        name="stdin" if isinstance(path, str) else _printable(path.stem),
+        origin="stdin" if isinstance(path, str) else _printable(path),
         sha256=hashlib.sha256(source_bytes).hexdigest(),
         source=code.source,
         extracted_from_answer=code.extracted,
@@ -117,10 +118,12 @@ def read_submission(path: Path | Literal["-"], stdin: BinaryIO | None = None) ->
 def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int) -> bytes:
     """Read no more than is needed to see that there is too much."""
     try:
-        if path == STDIN:
+        if isinstance(path, str):
             return (sys.stdin.buffer if stdin is None else stdin).read(at_most)
-        with Path(path).open("rb") as file:
-            return file.read(at_most)
+        with path.open("rb") as file:
+            # Room for the longest there may be takes longer to get than most submissions take to read.
+            beginning = file.read(_MOST_ARE_SHORTER)
+            return beginning if len(beginning) < _MOST_ARE_SHORTER else beginning + file.read(at_most - len(beginning))
     except IsADirectoryError as error:
         hint = "name one file in it; `warpgrade batch` grades a folder of submissions"
         raise SubmissionUnreadable(f"{path} is a folder, not a submission", hint=hint) from error

@@ -29,6 +29,8 @@ def validate(
     problems = [find_problem(name, folder) for name in names] if names else _all(folder)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with _on(device):
+        import torch
+
         from evaluator.judge.admission import admit
         from evaluator.judge.memory_plan import refuse_what_does_not_fit
 
@@ -38,10 +40,17 @@ def validate(
                 known = ", ".join(problem.sizes)
                 raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"it has {known}")
             refuse_what_does_not_fit(problem, chosen, None)
-            if write:
-                _write_lock(problem, chosen, device)
-            _check_lock(problem)
-            yield admit(problem, chosen, _place(device))
+            try:
+                if write:
+                    _write_lock(problem, chosen, device)
+                _check_lock(problem)
+                admission = admit(problem, chosen, _place(device))
+            except torch.OutOfMemoryError as error:
+                message = (
+                    f"{problem.name} at size {chosen.value} does not fit into the GPU with all that is tried on it"
+                )
+                raise UsageError(message, hint="take a smaller one: --size small") from error
+            yield admission
 
 
 def _all(folder: Path | None) -> list[Problem]:

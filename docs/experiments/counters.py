@@ -48,15 +48,16 @@ def main() -> None:
         plain = subprocess.run(argv, capture_output=True, text=True, check=False)
         print(f"plain: exit status {plain.returncode}, {time.monotonic() - began_s:.1f} s\n{plain.stdout[-2000:]}")
         with starter_for(DeviceKind.CUDA, gpu.uuid, SandboxMode.FULL, 8) as starter:
-            view = starter._view
-            # A tool of ours sees no device files; this one must.
-            starter._view = lambda scratch, limits, readable, _, host_private: view(
-                scratch, limits, readable, gpu.nodes, host_private=host_private
-            )
             readable = [path for path in (Path("/usr/local"), Path("/opt")) if path.exists()]
-            home = {"HOME": str(work), "TMPDIR": str(work)}
             walled = run_tool(
-                starter, argv, work=work, timeout_s=120.0, limits=GpuRig.limits, readable=readable, environment=home
+                starter,
+                argv,
+                work=work,
+                timeout_s=120.0,
+                limits=GpuRig.limits,
+                readable=readable,
+                devices=gpu.nodes,
+                environment={"HOME": str(work), "TMPDIR": str(work)},
             )
         print(f"behind walls: exit status {walled.exit_code}, {walled.wall_s:.1f} s\n{walled.output[-2000:]}")
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from evaluator.batch.brief import Brief
 from evaluator.batch.run_folder import RunFolder
 from evaluator.errors import CardError
 from evaluator.records import Scorecard, Status
-from evaluator.store import read_card
+from evaluator.store import read_card_as
 
 _LAYOUT = 1
 
@@ -101,7 +102,7 @@ class Index:
             if row is not None and (row.size_bytes, row.mtime_ns) == (size_bytes, mtime_ns):
                 continue
             try:
-                self.rows[card] = row_of(read_card(self._folder.cards / card), card, size_bytes, mtime_ns)
+                self.rows[card] = row_of(read_card_as(Brief, self._folder.cards / card), card, size_bytes, mtime_ns)
                 read.append(self.rows[card])
             except CardError as error:
                 self.rows.pop(card, None)
@@ -172,7 +173,7 @@ def _files(top: Path) -> Iterator[tuple[str, tuple[int, int]]]:
                     yield place, (stat.st_size, stat.st_mtime_ns)
 
 
-def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row:
+def row_of(content: Scorecard | Brief, card: str, size_bytes: int, mtime_ns: int) -> Row:
     """Take from a card what is kept of it."""
     timing = content.timing if content.status is Status.CORRECT else None
     return Row(

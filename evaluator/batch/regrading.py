@@ -42,11 +42,16 @@ def regrade(run: Path, output: Path | None) -> Regraded:
         if target is not None:
             lines = (msgspec.json.encode(planned) + b"\n" for planned in folder.read_plan().values())
             target.plan.write_bytes(b"".join(lines))
+        broken = list(index.broken)
         for place in sorted(index.rows):
-            before = read_card(folder.cards / place)
+            try:
+                before = read_card(folder.cards / place)
+            except CardError as error:  # in what the index does not read of a card
+                broken.append(error)
+                continue
             after = regraded(before)
             count += 1
             found += changes(before, after)
             if target is not None:
                 write_card(after, target.cards / place)
-        return Regraded(count, found, index.broken)
+        return Regraded(count, found, broken)

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from evaluator.commands import terminal
-from evaluator.commands.options import complete_problem, grading_options, json_option
+from evaluator.commands.options import ValueMayFollow, complete_problem, grading_options, json_option
 from evaluator.errors import CardNotWritten, ExitCode
-from evaluator.records import Scorecard, Status
+from evaluator.records import ProfilerKind, Scorecard, Status
 
 
-@click.command()
+@click.command(cls=ValueMayFollow)
 @click.argument("problem", required=False, shell_complete=complete_problem)
 @click.argument("submission", required=False, type=click.Path(allow_dash=True))
 @grading_options
@@ -29,7 +29,14 @@ from evaluator.records import Scorecard, Status
     metavar="FILE",
     help="Time another submission too, and say how much faster this one is.",
 )
-@click.option("--profile", is_flag=True, help="Run it once more, untimed, to see in which kernels the time goes.")
+@click.option(
+    "--profile",
+    type=click.Choice([kind.value for kind in ProfilerKind]),
+    is_flag=False,
+    flag_value=ProfilerKind.TORCH.value,
+    help="Run it once more, untimed, to see in which kernels the time goes; on cuda, ncu adds bandwidth and occupancy. "
+    "Without a word it is torch.",
+)
 @click.option(
     "--replay",
     type=click.Path(path_type=Path),

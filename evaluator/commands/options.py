@@ -1,7 +1,7 @@
 """The options that several commands share, and how their values are read."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,37 @@ _GRADING_OPTIONS = (
         help="The limit of one extension's compilation.",
     ),
 )
+
+
+class ValueMayFollow(click.Command):
+    """A command whose options with a `flag_value` take the next word only where it is one of their choices.
+
+    click would take whatever follows: of `grade --profile relu mine.py` the problem's name.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Write such an option and its value as one word, and go on as usual."""
+        found = {
+            name: param
+            for param in self.params
+            if isinstance(param, click.Option) and isinstance(param.flag_value, str) and not param.is_flag
+            for name in param.opts
+        }
+        return super().parse_args(ctx, _with_values(args, found))
+
+
+def _with_values(args: Sequence[str], found: Mapping[str, click.Option]) -> list[str]:
+    words: list[str] = []
+    left = list(args)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return [*words, word, *left]
+        if (option := found.get(word)) is not None:
+            choices = option.type.choices if isinstance(option.type, click.Choice) else ()
+            word = f"{word}={left.pop(0) if left and left[0] in choices else option.flag_value}"
+        words.append(word)
+    return words
 
 
 def grading_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -79,6 +79,9 @@ class Code(StrEnum):
     NO_ROOFLINE = "T312"
     BASELINE_FAILED = "T313"
     NOT_PROFILED = "T314"
+    NO_NCU = "T315"
+    COUNTERS_REFUSED = "T316"
+    NOT_COUNTED = "T317"
 
     NO_SANDBOX = "I501"
     WALL_MISSING = "I502"

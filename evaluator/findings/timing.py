@@ -91,4 +91,27 @@ ENTRIES: dict[Code, Entry] = {
         "depend on it.",
         "The message says why; grade without --profile.",
     ),
+    Code.NO_NCU: Entry(
+        "there is no Nsight Compute",
+        "--profile ncu has Nsight Compute read the GPU's counters, and its program ncu is neither on the PATH, nor in "
+        "the CUDA toolkit, nor in /opt/nvidia/nsight-compute. Verdict, times and the rest of the profile do not depend "
+        "on it.",
+        "Install Nsight Compute (it is a part of the CUDA toolkit; NVIDIA's package is cuda-nsight-compute-13-0, or "
+        "that of another version), or grade with --profile torch.",
+    ),
+    Code.COUNTERS_REFUSED: Entry(
+        "the driver keeps its counters for administrators",
+        "NVIDIA's driver lets every user read the GPU's counters, or administrators alone, and a runner is no "
+        "administrator. Verdict, times and the rest of the profile do not depend on it.",
+        "Load the driver's module with NVreg_RestrictProfilingToAdminUsers=0 (in /etc/modprobe.d, as "
+        "https://developer.nvidia.com/ERR_NVGPUCTRPERM says; the machine's owner does that), or grade with --profile "
+        "torch.",
+    ),
+    Code.NOT_COUNTED: Entry(
+        "the counters could not be read",
+        "The call under Nsight Compute failed, took too long or launched no kernel, or what came of it was no page of "
+        "numbers. The submission runs there in a program of its own, with inputs of its own. Verdict, times and the "
+        "rest of the profile do not depend on it.",
+        "The message says why; grade with --profile torch.",
+    ),
 }

@@ -103,7 +103,8 @@ def _put_up_walls(order: Spawn) -> None:
     if walls.landlock:
         landlock.restrict(rules)
     if walls.seccomp:
-        seccomp.apply(private_view=walls.private_view, own_processes=walls.cage is Cage.PROCESS_NAMESPACE)
+        own_processes = walls.cage is Cage.PROCESS_NAMESPACE
+        seccomp.apply(private_view=walls.private_view, own_processes=own_processes, gpu=bool(order.files.devices))
 
 
 def _landlock_rules(order: Spawn) -> Iterator[tuple[Path, landlock.Access]]:

@@ -3,7 +3,7 @@
 Three kinds of calls are in it:
 
 * those that would widen the kernel's attack surface or reach other processes (ptrace, mounts, namespaces, bpf, ...);
-* `socket` for anything but AF_UNIX;
+* `socket` for anything but AF_UNIX, and where there is no private view for anything that could reach somebody;
 * those that let a process arrange for a SIGCONT from the kernel. A frozen runner must stay frozen, and SIGCONT wakes a
   stopped process whoever sends it: a POSIX timer, F_SETSIG, a parent-death signal, a child's exit signal, a message
   queue, or the death of the parent of a process group that thereby becomes orphaned.
@@ -217,12 +217,29 @@ def _no_continue_signal_from_parent() -> list[_Instruction]:
     ]
 
 
-def program(machine: str, *, private_view: bool, own_processes: bool) -> list[_Instruction]:
+def _unconnected_unix() -> list[_Instruction]:
+    """Sockets of AF_UNIX that reach nobody before they are connected.
+
+    CUDA makes one as it starts, and fails (error 304) where it may not. Datagrams are left out, as below.
+    """
+    return [
+        _load_argument(0),
+        _instruction(_JUMP_EQUAL, socket.AF_UNIX, 0, 5),
+        _load_argument(1),
+        _instruction(_AND, _SOCKET_TYPE_MASK),
+        _instruction(_JUMP_EQUAL, socket.SOCK_STREAM, 1, 0),
+        _instruction(_JUMP_EQUAL, socket.SOCK_SEQPACKET, 0, 1),
+        _return(_ALLOW),
+        _return(_REFUSE),
+    ]
+
+
+def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool) -> list[_Instruction]:
     """Write the filter for `machine` ("x86_64" or "aarch64") as (code, jump if true, jump if false, value).
 
     Without a `private_view` there are no sockets at all, because one could connect to the host's services, which
-    Landlock does not prevent. Without `own_processes` (a process namespace) a runner may change the scheduling of
-    nothing but the calling thread. Raises KeyError for another machine.
+    Landlock does not prevent; but for a `gpu` some that cannot connect. Without `own_processes` (a process namespace) a
+    runner may change the scheduling of nothing but the calling thread. Raises KeyError for another machine.
     """
 
     def number(numbers: _Numbers) -> int | None:
@@ -244,7 +261,7 @@ def program(machine: str, *, private_view: bool, own_processes: bool) -> list[_I
     if private_view:
         filtered += _on_call(number(_SOCKET), _allow_only(0, socket.AF_UNIX))
     else:
-        filtered += _on_call(number(_SOCKET), [_return(_REFUSE)])
+        filtered += _on_call(number(_SOCKET), _unconnected_unix() if gpu else [_return(_REFUSE)])
         filtered += _on_call(number(_CONNECT), [_return(_REFUSE)])
         # A datagram socket can be pointed at any address with sendmsg, where a filter cannot look.
         filtered += _on_call(number(_SOCKETPAIR), _allow_only(1, socket.SOCK_STREAM, _SOCKET_TYPE_MASK))
@@ -265,9 +282,9 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def apply(*, private_view: bool, own_processes: bool) -> None:
+def apply(*, private_view: bool, own_processes: bool, gpu: bool) -> None:
     """Filter this thread and everything that it starts from now on, for good. Needs PR_SET_NO_NEW_PRIVS first."""
-    load(program(platform.machine(), private_view=private_view, own_processes=own_processes))
+    load(program(platform.machine(), private_view=private_view, own_processes=own_processes, gpu=gpu))
 
 
 def load(lines: list[_Instruction]) -> None:

@@ -4,6 +4,7 @@ Every control answers the calls of a grade, as given and on every profile in use
 gets away where no call shows it. Honest variants, which sum in other orders, must pass them all.
 """
 
+import contextlib
 from typing import NamedTuple
 
 import torch
@@ -63,27 +64,44 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     locked = decided(reference, size, thorough=True)
     mixture = Mixture(tuple(locked.use), locked.rounding)
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
-    made = (_call(reference, stale, profile, mixture) for profile in Profile)
     # What grades have first: most controls are caught on the problem's own values.
-    flat = sorted((call for call in made if call is not None), key=lambda call: not call.used)
-    results = [_tried(control.value, _ADVICE[control], flat, control) for control in Control]
-    first = flat[0].case
-    for path in input_paths(first.inputs):
-        name = f"ignores input {_input_name(path)}"
-        results.append(_tried(name, "let the output depend on every input, or leave this one out", flat, path))
-    for name, _ in reference.model.named_parameters():
-        what = f"ignores weight {name}"
-        advice = "draw the weight at random: one that is 0 or 1 everywhere can be left out"
-        results.append(_tried(what, advice, flat, _Weight(name)))
-    kept = [result for result in results if result is not None]
+    order = sorted(Profile, key=lambda profile: not _is_used(profile, mixture))
+    trials: list[_Trial] = []
+    failures: list[str] = []
+    # One call at a time: at full size no GPU holds those of all profiles.
+    for profile in order:
+        call = _call(reference, stale, profile, mixture)
+        if call is None:
+            continue
+        trials = trials or _trials(call.case)
+        for trial in trials:
+            trial.see(call)
+        failures += _honest_failures(call)
+        del call  # Before the next one is made.
     return Admission(
         problem=problem.name,
         size=size,
         profiles=list(mixture.use),
         left_out=locked.left_out,
-        controls=kept,
-        honest_failures=_honest_failures(flat),
+        controls=[result for trial in trials if (result := trial.result()) is not None],
+        honest_failures=list(dict.fromkeys(failures)),
     )
+
+
+def _is_used(profile: Profile, mixture: Mixture) -> bool:
+    return profile is Profile.AS_GIVEN or profile in mixture.use
+
+
+def _trials(first: Case) -> list["_Trial"]:
+    """List what is tried on a problem, whose inputs and weights `first` has."""
+    trials = [_Trial(control.value, _ADVICE[control], control) for control in Control]
+    for path in input_paths(first.inputs):
+        name = f"ignores input {_input_name(path)}"
+        trials.append(_Trial(name, "let the output depend on every input, or leave this one out", path))
+    for name, _ in first.reference.model.named_parameters():
+        advice = "draw the weight at random: one that is 0 or 1 everywhere can be left out"
+        trials.append(_Trial(f"ignores weight {name}", advice, _Weight(name)))
+    return trials
 
 
 class _Weight(NamedTuple):
@@ -92,7 +110,6 @@ class _Weight(NamedTuple):
 
 def _call(reference: Reference, stale: Reference, profile: Profile, mixture: Mixture) -> _Call | None:
     """Make a call of a profile; None where the reference refuses it."""
-    used = profile is Profile.AS_GIVEN or profile in mixture.use
     try:
         inputs, others = (reference.draw(seed, profile) for seed in (_SEED, _OTHER_SEED))
         expected = reference.expected(inputs, 0, None)
@@ -105,7 +122,7 @@ def _call(reference: Reference, stale: Reference, profile: Profile, mixture: Mix
     limits = {
         path: _limit(reference.problem, value, mixture.rounding_of(profile, path)) for path, value in honest.items()
     }
-    return _Call(case, honest, wide, profile, used, limits)
+    return _Call(case, honest, wide, profile, _is_used(profile, mixture), limits)
 
 
 def _limit(
@@ -117,36 +134,50 @@ def _limit(
     return bounds(rule, problem, real, rounding)
 
 
-def _tried(name: str, advice: str, calls: list[_Call], what: Control | _Weight | str) -> ControlResult | None:
-    """Let one control answer calls until one shows it. None where it makes no sense for the problem."""
-    passed: list[Profile] = []
-    caught: Profile | None = None
-    wrong_elsewhere = passes_kernelbench = False
-    for call in calls:
-        found = _answer(what, call.case)
+class _Trial:
+    """What one control has come to so far: it answers call after call, until one shows it."""
+
+    def __init__(self, name: str, advice: str, what: Control | _Weight | str) -> None:
+        self._name = name
+        self._advice = advice
+        self._what = what
+        self._passed: list[Profile] = []
+        self._caught: Profile | None = None
+        self._wrong_elsewhere = self._passes_kernelbench = False
+
+    def see(self, call: _Call) -> None:
+        """Let it answer one more call, unless it is caught already or makes no sense for the problem."""
+        if self._caught is not None:
+            return
+        found = _answer(self._what, call.case)
         if found is None or not _comparable(found, call.honest):
-            continue
+            return
         if call.profile is Profile.AS_GIVEN:
-            passes_kernelbench = _passes_kernelbench(found, call)
+            self._passes_kernelbench = _passes_kernelbench(found, call)
         passes = _passes(found, call, call.limits)
         if not call.used:
-            wrong_elsewhere |= not passes and _all_finite(call.honest)
+            self._wrong_elsewhere |= not passes and _all_finite(call.honest)
         elif passes:
-            passed.append(call.profile)
+            self._passed.append(call.profile)
         else:
-            caught = call.profile
-            break
-    if not passed and caught is None:
-        return None
-    right = caught is None and not wrong_elsewhere and isinstance(what, Control) and what in _EQUIVALENT
-    return ControlResult(
-        control=name,
-        gets_away=caught is None and not right,
-        passes_on=passed,
-        caught_on=caught,
-        advice=advice,
-        passes_kernelbench=passes_kernelbench and not right,
-    )
+            self._caught = call.profile
+
+    def result(self) -> ControlResult | None:
+        """Say what came of it; None where it makes no sense for the problem."""
+        if not self._passed and self._caught is None:
+            return None
+        what = self._what
+        honest = (
+            self._caught is None and not self._wrong_elsewhere and isinstance(what, Control) and what in _EQUIVALENT
+        )
+        return ControlResult(
+            control=self._name,
+            gets_away=self._caught is None and not honest,
+            passes_on=self._passed,
+            caught_on=self._caught,
+            advice=self._advice,
+            passes_kernelbench=self._passes_kernelbench and not honest,
+        )
 
 
 def _passes_kernelbench(found: Answer, call: _Call) -> bool:
@@ -189,21 +220,20 @@ def _all_finite(honest: Answer) -> bool:
     return all(bool(torch.isfinite(value).all()) for value in found)
 
 
-def _honest_failures(calls: list[_Call]) -> list[str]:
-    """Say which honest variants do not pass, and where: a problem that fails them says nothing about a kernel."""
-    failures = []
-    for call in (each for each in calls if each.used):
-        found: dict[str, Answer] = {"the reference": call.honest}
-        for order in Order:
-            try:
-                result = call.case.reference.altered(call.case.inputs, 0, None, in_order(order))
-            except ProblemError:
-                continue
+def _honest_failures(call: _Call) -> list[str]:
+    """Say which honest variants do not pass a call: a problem that fails them says nothing about a kernel."""
+    if not call.used:
+        return []
+    found: dict[str, Answer] = {"the reference": call.honest}
+    for order in Order:
+        with contextlib.suppress(ProblemError):
+            result = call.case.reference.altered(call.case.inputs, 0, None, in_order(order))
             found[f"another order ({order.value})"] = by_path(result)
-        for name, values in found.items():
-            if _comparable(values, call.honest) and not _passes(values, call, call.limits):
-                failures.append(f"{name} on {call.profile.value}")
-    return list(dict.fromkeys(failures))
+    return [
+        f"{name} on {call.profile.value}"
+        for name, values in found.items()
+        if _comparable(values, call.honest) and not _passes(values, call, call.limits)
+    ]
 
 
 def _input_name(path: str) -> str:

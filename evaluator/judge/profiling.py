@@ -7,10 +7,12 @@ verdict: a submission can tell its profiler what it likes.
 import math
 
 import torch
+from msgspec.structs import replace
 
 from evaluator.build.artefact import is_own, joined
 from evaluator.findings import Code, finding
 from evaluator.frames import Items, Profiled, ProfiledCall, Table
+from evaluator.judge.counters import counters
 from evaluator.judge.place import Place
 from evaluator.judge.reference import derived
 from evaluator.judge.resource_desk import ResourceDesk
@@ -18,14 +20,25 @@ from evaluator.judge.session import Fault, Stage
 from evaluator.judge.trees import place
 from evaluator.judge.trial import fresh_seed
 from evaluator.judge.workshop import Workshop
-from evaluator.records import KernelUse, Profiling
+from evaluator.records import KernelUse, ProfilerKind, Profiling
 
 _SHOWN = 32
 
 
 def profiling(shop: Workshop) -> Profiling:
-    """Have the submission profiled. What fails becomes a finding: the verdict is known already."""
-    desk, printed = shop.profiling_desk(), shop.output
+    """Have the submission profiled, by all that was asked for. What fails becomes a finding: the verdict is known."""
+    desk = shop.profiling_desk()
+    found = _watched(shop, desk)
+    match shop.terms.profile:
+        case ProfilerKind.NCU:
+            return replace(found, counters=counters(shop, desk))
+        case ProfilerKind.TORCH | None:
+            return found
+
+
+def _watched(shop: Workshop, desk: ResourceDesk) -> Profiling:
+    """Have PyTorch's profiler watch a call in a runner."""
+    printed = shop.output
     with shop.runner(shop.source, desk) as runner:
         fault = runner.load()
         constructed = fault if fault is not None else runner.construct()

@@ -80,7 +80,7 @@ def _on_device(shop: Workshop, built: Build, stopwatch: Stopwatch) -> Outcome:
         if bounded.fault is not None:
             return outcome.failed(*bounded.fault)
     # On a GPU nothing else says how much own kernels do.
-    if shop.terms.profile or (shop.terms.gpu is not None and shop.terms.require_own_kernel is not None):
+    if shop.terms.profile is not None or (shop.terms.gpu is not None and shop.terms.require_own_kernel is not None):
         with stopwatch.stage("profile"):
             profile = profiling(shop)
         own = own_kernels(checked.evidence._replace(profiling=profile))

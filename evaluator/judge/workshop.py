@@ -47,6 +47,7 @@ from evaluator.records import (
     Finding,
     Layout,
     Problem,
+    ProfilerKind,
     RunnerOutput,
     SandboxFacts,
     SizeName,
@@ -80,7 +81,7 @@ class Terms(NamedTuple):
     strict: bool = False
     baselines: tuple[BaselineKind, ...] = ()
     speedup_of: Submission | None = None
-    profile: bool = False
+    profile: ProfilerKind | None = None
 
 
 _FIRST = 4
@@ -305,6 +306,26 @@ class Workshop:
         if not result.ok and _NO_SPACE in result.output and shutil.disk_usage(work).free < _LITTLE_BYTES:
             raise JudgeFailed(f"the compiler had no room in {work.parent.parent}", hint="make room in $TMPDIR")
         return result
+
+    def run_on_gpu(
+        self, argv: Sequence[str], *, work: Path, timeout_s: float, kept_output_bytes: int, readable: Sequence[Path]
+    ) -> ToolResult:
+        """Run a program behind a runner's walls, where it sees the GPU of this grade and writes into `work` alone.
+
+        Raises JudgeFailed if it cannot be started.
+        """
+        if self.terms.gpu is None:
+            raise RuntimeError("this grade has no GPU")
+        return run_tool(
+            self._starter,
+            argv,
+            work=work,
+            timeout_s=timeout_s,
+            limits=replace(GpuRig.limits, kept_output_bytes=kept_output_bytes),
+            readable=readable,
+            devices=self.terms.gpu.nodes,
+            environment={"HOME": str(work), "TMPDIR": str(work)},
+        )
 
     def _try_one_call(self) -> tuple[CallSizes, float]:
         """Run the reference once on inputs that are thrown away, to learn sizes and time, and that it works at all."""

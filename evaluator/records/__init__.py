@@ -10,10 +10,31 @@ from evaluator.records.base import SCHEMA_VERSION, Record, Seed, Sha256, finite_
 from evaluator.records.build import Build, BuildUnit, Diagnostic
 from evaluator.records.card import ProblemRef, RunnerOutput, Scorecard, Seeds, SubmissionRef
 from evaluator.records.check import Check, Mismatch, Schedule, TensorCheck
-from evaluator.records.evidence import Flips, KernelResources, KernelUse, OwnKernels, Profiling, Roofline, ShareBasis
+from evaluator.records.evidence import (
+    Counters,
+    Flips,
+    KernelCounters,
+    KernelResources,
+    KernelUse,
+    OwnKernels,
+    Profiling,
+    Roofline,
+    ShareBasis,
+)
 from evaluator.records.finding import Finding
 from evaluator.records.machine import DeviceFacts, Environment, GpuFacts, SandboxFacts
-from evaluator.records.names import DeviceKind, Layout, Mode, Order, Precision, Profile, SizeName, Status, ToleranceRule
+from evaluator.records.names import (
+    DeviceKind,
+    Layout,
+    Mode,
+    Order,
+    Precision,
+    Profile,
+    ProfilerKind,
+    SizeName,
+    Status,
+    ToleranceRule,
+)
 from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
 from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Samples, Tf32, Timing
 
@@ -28,6 +49,7 @@ __all__ = [
     "ClockKind",
     "Constant",
     "ControlResult",
+    "Counters",
     "DeviceFacts",
     "DeviceKind",
     "Diagnostic",
@@ -35,6 +57,7 @@ __all__ = [
     "Finding",
     "Flips",
     "GpuFacts",
+    "KernelCounters",
     "KernelResources",
     "KernelUse",
     "Layout",
@@ -46,6 +69,7 @@ __all__ = [
     "Problem",
     "ProblemRef",
     "Profile",
+    "ProfilerKind",
     "Profiling",
     "Record",
     "Roofline",

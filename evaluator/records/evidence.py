@@ -30,12 +30,45 @@ class KernelResources(Record, frozen=True):
     spill_load_bytes: int
 
 
+class KernelCounters(Record, frozen=True):
+    """What the hardware counted of a kernel, all its launches together: sums, and means weighted by time.
+
+    `dram_bytes` went to and from the GPU's memory, at `dram_bytes_per_s` on average. `bandwidth_percent` is of what
+    that memory can do at most (dram__throughput), `occupancy_percent` the warps that were active of those that fit into
+    a multiprocessor (sm__warps_active). None where this GPU does not count it. `own` as in `KernelUse`.
+    """
+
+    name: str
+    launches: int
+    time_us: float
+    dram_bytes: float | None
+    dram_bytes_per_s: float | None
+    bandwidth_percent: float | None
+    occupancy_percent: float | None
+    own: bool
+
+
+class Counters(Record, frozen=True):
+    """What Nsight Compute says of one call, made in a program of its own behind a runner's walls.
+
+    The submission's own process is part of it, so it decides nothing. `kernels` are those that took longest,
+    `other_kernels` counts the rest. Of a call of very many launches only the first are looked at: then it is `cut`.
+    `finding` says why there is nothing.
+    """
+
+    kernels: list[KernelCounters]
+    other_kernels: int
+    launches: int
+    cut: bool
+    finding: Finding | None = None
+
+
 class Profiling(Record, frozen=True):
     """Where the time of one call goes: one that is neither timed nor compared, in a runner of its own.
 
     It is what the submission's own process saw, and decides nothing unless a grade asks for own kernels. `kernels` are
     those that took longest, `other_kernels` counts the rest; `own_share` is the part of the time in own kernels.
-    `resources` are the compiler's. `finding` says why there is nothing.
+    `resources` are the compiler's. `finding` says why there is nothing. `counters` are there where they were asked for.
     """
 
     kernels: list[KernelUse]
@@ -45,6 +78,7 @@ class Profiling(Record, frozen=True):
     own_share: float | None
     resources: list[KernelResources]
     finding: Finding | None = None
+    counters: Counters | None = None
 
 
 class Flips(Record, frozen=True):

@@ -91,3 +91,14 @@ class Layout(StrEnum):
     TRANSPOSED = "transposed"
     GAPS = "gaps"
     OFFSET = "offset"
+
+
+class ProfilerKind(StrEnum):
+    """What looks at the extra call of a correct submission.
+
+    `torch`: PyTorch's profiler, which says in which kernels the time goes. `ncu`: that, and Nsight Compute, which reads
+    the hardware's counters; on `cuda` only.
+    """
+
+    TORCH = "torch"
+    NCU = "ncu"

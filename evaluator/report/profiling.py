@@ -1,11 +1,11 @@
-"""Show where a call's time goes: the kernels that took longest, and what each takes of a multiprocessor."""
+"""Show where a call's time goes: the kernels that took longest, what each takes, and what the hardware counted."""
 
 from rich.text import Text
 
-from evaluator.records import KernelResources, KernelUse, Profiling
+from evaluator.records import Counters, KernelCounters, KernelResources, KernelUse, Profiling
 from evaluator.report.roofline import share
 from evaluator.report.sheet import Sheet, styled
-from evaluator.report.text import counted, duration
+from evaluator.report.text import amount, counted, duration
 
 _MOST_KERNELS = 5
 _MOST_RESOURCES = 4
@@ -23,6 +23,8 @@ def profiling_rows(sheet: Sheet, profiling: Profiling) -> None:
         rest = max(len(profiling.kernels) - _MOST_KERNELS, 0) + profiling.other_kernels
         if rest:
             sheet.row("", styled(f"and {counted(rest, 'other')}", "dim"))
+    if profiling.counters is not None:
+        _counters(sheet, profiling.counters)
     for number, each in enumerate(profiling.resources[:_MOST_RESOURCES]):
         sheet.row("" if number else "Compiled", _resources(sheet, each))
 
@@ -43,6 +45,39 @@ def _use(sheet: Sheet, use: KernelUse, whole_us: float) -> Text:
     if use.launches != 1:
         text.append(f" in {use.launches}", "dim")
     return text.append("  own", "green") if use.own else text
+
+
+def _counters(sheet: Sheet, counters: Counters) -> None:
+    if counters.finding is not None:
+        sheet.row("Counters", sheet.say(counters.finding.message, 300, "yellow"))
+        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(counters.finding.next_step, 400)))
+        return
+    first = f"the first {counters.launches} kernel runs" if counters.cut else counted(counters.launches, "kernel run")
+    sheet.row("Counters", Text(first).append("  of a call that Nsight Compute watched", "dim"))
+    for kernel in counters.kernels[:_MOST_KERNELS]:
+        sheet.row("", _name(sheet, kernel))
+        sheet.row("", Text(f"  {_counted(kernel)}"))
+    rest = max(len(counters.kernels) - _MOST_KERNELS, 0) + counters.other_kernels
+    if rest:
+        sheet.row("", styled(f"and {counted(rest, 'other')}", "dim"))
+
+
+def _name(sheet: Sheet, kernel: KernelCounters) -> Text:
+    text = sheet.say(kernel.name, _NAME).append(f"  {duration(kernel.time_us / 1e3, sheet.symbols.micro)}", "dim")
+    if kernel.launches != 1:
+        text.append(f" in {kernel.launches}", "dim")
+    return text.append("  own", "green") if kernel.own else text
+
+
+def _counted(kernel: KernelCounters) -> str:
+    parts = []
+    if kernel.dram_bytes is not None and kernel.dram_bytes_per_s is not None:
+        parts.append(f"{amount(kernel.dram_bytes, 'B')} at {amount(kernel.dram_bytes_per_s, 'B/s')}")
+    if kernel.bandwidth_percent is not None:
+        parts.append(f"{share(kernel.bandwidth_percent / 100)} of peak")
+    if kernel.occupancy_percent is not None:
+        parts.append(f"occupancy {share(kernel.occupancy_percent / 100)}")
+    return ", ".join(parts) or "not counted on this GPU"
 
 
 def _resources(sheet: Sheet, kernel: KernelResources) -> Text:

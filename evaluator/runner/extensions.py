@@ -11,21 +11,34 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from msgspec.structs import replace
 from torch.utils import cpp_extension
 
-from evaluator.frames import BuildReply, BuildRequest, Channel, SourceFile
+from evaluator.frames import BuildReply, BuildRequest, Frame, SourceFile
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
+
+
+class BuildChannel(Protocol):
+    """Where builds are asked for: the channel to the judge, or a shelf of what was built earlier."""
+
+    def send(self, frame: Frame) -> None:
+        """Ask."""
+
+    def receive(self) -> Frame:
+        """Wait for the answer."""
+
+    def take_descriptors(self) -> list[int]:
+        """Hand over the descriptors that came with it; the caller closes them."""
 
 
 class ExtensionLoader:
     """Serves `load_inline` and `load` in one runner."""
 
-    def __init__(self, channel: Channel, folder: Path) -> None:
+    def __init__(self, channel: BuildChannel, folder: Path) -> None:
         """Ask over `channel`; keep the libraries in `folder`."""
         self._channel = channel
         self._folder = folder

@@ -19,7 +19,7 @@ from evaluator.doctor import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.findings import Code
 from evaluator.isolation import SandboxMode
-from evaluator.records import DeviceKind, Scorecard, SizeName, Status, ToleranceRule
+from evaluator.records import DeviceKind, ProfilerKind, Scorecard, SizeName, Status, ToleranceRule
 from evaluator.report.live import Progress
 from evaluator.schema import check_card
 from evaluator.store import card_bytes, read_card, write_card
@@ -101,6 +101,42 @@ def test_every_command_and_option_has_help(path: tuple[str, ...], run: Run) -> N
     assert all(option.help for option in command.params if isinstance(option, click.Option))
 
 
+@pytest.mark.parametrize(
+    ("words", "profile"),
+    [
+        (["relu", "mine.py"], None),
+        (["relu", "--profile", "mine.py"], ProfilerKind.TORCH),
+        (["--profile", "relu", "mine.py"], ProfilerKind.TORCH),
+        (["relu", "mine.py", "--profile"], ProfilerKind.TORCH),
+        (["--profile", "torch", "relu", "mine.py"], ProfilerKind.TORCH),
+        (["--profile=torch", "relu", "mine.py"], ProfilerKind.TORCH),
+        (["--profile", "--quiet", "relu", "mine.py"], ProfilerKind.TORCH),
+        (["--profile", "--", "relu", "mine.py"], ProfilerKind.TORCH),
+    ],
+)
+@pytest.mark.usefixtures("submission")
+def test_a_bare_profile_takes_no_word_that_is_not_a_profiler(
+    words: list[str], profile: ProfilerKind | None, run: Run, graded: FakeGrade
+) -> None:
+    assert run("grade", "--device", "cpu", *words) == 0
+    (request,) = graded.requests
+    assert (request.profile, request.problem.name) == (profile, "relu")
+
+
+@pytest.mark.parametrize("words", [["--profile", "ncu", "relu", "mine.py"], ["relu", "mine.py", "--profile=ncu"]])
+@pytest.mark.usefixtures("submission")
+def test_a_profiler_is_named_by_the_next_word_or_the_same(words: list[str], run: Run) -> None:
+    """Which says so on a device that has no use for it."""
+    assert run("grade", "--device", "cpu", *words) == 2
+    assert "--profile ncu reads the counters of an NVIDIA GPU, and this grade is on cpu" in run.err
+
+
+def test_what_follows_two_dashes_is_no_option(run: Run, graded: FakeGrade) -> None:
+    assert run("grade", "--device", "cpu", "--", "relu", "--profile") == 2
+    assert "--profile cannot be read" in run.err
+    assert graded.requests == []
+
+
 def test_the_version(run: Run) -> None:
     assert run("--version") == 0
     assert run.out == f"warpgrade {__version__}\n"
@@ -113,6 +149,9 @@ def test_the_version(run: Run) -> None:
         (["grade"], "PROBLEM and SUBMISSION must be named"),
         (["grade", "relu"], "PROBLEM and SUBMISSION must be named"),
         (["grade", "relu", "x.py", "--device", "tpu"], "Invalid value for '--device'"),
+        (["grade", "relu", "x.py", "--profile=nsys"], "'nsys' is not one of 'torch', 'ncu'"),
+        (["grade", "relu", "mine.py", "--device", "cpu", "--profile", "ncu"], "reads the counters of an NVIDIA GPU"),
+        (["grade", "relu", "mine.py", "--device", "emulated", "--profile"], "--profile says nothing on emulated"),
         (["grade", "relu", "x.py", "--timeout", "0"], "is not a length of time"),
         (["grade", "relu", "x.py", "--timeout", "nan"], "is not a length of time"),
         (["grade", "relu", "x.py", "--build-timeout", "inf"], "is not a length of time"),

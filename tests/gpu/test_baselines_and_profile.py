@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from evaluator.judge.ncu import find_ncu
 from evaluator.paths import data_dir
 from evaluator.records import BaselineKind, Status, Tf32
 from tests.grading.harness import Grader
@@ -74,3 +75,60 @@ def test_a_profile_tells_own_kernels_from_a_librarys(grade):
     library = grade(SAME, "relu", "--profile").verdict(Status.CORRECT).profiling
     assert library.finding is None
     assert library.own_share == 0.0
+
+
+with_ncu = pytest.mark.skipif(find_ncu() is None, reason="there is no ncu (Nsight Compute) on this machine")
+
+
+@with_ncu
+def test_ncu_adds_bandwidth_and_occupancy_of_own_kernels(grade):
+    run = grade(solution("relu", "cuda_vectorised.py"), "relu", "--profile", "ncu")
+    card = run.verdict(Status.CORRECT)
+    found = card.profiling.counters
+    assert found.finding is None, found.finding
+    assert not found.cut
+    own = [kernel for kernel in found.kernels if kernel.own]
+    assert own, [kernel.name for kernel in found.kernels]
+    largest = own[0]
+    assert 5 < largest.bandwidth_percent < 110
+    assert 0 < largest.occupancy_percent <= 100
+    assert largest.dram_bytes_per_s == pytest.approx(largest.dram_bytes / (largest.time_us * 1e-6))
+    # What it moved is about what the problem says that a call must move: the cache may keep some of it.
+    needed = card.roofline.needed_read_bytes + card.roofline.written_bytes
+    assert largest.dram_bytes == pytest.approx(needed, rel=0.2)
+    # The profile of PyTorch's profiler is there as ever, and sees the same kernel take as long.
+    assert card.profiling.finding is None, card.profiling.finding
+    assert card.profiling.own_share > 0.9
+    assert largest.time_us == pytest.approx(card.profiling.kernels[0].time_us, rel=0.3)
+    assert "Counters" in run.out
+    assert "of peak" in run.out
+
+
+@with_ncu
+def test_ncu_counts_the_kernels_of_a_backward_pass(grade):
+    card = grade(solution("relu_backward", "cuda_autograd.py"), "relu_backward", "--profile", "ncu")
+    found = card.verdict(Status.CORRECT).profiling.counters
+    assert found.finding is None, found.finding
+    own = {kernel.name.partition("(")[0]: kernel for kernel in found.kernels if kernel.own}
+    assert {"forward_kernel", "backward_kernel"} <= own.keys(), [kernel.name for kernel in found.kernels]
+    for kernel in own.values():
+        assert (kernel.launches, kernel.dram_bytes > 0) == (1, True)
+        assert 5 < kernel.bandwidth_percent < 110
+        assert 0 < kernel.occupancy_percent <= 100
+
+
+@with_ncu
+def test_a_submission_that_misbehaves_under_ncu_loses_its_counters_alone(grade):
+    """It is right in a runner, and tells the program by the place that its file lies in."""
+    source = (
+        "import os\nfrom model import Model\n"
+        "class ModelNew(Model):\n"
+        "    def forward(self, x):\n"
+        "        if os.path.exists('order.msgpack'):\n"
+        "            raise RuntimeError('not under ncu')\n"
+        "        return super().forward(x)\n"
+    )
+    profile = grade(source, "relu", "--profile", "ncu").verdict(Status.CORRECT).profiling
+    assert profile.finding is None
+    assert (profile.counters.kernels, profile.counters.finding.code) == ([], "T317")
+    assert "not under ncu" in profile.counters.finding.message

@@ -58,11 +58,11 @@ def bare():
 
 @pytest.fixture
 def spawn():
-    """Spawn a runner with a probe; all are killed at the end of the test."""
+    """Spawn a runner with a probe, or `burdens:NAME`; all are killed at the end of the test."""
     children = []
 
     def start(starter, probe, **options):
-        child = starter.spawn(f"probes:{probe}", **options)
+        child = starter.spawn(probe if ":" in probe else f"probes:{probe}", **options)
         child.socket.settimeout(30)
         children.append(child)
         return child

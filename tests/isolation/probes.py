@@ -4,23 +4,20 @@ They are imported by the starter, before any wall stands, and called by name. Th
 question, the answer is "allowed" or the name of the error, or whatever the test wants to know.
 """
 
-import contextlib
 import ctypes
 import errno
 import fcntl
 import json
-import mmap
 import os
 import resource
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 def answer(sock, value):
@@ -44,7 +41,7 @@ def outcome(action):
 
 def system_call(number, *arguments):
     wide = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    result = _libc.syscall(ctypes.c_long(number), *wide)
+    result = libc.syscall(ctypes.c_long(number), *wide)
     return "allowed" if result >= 0 else errno.errorcode[ctypes.get_errno()]
 
 
@@ -81,25 +78,6 @@ def read_files(sock, private):
 
 def write_files(sock, private):
     answer(sock, {path: outcome(lambda path=path: Path(path, "planted").write_text("x")) for path in question(sock)})
-
-
-def fill_private(sock, private):
-    chunk = bytes(1 << 20)
-    written = 0
-
-    def fill():
-        nonlocal written
-        for index in range(64):
-            with (private / str(index)).open("wb") as file:
-                file.write(chunk)
-            written += 1
-
-    answer(sock, [outcome(fill), written])
-
-
-def write_large_file(sock, private):
-    with (private / "large").open("wb") as file:
-        answer(sock, outcome(lambda: [file.write(bytes(1 << 20)) for _ in range(16)] and file.flush()))
 
 
 def network(sock, private):
@@ -207,7 +185,7 @@ def scheduling_of_others(sock, private):
 
 
 def _mount():
-    if _libc.mount(b"none", b"/tmp", b"tmpfs", 0, None) < 0:
+    if libc.mount(b"none", b"/tmp", b"tmpfs", 0, None) < 0:
         raise OSError(ctypes.get_errno(), "mount")
 
 
@@ -223,8 +201,8 @@ def wake_ups(sock, private):
         {
             "timer_create": system_call(222 if x86 else 107, 1, ctypes.byref(event), ctypes.byref(timer)),
             "F_SETSIG": outcome(lambda: fcntl.fcntl(reader, 10, int(signal.SIGCONT))),
-            "PR_SET_PDEATHSIG": "allowed" if _libc.prctl(1, int(signal.SIGCONT), 0, 0, 0) == 0 else "EPERM",
-            "other PR_SET_PDEATHSIG": "allowed" if _libc.prctl(1, int(signal.SIGTERM), 0, 0, 0) == 0 else "EPERM",
+            "PR_SET_PDEATHSIG": "allowed" if libc.prctl(1, int(signal.SIGCONT), 0, 0, 0) == 0 else "EPERM",
+            "other PR_SET_PDEATHSIG": "allowed" if libc.prctl(1, int(signal.SIGTERM), 0, 0, 0) == 0 else "EPERM",
             "group moved": _moves_group(),
         },
     )
@@ -235,52 +213,9 @@ def _moves_group():
     if child == 0:
         before = os.getpgid(0)
         os.setpgid(0, 0)
-        _libc.setsid()
+        libc.setsid()
         os._exit(0 if os.getpgid(0) == before else 1)
     return bool(os.waitpid(child, 0)[1])
-
-
-def fork_bomb(sock, private):
-    children = 0
-    while True:
-        try:
-            child = os.fork()
-        except OSError as error:
-            answer(sock, [errno.errorcode[error.errno], children])
-            break
-        if child == 0:
-            time.sleep(60)
-            os._exit(0)
-        children += 1
-    time.sleep(60)
-
-
-def endless_fork_bomb(sock, private):
-    answer(sock, "lit")
-    while True:
-        with contextlib.suppress(OSError):
-            os.fork()
-
-
-def allocate(sock, private):
-    import torch
-
-    try:
-        held = torch.empty(question(sock), dtype=torch.uint8)
-    except (MemoryError, RuntimeError) as error:
-        answer(sock, type(error).__name__)
-    else:
-        answer(sock, f"allowed {held.nbytes}")
-
-
-def flood(sock, private):
-    total = question(sock)
-    chunk = b"x" * (1 << 20)
-    os.write(1, b"first words\n")
-    for _ in range(total >> 20):
-        os.write(1, chunk)
-    os.write(2, b"\x1b[2Jlast words\n")
-    answer(sock, "printed")
 
 
 def prints(sock, private):
@@ -288,64 +223,6 @@ def prints(sock, private):
     print("to stderr", file=sys.stderr)
     print("no newline", end="")
     answer(sock, "printed")
-
-
-def counting_grandchild(sock, private):
-    """Count in shared memory: a thread, a process that left its group, its session and its parent, and a child."""
-    _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
-    counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
-    middle = os.fork()
-    if middle == 0:
-        _libc.setsid()
-        if os.fork() == 0:
-            _count(counters, 1)
-        os._exit(0)
-    os.waitpid(middle, 0)
-    if os.fork() == 0:
-        _count(counters, 2)
-    threading.Thread(target=_count, args=(counters, 0), daemon=True).start()
-    answer(sock, "counting")
-    time.sleep(60)
-
-
-def _count(counters, place):
-    while True:
-        counters[place] += 1
-
-
-def revived_by_orphanage(sock, private):
-    """Get a SIGHUP and SIGCONT from the kernel while frozen: a group becomes orphaned when a slow exit ends."""
-    _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
-    counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
-    middle = os.fork()
-    if middle == 0:
-        worker = os.fork()
-        if worker == 0:
-            os.setpgid(0, 0)
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            _count(counters, 0)
-        # Much memory to give back makes the exit slow: it begins before the freeze and ends after it.
-        ballast = mmap.mmap(-1, 1 << 30)
-        for page in range(0, len(ballast), 4096):
-            ballast[page] = 1
-        answer(sock, "ready")
-        question(sock)
-        os._exit(0)
-    time.sleep(60)
-
-
-def daemon(sock, private):
-    """Leave a process behind that has no parent here, ignores what can be ignored, and holds nothing open."""
-    middle = os.fork()
-    if middle == 0:
-        if os.fork() == 0:
-            for number in set(range(1, 65)) - {signal.SIGKILL, signal.SIGSTOP, 32, 33}:
-                signal.signal(number, signal.SIG_IGN)
-            os.closerange(0, 100)
-            time.sleep(300)
-        os._exit(0)
-    os.waitpid(middle, 0)
-    answer(sock, "left")
 
 
 def segfault(sock, private):

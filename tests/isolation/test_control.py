@@ -44,7 +44,7 @@ def wait_for(condition, timeout_s=10.0):
 
 def test_freezing_stops_threads_and_runaway_grandchildren(starter, spawn, counters):
     descriptor, counts = counters
-    child = spawn(starter, "counting_grandchild")
+    child = spawn(starter, "burdens:counting_grandchild")
     socket.send_fds(child.socket, [b"x"], [descriptor])
     assert hear(child) == "counting"
     wait_for(lambda: all(counts[:3]))
@@ -60,7 +60,7 @@ def test_freezing_stops_threads_and_runaway_grandchildren(starter, spawn, counte
 
 def test_a_slow_death_does_not_wake_a_frozen_group(starter, spawn, counters):
     descriptor, counts = counters
-    child = spawn(starter, "revived_by_orphanage")
+    child = spawn(starter, "burdens:revived_by_orphanage")
     socket.send_fds(child.socket, [b"x"], [descriptor])
     assert hear(child) == "ready"
     tell(child, "exit")
@@ -93,7 +93,7 @@ def test_a_frozen_runner_can_be_killed(starter, spawn):
 
 def test_killing_leaves_nobody(starter, spawn):
     before = set(below(starter._process.pid))
-    child = spawn(starter, "daemon")
+    child = spawn(starter, "burdens:daemon")
     assert hear(child) == "left"
     assert child.wait_exit(10).exit_code == 0
     wait_for(lambda: len(set(below(starter._process.pid)) - before) == 3)
@@ -143,8 +143,8 @@ JUDGE = """
     if {landlock}:
         files.unreachable_for_others = lambda: None
         confinement.without_namespaces(starter)
-    for probe in ("sleeper", "daemon", "endless_fork_bomb"):
-        child = starter.spawn("probes:" + probe, limits=confinement.SMALL)
+    for probe in ("probes:sleeper", "burdens:daemon", "burdens:endless_fork_bomb"):
+        child = starter.spawn(probe, limits=confinement.SMALL)
         confinement.hear(child)
     print(starter._process.pid, flush=True)
     time.sleep(300)

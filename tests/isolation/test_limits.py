@@ -12,14 +12,14 @@ MIB = 1 << 20
 
 
 def test_processes_are_counted(starter, ask):
-    result, children = ask(starter, "fork_bomb", limits=Limits(processes=20))
+    result, children = ask(starter, "burdens:fork_bomb", limits=Limits(processes=20))
     assert result == "EAGAIN"
     # Without a user of its own the count begins at what this user already runs, a moment earlier.
     assert children <= 20 + (0 if starter.walls.own_user else 5)
 
 
 def test_a_fork_bomb_is_killed(starter, spawn):
-    child = spawn(starter, "endless_fork_bomb", limits=Limits(processes=50))
+    child = spawn(starter, "burdens:endless_fork_bomb", limits=Limits(processes=50))
     assert hear(child) == "lit"
     time.sleep(0.2)
     start = time.monotonic()
@@ -29,16 +29,16 @@ def test_a_fork_bomb_is_killed(starter, spawn):
 
 def test_memory_is_an_error_and_not_a_dead_machine(starter, ask):
     limits = Limits(memory_bytes=4 << 30)
-    assert ask(starter, "allocate", 3 << 30, limits=limits) == f"allowed {3 << 30}"
-    assert ask(starter, "allocate", 8 << 30, limits=limits) in {"MemoryError", "RuntimeError"}
+    assert ask(starter, "burdens:allocate", 3 << 30, limits=limits) == f"allowed {3 << 30}"
+    assert ask(starter, "burdens:allocate", 8 << 30, limits=limits) in {"MemoryError", "RuntimeError"}
 
 
 def test_a_file_has_a_largest_size(starter, ask):
-    assert ask(starter, "write_large_file", limits=Limits(file_bytes=4 * MIB)) == "EFBIG"
+    assert ask(starter, "burdens:write_large_file", limits=Limits(file_bytes=4 * MIB)) == "EFBIG"
 
 
 def test_the_private_folder_has_a_quota(full, ask):
-    result, files_written = ask(full, "fill_private", limits=Limits(private_folder_bytes=8 * MIB))
+    result, files_written = ask(full, "burdens:fill_private", limits=Limits(private_folder_bytes=8 * MIB))
     assert result == "ENOSPC"
     assert files_written <= 8
 
@@ -46,7 +46,7 @@ def test_the_private_folder_has_a_quota(full, ask):
 def test_a_flood_is_drained_and_kept_in_part(starter, spawn):
     total = 1 << 30
     threads = threading.active_count()
-    child = spawn(starter, "flood")
+    child = spawn(starter, "burdens:flood")
     tell(child, total)
     assert hear(child) == "printed"
     child.kill()

@@ -63,6 +63,12 @@ def test_a_program_cannot_leave_its_folder(starter, work, tmp_path):
     assert not (tmp_path / "planted").exists()
 
 
+def test_a_program_sees_the_device_files_that_it_is_given_and_no_others(full, work):
+    ask = ["/bin/sh", "-c", "test -c /dev/ptmx && echo there || echo not there"]
+    assert run_tool(full, ask, work=work, timeout_s=10).output == "not there\n"
+    assert run_tool(full, ask, work=work, timeout_s=10, devices=[Path("/dev/ptmx")]).output == "there\n"
+
+
 def test_output_is_bounded(starter, work):
     result = run_tool(
         starter,

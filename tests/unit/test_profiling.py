@@ -1,6 +1,8 @@
 """Where the time goes: what the profiler's side gathers, what the judge makes of it, what ptxas says, the screen."""
 
 import io
+import os
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,15 +14,27 @@ from evaluator.build.artefact import Kernels
 from evaluator.build.cuda_steps import steps
 from evaluator.build.prepared import prepare
 from evaluator.build.resources import VERBOSE, resources
+from evaluator.devices.memory import sealed_file
 from evaluator.errors import UsageError
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest, Done, FromRunner, Profiled, Scalar, SeenKernel
+from evaluator.frames import BuildReply, BuildRequest, Done, FromRunner, Profiled, Scalar, SeenKernel
+from evaluator.judge import profiling as judge_profiling
+from evaluator.judge.desk import BuildDesk
 from evaluator.judge.profiling import described
-from evaluator.judge.resource_desk import ResourceDesk
-from evaluator.records import DeviceKind, KernelResources, KernelUse, Profiling
+from evaluator.judge.resource_desk import ResourceDesk, Served
+from evaluator.records import (
+    Counters,
+    DeviceKind,
+    KernelCounters,
+    KernelResources,
+    KernelUse,
+    ProfilerKind,
+    Profiling,
+)
 from evaluator.report.terminal import render_card
 from evaluator.request import _profile
 from evaluator.runner.profiling import profiled
+from evaluator.runner.shelf import Shelf
 from tests import cards
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, stand_ins
 
@@ -137,6 +151,40 @@ def test_only_cuda_is_built_with_ptxas_made_to_talk():
     assert [request.extra_cuda_cflags for request in asked] == [[VERBOSE], []]
 
 
+def test_what_a_desk_served_is_kept_and_still_to_be_read_by_the_runner(monkeypatch):
+    """The runner reads the library from the descriptor's place, which keeping a copy must not move."""
+    request = BuildRequest(name="x", cuda_sources=["void f();"], with_cuda=True)
+
+    def serve(_, __):
+        return BuildReply(ok=True, log="built"), sealed_file(b"a library")
+
+    monkeypatch.setattr(BuildDesk, "serve", serve)
+    made = desk()
+    reply, descriptor = made.serve(request)
+    with os.fdopen(descriptor, "rb") as library:
+        assert library.read() == b"a library"
+    assert made.served == [Served(request, reply, b"a library")]
+
+
+def test_a_shelf_answers_what_was_asked_before_and_nothing_else(tmp_path):
+    asked = BuildRequest(name="x", cpp_sources=["int f();"], functions={"f": "f", "g": "g"})
+    failed = BuildRequest(name="x", cpp_sources=["int f()"])
+    shelf = Shelf(tmp_path / "shelf")
+    shelf.put(asked, BuildReply(ok=True, log="built"), b"a library")
+    shelf.put(failed, BuildReply(ok=False, log="expected ;"), None)
+    shelf.send(replace(asked, functions={"g": "g", "f": "f"}))
+    assert shelf.receive() == BuildReply(ok=True, log="built")
+    (descriptor,) = shelf.take_descriptors()
+    with os.fdopen(descriptor, "rb") as library:
+        assert library.read() == b"a library"
+    shelf.send(failed)
+    assert shelf.receive() == BuildReply(ok=False, log="expected ;")
+    shelf.send(replace(asked, extra_cflags=["-O3"]))
+    assert not shelf.receive().ok
+    with pytest.raises(TypeError, match="nobody is here"):
+        shelf.send(BuildReply(ok=True, log=""))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")
 def test_every_way_of_building_lets_ptxas_be_heard(tmp_path):
@@ -210,4 +258,66 @@ def test_what_was_not_profiled_says_why():
 
 def test_the_emulated_device_has_no_times_to_profile():
     with pytest.raises(UsageError, match="says nothing on emulated"):
-        _profile(DeviceKind.EMULATED, wanted=True)
+        _profile("torch", DeviceKind.EMULATED)
+
+
+@pytest.mark.parametrize("device", [DeviceKind.CPU, DeviceKind.EMULATED])
+def test_counters_are_those_of_a_gpu(device):
+    with pytest.raises(UsageError, match=f"counters of an NVIDIA GPU, and this grade is on {device.value}"):
+        _profile("ncu", device)
+    assert _profile("ncu", DeviceKind.CUDA) is ProfilerKind.NCU
+    assert _profile(None, device) is None
+
+
+COUNTERS = Counters(
+    kernels=[
+        KernelCounters("relu_kernel(float const*)", 1, 1490.0, 6.44e9, 4.32e12, 91.3, 87.2, own=True),
+        KernelCounters("void at::fill", 12, 3.0, None, None, None, 55.5, own=False),
+        KernelCounters("bare", 1, 2.0, None, None, None, None, own=False),
+    ],
+    other_kernels=4,
+    launches=14,
+    cut=False,
+)
+
+
+@pytest.mark.parametrize("kind", [None, *ProfilerKind])
+def test_ncu_is_asked_only_where_it_was_wanted_and_adds_to_the_profile(kind, monkeypatch):
+    monkeypatch.setattr(judge_profiling, "_watched", lambda _, __: PROFILE)
+    monkeypatch.setattr(judge_profiling, "counters", lambda _, __: COUNTERS)
+    shop = SimpleNamespace(profiling_desk=desk, terms=SimpleNamespace(profile=kind))
+    wanted = COUNTERS if kind is ProfilerKind.NCU else None
+    assert judge_profiling.profiling(shop) == replace(PROFILE, counters=wanted)
+
+
+def test_the_screen_says_what_the_hardware_counted():
+    text = screen(replace(PROFILE, counters=COUNTERS))
+    assert "Counters 14 kernel runs of a call that Nsight Compute watched" in text
+    assert "1.49 ms own 6.44 GB at 4.32 TB/s, 91 % of peak, occupancy 87 % void" in text
+    assert "in 12 occupancy 56 % bare" in text
+    assert "2.00 µs not counted on this GPU and 4 others" in text
+    assert "the first 14 kernel runs" in screen(replace(PROFILE, counters=replace(COUNTERS, cut=True)))
+
+
+def test_a_line_of_counters_fits_into_80_columns():
+    buffer = io.StringIO()
+    full = replace(COUNTERS.kernels[0], bandwidth_percent=104.2, occupancy_percent=100.0, dram_bytes=1.23e6)
+    render_card(
+        cards.card(profiling=replace(PROFILE, counters=replace(COUNTERS, kernels=[full]))),
+        Console(file=buffer, width=80),
+    )
+    (line,) = [line for line in buffer.getvalue().splitlines() if "of peak" in line]
+    assert line.endswith("occupancy 100 %")
+
+
+def test_a_name_that_a_program_under_ncu_made_up_is_shown_as_text():
+    name = "\x1b[2J[red]kernel\u202e" * 50
+    hostile = replace(COUNTERS, kernels=[replace(COUNTERS.kernels[0], name=name)])
+    assert not set(screen(replace(PROFILE, counters=hostile))) & set("\x1b\u202e")
+
+
+def test_counters_that_are_not_there_say_why_and_what_to_do():
+    why = finding(Code.COUNTERS_REFUSED, "this GPU's counters are for administrators alone")
+    text = screen(replace(PROFILE, counters=Counters([], 0, 0, cut=False, finding=why)))
+    assert "Counters this GPU's counters are for administrators alone" in text
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in text

@@ -1,0 +1,141 @@
+"""One more call of a correct submission, under Nsight Compute in a program of its own: what the hardware counted.
+
+ncu must start what it watches, so no runner serves: the program is `evaluator.runner.alone`, behind a runner's walls,
+with the libraries that the judge has had built laid out beside it. It is evidence, like the rest of a profile.
+"""
+
+import math
+import sys
+from itertools import groupby
+from pathlib import Path
+
+from evaluator.build.artefact import Kernels, is_own, joined
+from evaluator.build.builder import work_folder
+from evaluator.catalog import sized_source
+from evaluator.errors import JudgeFailed
+from evaluator.findings import Code, finding
+from evaluator.isolation import ToolResult
+from evaluator.isolation.files import source_root
+from evaluator.judge.ncu import MOST_LAUNCHES, REFUSED, Launch, command, find_ncu, installation, read_page
+from evaluator.judge.place import own_tf32
+from evaluator.judge.resource_desk import ResourceDesk
+from evaluator.judge.trial import fresh_seed
+from evaluator.judge.workshop import Workshop
+from evaluator.records import Counters, Finding, KernelCounters, Mode, Tf32
+from evaluator.runner.lone_call import FAILED, LoneCall, lay_out
+
+_TIMEOUT_S = 120.0
+_KEPT_OUTPUT_BYTES = 1 << 20
+"""A page of 64 launches, each with a name of some kilobytes."""
+_SHOWN = 32
+_MOST_SAID = 600
+_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from evaluator.runner import alone; alone.main()"
+_OWN_PARTS = ("__init__.py", "version.py", "frames.py", "runner")
+"""Of this package, what the program imports; nothing else of it can be seen from there."""
+
+
+def counters(shop: Workshop, desk: ResourceDesk) -> Counters:
+    """Have the submission's kernels counted, with what `desk` served. What fails becomes a finding."""
+    ncu = find_ncu()
+    if ncu is None:
+        return _nothing(finding(Code.NO_NCU, "ncu, Nsight Compute's program, is not on this machine"))
+    try:
+        with work_folder() as work:
+            shelf = lay_out(work, _call(shop))
+            for served in desk.served:
+                shelf.put(*served)
+            result = shop.run_on_gpu(
+                command(ncu, program(_BOOT, work)),
+                work=work,
+                timeout_s=_TIMEOUT_S,
+                kept_output_bytes=_KEPT_OUTPUT_BYTES,
+                readable=[*installation(ncu), *own_parts()],
+            )
+    except JudgeFailed as error:
+        return _nothing(finding(Code.NOT_COUNTED, f"ncu could not be run: {error.message}"))
+    return counted(result, joined(desk.device_code))
+
+
+def program(boot: str, work: Path) -> list[str]:
+    """Give the command line of a Python that begins with `boot`, knowing where this package and its folder are."""
+    return [sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore", "-c", boot, str(source_root()), str(work)]
+
+
+def own_parts() -> list[Path]:
+    """List the files of this package that the program must see."""
+    return [source_root() / "evaluator" / name for name in _OWN_PARTS]
+
+
+def counted(result: ToolResult, built: Kernels) -> Counters:
+    """Put into a record what came out of ncu, or why nothing did. `built` are the submission's own kernels."""
+    launches = read_page(result.output)
+    why = _failure(result) if result.timed_out or not launches or FAILED in result.output else None
+    if why is not None:
+        return _nothing(why)
+    by_name = sorted(launches, key=lambda launch: launch.name)
+    kernels = [_sum(name, list(group), built) for name, group in groupby(by_name, key=lambda launch: launch.name)]
+    kernels.sort(key=lambda kernel: -kernel.time_us)
+    return Counters(
+        kernels=kernels[:_SHOWN],
+        other_kernels=max(len(kernels) - _SHOWN, 0),
+        launches=len(launches),
+        cut=len(launches) == MOST_LAUNCHES,
+    )
+
+
+def _call(shop: Workshop) -> LoneCall:
+    terms = shop.terms
+    return LoneCall(
+        submission=shop.source,
+        model=sized_source(terms.problem, terms.size),
+        weight_seed=shop.seeds.weight,
+        seed=fresh_seed(),
+        training=terms.problem.mode is Mode.TRAIN,
+        backward=terms.problem.backward,
+        tf32=own_tf32(terms.problem) is Tf32.ON,
+        threads=terms.threads,
+    )
+
+
+def _sum(name: str, launches: list[Launch], built: Kernels) -> KernelCounters:
+    time_us = math.fsum(launch.time_us for launch in launches)
+    sizes = [launch.dram_bytes for launch in launches if launch.dram_bytes is not None]
+    dram_bytes = math.fsum(sizes) if len(sizes) == len(launches) else None
+    return KernelCounters(
+        name=name,
+        launches=len(launches),
+        time_us=time_us,
+        dram_bytes=dram_bytes,
+        dram_bytes_per_s=None if dram_bytes is None else dram_bytes / (time_us * 1e-6),
+        bandwidth_percent=_mean([(launch.bandwidth_percent, launch.time_us) for launch in launches]),
+        occupancy_percent=_mean([(launch.occupancy_percent, launch.time_us) for launch in launches]),
+        own=is_own(name, built),
+    )
+
+
+def _mean(weighted: list[tuple[float | None, float]]) -> float | None:
+    """Take the mean of values by their weights; None where one is not known."""
+    known = [(value * weight, weight) for value, weight in weighted if value is not None]
+    if len(known) < len(weighted):
+        return None
+    return math.fsum(part for part, _ in known) / math.fsum(weight for _, weight in known)
+
+
+def _failure(result: ToolResult) -> Finding:
+    lines = [line.strip() for line in result.output.splitlines() if line.strip()]
+    if REFUSED in result.output:
+        return finding(Code.COUNTERS_REFUSED, f"this GPU's counters are for administrators alone ({REFUSED})")
+    if result.timed_out:
+        why = f"ncu was not done after {_TIMEOUT_S:.0f} s"
+    elif (said := next((line for line in reversed(lines) if line.startswith(FAILED)), None)) is not None:
+        why = said.removeprefix("warpgrade: ")
+    elif result.ok:
+        why = "ncu saw no kernel"
+    else:
+        ended = f"exit status {result.exit_code}" if result.signal is None else result.signal
+        why = f"ncu failed ({ended}): {' / '.join(lines[-3:])}"
+    return finding(Code.NOT_COUNTED, why[:_MOST_SAID])
+
+
+def _nothing(why: Finding) -> Counters:
+    return Counters(kernels=[], other_kernels=0, launches=0, cut=False, finding=why)

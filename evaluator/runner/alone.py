@@ -1,0 +1,123 @@
+"""A submission in a program of its own, without a judge beside it: what a profiler that must start its program runs.
+
+It draws a problem's inputs itself, makes one call to warm up and one that the profiler watches. Nothing that it does is
+timed, compared or believed.
+"""
+
+import contextlib
+import importlib
+import os
+import random
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from evaluator.runner import calls, module
+from evaluator.runner.extensions import ExtensionLoader
+from evaluator.runner.lone_call import FAILED, LoneCall, read_back, shelf_in
+from evaluator.runner.seeding import seed_torch
+
+_MOST_SAID = 1000
+
+
+def main() -> NoReturn:
+    """Make the calls that the folder in `sys.argv[2]` describes, on the GPU. Prints nothing unless it fails."""
+    folder = Path(sys.argv[2])
+    said = os.dup(2)
+    _keep_quiet()
+    try:
+        run(read_back(folder), folder, torch.device("cuda"), torch.cuda.profiler.profile())
+    except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
+        failed = module.describe(error, folder)
+        line = " ".join(f"{failed.kind}: {failed.message}".split())
+        os.write(said, f"{FAILED}{line[:_MOST_SAID]}\n".encode())
+        sys.exit(1)
+    sys.exit(0)  # Not at once: what the profiler has put into this process may have things left to do.
+
+
+def run(
+    call: LoneCall, folder: Path, device: torch.device, watched: contextlib.AbstractContextManager[object]
+) -> calls.Result:
+    """Read the submission in from `folder` and call it twice on `device`, the second time inside of `watched`.
+
+    Gives what the second call gave; raises whatever the submission or the problem raises.
+    """
+    torch.set_num_threads(call.threads)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = call.tf32
+    ExtensionLoader(shelf_in(folder), folder / "extensions").install()
+    model_new = module.read_in(folder, call.submission, call.model)
+    problem = importlib.import_module(Path(module.MODEL_FILE).stem)
+    reference, model = (
+        module.construct(
+            each,
+            *_arguments(problem.get_init_inputs()),
+            weight_seed=call.weight_seed,
+            training=call.training,
+            device=device.type,
+        )
+        for each in (problem.Model, model_new)
+    )
+    module.copy_weights(model, reference.state_dict())
+    gradients = None
+    if call.backward:
+        outputs = calls.forward(reference, *_inputs(problem, call.seed, device)).outputs
+        gradients = [torch.randn_like(leaf) for leaf in calls.tensors_of(outputs) if leaf.is_floating_point()]
+        del outputs
+    del reference
+    _called(model, _inputs(problem, call.seed, device), gradients, device, contextlib.nullcontext())
+    # Drawn anew: a call may have written into its inputs.
+    return _called(model, _inputs(problem, call.seed, device), gradients, device, watched)
+
+
+def _called(
+    model: Any,
+    inputs: tuple[list[Any], dict[str, Any]],
+    gradients: list[torch.Tensor] | None,
+    device: torch.device,
+    watched: contextlib.AbstractContextManager[object],
+) -> calls.Result:
+    _wait(device)
+    with watched:
+        result = calls.run(model, *inputs, gradients)
+        _wait(device)
+    return result
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _inputs(problem: Any, seed: int, device: torch.device) -> tuple[list[Any], dict[str, Any]]:
+    """Draw a call's inputs as the judge does: where the author's code names no device, on `device`."""
+    seed_torch(seed)
+    random.seed(seed)
+    with device:
+        args, kwargs = _arguments(problem.get_inputs())
+    return [_moved(item, device) for item in args], {key: _moved(item, device) for key, item in kwargs.items()}
+
+
+def _arguments(value: Any) -> tuple[list[Any], dict[str, Any]]:
+    return ([], dict(value)) if isinstance(value, Mapping) else (list(value), {})
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(device)
+    if isinstance(value, Mapping):
+        return {key: _moved(item, device) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_moved(item, device) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
+
+
+def _keep_quiet() -> None:
+    """Send what this process prints, and what the submission prints in it, to nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -1,0 +1,91 @@
+"""The index of a run: what it reads of a card, and what it takes for none."""
+
+import os
+
+import msgspec
+import pytest
+
+from evaluator.batch.brief import Brief, BuildBrief, TimingBrief
+from evaluator.batch.index import Index, row_of
+from evaluator.batch.regrading import regrade
+from evaluator.batch.run_folder import RunFolder
+from evaluator.records import Build, Scorecard, Timing
+from evaluator.store import card_bytes, read_card, read_card_as, write_card
+from tests import cards
+from tests.batch.test_session import batch  # noqa: F401 - a fixture
+
+ALL = [cards.card, cards.wrong_card, cards.uncompiled_card, cards.crashed_card, cards.unread_card]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Give the folder of a run with one card."""
+    folder = RunFolder(tmp_path)
+    write_card(cards.card(), folder.cards / "relu/honest.json")
+    return folder
+
+
+def plain(card):
+    return msgspec.json.decode(card_bytes(card))
+
+
+@pytest.mark.parametrize(("brief", "whole"), [(Brief, Scorecard), (BuildBrief, Build), (TimingBrief, Timing)])
+def test_a_brief_card_has_the_fields_of_a_whole_one(brief, whole):
+    fields, own = msgspec.structs.fields(whole), msgspec.structs.fields(brief)
+    assert [field.name for field in own] == [field.name for field in fields]
+    optional = {field.name for field in fields if not field.required}
+    # A card that does not say its version is none, though a record that is made here need not be told it.
+    assert {field.name for field in own if not field.required} == optional - {"schema_version"}
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_both_make_the_same_row(make, tmp_path):
+    path = tmp_path / "card.json"
+    write_card(make(), path)
+    assert row_of(read_card_as(Brief, path), "card", 1, 2) == row_of(read_card(path), "card", 1, 2)
+
+
+SPOILED = {
+    "a field is missing": lambda card: card.pop("checks"),
+    "one inside is missing": lambda card: card["timing"].pop("submission"),
+    "a field too many": lambda card: card.update(verdict="correct"),
+    "one too many inside": lambda card: card["build"].update(verdict="correct"),
+    "no such status": lambda card: card.update(status="excellent"),
+    "a speedup that is none": lambda card: card["timing"].update(speedup="3"),
+    "a hash that is none": lambda card: card["submission"].update(sha256="0"),
+    "another version": lambda card: card.update(schema_version=2),
+    "no version": lambda card: card.pop("schema_version"),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
+def test_what_is_no_card_is_named(spoil, folder):
+    card = plain(cards.card())
+    spoil(card)
+    (folder.cards / "relu/spoiled.json").write_bytes(msgspec.json.encode(card))
+    with Index(folder) as index:
+        assert list(index.rows) == ["relu/honest.json"]
+        (error,) = index.broken
+    assert "relu/spoiled.json is" in error.message
+
+
+def test_a_card_is_broken_where_what_is_skipped_is_no_json(folder):
+    whole = card_bytes(cards.card())
+    (folder.cards / "relu/cut.json").write_bytes(whole[:-100])
+    (folder.cards / "relu/holed.json").write_bytes(whole.replace(b'"samples_ms": [', b'"samples_ms": [,'))
+    os.mkfifo(folder.cards / "relu/pipe.json")
+    with Index(folder) as index:
+        assert list(index.rows) == ["relu/honest.json"]
+        assert len(index.broken) == 3
+
+
+def test_what_the_index_skips_is_seen_by_who_reads_it_and_costs_one_card(batch, hand_in, tmp_path, worker):  # noqa: F811
+    hand_in({"relu/a.py": "# right", "relu/b.py": "# right too"})
+    batch()
+    path = tmp_path / "run/cards/relu/a.json"
+    card = plain(read_card(path))
+    card["checks"] = "all of them passed"
+    path.write_bytes(msgspec.json.encode(card))
+    found = regrade(tmp_path / "run", None)
+    assert found.cards == 1
+    assert [error.message.split(" is ")[0] for error in found.broken] == [str(path)]

@@ -1,0 +1,97 @@
+"""Work after `done` on the host: the judge compares what a stopped runner left, and no later word of anybody's.
+
+How long after `done` a runner is stopped depends on the machine, so nothing here goes by the clock. The submission
+leaves somebody behind who waits for a signal, and the signal is given when the judge's clock has stopped: in the shared
+memory of the inputs, which that one sees and nobody else looks at just then.
+"""
+
+import time
+
+import pytest
+
+from evaluator.judge.host_clock import HostClock
+from evaluator.judge.session import Session
+from evaluator.records import Status
+from tests.grading.harness import module
+
+SIGNAL, WRITTEN = 12345.0, 54321.0
+
+WRITE_LATE = (
+    "import os, threading, time",
+    "def write(x, y, right):",
+    f"    while x.view(-1)[0] != {SIGNAL}: time.sleep(0.001)",
+    "    y.copy_(right)",
+    f"    x.view(-1)[0] = {WRITTEN}",
+)
+BEGIN = ("right = torch.relu(x)", "y = torch.empty_like(x)")
+LEFT = {
+    "a thread": module(
+        *WRITE_LATE,
+        forward=[*BEGIN, "threading.Thread(target=write, args=(x, y, right), daemon=True).start()", "return y"],
+    ),
+    "a process": module(
+        *WRITE_LATE,
+        forward=[*BEGIN, "if os.fork() == 0:", "    write(x, y, right)", "    os._exit(0)", "return y"],
+    ),
+}
+HONEST = module(
+    "import threading",
+    forward=[
+        *BEGIN,
+        "worker = threading.Thread(target=y.copy_, args=(right,))",
+        "worker.start()",
+        "worker.join()",
+        "return y",
+    ],
+)
+
+
+@pytest.fixture
+def signalled(monkeypatch):
+    """Give the signal after the first call; say whether somebody answered it within the time given."""
+    answers = []
+
+    def install(at_most_s):
+        original = HostClock.call
+
+        def call(self, frame, write, outline, **limits):
+            answer = original(self, frame, write, outline, **limits)
+            if not answers:
+                ((_, _, x),) = write.__self__.pairs
+                x.view(-1)[0] = SIGNAL
+                until_s = time.monotonic() + at_most_s
+                while x.view(-1)[0] != WRITTEN and time.monotonic() < until_s:
+                    time.sleep(0.001)
+                answers.append(x.view(-1)[0].item() == WRITTEN)
+                write()  # the input as it was, for the judge looks whether it was changed
+            return answer
+
+        monkeypatch.setattr(HostClock, "call", call)
+        return answers
+
+    return install
+
+
+@pytest.mark.parametrize("source", LEFT.values(), ids=LEFT)
+def test_what_is_written_after_done_is_not_compared(judged, signalled, source):
+    answers = signalled(at_most_s=0.5)
+    outcome = judged(source)
+    assert answers == [False]
+    assert outcome.status is Status.WRONG_RESULT
+    assert not outcome.checks[0].ok
+
+
+@pytest.mark.parametrize("source", LEFT.values(), ids=LEFT)
+def test_it_would_be_if_the_runner_were_not_stopped(judged, signalled, source, monkeypatch):
+    """Else the test above would show nothing."""
+    monkeypatch.setattr(Session, "stop", lambda self: None)
+    answers = signalled(at_most_s=60.0)
+    outcome = judged(source)
+    assert answers == [True]
+    assert outcome.checks[0].ok
+
+
+def test_a_thread_that_is_waited_for_is_as_good_as_any(judged, signalled):
+    answers = signalled(at_most_s=0.1)
+    assert judged(HONEST).status is Status.CORRECT
+    assert answers == [False]
