@@ -1,4 +1,4 @@
-"""The page that judge and runner share on a GPU: the words their queues wait for, and where each output lies.
+"""The pages that judge and runner share on a GPU: the words their queues wait for, and where each output lies.
 
     byte 0      go: the judge's stream writes a call's ticket here, the runner's stream waits for it
     byte 64     done: the other way round
@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 GO, DONE, COUNT, PLACES = 0, 64, 128, 256
-PAGE_BYTES = 4096
-MAX_PLACES = 32
+PAGE_BYTES = 9 * 4096
+MAX_PLACES = 384
+"""As many as a kernel's shared memory holds (48 KiB). Of a backward pass each gradient is one."""
 MAX_DIMENSIONS = 8
 
 _PLACE = struct.Struct(f"<QQII{MAX_DIMENSIONS}q")
@@ -33,7 +34,7 @@ class Place(NamedTuple):
 
 
 def write_places(places: Sequence[Place]) -> bytes:
-    """Spell the count and the places as they stand in the page from `COUNT` on; those that do not fit are left out."""
+    """Spell the count and the places as they stand in the page from `COUNT` on; what does not fit is left out."""
     fitting = [place for place in places if len(place.strides) <= MAX_DIMENSIONS][:MAX_PLACES]
     records = [
         _PLACE.pack(

@@ -33,6 +33,9 @@ AS_REFERENCE = "from model import Model as ModelNew\n"
 RECENT_S = 10.0
 """How old what was measured after one submission may be when it counts as measured before the next."""
 
+OVERHEAD_GOOD_S = 60.0
+"""How long what a call costs is taken to stay as it is: a GPU's clocks, and what else holds a context, change."""
+
 _IN_TURN = 2
 _BEFORE, _AFTER = "reference_before", "reference_after"
 
@@ -57,6 +60,7 @@ class Baseline:
         self._begun: deque[Place] = deque()
         self._runners: list[ConfinedProcess] = []
         self._overhead: measure.Overhead | None = None
+        self._overhead_s = 0.0
         self._recent: tuple[Reading, float] | None = None
 
     def begin(self) -> None:
@@ -101,13 +105,9 @@ class Baseline:
 
     def _measured(self, name: str) -> Reading:
         with self._runner() as bench:
-            if self._overhead is None:
-                measured = measure.overhead(bench, self._shop.call_timeout_s)
-                if isinstance(measured, Fault):
-                    raise _failed(measured)
-                self._overhead = measured
+            overhead = self._known_overhead(bench)
             seeds = self._shop.seeds.timed(name)
-            side = measure.side(name, bench, seeds, self._overhead, self._shop.call_timeout_s)
+            side = measure.side(name, bench, seeds, overhead, self._shop.call_timeout_s)
             look = self._shop.look()
         if side.samples is None:
             fault = side.failed.fault if side.failed is not None else None
@@ -116,7 +116,16 @@ class Baseline:
                 f"the reference does not pass its own check: {why}",
                 hint="its output may depend on more than its inputs and weights; see `warpgrade problems show`",
             )
-        return Reading(side.samples, self._overhead, look)
+        return Reading(side.samples, overhead, look)
+
+    def _known_overhead(self, bench: Bench) -> measure.Overhead:
+        """Give what a call costs, measured in `bench` unless that was done a short while ago."""
+        if self._overhead is None or time.monotonic() - self._overhead_s > OVERHEAD_GOOD_S:
+            measured = measure.overhead(bench, self._shop.call_timeout_s)
+            if isinstance(measured, Fault):
+                raise _failed(measured)
+            self._overhead, self._overhead_s = measured, time.monotonic()
+        return self._overhead
 
     @contextlib.contextmanager
     def _runner(self) -> Iterator[Bench]:

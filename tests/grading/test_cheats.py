@@ -126,7 +126,7 @@ def test_nothing_of_the_machine_can_be_read(grader, tmp_path):
     kept = dict(grader.environment)
     grader.environment |= changed
     try:
-        card = grader(tmp_path, source).verdict(Status.CORRECT)
+        card = grader(tmp_path, source, timeout_s=30.0).verdict(Status.CORRECT)
     finally:
         grader.environment.clear()
         grader.environment |= kept

@@ -48,8 +48,15 @@ def test_places_are_written_as_the_kernel_reads_them(places):
         assert not any(strides[dimensions:])
 
 
-def test_all_places_that_are_told_fit_into_the_page():
+def test_all_places_that_are_told_fit_into_the_page_and_into_shared_memory():
     assert PLACES + MAX_PLACES * PLACE_BYTES <= PAGE_BYTES
+    assert MAX_PLACES * PLACE_BYTES <= 40 << 10
+
+
+def test_what_does_not_fit_is_left_out():
+    text = write_places([Place(f"output[{index}]", 256 * index, 4, (1,)) for index in range(MAX_PLACES + 9)])
+    assert COUNT + len(text) <= PAGE_BYTES
+    assert [key for key, *_ in read(text)] == [path_key(f"output[{index}]") for index in range(MAX_PLACES)]
 
 
 def test_paths_have_numbers_of_their_own():

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 // As in evaluator/devices/page.py and evaluator/judge/sealed_clock.py.
-constexpr int kCount = 128, kPlaces = 256, kMaxPlaces = 32, kMaxDimensions = 8, kSlotBytes = 16;
+constexpr int kCount = 128, kPlaces = 256, kMaxPlaces = 384, kMaxDimensions = 8, kSlotBytes = 16;
 
 struct Place {
   std::uint64_t key;
