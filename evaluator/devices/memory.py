@@ -169,6 +169,9 @@ def strided(
 ) -> "torch.Tensor":
     """Look at a part of a region, given as its bytes, as a tensor; strides in elements, none of them negative.
 
+    A dimension of one element has no use for its stride, so one that leads out of the region is cut to its length:
+    torch multiplies strides (`view_as_real`, by two), and a product beyond 64 bits is no number of its any more.
+
     Raises ValueError where any element would lie outside of the buffer, and where torch cannot count them.
     """
     import torch
@@ -184,7 +187,7 @@ def strided(
     if elements == 0:
         return torch.empty(tuple(shape), dtype=dtype, device=flat.device)
     piece = flat[offset_bytes : offset_bytes + elements * item_bytes].view(dtype)
-    return piece.as_strided(tuple(shape), tuple(strides))
+    return piece.as_strided(tuple(shape), tuple(min(step, flat.numel() // item_bytes) for step in strides))
 
 
 def places(sizes_bytes: Sequence[int], region_bytes: int) -> Iterator[int]:

@@ -1,12 +1,14 @@
 """A seccomp filter, written by hand as classic BPF: what no kernel code of a submission needs is refused.
 
-Three kinds of calls are in it:
+Four kinds of calls are in it:
 
 * those that would widen the kernel's attack surface or reach other processes (ptrace, mounts, namespaces, bpf, ...);
 * `socket` for anything but AF_UNIX, and where there is no private view for anything that could reach somebody;
-* those that let a process arrange for a SIGCONT from the kernel. A frozen runner must stay frozen, and SIGCONT wakes a
-  stopped process whoever sends it: a POSIX timer, F_SETSIG, a parent-death signal, a child's exit signal, a message
-  queue, or the death of the parent of a process group that thereby becomes orphaned.
+* every call that sends a signal, if that is SIGCONT. A frozen runner must stay frozen, and SIGCONT wakes a stopped
+  process, or takes back a stop that it has not obeyed yet: one process of a runner would send it in the microseconds
+  between another's stop and its own;
+* those that let a process arrange for a SIGCONT from the kernel: a POSIX timer, F_SETSIG, a parent-death signal, a
+  child's exit signal, a message queue, or the death of the parent of a process group that thereby becomes orphaned.
 
 clone3 gives ENOSYS, because its flags lie in memory where a filter cannot look; libc then falls back on clone.
 """
@@ -146,6 +148,15 @@ _ON_ITSELF_AMONG_OTHERS: dict[str, _Numbers] = {
 # A process group of one's own is what makes an orphaned group (and its SIGCONT) possible. Programs that start others
 # often ask for one and need nothing of it, so they are told that they have it.
 _PRETENDED: dict[str, _Numbers] = {"setpgid": _Numbers(109, 154), "setsid": _Numbers(112, 157)}
+_SENDS_A_SIGNAL: dict[str, tuple[_Numbers, int]] = {
+    "kill": (_Numbers(62, 129), 1),
+    "pidfd_send_signal": (_Numbers(424, 424), 1),
+    "rt_sigqueueinfo": (_Numbers(129, 138), 1),
+    "rt_tgsigqueueinfo": (_Numbers(297, 240), 2),
+    "tgkill": (_Numbers(234, 131), 2),
+    "tkill": (_Numbers(200, 130), 1),
+}
+"""With each call's argument that is the signal: an int, so the kernel too looks at its low half alone."""
 _CLONE = _Numbers(56, 220)
 _CLONE3 = _Numbers(435, 435)
 _CONNECT = _Numbers(42, 203)
@@ -258,6 +269,8 @@ def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool)
     filtered += _on_call(number(_FCNTL), _refuse_only(1, _F_SETSIG))
     filtered += _on_call(number(_PRCTL), _no_continue_signal_from_parent())
     filtered += _on_call(number(_PRLIMIT), _allow_only(0, 0))
+    for numbers, its_signal in _SENDS_A_SIGNAL.values():
+        filtered += _on_call(number(numbers), _refuse_only(its_signal, signal.SIGCONT))
     if private_view:
         filtered += _on_call(number(_SOCKET), _allow_only(0, socket.AF_UNIX))
     else:

@@ -17,6 +17,7 @@ import torch
 
 from evaluator.catalog import sized_source
 from evaluator.errors import ProblemError
+from evaluator.judge.nearness import near, same_function
 from evaluator.judge.profiles import change, rehearse
 from evaluator.judge.trees import Value, leaves, mapped, tensors
 from evaluator.records import Mode, Problem, Profile, SizeName
@@ -76,7 +77,7 @@ class Reference:
             self.model = self._module.__dict__["Model"](*self.init.args, **self.init.kwargs)
             self.model.train(problem.mode is Mode.TRAIN)
             self.model.to(self._device)
-        self._exact_model = self._in_float64()
+        self.exact_model = self._in_float64()
         self._split = problem.split
         self._writes_inputs = True
         self._keeps_inputs = True
@@ -142,14 +143,14 @@ class Reference:
             if any(not isinstance(value, torch.Tensor) or value.dim() == 0 for value in values):
                 return False
             tensor, head, tail = values
-            if not (_near(tensor[: len(head)].double(), head) and _near(tensor[-len(tail) :].double(), tail)):
+            if not (near(tensor[: len(head)].double(), head) and near(tensor[-len(tail) :].double(), tail)):
                 return False
         return len(list(leaves(first))) == len(known)
 
     def twin(self) -> Self:
         """Give a reference with models of its own: what those keep from call to call leaves no trace on this one's."""
         other = copy.copy(self)
-        other.model, other._exact_model = copy.deepcopy((self.model, self._exact_model))  # noqa: SLF001 - it is one of its own
+        other.model, other.exact_model = copy.deepcopy((self.model, self.exact_model))
         return other
 
     def state(self) -> dict[str, torch.Tensor]:
@@ -176,11 +177,16 @@ class Reference:
         random_seed: int,
         gradients: list[torch.Tensor] | None,
         mode: contextlib.AbstractContextManager[None],
+        *,
+        in_float64: bool = False,
     ) -> calls.Result:
-        """Run the plain reference with its arithmetic changed by `mode` (see `arithmetic`)."""
-        own = _cloned(inputs)
+        """Run the reference, in float64 or plainly, with its arithmetic changed by `mode` (see `arithmetic`)."""
+        model = self.exact_model if in_float64 else self.model
+        if model is None:
+            raise TypeError("this reference has no float64")
+        own = _widened(inputs) if in_float64 else _cloned(inputs)
         with self._author("forward"), mode:
-            return self._run(self.model, own, random_seed, gradients)
+            return self._run(model, own, random_seed, _wide(gradients) if in_float64 else gradients)
 
     def expected_of_blocks(self, blocks: list[Arguments], random_seed: int) -> Iterator[Expected]:
         """Compute what each block of a call should give. The first one tells for all whether float64 is comparable."""
@@ -206,7 +212,7 @@ class Reference:
         """
         plain, borrowed = honest or self.honest(inputs, random_seed, gradients)
         exact = None if comparable is False else self._exact(inputs, random_seed, gradients)
-        if exact is None or not (comparable or _comparable(exact, plain)):
+        if exact is None or not (comparable or same_function(exact, plain)):
             return Expected(plain, plain, in_float64=False, borrowed=borrowed)
         return Expected(exact, plain, in_float64=True, borrowed=borrowed)
 
@@ -221,13 +227,11 @@ class Reference:
         return Honest(result, self._borrowed(result.outputs, own))
 
     def _exact(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> calls.Result | None:
-        if self._exact_model is None:
+        if self.exact_model is None:
             return None
-        wide = None if gradients is None else [gradient.double() for gradient in gradients]
-        model = self._exact_model
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                return self._run(model, _widened(inputs), random_seed, wide)
+                return self._run(self.exact_model, _widened(inputs), random_seed, _wide(gradients))
         except Exception:  # noqa: BLE001 - a reference with casts of its own; the card then says NOT_FLOAT64
             return None
 
@@ -312,9 +316,6 @@ class Reference:
 
 
 _BLOCK_BYTES = 256 << 20
-_NEAR = 0.1
-_NEAR_ELEMENTS = 1 << 18
-"""How many elements, spread evenly, tell whether float64 computed the same thing."""
 
 
 def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:
@@ -355,46 +356,11 @@ def _widened(inputs: Arguments) -> Arguments:
     return Arguments(mapped(inputs.args, _double), mapped(inputs.kwargs, _double))
 
 
+def _wide(gradients: list[torch.Tensor] | None) -> list[torch.Tensor] | None:
+    return None if gradients is None else [gradient.double() for gradient in gradients]
+
+
 def _double(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         return tensor.to(torch.complex128, copy=True)
     return tensor.to(torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)
-
-
-def _comparable(exact: calls.Result, honest: calls.Result) -> bool:
-    """Say whether float64 computed the same thing: same structure and shapes, and close to the honest result.
-
-    A reference that draws random numbers, or casts by dtype, gives something else in float64.
-    """
-    pairs = list(
-        zip(leaves([exact.outputs, exact.gradients]), leaves([honest.outputs, honest.gradients]), strict=False)
-    )
-    if len(list(leaves(exact.outputs))) != len(list(leaves(honest.outputs))):
-        return False
-    for (wide_path, wide), (path, plain) in pairs:
-        if wide_path != path or isinstance(wide, torch.Tensor) != isinstance(plain, torch.Tensor):
-            return False
-        if isinstance(wide, torch.Tensor) and not _near(wide, plain):
-            return False
-    return True
-
-
-def _near(wide: torch.Tensor, plain: torch.Tensor) -> bool:
-    if wide.shape != plain.shape:
-        return False
-    if not (plain.is_floating_point() or plain.is_complex()):
-        return True
-    if wide.dtype not in (torch.float64, torch.complex128):  # the reference casts; its result has lost what was gained
-        return False
-    if plain.numel() == 0:
-        return True
-    step = max(wide.numel() // _NEAR_ELEMENTS, 1)
-    wide, plain = wide.reshape(-1)[::step], plain.reshape(-1)[::step]
-    plain = plain.to(wide.dtype)
-    both = torch.isfinite(wide) & torch.isfinite(plain)
-    # Without an index, for which the host would wait: this is asked of every block of a large output.
-    zero = torch.zeros_like(wide)
-    distance_square = torch.where(both, wide - plain, zero).abs().square().sum()
-    square = torch.where(both, wide, zero).abs().square().sum()
-    # Rounding in the problem's own precision stays far below a tenth of the outputs' size.
-    return bool(distance_square <= _NEAR**2 * square)

@@ -26,8 +26,19 @@ them, unless they were made not to; then it is the submission's to join them."""
 def warm_up(device: str) -> None:
     """Make this process's context on a GPU, which takes a good part of a second; elsewhere there is none to make."""
     if device == "cuda":
+        _ask_cuda()
         torch.zeros(1, device="cuda")
         torch.cuda.synchronize()
+
+
+def _ask_cuda() -> None:
+    """Have PyTorch ask CUDA, from now on, which GPUs there are.
+
+    The starter has it ask NVML, which behind the walls may name other GPUs than the one that this process can use; then
+    PyTorch takes that one for missing.
+    """
+    os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
+    torch.cuda._device_count_nvml = lambda: -1  # noqa: SLF001 - what it gives where NVML does not answer
 
 
 class Gate:

@@ -118,6 +118,13 @@ def test_64_dimensions_are_looked_at(region):
     assert tensor.clone().numel() == 1
 
 
+def test_a_stride_that_addresses_nothing_is_not_multiplied_out_of_64_bits(region):
+    numbers = strided(region.flat, torch.complex64, (1, 8), (2**62, 1), 0)
+    assert torch.view_as_real(numbers).shape == (1, 8, 2)
+    column = strided(region.flat, FLOAT, (8, 1), (1, 8), 0)
+    assert column.stride() == (1, 8)  # What can be is kept: a column's, as a transposed row has it.
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.bfloat16, torch.float64, torch.complex128])
 def test_a_whole_region_can_be_looked_at(region, dtype):
     count = SIZE // dtype.itemsize

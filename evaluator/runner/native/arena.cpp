@@ -5,6 +5,10 @@
 //
 // First fit over a map of free blocks, neighbours joined when freed. An allocation that does not fit comes from the
 // C library; such an output is copied (finding T304).
+//
+// What was allocated before a call and is freed in it rests until the next poisoning: so whatever a call allocates
+// held nothing but poison when it began, or was written since. By that the judge tells an honest output from one that
+// was prepared before the call's inputs were there.
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -17,6 +21,8 @@
 #include <mutex>
 #include <new>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -41,7 +47,7 @@ class Arena {
       if (size < wanted) continue;
       free_.erase(block);
       if (size > wanted) free_[offset + wanted] = size - wanted;
-      used_[offset] = wanted;
+      used_[offset] = {wanted, epoch_};
       if (offset + wanted > touched_) touched_ = offset + wanted;
       return base_ + offset;
     }
@@ -52,8 +58,37 @@ class Arena {
     const std::lock_guard<std::mutex> guard(mutex_);
     const auto found = used_.find(static_cast<char*>(pointer) - base_);
     if (found == used_.end()) return;
-    auto [offset, size] = *found;
+    const auto [offset, block] = *found;
     used_.erase(found);
+    if (block.epoch == epoch_) {
+      make_free(offset, block.bytes);
+    } else {
+      resting_.emplace_back(offset, block.bytes);
+    }
+  }
+
+  // Begins a call: fills what is free with `byte`, up to `ahead` bytes past the highest place ever used, so that the
+  // call's allocations find neither an old output nor the zeros of a fresh page.
+  void poison(int byte, size_t ahead) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    ++epoch_;
+    for (const auto& [offset, size] : resting_) make_free(offset, size);
+    resting_.clear();
+    const size_t limit = touched_ + ahead < bytes_ ? touched_ + ahead : bytes_;
+    for (const auto& [offset, size] : free_) {
+      if (offset >= limit) break;
+      std::memset(base_ + offset, byte, offset + size < limit ? size : limit - offset);
+    }
+  }
+
+ private:
+  struct Block {
+    size_t bytes;
+    uint64_t epoch;  // of the call that it was allocated in
+  };
+
+  // Puts a block among the free ones, joined with its neighbours. The mutex is held.
+  void make_free(size_t offset, size_t size) {
     auto next = free_.lower_bound(offset);
     if (next != free_.end() && offset + size == next->first) {
       size += next->second;
@@ -69,24 +104,14 @@ class Arena {
     free_[offset] = size;
   }
 
-  // Fills what is free with `byte`: up to `ahead` bytes past the highest place ever used, so that the next call's
-  // allocations find neither an old output nor the zeros of a fresh page.
-  void poison(int byte, size_t ahead) {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    const size_t limit = touched_ + ahead < bytes_ ? touched_ + ahead : bytes_;
-    for (const auto& [offset, size] : free_) {
-      if (offset >= limit) break;
-      std::memset(base_ + offset, byte, offset + size < limit ? size : limit - offset);
-    }
-  }
-
- private:
   char* const base_;
   const size_t bytes_;
   size_t touched_ = 0;
+  uint64_t epoch_ = 0;  // counts calls
   std::mutex mutex_;
   std::map<size_t, size_t> free_;  // offset -> bytes
-  std::unordered_map<size_t, size_t> used_;
+  std::unordered_map<size_t, Block> used_;
+  std::vector<std::pair<size_t, size_t>> resting_;  // offset, bytes
 };
 
 Arena* arena = nullptr;
