@@ -23,12 +23,15 @@ class SizeLock(Record, frozen=True):
     """What was decided for one size.
 
     `rounding` has, for the outputs where it matters, what other orders of summation and rounding do to them: the
-    largest error as a part of the row's root mean square.
+    largest error as a part of the row's root mean square. Where that is far too large to be allowed everywhere, as
+    where a function has steps, it stands in `rare`, and `rounding` is what all but one element in a thousand stay
+    below.
     """
 
     use: list[Profile]
     left_out: dict[Profile, str] = {}
     rounding: dict[Profile, dict[str, float]] = {}
+    rare: dict[Profile, dict[str, float]] = {}
 
 
 class Lock(Record, frozen=True):
@@ -68,9 +71,10 @@ def lock_text(lock: Lock) -> str:
         if size.left_out:
             lines += [f"[sizes.{name.value}.left_out]"]
             lines += [f"{each.value} = {_text(why)}" for each, why in size.left_out.items()]
-        for profile, errors in size.rounding.items():
-            lines += [f"[sizes.{name.value}.rounding.{profile.value}]"]
-            lines += [f"{_text(path)} = {error:.2e}" for path, error in errors.items()]
+        for kind, known in (("rounding", size.rounding), ("rare", size.rare)):
+            for profile, errors in known.items():
+                lines += [f"[sizes.{name.value}.{kind}.{profile.value}]"]
+                lines += [f"{_text(path)} = {error:.2e}" for path, error in errors.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -64,6 +64,7 @@ class Code(StrEnum):
     LATE_OUTPUT = "C412"
     DIFFERS = "C413"
     LOWER_PRECISION = "C414"
+    STOOD_BEFORE = "C415"
 
     REFERENCE_DRIFTED = "T301"
     IMPOSSIBLE = "T302"

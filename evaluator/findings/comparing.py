@@ -78,4 +78,10 @@ ENTRIES: dict[Code, Entry] = {
         "reference itself once its operands, inputs or output are rounded to TF32, bf16 or fp16.",
         "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16.",
     ),
+    Code.STOOD_BEFORE: Entry(
+        "an output stood there before the inputs did",
+        "In several calls, parts of an output had their final values in memory before the call's inputs were written: "
+        "they were made before the clock started, or kept from an earlier call.",
+        "Allocate outputs in the call and write all of them there (torch.zeros, not a zeroed buffer that is kept).",
+    ),
 }

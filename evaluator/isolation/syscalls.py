@@ -49,6 +49,7 @@ SYS_LANDLOCK_ADD_RULE = 445
 SYS_LANDLOCK_RESTRICT_SELF = 446
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
+_SYS_GETDENTS64 = {"x86_64": 217, "aarch64": 61}
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -127,6 +128,11 @@ def pivot_root(new_root: str, put_old: str) -> None:
     """Make `new_root` the root and move the old one to `put_old`."""
     new, old = ctypes.c_char_p(new_root.encode()), ctypes.c_char_p(put_old.encode())
     syscall("pivot_root", _SYS_PIVOT_ROOT[_machine], new, old)
+
+
+def getdents(folder: int, buffer: "ctypes.Array[ctypes.c_char]") -> int:
+    """Read entries of an open folder from where it stands (getdents64(2)); gives how many bytes, 0 at the end."""
+    return syscall("getdents64", _SYS_GETDENTS64[_machine], folder, buffer, len(buffer))
 
 
 def close_from(first: int) -> None:

@@ -20,10 +20,13 @@ from typing import NoReturn
 
 from evaluator.isolation import cage, confined, namespaces, syscalls, view, wire
 from evaluator.isolation.cage import Cage
+from evaluator.isolation.processes import Others
 from evaluator.isolation.wire import Command, Spawn
 
 _SETTLE_S = 0.05
 """How long a frozen runner is given to show that it has stopped. A thread inside a long system call takes a while."""
+_LOOK_AGAIN_S = 0.0001
+"""How soon processes that the runner started are looked at again: nobody tells the warden that one has stopped."""
 _REPORT_BYTES = 4096
 _FIRST_IN_LINE = -20
 _FROZEN = {settled: wire.encode(wire.Frozen(settled=settled)) for settled in (True, False)}
@@ -93,8 +96,7 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
     """Build the view, start the runner, then serve the judge until it hangs up."""
     walls, users = order.walls, order.identities
     owner = (users.runner, users.runner) if users is not None else (os.geteuid(), os.getegid())
-    if walls.private_view:
-        view.build(order.files, owner)
+    own_proc = walls.private_view and view.build(order.files, owner)
     cage.enter_before_fork(walls.cage)
     child_events = _listen_for_children()
     report, report_end = os.pipe()
@@ -123,8 +125,10 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
         problem = problems.read(_REPORT_BYTES).decode()
     if problem:
         raise OSError(problem)
+    # Where /proc is the machine's, others cannot be found in microseconds.
+    others = Others(runner_pid) if own_proc else None
     wire.send(judge, wire.Started())
-    _Watch(walls.cage, judge, runner_pid, child_events).serve()
+    _Watch(walls.cage, judge, runner_pid, child_events, others).serve()
 
 
 def _listen_for_children() -> int:
@@ -138,11 +142,14 @@ def _listen_for_children() -> int:
 class _Watch:
     """The warden at work. Freezing ends a clock, so nothing stands between its order and its system call."""
 
-    def __init__(self, its_cage: Cage, judge: socket.socket, runner_pid: int, child_events: int) -> None:
+    def __init__(
+        self, its_cage: Cage, judge: socket.socket, runner_pid: int, child_events: int, others: Others | None
+    ) -> None:
         self._cage = its_cage
         self._judge = judge
         self._runner_pid = runner_pid
         self._child_events = child_events
+        self._others = others
         self._oom_kills = _oom_kills()
 
     def serve(self) -> NoReturn:
@@ -179,21 +186,38 @@ class _Watch:
         os._exit(0)
 
     def _settled(self) -> bool:
-        """Wait until all threads of the runner's first process have stopped, or it has ended."""
+        """Wait until all threads of all processes have stopped, or ended, as far as they can be seen."""
         deadline = time.monotonic() + _SETTLE_S
         while True:
-            try:
-                # WNOWAIT: look without using the event up, so that the answer is about now.
-                options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
-                if os.waitid(os.P_PID, self._runner_pid, options) is not None:
-                    return True
-            except ChildProcessError:
+            if not self._first_at_rest():
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    return False
+                wire.ready(self._child_events, left_s)
+                self._drain_child_events()
+            elif self._others_at_rest():
                 return True
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+            elif time.monotonic() >= deadline:
                 return False
-            wire.ready(self._child_events, left_s)
-            self._drain_child_events()
+            else:
+                time.sleep(_LOOK_AGAIN_S)
+
+    def _first_at_rest(self) -> bool:
+        """Say whether all threads of the runner's first process have stopped, or it has ended."""
+        try:
+            # WNOWAIT: look without using the event up, so that the answer is about now.
+            options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+            return os.waitid(os.P_PID, self._runner_pid, options) is not None
+        except ChildProcessError:
+            return True
+
+    def _others_at_rest(self) -> bool:
+        """Say the same of whatever the runner started. The filter lets none of them wake another; this is to see it."""
+        others = [] if self._others is None else self._others.pids()
+        if not others:
+            return True
+        # Who was looked at last was awake the longest, and may have woken the first one again.
+        return all(map(self._others.at_rest, others)) and self._first_at_rest()
 
     def _drain_child_events(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -46,11 +46,13 @@ class Format(StrEnum):
 
 
 def rounded(tensor: torch.Tensor, to: Format) -> torch.Tensor:
-    """Round a float32 tensor to a format, and give it as float32 again; others are given back as they are.
+    """Round a tensor of float32 or float64 to a format, and give it as what it was; others are given back as they are.
 
     >>> rounded(torch.tensor([1 + 2**-11 + 2**-20]), Format.TF32).item() == 1 + 2**-10
     True
     """
+    if tensor.dtype == torch.float64:
+        return rounded(tensor.float(), to).double()
     if tensor.dtype != torch.float32:
         return tensor
     match to:

@@ -8,6 +8,7 @@ there from what it was; and one that was not cannot be told to the judge, for it
 word of the runner's.
 """
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -68,10 +69,10 @@ class Standing:
         if self._before is None:
             return None
         offsets_bytes, words = self._before
-        for path, _, answer in pairs:
+        for path, expected, answer in pairs:
             if not isinstance(answer, TensorView) or answer.offset_bytes is None or path in exempt:
                 continue
-            start, end = _span(answer)
+            start, end = _span(answer, expected.dtype.itemsize)
             inside = (offsets_bytes >= start) & (offsets_bytes + _WORD_BYTES <= end)
             now = _words(self._region)[offsets_bytes[inside] // _WORD_BYTES]
             looked_at, earlier = len(now), words[inside]
@@ -85,7 +86,7 @@ class Standing:
         return None
 
 
-def _span(view: TensorView) -> tuple[int, int]:
+def _span(view: TensorView, item_bytes: int) -> tuple[int, int]:
     """Say from where to where a verified view reaches, in bytes; what lies between its elements counts as its own.
 
     That is memory of the same tensor in the runner, so it is as new as the elements are.
@@ -94,7 +95,7 @@ def _span(view: TensorView) -> tuple[int, int]:
     if 0 in view.shape:
         return start, start
     elements = 1 + sum((size - 1) * step for size, step in zip(view.shape, view.strides, strict=True))
-    return start, start + elements * getattr(torch, view.dtype).itemsize
+    return start, start + elements * item_bytes
 
 
 def _read(region: HostRegion, offsets_bytes: torch.Tensor) -> torch.Tensor:
@@ -119,8 +120,10 @@ def _extents(region: HostRegion) -> Iterator[tuple[int, int]]:
     while end < region.size_bytes:
         try:
             start = os.lseek(region.descriptor, end, os.SEEK_DATA)
-        except OSError:  # ENXIO: nothing but a hole is left.
-            return
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # A kernel that does not say: then all of it may have been written.
+                yield end, region.size_bytes
+            return  # Nothing but a hole is left.
         end = os.lseek(region.descriptor, start, os.SEEK_HOLE)
         yield start, end
 

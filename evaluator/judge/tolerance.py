@@ -6,9 +6,14 @@ the largest distance of the plain reference from float64, measured on the very s
 another order of summation, which a reference that sums in blocks does not show. Where other orders were measured to
 do more (`mixture`), the larger of `multiple` x that is the floor.
 
+The largest error may be that of one element: a function with steps flips some between float64 and the problem's
+precision. So errors beyond `far` are counted, level by level: of an answer's, at most `multiple` times as many may be
+larger than some size as of the honest reference's are larger than that size by `multiple`, and a few more (`compare`).
+
 `kernelbench`: |actual - reference| <= atol + rtol x |reference|, against the plain reference.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -16,6 +21,9 @@ import torch
 from evaluator.records import Precision, Problem, ToleranceRule
 
 _MULTIPLE = 4.0
+WIDEST = 16.0
+"""A tolerance of more than so many times its floor hides what it is to show. On inputs as given the honest error alone
+reaches it where it is `WIDEST / _MULTIPLE` floors: 2e-4 in fp32, as of a naive sum of 8192 x 20**2 products."""
 
 _FLOORS = {
     # A naive sum of 8192 products in fp32 is off by 1e-5 of the row's root mean square at worst (random walk of
@@ -41,25 +49,57 @@ _KERNELBENCH_DEFAULT = 1e-4
 
 
 class Bounds(NamedTuple):
-    """The numbers of a rule for one dtype. `unit` is what an element may be off relative to itself."""
+    """The numbers of a rule for one dtype. `unit` is what an element may be off relative to itself.
+
+    The others are parts of a row's root mean square. Errors beyond `far` are counted; `rare` is the largest error that
+    other orders of summation make in a few elements, and no floor for all.
+    """
 
     rule: ToleranceRule
     multiple: float
     floor: float
     unit: float
+    far: float = math.inf
+    rare: float = 0.0
+
+    @property
+    def least(self) -> float:
+        """What an element may be off whatever the honest error."""
+        return max(self.floor, self.multiple * self.rare)
+
+    @property
+    def counted_from(self) -> tuple[float, float]:
+        """Where errors begin to be counted: an answer's, and the honest reference's."""
+        far = max(self.far, self.floor)
+        return far, far / self.multiple if self.multiple else math.inf
 
 
-def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: float = 0.0) -> Bounds:
+def usual_floor(problem: Problem, dtype: torch.dtype) -> float:
+    """Give the floor for outputs of `dtype`, in an arithmetic that the problem allows."""
+    is_tf32 = problem.precision is Precision.TF32 and dtype == torch.float32
+    return _TF32_FLOOR if is_tf32 else _FLOORS.get(dtype, torch.finfo(dtype).eps)
+
+
+def bounds(
+    rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: float = 0.0, rare: float = 0.0
+) -> Bounds:
     """Choose the numbers for outputs of `dtype`; a problem's own override the defaults.
 
-    `rounding` is what other orders of summation were seen to do, as a part of the row's root mean square.
+    `rounding` is what other orders of summation were seen to do, as a part of the row's root mean square; `rare` what
+    they did to few elements.
     """
     if rule is ToleranceRule.KERNELBENCH:
         tolerance = _KERNELBENCH.get(dtype, _KERNELBENCH_DEFAULT)
         return Bounds(rule, 0.0, tolerance, tolerance)
     override = problem.tolerance
     multiple = _MULTIPLE if override.multiple is None else override.multiple
-    is_tf32 = problem.precision is Precision.TF32 and dtype == torch.float32
-    usual = _TF32_FLOOR if is_tf32 else _FLOORS.get(dtype, torch.finfo(dtype).eps)
+    usual = usual_floor(problem, dtype)
     floor = usual if override.floor is None else override.floor
-    return Bounds(rule, multiple, max(floor, multiple * rounding), _UNITS.get(dtype, 1.0) * torch.finfo(dtype).eps)
+    return Bounds(
+        rule=rule,
+        multiple=multiple,
+        floor=max(floor, multiple * rounding),
+        unit=_UNITS.get(dtype, 1.0) * torch.finfo(dtype).eps,
+        far=WIDEST * max(usual, floor),
+        rare=rare,
+    )

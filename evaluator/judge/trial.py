@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from evaluator.devices.memory import SharedMemory
+from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, EmulatorSchedule, Items, Prepare, Table
 from evaluator.judge.answers import gradient_pairs, late, same_as, views
@@ -17,8 +17,9 @@ from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path, derived
 from evaluator.judge.session import Fault
 from evaluator.judge.snapshot import Snapshot, take
+from evaluator.judge.standing import Standing
 from evaluator.judge.tolerance import Bounds, bounds
-from evaluator.judge.trees import Placed, Value, pair_up, place
+from evaluator.judge.trees import Pair, Placed, Value, pair_up, place
 from evaluator.records import (
     Check,
     Finding,
@@ -84,6 +85,7 @@ class Bench:
         self._profile = Profile.AS_GIVEN
         self._wanted: calls.Result | None = None
         self._last_storages: dict[str, tuple[int, int]] = {}
+        self._standing = Standing(memory.outputs) if isinstance(memory.outputs, HostRegion) else None
 
     def run(
         self, index: int, seed: int, *, timeout_s: float, schedule: Schedule | None = None, quick: bool = False
@@ -158,14 +160,15 @@ class Bench:
         timeout_s: float,
     ) -> tuple[Placed, Answered | Fault]:
         """Have the runner prepare itself, then let the clock reveal the inputs. Nothing `wanted`: an empty call."""
+        poison = secrets.randbelow(256)
         fault = self._clock.prepare(
-            Prepare(
-                index=index, random_seed=random_seed, poison=secrets.randbelow(256), ahead_bytes=self._poison_bytes
-            ),
+            Prepare(index=index, random_seed=random_seed, poison=poison, ahead_bytes=self._poison_bytes),
             timeout_s=timeout_s,
         )
         if fault is not None:
             return Placed([], []), fault
+        if self._standing is not None:
+            self._standing.look(poison)
         placed = place(
             [
                 *((f"input {position}", value) for position, value in enumerate(inputs.args)),
@@ -231,8 +234,8 @@ class Bench:
         if (too_late := late(snapshots, answer.samples or {})) is not None:
             return [], True, too_late
         if honest is not None and (owned := same_as(honest, snapshots)) is not None:
-            reused = self._reused(snapshots, owned)
-            return [], False, _changed_input(placed) or reused
+            earlier = self._not_of_this_call(snapshots, pairs, owned)
+            return [], False, _changed_input(placed) or earlier
         parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
         starts = dict.fromkeys(parts, 0)
         borrowed: frozenset[str] = frozenset()
@@ -243,8 +246,9 @@ class Bench:
             del block  # Else the next one is computed while this one's values are still there.
         checks = [joined([read() for read in readings]) for readings in parts.values()]
         problem = next((problem for check in checks if (problem := _verdict(check)) is not None), None)
-        reused = self._reused(snapshots, borrowed)  # A call may follow one that was wrong, and is held against it.
-        return checks, in_float64, problem or _changed_input(placed) or reused
+        # Always looked at: a call may follow one that was wrong, and is held against it.
+        earlier = self._not_of_this_call(snapshots, pairs, borrowed)
+        return checks, in_float64, problem or _changed_input(placed) or earlier
 
     def _lowered(
         self,
@@ -290,11 +294,17 @@ class Bench:
         limits = bounds(self._rule, self._reference.problem, real, rounding) if closely else None
         return self._comparison(path, Sides(actual, exact if closely else exact.to(dtype), honest), limits)
 
-    def _reused(self, snapshots: list[Snapshot], exempt: frozenset[str]) -> Finding | None:
-        """Find an output in the memory of the last call's, which the runner still held.
+    def _not_of_this_call(self, snapshots: list[Snapshot], pairs: list[Pair], exempt: frozenset[str]) -> Finding | None:
+        """Find an output that was not made in this call: in an earlier one's memory, or there before the inputs were.
 
         The reference may do so itself, by returning a view of a weight or of an input; then anyone may.
         """
+        reused = self._reused(snapshots, exempt)
+        stood = None if self._standing is None else self._standing.found(pairs, exempt)
+        return reused or stood
+
+    def _reused(self, snapshots: list[Snapshot], exempt: frozenset[str]) -> Finding | None:
+        """Find an output in the memory of the last call's, which the runner still held."""
         before, self._last_storages = self._last_storages, {}
         for path, _, tensor, storage in snapshots:
             if storage is None or tensor.numel() == 0 or path in exempt or not path.startswith("output"):

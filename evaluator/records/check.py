@@ -18,6 +18,8 @@ class TensorCheck(Record, frozen=True):
 
     `error_ratio` is the largest error as a multiple of what is allowed (at most 1 passes); `None` where an element
     was NaN or infinite and should not have been. `honest_error_ratio` is the same for the plain reference.
+    `tolerance` is what was allowed, as a part of the root mean square of an element's row; `None` where values must be
+    equal, and under KernelBench's rule.
     """
 
     path: str
@@ -30,6 +32,7 @@ class TensorCheck(Record, frozen=True):
     mismatches: int
     nonfinite: int
     first_mismatch: Mismatch | None
+    tolerance: float | None = None
 
 
 class Schedule(Record, frozen=True):

@@ -18,6 +18,7 @@ class HostArena:
         self._region = region
         self._copy_bytes = copy_bytes
         self._copied_bytes = 0
+        self._most_copied_bytes = 0
         self._library: ctypes.CDLL | None = None
 
     def install(self, descriptor: int) -> None:
@@ -31,6 +32,7 @@ class HostArena:
 
     def poison(self, byte: int, ahead_bytes: int) -> None:
         """Fill free memory, so that what a call does not write is not an earlier call's result."""
+        self._region[: self._most_copied_bytes].fill_(byte)
         self._copied_bytes = 0
         if self._library is not None:
             self._library.warpgrade_arena_poison(ctypes.c_int(byte), ctypes.c_uint64(ahead_bytes))
@@ -58,4 +60,5 @@ class HostArena:
             target = self._region[offset : offset + size_bytes].view(tensor.dtype)
             target.view(tensor.shape).copy_(tensor)
         self._copied_bytes = -(-(offset + size_bytes) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        self._most_copied_bytes = max(self._most_copied_bytes, self._copied_bytes)
         return offset

@@ -125,8 +125,8 @@ class Runner:
     def _prepare(self, frame: Prepare) -> Frame:
         """Keep the last call's outputs alive, so that two which share memory are seen to share it; free older ones."""
         del self._held[:-1]
-        self._shared.arena.poison(frame.poison, frame.ahead_bytes)
         seed_torch(frame.random_seed)
+        self._shared.arena.poison(frame.poison, frame.ahead_bytes)  # Last: nothing is freed unpoisoned behind it.
         return Done(index=frame.index, outputs=Scalar(value=None))
 
     def _call(self, frame: Call) -> Frame:
