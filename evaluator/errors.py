@@ -11,6 +11,9 @@ WarpgradeError
     ├── SandboxUnavailable     the isolation asked for cannot be had here
     ├── JudgeFailed            the judge's own side broke: memory, a lost starter, a full disk
     └── CardNotWritten         the grade is known, its scorecard could not be stored
+
+Any other exception is a fault of ours. Within a grade it becomes a card of status `infra_error` (X608) and a traceback
+on stderr; elsewhere a traceback and exit 3.
 """
 
 from collections.abc import Sequence

@@ -6,6 +6,8 @@ the reference is timed in others, before and after.
 
 import contextlib
 import os
+import sys
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from msgspec.structs import replace
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import Gpu
 from evaluator.environment import environment
-from evaluator.errors import JudgeFailed
+from evaluator.errors import JudgeFailed, WarpgradeError
 from evaluator.findings import Code, finding
 from evaluator.interrupts import held_back
 from evaluator.isolation import SandboxMode, Starter
@@ -37,6 +39,7 @@ from evaluator.records import (
     ToleranceRule,
 )
 from evaluator.report.live import Progress
+from evaluator.report.text import printable
 from evaluator.stopwatch import Lap, Stopwatch
 from evaluator.submissions import Submission
 
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from evaluator.judge.workshop import Terms
 
 _FLOOD_BYTES = 1 << 20
+_FAULT_CHARACTERS = 1000
 
 
 class Unread(Record, frozen=True):
@@ -222,6 +226,13 @@ def _judged_by(
         reason = finding(Code.JUDGE_MEMORY, f"the judge ran out of memory: {error}")
     except JudgeFailed as error:
         reason = finding(Code.JUDGE_FAILED, error.message)
+    except WarpgradeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whoever waits for a card is told by one; a batch goes on
+        # A submission may have brought it about, and written a part of its text.
+        sys.stderr.write(printable(traceback.format_exc()))
+        message = printable(f"{type(error).__name__}: {error}")
+        reason = finding(Code.OWN_FAULT, message[:_FAULT_CHARACTERS])
     return Outcome().failed(Status.INFRA_ERROR, reason), seeds
 
 

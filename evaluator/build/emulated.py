@@ -2,10 +2,13 @@
 
 import functools
 import hashlib
+import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from evaluator.build import toolchain
 from evaluator.build.builder import (
@@ -41,9 +44,20 @@ _SUFFIXES = CPP_SUFFIXES | {".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"}
 class EmulatedBuilder:
     """Builds the extensions of one submission for the emulator: quick steps first, each next one more faithful."""
 
-    def __init__(self, run_tool: RunTool, cache: BuildCache, submission: str, timeout_s: float) -> None:
-        """Compile through `run_tool`, keep libraries in `cache`, bring messages back to lines of `submission`."""
+    def __init__(
+        self,
+        run_tool: RunTool,
+        cache: BuildCache,
+        submission: str,
+        timeout_s: float,
+        too_much: Callable[[BuildRequest], str | None],
+    ) -> None:
+        """Compile through `run_tool`, keep libraries in `cache`, bring messages back to lines of `submission`.
+
+        `too_much` says what about a text is more than the front end should be given (see `rehearsal`).
+        """
         self._run_tool = run_tool
+        self._too_much = too_much
         self._cache = cache
         self._submission = submission
         self._timeout_s = timeout_s
@@ -53,9 +67,13 @@ class EmulatedBuilder:
         """Build what a submission asked for; what the emulator lacks is answered with a finding."""
         files = source_files(request)
         key = _key(request, files)
-        if (
-            problem := misnamed(request) or refusal(request, files, _SUFFIXES) or self._lacking(request, files)
-        ) is not None:
+        if (problem := misnamed(request) or refusal(request, files, _SUFFIXES)) is not None:
+            return refused_build(request, key, problem)
+        started = time.monotonic()
+        if (why := self._too_much(request)) is not None:
+            refused = refused_build(request, key, finding(Code.NOT_EMULATED, why, construct="so much text"))
+            return replace(refused, unit=replace(refused.unit, wall_s=time.monotonic() - started))
+        if (problem := self._lacking(request, files)) is not None:
             return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)

@@ -1,5 +1,6 @@
 """What a device brings to a grade: who builds its extensions, and the library that its runners load first."""
 
+import functools
 import os
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -16,6 +17,7 @@ from evaluator.build.preparation import Preparation
 from evaluator.build.prepared import worth_trying
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
+from evaluator.emulator.rehearsal import Spawn, too_much
 from evaluator.frames import BuildRequest
 from evaluator.records import DeviceKind
 
@@ -54,9 +56,12 @@ class Equipment(NamedTuple):
 
 
 def equipment(
-    device: DeviceKind, gpu: Gpu | None, run_tool: RunTool, cache: BuildCache, build_timeout_s: float
+    device: DeviceKind, gpu: Gpu | None, run_tool: RunTool, cache: BuildCache, build_timeout_s: float, spawn: Spawn
 ) -> Equipment:
-    """Get a device ready; its library is built on the first use and kept in `cache`."""
+    """Get a device ready; its library is built on the first use and kept in `cache`.
+
+    Compilers run through `run_tool`, and code of our own on a submission's text in children of `spawn`.
+    """
     match device:
         case DeviceKind.CPU:
             library = build_allocator(run_tool, cache.parts)
@@ -64,7 +69,10 @@ def equipment(
             return Equipment(lambda source: Builder(run_tool, cache, source, build_timeout_s), descriptor)
         case DeviceKind.EMULATED:
             descriptor = sealed_file(build_runtime(run_tool, cache))
-            return Equipment(lambda source: EmulatedBuilder(run_tool, cache, source, build_timeout_s), descriptor)
+            rehearse = functools.partial(too_much, spawn=spawn)
+            return Equipment(
+                lambda source: EmulatedBuilder(run_tool, cache, source, build_timeout_s, rehearse), descriptor
+            )
         case DeviceKind.CUDA:
             if gpu is None:
                 raise TypeError("cuda without a GPU")

@@ -75,7 +75,7 @@ _TOKEN = re.compile(
       (?P<SPACE>(?:\s|{_SPLICE})++)
     | (?P<COMMENT>{_LINE_COMMENT} | /\*[\s\S]*?(?:\*/|\Z))
     | (?P<STRING>
-          (?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{{0,16}})\([\s\S]*?\)(?P=delimiter)"
+          (?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{{0,16}})\([\s\S]*?(?:\)(?P=delimiter)"|\Z)
         | (?:u8|[uUL])?{_PLAIN_STRING}
         | (?:u8|[uUL])?'(?:\\[\s\S]|[^'\\\n])++' )
     | (?P<NUMBER>\.?[0-9](?:[eEpP][+-]|'?[0-9A-Za-z_]|\.)*+)
@@ -168,20 +168,33 @@ class Code:
         unseen = (Kind.SPACE, Kind.COMMENT, Kind.DIRECTIVE)
         self.tokens: list[Token] = [token for token in all_tokens if token.kind not in unseen]
         self.partner: dict[int, int] = {}
+        self._block: list[int | None] = []
         self._pair()
+        self._nest()
 
     def _pair(self) -> None:
-        stack: list[int] = []
+        open_: dict[str, list[int]] = {opener: [] for opener in _CLOSERS.values()}
         for index, token in enumerate(self.tokens):
             if token.kind is not Kind.PUNCTUATOR:
                 continue
-            if token.text in _CLOSERS.values():
-                stack.append(index)
-            elif (opener := _CLOSERS.get(token.text)) is not None:
-                depth = next((n for n in reversed(range(len(stack))) if self.text(stack[n]) == opener), None)
-                if depth is not None:
-                    self.partner[index], self.partner[stack[depth]] = stack[depth], index
-                    del stack[depth:]
+            if token.text in open_:
+                open_[token.text].append(index)
+            elif token.text in _CLOSERS and (same := open_[_CLOSERS[token.text]]):
+                start = same.pop()
+                self.partner[index], self.partner[start] = start, index
+                for others in open_.values():  # What was opened since, and not closed, stays without a partner.
+                    while others and others[-1] > start:
+                        others.pop()
+
+    def _nest(self) -> None:
+        """Note for each token the `{` of the innermost block around it; one without a partner is open to the end."""
+        around: list[int] = []
+        for index, token in enumerate(self.tokens):
+            if token.text == "}" and around and self.partner.get(index) == around[-1]:
+                around.pop()
+            self._block.append(around[-1] if around else None)
+            if token.text == "{":
+                around.append(index)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -262,14 +275,11 @@ class Code:
 
     def in_function(self, index: int) -> bool:
         """Say whether `index` is in a block that is not a namespace's or `extern "C"`'s."""
-        block = next((i for i in range(index - 1, -1, -1) if self._opens_around(i, index)), None)
+        block = self._block[index]
         if block is None:
             return False
         before = {self.text(i) for i in range(max(block - 4, 0), block)}
         return not before & {"namespace", '"C"'}
-
-    def _opens_around(self, opener: int, index: int) -> bool:
-        return self.text(opener) == "{" and self.partner.get(opener, index + 1) > index
 
     def lambda_before(self, index: int) -> bool:
         """Say whether the `{` at `index` opens the body of a lambda."""

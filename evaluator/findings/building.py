@@ -49,12 +49,18 @@ ENTRIES: dict[Code, Entry] = {
     Code.NOT_EMULATED: Entry(
         "the emulator lacks it",
         "The submission uses a construct that runs on a GPU only (inline PTX, tensor cores, bulk copies, CUTLASS "
-        "and the like). That says nothing about whether it is right.",
+        "and the like), or its text is more than the emulator's front end can read in a few seconds. That says nothing "
+        "about whether it is right.",
         "Grade it with --device cuda on a machine with a GPU.",
     ),
     Code.HARD_CODED_SIZE: Entry(
         "the full size is written into the code",
         "The submission failed at a small size, and its code holds a number of the full size. It may be right there.",
         "Take sizes from the tensors (x.numel(), x.size(0)), or grade it with --device cuda at full size.",
+    ),
+    Code.TOO_MANY_BUILDS: Entry(
+        "too many builds",
+        "One process of the submission asked for more extensions than a submission may have.",
+        "Put the kernels into one load_inline, or a few.",
     ),
 }

@@ -33,6 +33,7 @@ class Code(StrEnum):
     BUILD_REQUEST_REFUSED = "B208"
     NOT_EMULATED = "B209"
     HARD_CODED_SIZE = "B210"
+    TOO_MANY_BUILDS = "B211"
 
     CONSTRUCTOR_FAILED = "R301"
     FORWARD_FAILED = "R302"
@@ -49,6 +50,7 @@ class Code(StrEnum):
     NO_LAUNCH = "R313"
     TOO_LITTLE_OWN = "R314"
     OWN_SHARE_UNKNOWN = "R315"
+    NOT_STOPPED = "R316"
 
     WRONG_STRUCTURE = "C401"
     WRONG_SHAPE = "C402"
@@ -65,6 +67,8 @@ class Code(StrEnum):
     DIFFERS = "C413"
     LOWER_PRECISION = "C414"
     STOOD_BEFORE = "C415"
+    WIDE_TOLERANCE = "C416"
+    VALUES_UNTRIED = "C417"
 
     REFERENCE_DRIFTED = "T301"
     IMPOSSIBLE = "T302"
@@ -94,6 +98,7 @@ class Code(StrEnum):
     GPU_CLOCK_MOVED = "X605"
     GPU_ECC = "X606"
     GPU_MIG = "X607"
+    OWN_FAULT = "X608"
 
 
 class Entry(NamedTuple):

@@ -75,7 +75,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.LOWER_PRECISION: Entry(
         "the arithmetic is less precise than the problem asks for",
         "The problem asks for fp32, and the output's errors are those of fewer bits: they go with the errors of the "
-        "reference itself once its operands, inputs or output are rounded to TF32, bf16 or fp16.",
+        "reference itself once its operands, inputs or output are rounded to TF32, bf16 or fp16. In long sums those "
+        "may be well within the tolerance.",
         "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16.",
     ),
     Code.STOOD_BEFORE: Entry(
@@ -83,5 +84,19 @@ ENTRIES: dict[Code, Entry] = {
         "In several calls, parts of an output had their final values in memory before the call's inputs were written: "
         "they were made before the clock started, or kept from an earlier call.",
         "Allocate outputs in the call and write all of them there (torch.zeros, not a zeroed buffer that is kept).",
+    ),
+    Code.WIDE_TOLERANCE: Entry(
+        "the tolerance is wide",
+        "On the problem's own inputs the reference itself, or its sums in another order, is far from float64, so more "
+        "than 16 times the floor is allowed. Where a few elements alone are (a function with steps flips some), no "
+        "more of a submission's may be, or hardly more; where most are, the verdict says less than it could.",
+        "Nothing to do as a submitter. The problem's author can draw inputs on which the reference is exact, or set "
+        "[tolerance] in problem.toml.",
+    ),
+    Code.VALUES_UNTRIED: Entry(
+        "there was no time to try other values",
+        "Some calls have other values than the problem's own, where its reference bears them. Which it bears must be "
+        "tried once, and this grade had no time for some: a submission that fails on those was not shown to them.",
+        "Have it tried once, without haste: warpgrade problems validate PROBLEM. Grades remember what it finds.",
     ),
 }

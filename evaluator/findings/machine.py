@@ -41,4 +41,10 @@ ENTRIES: dict[Code, Entry] = {
         "With MIG a grade runs on a part of a GPU: its times are those of the part.",
         "Compare only with grades on a part of the same size.",
     ),
+    Code.OWN_FAULT: Entry(
+        "a fault in Warpgrade",
+        "The judge ran into an error that nobody had thought of, and gave up. Nothing is said about the submission, "
+        "though it may be what brought the error about; it is never a pass. The traceback went to stderr.",
+        "Report it, with the traceback and the scorecard, which holds the submission.",
+    ),
 }

@@ -85,4 +85,10 @@ ENTRIES: dict[Code, Entry] = {
         "how large it is: on cuda that takes a profile, on cpu functions that call no operation of PyTorch's.",
         "Grade it on a device that can tell (emulated counts launches), or leave --require-own-kernel out.",
     ),
+    Code.NOT_STOPPED: Entry(
+        "a process does not stop",
+        "Between two calls every process of a submission is stopped, so that none of them works behind the clock. One "
+        "of these, or a thread, stayed inside of a system call for seconds (vfork without an exec, say).",
+        "Start no processes or threads in forward that outlast the call.",
+    ),
 }

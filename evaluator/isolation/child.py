@@ -84,11 +84,11 @@ class ConfinedProcess:
         return frozenset()
 
     def freeze(self) -> bool:
-        """Stop every process of the runner, in one step. Returns whether all threads of the first one have stopped.
+        """Stop every process of the runner, in one step. Returns whether all of them have stopped, with all threads.
 
-        They have not if one of them is inside of a system call that cannot be interrupted (50 ms are waited for). A
-        process that the runner started has been sent the stop too, and takes it within microseconds. Raises
-        JudgeFailed if the warden does not answer.
+        They have not if one of them is inside of a system call that cannot be interrupted (50 ms are waited for). Where
+        /proc is not the runner's own, that is known of its first process alone; the others have been sent the stop too,
+        and take it within microseconds. Raises JudgeFailed if the warden does not answer.
         """
         with self._lock:
             self._order(wire.Command.FREEZE)

@@ -55,6 +55,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _machine = platform.machine()
+_GETDENTS64 = ctypes.c_long(_SYS_GETDENTS64.get(_machine, -1))
 
 
 class _CapHeader(ctypes.Structure):
@@ -132,7 +133,8 @@ def pivot_root(new_root: str, put_old: str) -> None:
 
 def getdents(folder: int, buffer: "ctypes.Array[ctypes.c_char]") -> int:
     """Read entries of an open folder from where it stands (getdents64(2)); gives how many bytes, 0 at the end."""
-    return syscall("getdents64", _SYS_GETDENTS64[_machine], folder, buffer, len(buffer))
+    # Not by way of `syscall`, which takes longer to get its arguments ready than the kernel to answer.
+    return _checked(_libc.syscall(_GETDENTS64, folder, buffer, ctypes.c_size_t(len(buffer))), "getdents64")
 
 
 def close_from(first: int) -> None:

@@ -25,7 +25,7 @@ from evaluator.isolation.wire import Command, Spawn
 
 _SETTLE_S = 0.05
 """How long a frozen runner is given to show that it has stopped. A thread inside a long system call takes a while."""
-_LOOK_AGAIN_S = 0.0001
+_LOOK_AGAIN_S = 0.00001
 """How soon processes that the runner started are looked at again: nobody tells the warden that one has stopped."""
 _REPORT_BYTES = 4096
 _FIRST_IN_LINE = -20
@@ -187,6 +187,9 @@ class _Watch:
 
     def _settled(self) -> bool:
         """Wait until all threads of all processes have stopped, or ended, as far as they can be seen."""
+        # Asked while the first one is on its way to a stop, so it takes no time of its own. Whatever that one is
+        # forking just now is born with the stop, as a signal to several is meant for it too.
+        others = self._others if self._others is not None and self._others.pids() else None
         deadline = time.monotonic() + _SETTLE_S
         while True:
             if not self._first_at_rest():
@@ -195,7 +198,7 @@ class _Watch:
                     return False
                 wire.ready(self._child_events, left_s)
                 self._drain_child_events()
-            elif self._others_at_rest():
+            elif others is None or self._all_at_rest(others):
                 return True
             elif time.monotonic() >= deadline:
                 return False
@@ -211,13 +214,10 @@ class _Watch:
         except ChildProcessError:
             return True
 
-    def _others_at_rest(self) -> bool:
+    def _all_at_rest(self, others: Others) -> bool:
         """Say the same of whatever the runner started. The filter lets none of them wake another; this is to see it."""
-        others = [] if self._others is None else self._others.pids()
-        if not others:
-            return True
-        # Who was looked at last was awake the longest, and may have woken the first one again.
-        return all(map(self._others.at_rest, others)) and self._first_at_rest()
+        # Whoever is looked at may have woken the first one since.
+        return all(map(others.at_rest, others.pids())) and self._first_at_rest()
 
     def _drain_child_events(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -75,7 +75,10 @@ class Exited(Message, frozen=True, kw_only=True):
 
 
 class Frozen(Message, frozen=True, kw_only=True):
-    """Warden to judge: every process was sent a stop; `settled` if the first one has taken it with all its threads."""
+    """Warden to judge: every process was sent a stop; `settled` if all have taken it, with all of their threads.
+
+    Where /proc is not the runner's own (`own-proc` is missing) this is known of its first process alone.
+    """
 
     settled: bool
 

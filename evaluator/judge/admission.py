@@ -13,9 +13,9 @@ from evaluator.errors import ProblemError
 from evaluator.judge.arithmetic import Order, in_order
 from evaluator.judge.compare import Sides, begin
 from evaluator.judge.controls import Answer, Case, Control, answer, input_paths, without_input, without_weight
-from evaluator.judge.mixture import Mixture, decided
+from evaluator.judge.mixture import Mixture, decided, mixture_of
 from evaluator.judge.reference import Reference, by_path
-from evaluator.judge.tolerance import Bounds, bounds
+from evaluator.judge.tolerance import Bounds, Rounding, bounds
 from evaluator.records import Admission, ControlResult, Problem, Profile, SizeName, ToleranceRule
 
 _WEIGHT_SEED = 0x5EED
@@ -62,7 +62,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     """
     reference = Reference(problem, size, _WEIGHT_SEED, device)
     locked = decided(reference, size, thorough=True)
-    mixture = Mixture(tuple(locked.use), locked.rounding)
+    mixture = mixture_of(locked)
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
     # What grades have first: most controls are caught on the problem's own values.
     order = sorted(Profile, key=lambda profile: not _is_used(profile, mixture))
@@ -126,7 +126,7 @@ def _call(reference: Reference, stale: Reference, profile: Profile, mixture: Mix
 
 
 def _limit(
-    problem: Problem, value: object, rounding: float, rule: ToleranceRule = ToleranceRule.MEASURED
+    problem: Problem, value: object, rounding: Rounding, rule: ToleranceRule = ToleranceRule.MEASURED
 ) -> Bounds | None:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return None
@@ -183,7 +183,7 @@ class _Trial:
 def _passes_kernelbench(found: Answer, call: _Call) -> bool:
     """Say whether an answer passes KernelBench's own rule, which knows the plain reference alone."""
     rule, problem = ToleranceRule.KERNELBENCH, call.case.reference.problem
-    return _passes(found, call, {path: _limit(problem, value, 0.0, rule) for path, value in call.honest.items()})
+    return _passes(found, call, {path: _limit(problem, value, Rounding(), rule) for path, value in call.honest.items()})
 
 
 def _answer(what: Control | _Weight | str, case: Case) -> Answer | None:

@@ -1,6 +1,6 @@
 """What is asked of an answer before its values are compared, and the shortest of comparisons."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
@@ -9,11 +9,16 @@ from evaluator.frames import Done, Items, Node, Table, TensorView
 from evaluator.judge.clock import Sample
 from evaluator.judge.reference import Honest, by_path
 from evaluator.judge.snapshot import Snapshot
-from evaluator.judge.trees import Pair
+from evaluator.judge.trees import Pair, Value
 from evaluator.records import Finding
+from evaluator.runner import calls
 
 
-def same_as(honest: Iterable[Honest], snapshots: list[Snapshot]) -> frozenset[str] | None:
+def same_as(
+    honest: Iterable[Honest],
+    snapshots: list[Snapshot],
+    values_of: Callable[[calls.Result], Mapping[str, Value]] = by_path,
+) -> frozenset[str] | None:
     """Say which outputs are borrowed if all are equal to the honest answers, whose blocks follow each other; else None.
 
     Not a number equals nothing. The first block that differs is the last that is computed.
@@ -22,7 +27,7 @@ def same_as(honest: Iterable[Honest], snapshots: list[Snapshot]) -> frozenset[st
     starts = dict.fromkeys((snapshot.path for snapshot in snapshots), 0)
     for result, owned in honest:
         borrowed |= owned
-        values = by_path(result)
+        values = values_of(result)
         for path, _, tensor, _ in snapshots:
             value = values[path]
             rows = value.shape[0] if value.dim() else 1

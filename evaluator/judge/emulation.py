@@ -41,7 +41,7 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
     match = _FAULT.search(message)
     if match is None or match["word"] not in _CODES:
         return None
-    text = match["text"].strip().splitlines()[0]
+    text = next(iter(match["text"].strip().splitlines()), match["word"])
     places = _Places(texts, submission)
     text = _PLACE.sub(places.told, text)
     return finding(_CODES[match["word"]], text[:1000], line=places.last)

@@ -5,13 +5,26 @@ here waits for the GPU before a result is asked for: a large output is compared 
 """
 
 import ctypes
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
 import torch
 
 from evaluator.devices import driver
-from evaluator.judge.compare import SMALL_ROW, First, Reading, Sides, Tally, as_rows, begin, compare_closely
+from evaluator.judge.compare import (
+    LEVELS,
+    SMALL_ROW,
+    Far,
+    First,
+    Reading,
+    Sides,
+    Tally,
+    as_rows,
+    begin,
+    compare_closely,
+    tolerance,
+)
 from evaluator.judge.tolerance import Bounds
 from evaluator.records import ToleranceRule
 
@@ -23,9 +36,10 @@ _PIECES = 256, 1 << 16
 """The least and the most elements of a row that one warp takes: a few loads a lane, and no more than keeps all busy."""
 _BLOCKS, _THREADS, _WARP = 132 * 8, 256, 32
 _SCALING_THREADS = 1024
-_DOUBLES = 5
-_TALLY = _DOUBLES + 3
-"""A tally is so many numbers, and three counts behind them; see native/compare.cu."""
+_DOUBLES = 8
+_COUNTS = 4
+_TALLY = _DOUBLES + _COUNTS + 2 * LEVELS
+"""A tally is so many numbers, so many counts behind them, and two for each level; see native/compare.cu."""
 
 
 class _Rows(ctypes.Structure):
@@ -33,7 +47,7 @@ class _Rows(ctypes.Structure):
 
 
 class _Bounds(ctypes.Structure):
-    _fields_ = (("multiple", ctypes.c_double), ("floor", ctypes.c_double), ("unit", ctypes.c_double))
+    _fields_ = tuple((name, ctypes.c_double) for name in ("multiple", "floor", "unit", "far", "seldom"))
 
 
 class FusedComparison:
@@ -80,13 +94,13 @@ class FusedComparison:
                 *_pointers(actual, exact, honest),
                 shape,
                 *_pointers(squares, error),  # Scales by now.
-                _Bounds(bounds.multiple, bounds.floor, bounds.unit),
+                _Bounds(bounds.multiple, bounds.least, bounds.unit, *bounds.counted_from),
                 *_pointers(tally),
             ],
             tasks,
         )
         self._launch(f"first_{kinds}", _pointers(actual, exact, tally), 1)
-        return lambda: _read(tally)
+        return lambda: _read(tally, bounds)
 
     def _launch(self, name: str, arguments: Sequence[driver.Argument], warps: int) -> None:
         """Launch a kernel with room for that many warps."""
@@ -107,14 +121,32 @@ def _kinds(sides: Sides) -> str | None:
     return f"{_TYPES[honest]}_{_TYPES[exact]}"
 
 
-def _read(tally: torch.Tensor) -> Tally:
+def _read(tally: torch.Tensor, bounds: Bounds) -> Tally:
     """Wait for a comparison's end. The tally outlives the tensors: it has what stands at the first mismatch."""
     tally = tally.cpu()
-    largest, ratio, honest_ratio, expected, actual = tally[:_DOUBLES].tolist()
-    mismatches, nonfinite, first = tally[_DOUBLES:_TALLY].view(torch.int64).tolist()
+    largest, ratio, honest_ratio, *at_first, far_ratio, expected_at_far, actual_at_far = tally[:_DOUBLES].tolist()
+    mismatches, nonfinite, first, first_far, *levels = tally[_DOUBLES:_TALLY].view(torch.int64).tolist()
+    far = _from_the_last(levels[:LEVELS])
     return Tally(
-        largest, ratio, honest_ratio, mismatches, nonfinite, First(first, expected, actual) if mismatches else None
+        max_abs_error=largest,
+        ratio=ratio,
+        honest_ratio=honest_ratio,
+        mismatches=mismatches,
+        nonfinite=nonfinite,
+        first=First(first, *at_first) if mismatches else None,
+        far=Far(
+            counts=far,
+            honest=_from_the_last(levels[LEVELS:]),
+            ratio=far_ratio,
+            first=First(first_far, expected_at_far, actual_at_far) if far[0] else None,
+        ),
+        tolerance=tolerance(bounds, float(tally[_TALLY])),
     )
+
+
+def _from_the_last(counts: list[int]) -> tuple[int, ...]:
+    """Add up how many errors are beyond each level, from how many end between it and the next."""
+    return tuple(itertools.accumulate(reversed(counts)))[::-1]
 
 
 def _pointers(*tensors: torch.Tensor) -> list[driver.Argument]:

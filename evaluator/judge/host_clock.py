@@ -29,10 +29,7 @@ class HostClock:
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
         """Have the runner get ready, then stop it."""
         self._session.let_go()
-        fault = self._session.prepare(frame, timeout_s=timeout_s)
-        if fault is None:
-            self._session.stop()
-        return fault
+        return self._session.prepare(frame, timeout_s=timeout_s) or self._session.stop()
 
     def call(
         self,
@@ -50,8 +47,10 @@ class HostClock:
         answer = self._session.ask(frame, Stage.CALL, timeout_s)
         if isinstance(answer, Fault):
             return answer
-        self._session.stop()
+        fault = self._session.stop()
         elapsed_ms = (time.perf_counter_ns() - start_ns) / 1e6
+        if fault is not None:
+            return fault
         if isinstance(answer, Done) and answer.index == frame.index:
             return Answered(answer, elapsed_ms)
         return self._session.out_of_place(answer)

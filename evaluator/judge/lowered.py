@@ -74,8 +74,10 @@ def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> 
     device = honest.device
     generator = torch.Generator(device)
     generator.seed()
-    whole = torch.arange(count, device=device)
-    places = whole if count <= _SAMPLE else torch.randint(count, (_SAMPLE,), generator=generator, device=device)
+    if count <= _SAMPLE:
+        places = torch.arange(count, device=device)
+    else:
+        places = torch.randint(count, (_SAMPLE,), generator=generator, device=device)
     at = torch.unravel_index(places, honest.shape)
     return Errors(places, actual[at].double(), exact[at].double(), honest[at].double())
 
@@ -192,8 +194,8 @@ def _hopeless(errors: Errors, lower: torch.Tensor) -> bool:
 def _agreement(errors: Errors, rounding: torch.Tensor) -> float:
     """Give the partial correlation of an answer's errors with a rounding's; 0 where they do not have it in them.
 
-    How large it must be: by chance it is of the order of one over the square root of the sample's size; but where the
-    parts of an output's rows and columns are rounded once for all, there are only as many roundings as rows and columns.
+    How large it must be: by chance it is of the order of one over the square root of the sample's size; but where each
+    row and each column of an output has a rounding of its own, there are only as many roundings as rows and columns.
     """
     error, rounding, own = _apart(errors, rounding)
     size = float(rounding @ rounding)

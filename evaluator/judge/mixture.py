@@ -5,7 +5,6 @@ other orders of summation do too (else rounding alone would decide), and other i
 decided once for a problem and a size: beside the problem in `profiles.lock.toml`, or in the cache folder.
 """
 
-import contextlib
 import hashlib
 import math
 import secrets
@@ -17,14 +16,15 @@ import torch
 
 from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
 from evaluator.errors import ProblemError
-from evaluator.judge.arithmetic import Format, Order, in_order, moved, with_operands
+from evaluator.judge.arithmetic import Order
 from evaluator.judge.compare import Sides, begin
 from evaluator.judge.kept import kept
+from evaluator.judge.other_orders import decides, error_of, larger, limits_of, other_orders
 from evaluator.judge.profiles import PROFILES, RULES
 from evaluator.judge.reference import Arguments, Expected, Reference, by_path
-from evaluator.judge.tolerance import Bounds, bounds
-from evaluator.judge.trees import Value, mapped, tensors
-from evaluator.records import Precision, Problem, Profile, SizeName, ToleranceRule
+from evaluator.judge.tolerance import Bounds, Rounding
+from evaluator.judge.trees import Value, tensors
+from evaluator.records import Profile, SizeName, ToleranceRule
 
 _ONE_IN = 5
 """Of so many timed calls, one has other values than the problem's own."""
@@ -41,17 +41,20 @@ _SLOW_S = 0.5
 _LARGE_ELEMENTS = 1 << 26
 """So do sixty comparisons; and float64 at its full size may not fit twice."""
 _NO_TIME = "it would take too long to try before a grade: `warpgrade problems validate` does"
-_WIDEST = 16.0
-"""A tolerance that rounding widens to more than so many times its floor would hide what a profile is to show."""
 _CHANGED_PART = 0.01
 _FAR = 0.1
 
 
 class Mixture(NamedTuple):
-    """The profiles in use beside the problem's own values, and for each what rounding alone does to outputs."""
+    """The profiles in use beside the problem's own values, and for each what rounding alone does to outputs.
+
+    `untried` are those for which the grade had no time.
+    """
 
     use: tuple[Profile, ...] = ()
     rounding: dict[Profile, dict[str, float]] = {}
+    rare: dict[Profile, dict[str, float]] = {}
+    untried: tuple[Profile, ...] = ()
 
     def pick(self, seed: int) -> Profile:
         """Say which profile a timed call has. It follows from the call's seed, which no runner knows."""
@@ -76,9 +79,10 @@ class Mixture(NamedTuple):
         secrets.SystemRandom().shuffle(rest)
         return [Profile.AS_GIVEN, *rest]
 
-    def rounding_of(self, profile: Profile, path: str) -> float:
-        """Give the largest error of other orders, as a part of the row's root mean square; 0 where that is little."""
-        return self.rounding.get(profile, {}).get(path, 0.0)
+    def rounding_of(self, profile: Profile, path: str) -> Rounding:
+        """Give the errors of other orders; 0 where they are little."""
+        usual, rare = (known.get(profile, {}).get(path, 0.0) for known in (self.rounding, self.rare))
+        return Rounding(usual, rare)
 
 
 AS_GIVEN_ALONE = Mixture()
@@ -89,12 +93,22 @@ def mixture_for(reference: Reference, size: SizeName, rule: ToleranceRule) -> Mi
     """Look up what was decided, or decide."""
     if rule is ToleranceRule.KERNELBENCH:
         return AS_GIVEN_ALONE
-    locked = decided(reference, size)
-    return Mixture(tuple(locked.use), locked.rounding)
+    return mixture_of(decided(reference, size))
+
+
+def mixture_of(lock: SizeLock) -> Mixture:
+    """Mix the calls of a grade as was decided."""
+    return Mixture(tuple(lock.use), lock.rounding, lock.rare, _untried(lock))
+
+
+def _untried(lock: SizeLock) -> tuple[Profile, ...]:
+    return tuple(profile for profile, why in lock.left_out.items() if why == _NO_TIME)
 
 
 def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> SizeLock:
     """Give the decision of the problem's own lock, or of the cache, or make it: a `thorough` one, or one in time.
+
+    One that was cut short is not kept: how far it got says how busy the machine was, and is no fact of the problem.
 
     Raises:
         ProblemError: the lock is broken.
@@ -105,21 +119,25 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> 
         return lock.sizes[size]
     constants = dict(sorted(problem.sizes[size].items()))
     parts: list[object] = [problem.sha256, constants, RULES, torch.__version__, reference.device.type]
-    whole, partly = [*parts, "thorough"], [*parts, _BUDGET_S]
-    if thorough:
-        return kept(whole, SizeLock, lambda: decide(reference, size))
+
+    def whole() -> SizeLock:
+        made = decide(reference, size, math.inf if thorough else _BUDGET_S)
+        if _untried(made):
+            raise _CutShortError(made)
+        return made
+
     try:
-        return kept(whole, SizeLock, _unknown)
-    except _UnknownError:
-        return kept(partly, SizeLock, lambda: decide(reference, size, _BUDGET_S))
+        return kept(parts, SizeLock, whole)
+    except _CutShortError as cut:
+        return cut.lock
 
 
-class _UnknownError(Exception):
-    """A thorough decision was never made."""
+class _CutShortError(Exception):
+    """There was no time to try every profile; `lock` is what is known so far."""
 
-
-def _unknown() -> SizeLock:
-    raise _UnknownError
+    def __init__(self, lock: SizeLock) -> None:
+        super().__init__()
+        self.lock = lock
 
 
 def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> SizeLock:
@@ -134,13 +152,14 @@ def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> 
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
     if size is not SizeName.SMALL and SizeName.SMALL in reference.problem.sizes and _is_too_much(scratch):
         small = Reference(reference.problem, SizeName.SMALL, LOCK_SEED)
-        return SizeLock(decided(small, SizeName.SMALL).use)
+        known = decided(small, SizeName.SMALL, thorough=budget_s == math.inf)
+        return SizeLock(known.use, known.left_out)
     if _FORWARDS * _forward_s(scratch, scratch.draw(LOCK_SEED)) > budget_s:
         return SizeLock([], dict.fromkeys(PROFILES, _NO_TIME))
     given = _seen(scratch, Profile.AS_GIVEN, None)
     use: list[Profile] = []
     left_out: dict[Profile, str] = {}
-    rounding = {Profile.AS_GIVEN: given.rounding}
+    seen_on = {Profile.AS_GIVEN: given}
     for profile in PROFILES:
         said = reference.problem.profiles.get(profile)
         if isinstance(said, str):
@@ -154,8 +173,13 @@ def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> 
             left_out[profile] = seen.why_not
             continue
         use.append(profile)
-        rounding[profile] = seen.rounding
-    return SizeLock(use, left_out, {profile: errors for profile, errors in rounding.items() if errors})
+        seen_on[profile] = seen
+    return SizeLock(
+        use,
+        left_out,
+        {profile: seen.rounding for profile, seen in seen_on.items() if seen.rounding},
+        {profile: seen.rare for profile, seen in seen_on.items() if seen.rare},
+    )
 
 
 def _is_too_much(reference: Reference) -> bool:
@@ -185,11 +209,12 @@ def _elements(value: Value) -> int:
 class _Seen(NamedTuple):
     """What a profile looks like: why it should not be used, if so, and what rounding does where that matters.
 
-    `fatal` is what no author can overrule.
+    `rounding` and `rare` are a lock's; `fatal` is what no author can overrule.
     """
 
     expected: Expected | None
-    rounding: dict[str, float]
+    rounding: dict[str, float] = {}
+    rare: dict[str, float] = {}
     why_not: str | None = None
     fatal: bool = False
 
@@ -202,88 +227,56 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None) -> _Seen:
         expected = reference.expected(inputs, 0, gradients)
         other = reference.expected(others, 0, _gradients(reference, others))
     except ProblemError as refusal:
-        return _Seen(None, {}, f"the reference refuses it: {refusal.message}"[:200], fatal=True)
+        return _Seen(None, why_not=f"the reference refuses it: {refusal.message}"[:200], fatal=True)
     if given is not None and given.expected is not None:
         if (path := _newly_nonfinite(expected, given.expected)) is not None:
-            return _Seen(expected, {}, f"{path} is not finite", fatal=True)
+            return _Seen(expected, why_not=f"{path} is not finite", fatal=True)
         if given.expected.in_float64 and not expected.in_float64:
-            return _Seen(expected, {}, "float64 gives something else", fatal=True)
-    limits = {path: _limits(reference.problem, tensor) for path, tensor in by_path(expected.honest).items()}
-    errors = _rounding(reference, inputs, gradients, expected, limits, list(Order))
+            return _Seen(expected, why_not="float64 gives something else", fatal=True)
+    limits = {path: limits_of(reference.problem, value) for path, value in reference.values(expected.honest).items()}
+    # Where rounding decides, a profile is left out; unless it is the problem's own, or its author insists.
+    insisted = profile is Profile.AS_GIVEN or reference.problem.profiles.get(profile) is True
+    found = other_orders(reference, inputs, gradients, expected, limits, list(Order), closely=insisted)
     # Where few large values decide, one draw says little: the second one is looked at for the plainest order alone.
-    again = _rounding(reference, others, _gradients(reference, others), other, limits, [Order.ROUNDED])
-    errors = {path: max(error, again[path]) for path, error in errors.items()}
-    exact, plain = by_path(expected.exact), by_path(expected.honest)
-    honest = {path: _error(path, Sides(plain[path], exact[path], plain[path]), limits[path]) for path in errors}
-    matter = {
-        path: float(f"{error:.2e}")
-        for path, error in errors.items()
-        if (limit := limits[path]) is not None and error * limit.multiple > limit.floor and error > honest[path]
-    }
-    for path, error in errors.items():
-        limit = limits[path]
-        if limit is None and error > 0:
-            return _Seen(expected, matter, f"rounding decides: a unit in the last place changes {path}")
-        if limit is not None and error * limit.multiple > _WIDEST * limit.floor:
-            why = f"rounding decides: another order of summation moves {path} by {error:.1e} of its row's size"
-            return _Seen(expected, matter, why, fatal=not math.isfinite(error))
+    again = other_orders(
+        reference, others, _gradients(reference, others), other, limits, [Order.ROUNDED], closely=insisted
+    )
+    seen = _matter(reference, expected, limits, {path: larger(each, again[path]) for path, each in found.items()})
+    if seen.why_not is not None:
+        return seen
     if not _differ(expected, other, limits):
-        return _Seen(expected, matter, "the output hardly depends on such inputs")
-    return _Seen(expected, matter)
+        return seen._replace(why_not="the output hardly depends on such inputs")
+    return seen
 
 
-def _rounding(
-    reference: Reference,
-    inputs: Arguments,
-    gradients: list[torch.Tensor] | None,
-    expected: Expected,
-    limits: dict[str, Bounds | None],
-    orders: list[Order],
-) -> dict[str, float]:
-    """Measure how far other orders are from the exact outputs, as a part of the row's root mean square.
-
-    The few units in the last place that a tolerance allows each element are taken off. Where TF32 is allowed, honest
-    means TF32: its operands are one of the orders. Integers: 0, or infinite.
-    """
-    modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in orders]
-    if reference.problem.precision is Precision.TF32:
-        modes += [with_operands(Format.TF32), with_operands(Format.TF32_CUT)]
-    exact, honest = by_path(expected.exact), by_path(expected.honest)
-    worst = dict.fromkeys((path for path, value in honest.items() if isinstance(value, torch.Tensor)), 0.0)
-    # A tie is broken by the last place of an input, and which way is seldom said: whole numbers come from comparisons.
-    nudged = Arguments(mapped(inputs.args, moved), mapped(inputs.kwargs, moved))
-    runs = [(inputs, mode) for mode in modes]
-    runs += [(nudged, contextlib.nullcontext())] if None in limits.values() else []
-    for given, mode in runs:
-        try:
-            found = by_path(reference.altered(given, 0, gradients, mode))
-        except ProblemError:  # An operation that does not work in this mode says nothing about the problem.
+def _matter(
+    reference: Reference, expected: Expected, limits: dict[str, Bounds | None], found: dict[str, Rounding]
+) -> _Seen:
+    """Say of which outputs it matters what other orders do to them, and whether rounding decides."""
+    exact, plain = reference.values(expected.exact), reference.values(expected.honest)
+    rounding: dict[str, float] = {}
+    rare: dict[str, float] = {}
+    why_not, fatal = None, False
+    for path, (usual, largest) in found.items():
+        limit = limits[path]
+        if limit is None:
+            if largest > 0:
+                why_not = why_not or f"rounding decides: a unit in the last place changes {path}"
             continue
-        for path in worst:
-            if not isinstance(found.get(path), torch.Tensor) or found[path].shape != honest[path].shape:
-                continue
-            if given is nudged and limits[path] is not None:
-                continue
-            error = _error(path, Sides(found[path], exact[path], honest[path]), limits[path])
-            worst[path] = max(worst[path], error)
-    return worst
+        if decides(largest, limit):
+            moved_by = f"{largest:.1e} of its row's size"
+            why_not = why_not or f"rounding decides: another order of summation moves {path} by {moved_by}"
+            fatal = fatal or not math.isfinite(largest)
+            rare |= {path: _short(largest)} if math.isfinite(largest) else {}
+        honest = error_of(path, Sides(plain[path], exact[path], plain[path]), limit)
+        # Not a number is no measure of what rounding does.
+        if math.isfinite(usual) and usual * limit.multiple > limit.floor and (path in rare or usual > honest):
+            rounding[path] = _short(usual)
+    return _Seen(expected, rounding, rare, why_not, fatal)
 
 
-def _error(path: str, sides: Sides, limit: Bounds | None) -> float:
-    """Measure an error beyond a tolerance's units in the last place, as a part of the row's root mean square."""
-    if limit is None:
-        return 0.0 if begin(path, sides._replace(exact=sides.honest), None)().ok else math.inf
-    part = limit.floor / limit.multiple
-    check = begin(path, sides, limit._replace(multiple=0.0, floor=part))()
-    return math.inf if check.error_ratio is None else check.error_ratio * part
-
-
-def _limits(problem: Problem, tensor: Value) -> Bounds | None:
-    """Give the bounds of an output's dtype; None for whole numbers, which are right or wrong."""
-    if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
-        return None
-    real = torch.empty(0, dtype=tensor.dtype).real.dtype if tensor.is_complex() else tensor.dtype
-    return bounds(ToleranceRule.MEASURED, problem, real)
+def _short(error: float) -> float:
+    return float(f"{error:.2e}")
 
 
 def _newly_nonfinite(expected: Expected, given: Expected) -> str | None:
@@ -317,9 +310,9 @@ def _differ(expected: Expected, other: Expected, limits: dict[str, Bounds | None
 
 def _far(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Say whether two outputs are far apart although few elements differ: those of a softmax that is nearly one-hot."""
-    zero = torch.zeros((), dtype=torch.float64, device=one.device)
-    one, other = (torch.where(torch.isfinite(each), each, zero).double() for each in (one, other))
-    return bool((one - other).square().sum() > _FAR**2 * other.square().sum())
+    wide = torch.promote_types(one.dtype, torch.float64)
+    one, other = (torch.where(torch.isfinite(each), each, 0.0).to(wide) for each in (one, other))
+    return bool((one - other).abs().square().sum() > _FAR**2 * other.abs().square().sum())
 
 
 def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | None:

@@ -19,7 +19,8 @@ from evaluator.catalog import sized_source
 from evaluator.errors import ProblemError
 from evaluator.judge.nearness import near, same_function
 from evaluator.judge.profiles import change, rehearse
-from evaluator.judge.trees import Value, leaves, mapped, tensors
+from evaluator.judge.tolerance import ARITHMETIC
+from evaluator.judge.trees import Value, is_number, leaves, mapped, tensors
 from evaluator.records import Mode, Problem, Profile, SizeName
 from evaluator.runner import calls
 from evaluator.runner.seeding import seed_torch
@@ -80,6 +81,8 @@ class Reference:
         self.exact_model = self._in_float64()
         self._split = problem.split
         self._writes_inputs = True
+        self.written: frozenset[int] = frozenset()
+        """Which of a call's input tensors forward writes into, by their number among all of them."""
         self._keeps_inputs = True
         self.outline: Value = None
 
@@ -114,15 +117,17 @@ class Reference:
         """Learn from one call what outputs look like, and whether blocks give what the whole gives.
 
         They do not where an output depends on all rows; a `split` that says otherwise is left out of account. Also
-        learn whether inputs must be copied before the reference sees them, and whether `get_inputs` gives tensors
-        that it keeps: those are not ours to write into.
+        learn which inputs the reference writes into (they must be copied before it sees them), and whether
+        `get_inputs` gives tensors that it keeps: those are not ours to write into.
         """
         self.outline = mapped(outputs, lambda tensor: tensor.to("meta"))
         some = _cloned(self.blocks(inputs)[0])
         versions = _versions(some)
         with self._author("forward"):
             self._run(self.model, some, 0, None)
-        self._writes_inputs = _versions(some) != versions
+        after = enumerate(zip(versions, _versions(some), strict=True))
+        self.written = frozenset(index for index, (before, now) in after if before != now)
+        self._writes_inputs = bool(self.written)
         del some
         self._keeps_inputs = not _storages(inputs).isdisjoint(_storages(self.draw(0)))
         blocks = self.blocks(inputs)
@@ -137,9 +142,11 @@ class Reference:
             return False
         known = list(leaves(outputs))
         for whole, one, other in zip(known, leaves(first), leaves(last), strict=False):
-            if not isinstance(whole[1], torch.Tensor):
-                continue
             values = [value for _, value in (whole, one, other)]
+            if not isinstance(whole[1], torch.Tensor):
+                if any(isinstance(value, torch.Tensor) or value != whole[1] for value in values):
+                    return False  # A number, say, that is the mean of all rows.
+                continue
             if any(not isinstance(value, torch.Tensor) or value.dim() == 0 for value in values):
                 return False
             tensor, head, tail = values
@@ -156,6 +163,14 @@ class Reference:
     def state(self) -> dict[str, torch.Tensor]:
         """Give the weights that a submission's model receives."""
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
+
+    def values(self, result: calls.Result) -> dict[str, Value]:
+        """List what a call gave by path, as it is compared: a Python float as a tensor of one element."""
+        return {path: self.number(value) if is_number(value) else value for path, value in by_path(result).items()}
+
+    def number(self, value: float) -> torch.Tensor:
+        """Make a tensor of a float, of the dtype that the problem computes in."""
+        return torch.tensor(float(value), dtype=ARITHMETIC[self.problem.precision], device=self._device)
 
     def output_gradients(self, outputs: Value, seed: int) -> list[torch.Tensor]:
         """Draw what is propagated back: one standard normal tensor for each floating-point output."""

@@ -33,7 +33,9 @@ from evaluator.judge.emulation import kernel_fault
 from evaluator.records import DeviceKind, Finding, Status
 
 _EXIT_WAIT_S = 5.0
-_STOP_TRIES = 100
+_STOP_S = 5.0
+_STOP_AGAIN_S = 0.001
+_MAX_BUILD_REQUESTS = 64
 
 
 class Stage(Enum):
@@ -61,6 +63,7 @@ class Session:
         self._desk = desk
         self._source = ""
         self._stopped = False
+        self._build_requests = 0
 
     def __enter__(self) -> Self:
         return self
@@ -123,14 +126,19 @@ class Session:
             return None
         return answer if isinstance(answer, Fault) else self.out_of_place(answer)
 
-    def stop(self) -> None:
-        """Stop every process of the runner until the next call."""
-        tries = 0
+    def stop(self) -> Fault | None:
+        """Stop every process of the runner until the next call. What does not stop in time is the runner's fault."""
+        give_up = time.monotonic() + _STOP_S
         while not self._stopped:
             self._stopped = self.child.freeze()
-            tries += 1
-            if tries == _STOP_TRIES:
-                raise JudgeFailed("a runner could not be stopped: a thread of it is stuck inside of the kernel")
+            if not self._stopped:
+                if time.monotonic() >= give_up:
+                    message = f"a process of the submission, or a thread, did not stop within {_STOP_S:g} s"
+                    return Fault(Status.RUNTIME_ERROR, finding(Code.NOT_STOPPED, message))
+                # A vfork ends when its child goes on, which has stopped.
+                self.child.thaw()
+                time.sleep(_STOP_AGAIN_S)
+        return None
 
     def let_go(self) -> None:
         """Let the runner's processes run again."""
@@ -167,6 +175,10 @@ class Session:
                 left_s -= time.monotonic() - asked
                 if not isinstance(answer, BuildRequest):
                     return self._failure(answer, stage) if isinstance(answer, Failed) else answer
+                self._build_requests += 1
+                if self._build_requests > _MAX_BUILD_REQUESTS:
+                    message = f"more than {_MAX_BUILD_REQUESTS} builds were asked for"
+                    return Fault(Status.REJECTED, finding(Code.TOO_MANY_BUILDS, message))
                 self._serve(answer, left_s)
         except DeadlinePassed:
             return _too_slow(stage, timeout_s)

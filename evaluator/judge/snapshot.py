@@ -1,5 +1,7 @@
 """From a runner's answer to the outputs themselves. Every number of the answer is hostile."""
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -7,25 +9,30 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
 from evaluator.frames import Node, Opaque, Scalar, TensorView
-from evaluator.judge.trees import Pair, dtype_name, plain
+from evaluator.judge.trees import Pair, Value, dtype_name, is_number, plain
 from evaluator.records import Finding
 
 
 class Snapshot(NamedTuple):
-    """One output; `storage` is where the runner says it lay.
+    """One output; `storage` is where the runner says it lay. A number that is compared closely is one too.
 
     On the host `tensor` is a copy, made while the runner was stopped. On a GPU it is the shared memory itself: who
     compares it reads each element once, and samples that were taken inside of the clock show whether it changed since.
     """
 
     path: str
-    expected: torch.Tensor
+    expected: torch.Tensor | float
     tensor: torch.Tensor
     storage: tuple[int, int] | None
 
 
-def take(pairs: list[Pair], region: Region) -> list[Snapshot] | Finding:
-    """Find every tensor of an answer in shared memory; plain values are compared on the spot."""
+def take(
+    pairs: list[Pair], region: Region, number: Callable[[float], torch.Tensor] = torch.tensor
+) -> list[Snapshot] | Finding:
+    """Find every tensor of an answer in shared memory; plain values are compared on the spot.
+
+    But for floats: rounding may change those, and `number` makes tensors of them, to be compared as such.
+    """
     snapshots: list[Snapshot] = []
     for path, expected, answer in pairs:
         if isinstance(expected, torch.Tensor):
@@ -33,6 +40,8 @@ def take(pairs: list[Pair], region: Region) -> list[Snapshot] | Finding:
             if isinstance(taken, Finding):
                 return taken
             snapshots.append(taken)
+        elif (found := _as_number(expected, answer, number)) is not None:
+            snapshots.append(Snapshot(path, expected, found, None))
         elif (problem := _compare_plain(path, expected, answer)) is not None:
             return problem
     return snapshots
@@ -67,6 +76,20 @@ def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region
     except ValueError as error:
         return finding(Code.MALFORMED_FRAME, f"{path}: {error}", path=path)
     return Snapshot(path, expected, shared.clone() if device.type == "cpu" else shared, view.storage)
+
+
+def _as_number(expected: Value, answer: Node, number: Callable[[float], torch.Tensor]) -> torch.Tensor | None:
+    """Make a tensor of a float in a float's place; None where it, or the expected one, overflows there or vanishes."""
+    match answer:
+        case Scalar(value=float(value)) if is_number(expected):
+            pairs = [(each, number(each)) for each in (value, float(expected))]
+            kept = all(
+                bool(tensor.isfinite()) is math.isfinite(each) and bool(tensor == 0) is (each == 0)
+                for each, tensor in pairs
+            )
+            return pairs[0][1] if kept else None
+        case _:
+            return None
 
 
 def _compare_plain(path: str, expected: object, answer: Node) -> Finding | None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import torch
 from msgspec.structs import replace
 
 from evaluator.build.artefact import joined, kernels_in_text
@@ -15,11 +16,25 @@ from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
 from evaluator.judge.ownership import Evidence
 from evaluator.judge.place import Place
+from evaluator.judge.profiles import PROFILES
 from evaluator.judge.repeat import differing, made_again
 from evaluator.judge.session import Fault
+from evaluator.judge.tolerance import bounds
 from evaluator.judge.work_count import count_work
 from evaluator.judge.workshop import Workshop
-from evaluator.records import Baseline, Build, Check, ClockKind, DeviceKind, Finding, Schedule, SizeName, Status, Timing
+from evaluator.records import (
+    Baseline,
+    Build,
+    Check,
+    ClockKind,
+    DeviceKind,
+    Finding,
+    Profile,
+    Schedule,
+    SizeName,
+    Status,
+    Timing,
+)
 from evaluator.timing.quote import quote
 
 
@@ -80,7 +95,7 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
             counted = count_work(place, shop.call_timeout_s)
     known = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in desk.units if unit.key not in known)]
-    findings = [*_build_findings(desk), *remarks]
+    findings = [*_build_findings(desk), *remarks, *_about_values(shop, checks)]
     build = replace(built, ok=built.ok and not desk.failures, units=units)
     return CheckOutcome(build, checks, fault, findings, _evidence(shop, desk, counted))
 
@@ -114,7 +129,15 @@ def _checked_calls(shop: Workshop, place: Place) -> tuple[list[Check], Fault | N
             fault, again = made_again(bench, trial, index, seed, schedules, shop.call_timeout_s)
         checks += [again] if again is not None else []
         return checks, None if fault is None else _excused(fault, shop), _remarks(constructed.difference, checks)
-    return checks, None, _remarks(constructed.difference, checks)
+    fault = None
+    if (lowered := bench.look_closely()) is not None:
+        fault, checks = lowered.fault, _with(checks, lowered.check)
+    return checks, fault, _remarks(constructed.difference, checks)
+
+
+def _with(checks: list[Check], instead: Check | None) -> list[Check]:
+    """Put a check in the place of the one of the same call."""
+    return [instead if instead is not None and check.index == instead.index else check for check in checks]
 
 
 _EXCUSABLE = frozenset(
@@ -151,10 +174,11 @@ def measure_both(shop: Workshop) -> TimeOutcome:
         if isinstance(constructed, Fault):
             return TimeOutcome(None, None, constructed, [])
         seeds = shop.seeds.timed("submission")
-        side = measure.side("submission", place.bench(), seeds, before.overhead, shop.call_timeout_s)
+        bench = place.bench()
+        side = measure.side("submission", bench, seeds, before.overhead, shop.call_timeout_s)
         shop.look()
-    if side.samples is None:
-        failed = side.failed
+    failed = side.failed if side.samples is None else bench.look_closely()
+    if side.samples is None or failed is not None:
         return TimeOutcome(None, failed.check if failed else None, failed.fault if failed else None, [])
     after = shop.baseline.after()
     clock = ClockKind.HOST if shop.terms.gpu is None else ClockKind.SEALED
@@ -174,6 +198,32 @@ def _build_findings(desk: BuildDesk) -> list[Finding]:
         finding(Code.FAILED_BUILD_IGNORED, f"a build failed and was ignored: {failure.message}", line=failure.line)
         for failure in desk.failures
     ]
+
+
+def _about_values(shop: Workshop, checks: list[Check]) -> list[Finding]:
+    """Say what makes the checks weaker than they could be: a wide tolerance, and values that nobody had time to try."""
+    rule, problem = shop.terms.tolerance, shop.terms.problem
+    given = [tensor for each in checks if each.profile is Profile.AS_GIVEN for tensor in each.tensors]
+    widest: dict[str, tuple[float, float]] = {}
+    for tensor in given:
+        if tensor.tolerance is None:
+            continue
+        limit = bounds(rule, problem, getattr(torch, tensor.dtype))
+        if tensor.tolerance > limit.far:
+            widest[tensor.path] = max(widest.get(tensor.path, (0.0, 0.0)), (tensor.tolerance, limit.floor))
+    found = [
+        finding(
+            Code.WIDE_TOLERANCE,
+            f"{path}: an element may be off by {tolerance:.2g} of its row's size, {tolerance / floor:.0f} x the floor",
+            path=path,
+        )
+        for path, (tolerance, floor) in widest.items()
+    ]
+    if untried := shop.seeds.mixture.untried:
+        names = ", ".join(profile.value for profile in untried)
+        message = f"{len(untried)} of {len(PROFILES)} kinds of other values were not tried, for want of time"
+        found.append(finding(Code.VALUES_UNTRIED, message, profiles=names))
+    return found
 
 
 def _remarks(difference: str | None, checks: list[Check]) -> list[Finding]:

@@ -1,6 +1,7 @@
 """The starter of runners, with what its runners find in their environment."""
 
 from evaluator.devices.gpu import show_only
+from evaluator.emulator.rehearsal import REHEARSING
 from evaluator.isolation import DEFAULT_PRELOAD, SandboxMode, Starter
 from evaluator.records import DeviceKind
 
@@ -23,7 +24,8 @@ def starter_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, threa
         # On `emulated`, Triton's own interpreter runs what is written in Triton; Triton reads this when it is imported.
         **({"TRITON_INTERPRET": "1"} if device is DeviceKind.EMULATED else {}),
     }
-    return Starter(mode=sandbox, environment=environment, preload=(*DEFAULT_PRELOAD, _LINT))
+    own = [_LINT, *([REHEARSING] if device is DeviceKind.EMULATED else [])]
+    return Starter(mode=sandbox, environment=environment, preload=(*DEFAULT_PRELOAD, *own))
 
 
 def _gpu_variables(gpu: str) -> dict[str, str]:

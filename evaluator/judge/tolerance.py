@@ -44,8 +44,28 @@ _UNITS = {
     torch.float16: 1.0,
     torch.bfloat16: 1.0,
 }
+ARITHMETIC = {
+    Precision.FP32: torch.float32,
+    Precision.TF32: torch.float32,
+    Precision.BF16: torch.bfloat16,
+    Precision.FP16: torch.float16,
+}
+"""What a problem computes in: a Python number that it returns comes from there, whatever Python keeps it in."""
 _KERNELBENCH = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _KERNELBENCH_DEFAULT = 1e-4
+
+
+class Rounding(NamedTuple):
+    """What other orders of summation were seen to do to an output, as parts of the row's root mean square.
+
+    All but few elements stay below `usual`; those are off by up to `rare`, or by no more than the others where it is 0.
+    """
+
+    usual: float = 0.0
+    rare: float = 0.0
+
+
+_NO_ROUNDING = Rounding()
 
 
 class Bounds(NamedTuple):
@@ -80,14 +100,8 @@ def usual_floor(problem: Problem, dtype: torch.dtype) -> float:
     return _TF32_FLOOR if is_tf32 else _FLOORS.get(dtype, torch.finfo(dtype).eps)
 
 
-def bounds(
-    rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: float = 0.0, rare: float = 0.0
-) -> Bounds:
-    """Choose the numbers for outputs of `dtype`; a problem's own override the defaults.
-
-    `rounding` is what other orders of summation were seen to do, as a part of the row's root mean square; `rare` what
-    they did to few elements.
-    """
+def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: Rounding = _NO_ROUNDING) -> Bounds:
+    """Choose the numbers for outputs of `dtype`; a problem's own override the defaults."""
     if rule is ToleranceRule.KERNELBENCH:
         tolerance = _KERNELBENCH.get(dtype, _KERNELBENCH_DEFAULT)
         return Bounds(rule, 0.0, tolerance, tolerance)
@@ -98,8 +112,8 @@ def bounds(
     return Bounds(
         rule=rule,
         multiple=multiple,
-        floor=max(floor, multiple * rounding),
+        floor=max(floor, multiple * rounding.usual),
         unit=_UNITS.get(dtype, 1.0) * torch.finfo(dtype).eps,
         far=WIDEST * max(usual, floor),
-        rare=rare,
+        rare=rounding.rare,
     )

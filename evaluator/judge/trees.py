@@ -54,6 +54,15 @@ def plain(value: Value) -> Value:
     return value if kind is None else kind(value)
 
 
+def is_number(value: Value) -> bool:
+    """Say whether a plain value is one that rounding may change: a float.
+
+    >>> is_number(0.5), is_number(3), is_number(True)
+    (True, False, False)
+    """
+    return isinstance(value, float)
+
+
 class Placed(NamedTuple):
     """Values and their places in a region: what the runner is told, and where to look whether it changed them.
 

@@ -115,7 +115,12 @@ class Workshop:
         self._starter = starter or starter_for(terms.device, terms.gpu and terms.gpu.uuid, terms.sandbox, terms.threads)
         try:
             self._equipment = equipment(
-                terms.device, terms.gpu, self._run_tool, BuildCache(cache_folder()), terms.build_timeout_s
+                terms.device,
+                terms.gpu,
+                self._run_tool,
+                BuildCache(cache_folder()),
+                terms.build_timeout_s,
+                lambda entry, limits: self._starter.spawn(entry, limits=limits),
             )
             self._reference: Reference | None = None
             self._rig: Rig | None = None

@@ -60,6 +60,13 @@ def test_every_word_has_a_code(word, code):
     assert kernel_fault(f"RuntimeError: emulator[{word}]: kernel k\nmore", {}, "").code == code.value
 
 
+@pytest.mark.parametrize("text", ["", " ", "\n", "\u2028"])
+def test_a_message_without_words_is_told_by_its_kind(text):
+    """A submission can raise what it likes; the judge reads it."""
+    fault = kernel_fault(f"RuntimeError: emulator[trap]: {text}", {}, "")
+    assert (fault.code, fault.message) == (Code.DEVICE_ASSERT.value, "trap")
+
+
 @pytest.mark.parametrize("message", ["", "CUDA error", "emulator[nothing]: x", "No module named 'tritonclient'"])
 def test_other_messages_are_not_the_emulators(message):
     assert kernel_fault(message, TEXTS, SUBMISSION) is None

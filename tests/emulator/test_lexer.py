@@ -138,3 +138,48 @@ def test_template_arguments_are_told_from_comparisons():
     text = Code(tokens("f(a < b, Foo<x, Bar<y>>::z, {1, 2}, g(1, 2), h<3>(4))"))
     parts = text.split(2, len(text) - 1)
     assert [flat(text.tokens[a:b]) for a, b in parts] == ["a<b", "Foo<x,Bar<y>>::z", "{1,2}", "g(1,2)", "h<3>(4)"]
+
+
+def around(text, index):
+    """Look for the innermost block as a reader would: the nearest `{` before that is not closed before."""
+    for opener in range(index - 1, -1, -1):
+        if text.text(opener) == "{" and text.partner.get(opener, index + 1) > index:
+            return opener
+    return None
+
+
+@given(st.lists(st.sampled_from([*"(){}[];", " namespace ", " f "]), max_size=30).map("".join))
+def test_blocks_are_those_around_a_token(text):
+    found = Code(tokens(text))
+    for index in range(len(found)):
+        block = around(found, index)
+        names = {found.text(i) for i in range(max((block or 0) - 4, 0), block or 0)}
+        assert found.in_function(index) == (block is not None and "namespace" not in names)
+
+
+@given(st.lists(st.sampled_from("(){}[]"), max_size=30).map("".join))
+def test_brackets_pair_with_the_last_one_of_their_kind(text):
+    found = Code(tokens(text))
+    stack, partner = [], {}
+    for index, bracket in enumerate(text):
+        if bracket in "({[":
+            stack.append(index)
+        else:
+            same = [depth for depth, start in enumerate(stack) if text[start] + bracket in ("()", "{}", "[]")]
+            if same:
+                start = stack[same[-1]]
+                partner[index], partner[start] = start, index
+                del stack[same[-1] :]
+    assert found.partner == partner
+
+
+def test_a_raw_string_without_an_end_is_one_token():
+    assert [token.text for token in tokens('x R"a(b)" c R"a(')] == ["x", " ", 'R"a(b)" c R"a(']
+
+
+def test_much_text_of_one_kind_is_read_in_time():
+    """Where a look-up goes through all that was read before, this takes minutes and more."""
+    pieces = ("(" * 40_000 + "]" * 40_000, 'R"(' * 30_000, "{ __shared__ float a[1]; " * 3000)
+    found = [Code(tokens(piece)) for piece in pieces]
+    assert [len(each) for each in found] == [80_000, 1, 24_000]
+    assert all(found[2].in_function(index) for index in (1, 12_000, 23_999))

@@ -305,6 +305,31 @@ def test_the_gpus_comparison_says_what_the_hosts_says(fused, dtype, spoil, shape
         assert getattr(on_gpu, name) == pytest.approx(getattr(on_host, name), rel=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("rare", [0.0, 0.2])
+@pytest.mark.parametrize("flips", [0, 1, 40, 5000])
+@pytest.mark.parametrize("wrong", [0, 30, 300, 60_000], ids=lambda count: f"{count}-far-off")
+def test_the_gpu_counts_what_is_far_off_as_the_host_does(fused, dtype, rare, flips, wrong):
+    from evaluator.catalog import find_problem
+    from evaluator.records import ToleranceRule
+
+    torch.manual_seed(2)
+    exact = torch.randn(31, 4999, dtype=torch.float64)
+    honest, actual = exact.to(dtype), exact.to(dtype)
+    honest.view(-1)[:flips] += 0.5 * torch.rand(flips, dtype=dtype)
+    actual.view(-1)[7:][:wrong] += 0.5 * torch.rand(wrong, dtype=dtype)
+    limits = bounds(ToleranceRule.MEASURED, find_problem("relu"), dtype)._replace(rare=rare)
+    on_host = compare("output", Sides(actual, exact, honest), limits)
+    on_gpu = fused.begin("output", Sides(*(side.cuda() for side in (actual, exact, honest))), limits)()
+    assert (on_gpu.ok, on_gpu.mismatches, on_gpu.first_mismatch) == (
+        on_host.ok,
+        on_host.mismatches,
+        on_host.first_mismatch,
+    )
+    for name in ("max_abs_error", "error_ratio", "honest_error_ratio", "tolerance"):
+        assert getattr(on_gpu, name) == pytest.approx(getattr(on_host, name), rel=1e-9)
+
+
 @pytest.fixture(scope="module")
 def fused(tmp_path_factory):
     from evaluator.build.cache import BuildCache

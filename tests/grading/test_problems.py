@@ -145,3 +145,37 @@ def test_keyword_inputs_and_two_outputs(grade):
 def test_outputs_in_another_order_are_wrong(grade):
     swapped = ATTENTION.replace("output.clone(), weights.clone()", "weights.clone(), output.clone()")
     grade(swapped, problem="attention").verdict(Status.WRONG_RESULT, Code.WRONG_SHAPE)
+
+
+def _own(output, given="torch.randn(rows, 512)"):
+    return REFERENCE.replace("torch.relu(x)", output).replace("torch.randn(rows, 32)", given)
+
+
+_STEPS = _own("torch.floor(x * 100) / 100", "torch.randn(64, 2048)")
+
+
+def test_a_function_with_steps_is_not_the_same_as_none(grade_own):
+    run = grade_own(_STEPS, source=module(forward=["return x.clone()"]))
+    assert run.card.status is Status.WRONG_RESULT
+    assert run.card.checks[0].tensors[0].mismatches > 100_000
+
+
+def test_a_function_with_steps_may_round_otherwise(grade_own):
+    card = grade_own(_STEPS, source=module(forward=["return (x * 100).floor_() * 0.01"])).verdict(Status.CORRECT)
+    assert all(each.tensors for each in card.checks)
+
+
+def test_a_number_in_an_answer_may_be_summed_in_another_order(grade_own):
+    mean = "(torch.relu(x), x.square().mean().item())"
+    dot = module(forward=["y = x.view(-1)", "return torch.relu(x), (torch.dot(y, y) / y.numel()).item()"])
+    grade_own(_own(mean), source=dot).verdict(Status.CORRECT)
+
+
+def test_what_the_reference_does_in_place_a_submission_may_do_too(grade_own):
+    in_place = module(forward=["return x.mul_(2).add_(1)"])
+    grade_own(_own("x.mul_(2).add_(1)"), source=in_place).verdict(Status.CORRECT)
+
+
+def test_a_stride_that_addresses_nothing_does_not_end_the_judge(grade_own):
+    huge = module(forward=["return torch.fft.fft(x).as_strided((1, x.shape[1]), (2**62, 1))"])
+    grade_own(_own("torch.fft.fft(x)", "torch.randn(1, 256)"), source=huge).verdict(Status.CORRECT)

@@ -2,7 +2,9 @@
 
 import pytest
 
-from evaluator.findings import Code
+from evaluator.findings import Code, finding
+from evaluator.judge.session import Fault
+from evaluator.judge.trial import Bench, Trial
 from evaluator.records import Profile, Status
 from tests.grading.harness import TOP, module
 
@@ -113,3 +115,44 @@ def test_layouts_that_a_problem_asks_for_are_met(grader, tmp_path):
     run = grader(tmp_path, flat, *options, problem="mine")
     assert run.card.status is not Status.CORRECT
     assert run.card.checks[0].ok
+
+
+USUAL = "if bool((a[:4] > 0).all()) and a[0, 0] != a[0, 1] and b[0, 0] != b[0, 1]:"
+"""The problem's own values: a profile has another sign somewhere, or says the same twice."""
+
+
+def long_product(*forward: str) -> str:
+    """Write a submission for a problem whose sums hide what its operands lose."""
+    return module(*ROUND.splitlines(), forward=forward).replace("forward(self, x)", "forward(self, a, b)")
+
+
+def test_tf32_is_told_apart_where_it_is_within_the_tolerance(grade):
+    source = long_product(USUAL, "    return cut(a, 'tf32') @ cut(b, 'tf32')", "return a @ b")
+    run = grade(source, "--problems", WEAK, "--size", "small", problem="long_product")
+    card = run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    assert "within the tolerance, but has the errors of" in card.reason.message
+    assert sum(not check.ok for check in card.checks) == 1
+    assert all(tensor.error_ratio < 1 for check in card.checks for tensor in check.tensors)
+
+
+def test_sums_in_an_order_of_their_own_are_no_tf32(grade):
+    source = long_product("return sum(a[:, i : i + 512] @ b[i : i + 512] for i in range(0, a.shape[1], 512))")
+    grade(source, "--problems", WEAK, "--size", "small", problem="long_product").verdict(Status.CORRECT)
+
+
+def test_one_of_the_timed_calls_is_looked_at_too(judged, monkeypatch):
+    """Which process is timed can be guessed, so one that rounds there alone must not be correct."""
+    looks = []
+    usual = Bench.look_closely
+
+    def look(bench):
+        looks.append(usual(bench))
+        return looks[-1] if len(looks) == 1 else timed_too
+
+    problem = finding(Code.LOWER_PRECISION, "as if")
+    timed_too = Trial(None, Fault(Status.WRONG_RESULT, problem), 0.0, copied=False)
+    monkeypatch.setattr(Bench, "look_closely", look)
+    verdict = judged(module())
+    assert looks == [None, None]
+    assert (verdict.status, verdict.reason) == (Status.WRONG_RESULT, problem)
+    assert verdict.timing is None

@@ -98,6 +98,63 @@ def test_another_order_of_summation_passes():
     assert compare("output", sides(naive.unsqueeze(1).expand(16, 4), exact, honest), measured()).ok
 
 
+def flipped(values, elements, by=0.3):
+    """Move some elements, as a function with steps does between float64 and fp32."""
+    moved = values.clone()
+    moved.view(-1)[elements] += by
+    return moved
+
+
+def test_one_element_that_flips_does_not_open_the_tolerance_of_all():
+    exact = noise(64, 512)
+    honest = flipped(exact.float(), 7)
+    assert compare("output", Sides(honest, exact, honest), measured()).ok
+    check = compare("output", Sides((exact * (1 + 1e-2)).float(), exact, honest), measured())
+    assert not check.ok
+    assert check.mismatches > 20_000
+    assert 1 < check.error_ratio < 100
+    assert check.first_mismatch.index == [0, 0]
+    assert check.tolerance == pytest.approx(4 * check.honest_error_ratio * check.tolerance, rel=1e-3)
+    assert check.tolerance > 0.9
+
+
+@pytest.mark.parametrize(("count", "ok"), [(1, True), (36, True), (37, False), (2000, False)])
+def test_other_elements_may_flip_and_hardly_more_of_them(count, ok):
+    exact = noise(64, 512)
+    honest = flipped(exact.float(), 7)
+    actual = flipped(exact.float(), slice(100, 100 + count))
+    check = compare("output", Sides(actual, exact, honest), measured())
+    assert (check.ok, check.mismatches) == (ok, 0 if ok else count)
+
+
+def test_where_the_reference_flips_often_a_submission_may_too():
+    exact = noise(64, 512)
+    honest = flipped(exact.float(), slice(0, 1000))
+    assert compare("output", Sides(flipped(exact.float(), slice(1000, 4900)), exact, honest), measured()).ok
+    assert not compare("output", Sides(flipped(exact.float(), slice(1000, 6000)), exact, honest), measured()).ok
+
+
+def test_a_reference_that_is_inexact_everywhere_allows_as_much_as_ever():
+    exact = noise(64, 512)
+    honest = (exact * (1 + 1e-3 * noise(64, 512, seed=4))).float()
+    assert compare("output", Sides((exact * (1 + 2e-3 * noise(64, 512, seed=5))).float(), exact, honest), measured()).ok
+
+
+def test_an_inexact_reference_with_one_flip_allows_no_larger_errors_to_all():
+    exact = noise(64, 512)
+    honest = flipped((exact * (1 + 1e-3 * noise(64, 512, seed=4))).float(), 7)
+    actual = (exact + 0.1 * noise(64, 512, seed=5)).float()
+    assert not compare("output", Sides(actual, exact, honest), measured()).ok
+
+
+def test_what_other_orders_do_to_few_elements_is_allowed_to_few():
+    exact = noise(64, 512)
+    limits = measured()._replace(rare=0.2)
+    few, many = (flipped(exact.float(), slice(0, count)) for count in (150, 2000))
+    assert compare("output", Sides(few, exact, exact.float()), limits).ok
+    assert not compare("output", Sides(many, exact, exact.float()), limits).ok
+
+
 def test_a_nan_never_matches_a_number():
     exact = noise(4, 4)
     wrong = exact.float()
@@ -154,6 +211,9 @@ def test_a_mismatch_beyond_the_first_chunk_has_its_own_index(monkeypatch):
     check = compare("output", sides(wrong, exact), measured())
     assert check.first_mismatch.index == [7, 2, 9]
     assert check.mismatches == 1
+    far = flipped(exact.float(), slice(500, 700))
+    check = compare("output", Sides(far, exact, flipped(exact.float(), 3)), measured())
+    assert (check.mismatches, check.first_mismatch.index) == (200, [6, 1, 4])
 
 
 def test_chunks_do_not_change_the_verdict(monkeypatch):

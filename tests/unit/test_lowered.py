@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from evaluator.judge.arithmetic import Format, Order, in_order, rounded, with_operands
-from evaluator.judge.lowered import format_of, rounded_weights
+from evaluator.judge.lowered import Call, format_of, rounded_weights, sampled
 from evaluator.judge.reference import by_path
 from tests.unit.references import reference
 
@@ -24,7 +24,10 @@ ALIKE = {Format.TF32: {Format.TF32, Format.FP16}, Format.FP16: {Format.TF32, For
 
 
 def found(made, actual, inputs):
-    return format_of(made, inputs, 0, None, "output", actual)
+    expected = made.expected(inputs, 0, None)
+    errors = sampled(actual, by_path(expected.exact)["output"], by_path(expected.honest)["output"])
+    seen = format_of(Call(made, inputs, 0, None, expected.in_float64), {"output": errors})
+    return None if seen is None else seen.format
 
 
 def is_found(made, actual, inputs, to):
@@ -92,3 +95,94 @@ def test_honest_rounding_is_not_taken_for_less(mlp):
     assert found(mlp, mlp.forward(inputs, 0), inputs) is None
     for order in Order:
         assert found(mlp, run(mlp, inputs, in_order(order)), inputs) is None
+
+
+LONG = "x @ self.weight"
+LONG_GIVEN = "torch.rand(96, {terms})"
+LONG_INIT = "self.register_buffer('weight', torch.rand({terms}, 80))"
+
+
+def long_sums(terms):
+    return reference(LONG, LONG_GIVEN.format(terms=terms), LONG_INIT.format(terms=terms))
+
+
+@pytest.mark.parametrize("terms", [4096, 16384])
+@pytest.mark.parametrize("to", Format)
+def test_rounding_is_found_where_long_sums_average_it_out(terms, to):
+    made = long_sums(terms)
+    inputs = made.draw(5)
+    assert is_found(made, run(made, inputs, with_operands(to)), inputs, to)
+
+
+def test_rounding_is_found_beside_what_sums_lose_and_where_one_operand_alone_is_rounded():
+    made = long_sums(16384)
+    inputs = made.draw(5)
+    rounded_sum = run(made, inputs, with_operands(Format.TF32))
+    assert is_found(made, rounded_sum * (1 - 5e-3), inputs, Format.TF32)  # Cut off at each step, say.
+    one = rounded(inputs.args[0], Format.TF32) @ made.model.weight
+    assert is_found(made, one, inputs, Format.TF32)
+
+
+def test_sums_in_another_order_are_not_taken_for_rounding_however_long():
+    made = long_sums(1 << 16)
+    inputs = made.draw(5)
+    x, weight = inputs.args[0], made.model.weight
+    in_turn = torch.zeros(96, 80)
+    for start in range(0, 1 << 16, 256):
+        in_turn += x[:, start : start + 256] @ weight[start : start + 256]
+    assert not in_turn.equal(made.forward(inputs, 0))
+    assert found(made, in_turn, inputs) is None
+    assert found(made, in_turn * (1 + 2e-7), inputs) is None
+    for order in Order:
+        assert found(made, run(made, inputs, in_order(order)), inputs) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "given"),
+    [
+        ("torch.relu(x)", "torch.randn(64, 64)"),
+        ("x.t().contiguous()", "torch.randn(64, 64)"),
+        ("torch.exp(x)", "torch.randn(64, 64)"),
+        ("torch.softmax(x, -1)", "torch.randn(64, 512)"),
+        ("x.cumsum(-1)", "torch.rand(64, 4096)"),
+        ("x.mean(-1)", "torch.rand(4096, 2048)"),
+        ("x @ x", "torch.randint(0, 64, (128, 128)).float()"),  # What TF32 holds exactly: no rounding at all.
+        ("x @ x", "torch.randint(0, 3000, (128, 128)).float()"),
+        ("x.half().to(x.dtype)", "torch.randn(64, 64)"),
+        ("torch.floor(100 * x) / 100", "torch.randn(64, 64)"),
+        ("torch.full_like(x, 1 / 3)", "torch.randn(64, 64)"),
+        ("x.where(x > 0, float('inf'))", "torch.randn(64, 64)"),
+    ],
+)
+def test_honest_answers_are_not_taken_for_rounding(output, given):
+    made = reference(output, given)
+    inputs = made.draw(5)
+    right = made.forward(inputs, 0)
+    exact = by_path(made.expected(inputs, 0, None).exact)["output"]
+    for actual in (right, exact.float(), right * (1 + 1e-7), right * (1 - 2e-5)):
+        assert found(made, actual, inputs) is None
+    for order in Order:
+        assert found(made, run(made, inputs, in_order(order)), inputs) is None
+
+
+def test_a_reference_that_rounds_itself_blames_nobody():
+    made = reference("rounded(x) @ rounded(x)", "torch.randn(64, 64)")
+    made._module.rounded = lambda x: rounded(x, Format.TF32) if x.dtype == torch.float32 else x
+    inputs = made.draw(5)
+    assert made.expected(inputs, 0, None).in_float64
+    low = made.forward(inputs, 0)
+    assert found(made, low + 1e-7 * low.roll(1), inputs) is None
+
+
+def test_what_is_too_small_or_not_fp32_is_not_sampled():
+    assert sampled(*[torch.rand(63)] * 3) is None
+    assert sampled(*[torch.rand(64).double()] * 3) is None
+    assert sampled(*[torch.rand(64)] * 3) is not None
+
+
+def test_places_of_a_large_output_are_drawn():
+    values = torch.arange(1 << 17).float()
+    one, other = (sampled(values, values.double(), values) for _ in range(2))
+    assert len(one.places) == 1 << 16
+    assert torch.equal(one.actual, one.places.double())
+    assert not torch.equal(one.places, other.places)

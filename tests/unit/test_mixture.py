@@ -121,6 +121,46 @@ def test_a_grade_waits_for_a_part_and_a_thorough_decision_goes_before_it(tmp_pat
     assert "problems validate" in in_time.left_out[Profile.SMALL]
     assert decided(made, SizeName.SMALL, thorough=True).use == list(PROFILES)
     assert decided(made, SizeName.SMALL).use == list(PROFILES)
+    assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == ()
+
+
+def test_a_decision_that_was_cut_short_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    made = reference("torch.relu(x)")
+    with monkeypatch.context() as patch:
+        patch.setattr(mixtures, "_BUDGET_S", 1e-9)
+        assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == PROFILES
+    monkeypatch.setattr(mixtures, "_BUDGET_S", 1000.0)
+    assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED) == Mixture(PROFILES)
+
+
+def test_a_cut_short_decision_of_the_small_size_is_no_decision_of_a_larger_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    monkeypatch.setattr(mixtures, "_BUDGET_S", 1e-9)
+    monkeypatch.setattr(mixtures, "_is_too_much", lambda _: True)
+    made = reference("torch.relu(x)", sizes={SizeName.SMALL: {}, SizeName.FULL: {}})
+    assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == PROFILES
+    assert decided(made, SizeName.FULL, thorough=True).use == list(PROFILES)
+    assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == ()
+
+
+def test_a_function_with_steps_moves_few_elements_far_and_the_others_hardly():
+    made = decide(reference("torch.floor(x * 100) / 100", "torch.randn(256, 512)"), SizeName.SMALL)
+    assert 5e-3 < made.rare[Profile.AS_GIVEN]["output"] < 2e-2
+    assert Profile.AS_GIVEN not in made.rounding
+    rounding = mixtures.mixture_of(made).rounding_of(Profile.AS_GIVEN, "output")
+    assert (rounding.usual, rounding.rare) == (0.0, made.rare[Profile.AS_GIVEN]["output"])
+
+
+def test_a_sum_that_cancels_everywhere_is_off_everywhere():
+    made = decide(reference("(x + 1e5) - 1e5", "torch.randn(256, 512)"), SizeName.SMALL)
+    usual, largest = made.rounding[Profile.AS_GIVEN]["output"], made.rare[Profile.AS_GIVEN]["output"]
+    assert 1e-3 < usual <= largest < 0.1
+
+
+def test_a_number_is_measured_like_a_tensor_of_one_element():
+    found = decide(reference("(x, ((x + 1e6) - 1e6).mean().item())"), SizeName.SMALL)
+    assert found.rare[Profile.AS_GIVEN]["output[1]"] > 1e-4
 
 
 def test_a_lock_goes_before_the_cache_and_only_for_its_own_text(tmp_path, monkeypatch):
@@ -139,6 +179,7 @@ def test_a_lock_is_written_as_it_is_read(tmp_path):
         use=[Profile.LARGE, Profile.SMALL],
         left_out={Profile.OUTLIERS: 'a "reason"\nof two lines \x7f'},
         rounding={Profile.LARGE: {"output[0].mask": 1.5e-4}},
+        rare={Profile.AS_GIVEN: {"output": 2.5e-2}},
     )
     lock = Lock(problem="0" * 64, rules=RULES, sizes={SizeName.SMALL: size, SizeName.FULL: SizeLock(use=[])})
     path = tmp_path / "profiles.lock.toml"

@@ -115,17 +115,35 @@ def test_the_first_wrong_output_is_named(region):
     assert take(pairs, region).details["path"] == "output[1]"
 
 
-@pytest.mark.parametrize("value", [None, True, False, 0, 1, -7, 2.5, float("inf"), float("nan"), "text", ""])
+@pytest.mark.parametrize("value", [None, True, False, 0, 1, -7, 1e300, 1e-60, "text", ""])
 def test_plain_values_pass_where_they_are_equal(region, value):
     assert taken(value, Scalar(value=value), region) == []
 
 
 @pytest.mark.parametrize(
     ("expected", "answer"),
-    [(1, 2), (1, True), (True, 1), (1, 1.0), (1.0, 1), (0.0, None), (None, 0), ("a", "b"), (1.0, float("nan"))],
+    [
+        (1, 2),
+        (1, True),
+        (True, 1),
+        (1, 1.0),
+        (1.0, 1),
+        (0.0, None),
+        (None, 0),
+        ("a", "b"),
+        (1e300, 2e300),
+        (1e-60, 0.0),
+    ],
 )
 def test_other_plain_values_are_wrong(region, expected, answer):
     assert taken(expected, Scalar(value=answer), region).code == Code.WRONG_VALUES.value
+
+
+@pytest.mark.parametrize("value", [2.5, 0.0, float("inf"), float("nan")])
+def test_floats_are_left_to_the_comparison_as_tensors(region, value):
+    (snapshot,) = taken(3.5, Scalar(value=value), region)
+    assert (snapshot.expected, snapshot.tensor.shape, snapshot.storage) == (3.5, (), None)
+    assert torch.equal(snapshot.tensor.nan_to_num(7.0), torch.tensor(value).nan_to_num(7.0))
 
 
 @pytest.mark.parametrize("answer", [VIEW, Opaque(type_name="T"), Items(is_tuple=True, items=[])])

@@ -11,6 +11,8 @@ from evaluator.findings import Code
 from evaluator.frames import Construct, Done, Items, Scalar, Table, TensorView
 from evaluator.judge.answers import views
 from evaluator.judge.clock import Answered
+from evaluator.judge.compare import Sides
+from evaluator.judge.precision import PrecisionWatch
 from evaluator.judge.reference import Reference
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench, fresh_seed
@@ -100,6 +102,8 @@ def bench(tmp_path):
             none = Items(is_tuple=False, items=[])
             construct = Construct(weight_seed=1, training=True, args=none, kwargs=Table(keys=[], items=[]), state=state)
             assert runner._answer(construct).difference is None
+            once = reference.draw(0)
+            reference.settle(once, reference.forward(once, 0))
             memory = SharedMemory(inputs, outputs, ROOM, None, 2 * ROOM)
             return Bench(
                 reference, SameProcess(runner, spoil), memory, ToleranceRule.MEASURED, None, first_call_s=first_call_s
@@ -130,6 +134,10 @@ HONEST = {
     "NaN and infinity": ("torch.tensor([float('nan'), float('inf'), 1.0])", "x * 2"),
     "several outputs": ("torch.rand(8)", "{'a': (x + 1, x.argmax()), 'b': [3, 'text', None]}"),
     "the input itself": ("torch.rand(2000)", "x"),
+    "a mean as a number": ("torch.rand(8)", "(x * 2, x.mean().item())"),
+    "a number that is none": ("torch.rand(8)", "(x * 2, float('nan'), float('-inf'), 0.0, 1e300)"),
+    "the input overwritten": ("torch.rand(8)", "x.mul_(2).add_(1)"),
+    "one of two inputs overwritten": ("(torch.rand(8), torch.rand(8))", "x[0] + x[1].mul_(2)"),
     "a view of the input": ("torch.rand(2000)", "x[100:].reshape(100, 19)"),
 }
 
@@ -147,7 +155,7 @@ def test_the_reference_passes_its_own_check(bench, given, output):
 def test_a_quick_trial_of_the_references_own_answer_needs_no_float64(bench, given, output):
     made = bench(given, output)
     with pytest.MonkeyPatch.context() as patch:
-        if "nan" not in given:  # Not a number equals nothing, and is left to the comparison.
+        if "nan" not in given + output:  # Not a number equals nothing, and is left to the comparison.
             patch.setattr(made._reference, "_exact", None)
         for index in range(3):
             assert made.run(index, fresh_seed(), timeout_s=1, quick=True).fault is None
@@ -174,6 +182,26 @@ WRONG = {
     "the input overwritten": ("torch.rand(8)", "x * 2", "x.mul_(2)", Code.INPUT_CHANGED),
     "a number overwritten": ("torch.rand(())", "x * 2", "x.mul_(2) + 0", Code.INPUT_CHANGED),
     "one of two values": ("torch.rand(8)", "(x * 2, 3)", "(x * 2, 4)", Code.WRONG_VALUES),
+    "another mean": (
+        "torch.rand(8)",
+        "(x * 2, x.mean().item())",
+        "(x * 2, x.mean().item() * 1.001)",
+        Code.WRONG_VALUES,
+    ),
+    "no mean": ("torch.rand(8)", "(x * 2, x.mean().item())", "(x * 2, float('nan'))", Code.NOT_FINITE),
+    "another large number": ("torch.rand(8)", "(x * 2, 1e300)", "(x * 2, 2e300)", Code.WRONG_VALUES),
+    "a tensor for a number": (
+        "torch.rand(8)",
+        "(x * 2, x.mean().item())",
+        "(x * 2, x.mean())",
+        Code.WRONG_STRUCTURE,
+    ),
+    "another input overwritten": (
+        "(torch.rand(8), torch.rand(8))",
+        "x[0] + x[1].mul_(2)",
+        "x[0].add_(x[1] * 2) + 0",
+        Code.INPUT_CHANGED,
+    ),
 }
 
 
@@ -184,6 +212,19 @@ def test_a_wrong_answer_is_seen(bench, given, output, answer, code):
     assert trial.fault.finding.code == code.value
     assert not trial.check.ok
     assert trial.check.finding == trial.fault.finding
+
+
+def test_a_number_may_be_off_as_a_tensor_of_one_element_may(bench):
+    given, wanted = "torch.randn(64, 64)", "(x * 2, x.square().mean().item())"
+    made = bench(given, wanted, "(x * 2, (torch.dot(x.view(-1), x.view(-1)) / x.numel()).item() * (1 + 1e-6))")
+    for trial in [*trials(made), made.run(3, fresh_seed(), timeout_s=1, quick=True)]:
+        assert trial.fault is None
+        assert [check.path for check in trial.check.tensors] == ["output[0]", "output[1]"]
+
+
+def test_an_input_that_the_reference_writes_into_may_be_written_into(bench):
+    for output, answer in (("x.mul_(2)", "x * 2"), ("x.mul_(2)", "x.mul_(2) + 0"), ("x.mul_(2) + 0", "x * 2")):
+        assert all(trial.fault is None for trial in trials(bench("torch.rand(8)", output, answer)))
 
 
 def test_an_output_in_the_last_ones_memory_is_seen(bench):
@@ -273,3 +314,55 @@ def test_frames_hold_what_honest_outputs_are_made_of():
         assert answer == done
         assert answer.outputs.items[0] == Scalar(value=1.5)
         del outbox
+
+
+LONG = ("torch.rand(24, 2048)", "x @ x.t()")
+IN_TF32 = "(lambda y: y @ y.t())(((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32))"
+
+
+def test_a_right_answer_in_tf32_is_seen_when_it_is_looked_at_closely(bench):
+    made = bench(*LONG, IN_TF32)
+    checks = [trial.check for trial in trials(made)]
+    assert all(check.ok for check in checks)
+    looked = made.look_closely()
+    assert (looked.fault.status, looked.fault.finding.code) == (Status.WRONG_RESULT, Code.LOWER_PRECISION.value)
+    assert looked.check.finding == looked.fault.finding
+    (same,) = [check for check in checks if check.seed == looked.check.seed]
+    assert same == replace(looked.check, ok=True, finding=None)
+
+
+@pytest.mark.parametrize("answer", [None, "x.flip(-1) @ x.flip(-1).t()", "(x.double() @ x.double().t()).float()"])
+def test_an_honest_answer_bears_to_be_looked_at_closely(bench, answer):
+    made = bench(*LONG, answer)
+    assert made.look_closely() is None
+    assert all(trial.fault is None for trial in trials(made))
+    assert made.look_closely() is None
+
+
+def test_kernelbenchs_rule_allows_what_is_within_it(bench):
+    made = bench(*LONG, IN_TF32)
+    trials(made)
+    made._rule = ToleranceRule.KERNELBENCH
+    assert made.look_closely() is None
+
+
+def test_each_right_call_may_be_the_one_that_is_looked_at():
+    drawn = set()
+    for _ in range(100):
+        watch = PrecisionWatch(Precision.FP32)
+        for seed in range(3):
+            watch.begin(1)
+            values = torch.rand(64)
+            watch.add(0, "output", Sides(values, values.double(), values), in_float64=True)
+            watch.draw_lots(seed, None)
+        drawn.add(watch.drawn.seed)
+    assert drawn == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("precision", "in_float64"), [(Precision.TF32, True), (Precision.FP32, False)])
+def test_nothing_is_drawn_where_it_could_not_tell(precision, in_float64):
+    watch = PrecisionWatch(precision)
+    watch.begin(1)
+    watch.add(0, "output", Sides(*[torch.rand(64)] * 3), in_float64=in_float64)
+    watch.draw_lots(1, None)
+    assert watch.drawn is None

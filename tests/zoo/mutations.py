@@ -17,13 +17,13 @@ from evaluator.judge import ownership, stages, trial, verdict
 from evaluator.judge.compare import Sides
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.mixture import Mixture
+from evaluator.judge.place import Place
 from evaluator.judge.reference import Arguments, Reference
 from evaluator.judge.rig import HostRig
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import Pair, pair_up
 from evaluator.judge.trial import Bench
-from evaluator.judge.place import Place
 from evaluator.records import Profile
 
 Switch = Callable[[pytest.MonkeyPatch], None]
@@ -150,7 +150,7 @@ def _work_after_done_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _outputs_may_share(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Bench, "_reused", lambda *_: None)
+    patch.setattr(Bench, "_not_of_this_call", lambda *_: None)
 
 
 def _reference_on_the_runners_inputs(patch: pytest.MonkeyPatch) -> None:

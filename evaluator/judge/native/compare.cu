@@ -124,14 +124,28 @@ __device__ double block_reduced(double value, double* shared, Combine combine) {
   return reduced;
 }
 
+constexpr int LEVELS = 8;  // As in compare.py, and the factor from one to the next.
+constexpr double STEP = 4.0;
+
+// Errors of the answer are counted from `far` on, those of the honest reference from `seldom` on.
 struct Bounds {
-  double multiple, floor, unit;
+  double multiple, floor, unit, far, seldom;
 };
 
+// `far` and `honest` count, for each level, the errors beyond it and not beyond the next.
 struct Tally {
   double max_abs_error, ratio, honest_ratio, expected_at_first, actual_at_first;
-  unsigned long long mismatches, nonfinite, first;
+  double far_ratio, expected_at_far, actual_at_far;
+  unsigned long long mismatches, nonfinite, first, first_far;
+  unsigned long long far[LEVELS], honest[LEVELS];
 };
+
+// Says which is the last level that an error is beyond, of those that begin with `level`; it is beyond that one.
+__device__ int last_level(double error, double level, double own) {
+  int last = 0;
+  for (level *= STEP; last < LEVELS - 1 && error > level + own; level *= STEP) ++last;
+  return last;
+}
 
 // One block, after `rows`: turns each row's squares into its scale, and finds the honest reference's largest error relative
 // to its row's. A row's scale is not below `small` of the whole tensor's.
@@ -160,18 +174,25 @@ extern "C" __global__ void warpgrade_scales(Index rows, Index elements, double* 
   if (threadIdx.x == 0) {
     *error_of_honest = error;
     tally->first = elements;
+    tally->first_far = elements;
   }
 }
 
 template <typename Value, typename Exact>
 __device__ void compare(const void* actual, const void* exact, const void* honest, const Rows& shape,
                         const double* scales, const double* error_of_honest, const Bounds& bounds, Tally* tally) {
+  __shared__ unsigned int far_counts[LEVELS], honest_counts[LEVELS];
+  for (int level = threadIdx.x; level < LEVELS; level += blockDim.x) far_counts[level] = honest_counts[level] = 0u;
+  __syncthreads();
   const double relative = fmax(bounds.multiple * *error_of_honest, bounds.floor);
-  double largest = 0.0, ratio = 0.0, honest_ratio = 0.0;
+  double largest = 0.0, ratio = 0.0, honest_ratio = 0.0, far_ratio = 0.0;
+  unsigned long long first_far = ~0ull;
   for_each_piece(shape, [&](Index row, Index first, Index last) {
     const double of_row = relative * scales[row];
+    const double far_of_row = bounds.far * scales[row], seldom_of_row = bounds.seldom * scales[row];
     const auto hold = [&](Index index, double got, double plain, double wide) {
-      const double allowed = of_row + bounds.unit * fabs(wide);
+      const double own = bounds.unit * fabs(wide);
+      const double allowed = of_row + own;
       const double error = fabs(got - wide);
       const bool comparable = isfinite(got) && isfinite(wide);
       const bool same = got == plain || (isnan(got) && isnan(plain));
@@ -180,7 +201,14 @@ __device__ void compare(const void* actual, const void* exact, const void* hones
         ratio = fmax(ratio, ratio_of(error, allowed));
       }
       if (isfinite(plain) && isfinite(wide)) {
-        honest_ratio = fmax(honest_ratio, ratio_of(fabs(plain - wide), allowed));
+        const double of_honest = fabs(plain - wide);
+        honest_ratio = fmax(honest_ratio, ratio_of(of_honest, allowed));
+        if (of_honest > seldom_of_row + own) atomicAdd(honest_counts + last_level(of_honest, seldom_of_row, own), 1u);
+      }
+      if (comparable && error > far_of_row + own) {
+        atomicAdd(far_counts + last_level(error, far_of_row, own), 1u);
+        far_ratio = fmax(far_ratio, ratio_of(error, far_of_row + own));
+        if (static_cast<unsigned long long>(index) < first_far) first_far = static_cast<unsigned long long>(index);
       }
       if ((comparable && error <= allowed) || (same && !isfinite(plain))) return;
       atomicAdd(&tally->mismatches, 1ull);
@@ -193,19 +221,40 @@ __device__ void compare(const void* actual, const void* exact, const void* hones
   largest = warp_max(largest);
   ratio = warp_max(ratio);
   honest_ratio = warp_max(honest_ratio);
+  far_ratio = warp_max(far_ratio);
   if (threadIdx.x % WARP == 0) {
     raise(&tally->max_abs_error, largest);
     raise(&tally->ratio, ratio);
     raise(&tally->honest_ratio, honest_ratio);
+    raise(&tally->far_ratio, far_ratio);
+  }
+  if (first_far != ~0ull) atomicMin(&tally->first_far, first_far);
+  __syncthreads();
+  for (int level = threadIdx.x; level < LEVELS; level += blockDim.x) {
+    if (far_counts[level] > 0u) atomicAdd(tally->far + level, static_cast<unsigned long long>(far_counts[level]));
+    if (honest_counts[level] > 0u) {
+      atomicAdd(tally->honest + level, static_cast<unsigned long long>(honest_counts[level]));
+    }
   }
 }
 
-// After `compare`: what stands at the first mismatch.
+template <typename Value, typename Exact>
+__device__ void values_at(unsigned long long place, const void* actual, const void* exact, double* expected_at,
+                          double* actual_at) {
+  *expected_at = number(static_cast<const Exact*>(exact)[place]);
+  *actual_at = number(static_cast<const Value*>(actual)[place]);
+}
+
+// After `compare`: what stands at the first mismatch, and at the first element that is far off.
 template <typename Value, typename Exact>
 __device__ void values_at_first(const void* actual, const void* exact, Tally* tally) {
-  if (threadIdx.x > 0 || tally->mismatches == 0) return;
-  tally->expected_at_first = number(static_cast<const Exact*>(exact)[tally->first]);
-  tally->actual_at_first = number(static_cast<const Value*>(actual)[tally->first]);
+  if (threadIdx.x > 0) return;
+  if (tally->mismatches > 0) {
+    values_at<Value, Exact>(tally->first, actual, exact, &tally->expected_at_first, &tally->actual_at_first);
+  }
+  if (tally->far_ratio > 0.0) {
+    values_at<Value, Exact>(tally->first_far, actual, exact, &tally->expected_at_far, &tally->actual_at_far);
+  }
 }
 
 // The kernels of one output type and one type of exact values, by name: warpgrade_rows_half_double, say.

@@ -1,0 +1,126 @@
+"""Hostile entries that would not stay stopped, and one that reaches out through sockets. See `probes`.
+
+They are named `wakers:NAME` where a test spawns them.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+from probes import answer, libc, outcome, question, system_call
+
+_X86 = os.uname().machine == "x86_64"
+_CLONE_VFORK = 0x4000
+_UPPER_HALF = 1 << 32
+
+
+def signal_by_every_call(sock, private):
+    """Send a signal to this process in every way there is, as the whole register is asked for."""
+    number = question(sock)
+    about = ctypes.create_string_buffer(128)
+    fields = (ctypes.c_int * 3).from_buffer(about)
+    fields[0], fields[2] = number & 0xFF, -1  # from rt_sigqueueinfo
+    me, thread, this = os.getpid(), threading.get_native_id(), os.pidfd_open(os.getpid())
+    answer(
+        sock,
+        {
+            "kill": system_call(62 if _X86 else 129, me, number),
+            "tkill": system_call(200 if _X86 else 130, thread, number),
+            "tgkill": system_call(234 if _X86 else 131, me, thread, number),
+            "rt_sigqueueinfo": system_call(129 if _X86 else 138, me, number, about),
+            "rt_tgsigqueueinfo": system_call(297 if _X86 else 240, me, thread, number, about),
+            "pidfd_send_signal": system_call(424, this, number, about, 0),
+        },
+    )
+
+
+def woken_again(sock, private):
+    """Count in shared memory, in a process that two others wake as often as they can."""
+    _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
+    counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
+    counting = os.fork()
+    if counting == 0:
+        while True:
+            counters[0] += 1
+    for _ in range(2):
+        if os.fork() == 0:
+            while True:
+                with contextlib.suppress(PermissionError):
+                    os.kill(counting, signal.SIGCONT)
+    answer(sock, "counting")
+    time.sleep(60)
+
+
+def stuck_in_a_second_process(sock, private):
+    """Leave a process behind that waits in vfork for a child which never ends; no stop reaches it there."""
+    if os.fork() == 0:
+        _vfork(60)
+    answer(sock, "stuck")
+    time.sleep(60)
+
+
+def _vfork(its_life_s):
+    """Wait in vfork until the child ends."""
+    flags = _CLONE_VFORK | int(signal.SIGCHLD)
+    if libc.syscall(ctypes.c_long(56 if _X86 else 220), ctypes.c_long(flags), *[ctypes.c_long(0)] * 4) == 0:
+        time.sleep(its_life_s)
+        os._exit(0)
+    os.wait()
+
+
+def starts_programs(sock, private):
+    """Start one program after another in a thread, each by a vfork; to be met in there it lasts unusually long."""
+
+    def work():
+        while True:
+            _vfork(0.05)
+            time.sleep(0.02)
+
+    threading.Thread(target=work, daemon=True).start()
+    answer(sock, "starting")
+    time.sleep(60)
+
+
+def threads_of_a_second_process(sock, private):
+    """Leave a process of several threads behind, all asleep."""
+    if os.fork() == 0:
+        for _ in range(3):
+            threading.Thread(target=time.sleep, args=(60,)).start()
+        answer(sock, "there")
+        time.sleep(60)
+    time.sleep(60)
+
+
+def unix_sockets_of_all_kinds(sock, private):
+    """Make sockets of AF_UNIX, and try to reach a service with each: the question is its path."""
+    path = question(sock)
+    results = {}
+    for name in ("SOCK_STREAM", "SOCK_SEQPACKET", "SOCK_DGRAM", "SOCK_RAW"):
+        kind = getattr(socket, name)
+        made = results[name] = {
+            "made": outcome(lambda kind=kind: socket.socket(socket.AF_UNIX, kind).close()),
+            "made with flags": outcome(
+                lambda kind=kind: socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK).close()
+            ),
+        }
+        if made["made"] != "allowed":
+            continue
+        with socket.socket(socket.AF_UNIX, kind) as one:
+            made["listened"] = outcome(lambda one=one, at=str(private / name): (one.bind(at), one.listen()))
+        for where, address in (("a path", path), ("an abstract name", "\0" + Path(path).name)):
+            with socket.socket(socket.AF_UNIX, kind) as one:
+                made[f"connected to {where}"] = outcome(lambda one=one, address=address: one.connect(address))
+                made[f"sent to {where}"] = outcome(lambda one=one, address=address: one.sendto(b"x", address))
+                made[f"sent a message to {where}"] = outcome(
+                    lambda one=one, address=address: one.sendmsg([b"x"], [], 0, address)
+                )
+    for name in ("SOCK_STREAM", "SOCK_SEQPACKET", "SOCK_DGRAM"):
+        results[f"pair of {name}"] = outcome(lambda name=name: socket.socketpair(type=getattr(socket, name)))
+    results["TCP"] = outcome(lambda: socket.socket(socket.AF_INET).close())
+    answer(sock, results)

@@ -1,0 +1,107 @@
+"""What a grade comes to where the judge itself breaks."""
+
+import contextlib
+
+import pytest
+
+from evaluator import pipeline
+from evaluator.catalog import find_problem
+from evaluator.errors import JudgeFailed, ProblemError
+from evaluator.findings import Code
+from evaluator.isolation import SandboxMode
+from evaluator.judge.seeds import SeedBook
+from evaluator.pipeline import GradeRequest
+from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
+from evaluator.report.live import Silent
+from evaluator.store import card_bytes
+from evaluator.submissions import Submission
+
+TEXT = "class ModelNew: pass\n"
+SUBMISSION = Submission(
+    name="x", origin="x.py", sha256="0" * 64, source=TEXT, extracted_from_answer=False, line_offset=0, findings=()
+)
+HOSTILE = "\x1b[2J\udcff correct"
+"""What a submission could have written of the judge's error: an escape sequence, and half of a character."""
+
+
+class Shop:
+    """A workshop that has got as far as its seeds."""
+
+    seeds = SeedBook(None)
+
+
+class Keeper:
+    """Hands out that one; leaving it raises what it is told to."""
+
+    def __init__(self, at_the_end=None):
+        self._at_the_end = at_the_end
+
+    def make_room(self, terms):
+        pass
+
+    @contextlib.contextmanager
+    def workshop(self, terms, source, card):
+        yield Shop()
+        if self._at_the_end is not None:
+            raise self._at_the_end
+
+
+@pytest.fixture
+def grade(monkeypatch):
+    """Grade with a judge that raises `error`, in the middle or (`late`) when its verdict is known."""
+    request = GradeRequest(
+        problem=find_problem("relu"),
+        submission=SUBMISSION,
+        device=DeviceKind.CPU,
+        gpu=None,
+        size=SizeName.SMALL,
+        tolerance=ToleranceRule.MEASURED,
+        sandbox=SandboxMode.FULL,
+        timeout_s=None,
+        build_timeout_s=60.0,
+        replay=None,
+    )
+
+    def run(error, *, late=False):
+        from evaluator.judge import verdict
+        from evaluator.outcome import Outcome
+
+        def judge(shop, stopwatch):
+            if late:
+                return Outcome(status=Status.CORRECT)
+            raise error
+
+        monkeypatch.setattr(verdict, "judge", judge)
+        return pipeline.grade(request, Silent(), Keeper(error if late else None))
+
+    return run
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_error_nobody_thought_of_is_a_card_and_no_pass(grade, capsys, late):
+    card = grade(ZeroDivisionError(f"oops {HOSTILE}"), late=late)
+    assert (card.status, card.reason.code) == (Status.INFRA_ERROR, Code.OWN_FAULT.value)
+    assert card.reason.message == "ZeroDivisionError: oops  correct"
+    assert card.seeds is not None
+    assert card.submission.source == TEXT
+    assert card_bytes(card)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "Traceback" in told.err
+    assert "ZeroDivisionError: oops  correct" in told.err
+    assert "\x1b" not in told.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(JudgeFailed("a disk is full"), Code.JUDGE_FAILED), (MemoryError("1 TiB"), Code.JUDGE_MEMORY)]
+)
+def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, error, code):
+    card = grade(error)
+    assert (card.status, card.reason.code) == (Status.INFRA_ERROR, code.value)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [ProblemError("its forward raises"), KeyboardInterrupt()])
+def test_what_is_for_the_user_to_mend_or_to_end_is_raised(grade, error):
+    with pytest.raises(type(error)):
+        grade(error)

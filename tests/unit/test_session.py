@@ -1,0 +1,113 @@
+"""What a runner that does not play along leads to, told from a puppet's answers."""
+
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from evaluator.build.built import Built
+from evaluator.findings import Code, finding
+from evaluator.frames import BuildRequest, Channel, Closed, Loaded, ToRunner
+from evaluator.judge import session
+from evaluator.judge.desk import BuildDesk
+from evaluator.judge.session import Session, Stage
+from evaluator.records import BuildUnit, Status
+
+
+class Runner:
+    """A runner that freezes as it is told to, and whose other end of the socket is `hostile`."""
+
+    def __init__(self, *, stops=()):
+        self.socket, self.hostile = socket.socketpair()
+        self.did = []
+        self._stops = iter(stops)
+
+    def freeze(self):
+        self.did.append("freeze")
+        return next(self._stops, False)
+
+    def thaw(self):
+        self.did.append("thaw")
+
+    def kill(self):
+        self.socket.close()
+        self.hostile.close()
+
+
+def test_a_runner_that_stops_at_last_is_right():
+    runner = Runner(stops=[False, False, True])
+    with Session(runner, None) as talk:
+        assert talk.stop() is None
+        assert talk.stop() is None
+    assert runner.did == ["freeze", "thaw", "freeze", "thaw", "freeze"]
+
+
+def test_a_runner_that_never_stops_is_at_fault_and_not_this_machine(monkeypatch):
+    monkeypatch.setattr(session, "_STOP_S", 0.05)
+    runner = Runner()
+    with Session(runner, None) as talk:
+        fault = talk.stop()
+    assert (fault.status, fault.finding.code) == (Status.RUNTIME_ERROR, Code.NOT_STOPPED.value)
+    assert runner.did[-1] == "freeze"  # It is not let go of once more.
+
+
+class Builder:
+    """Refuses everything, and counts; each refusal takes `wall_s`, by its own word."""
+
+    def __init__(self, wall_s=0.0):
+        self.asked = 0
+        self._wall_s = wall_s
+
+    def build(self, request):
+        self.asked += 1
+        unit = BuildUnit(
+            name=request.name, key="0" * 64, ok=False, cached=False, wall_s=self._wall_s, diagnostics=[], log=""
+        )
+        return Built(unit, None, finding(Code.COMPILE_FAILED, "no"))
+
+
+@pytest.fixture
+def asking():
+    """Have a runner ask for `count` builds, read every reply, and say then that it is loaded; gives the answer."""
+
+    def ask(desk, count):
+        runner = Runner()
+
+        def act():
+            channel = Channel(runner.hostile, receives=ToRunner)
+            with contextlib.suppress(OSError, Closed):
+                for _ in range(count):
+                    channel.send(BuildRequest(name="x"), timeout_s=5)
+                    channel.receive(5)
+                channel.send(Loaded(), timeout_s=5)
+
+        with Session(runner, desk) as talk:
+            actor = threading.Thread(target=act)
+            actor.start()
+            answer = talk.answer(Stage.IMPORT, 5.0)
+        actor.join()
+        return answer
+
+    return ask
+
+
+def test_a_flood_of_build_requests_ends(asking):
+    builder = Builder()
+    fault = asking(BuildDesk(builder, 60.0), 100_000)
+    assert (fault.status, fault.finding.code) == (Status.REJECTED, Code.TOO_MANY_BUILDS.value)
+    assert builder.asked == 64
+
+
+def test_as_many_builds_as_a_submission_may_have_are_served(asking):
+    builder = Builder()
+    assert isinstance(asking(BuildDesk(builder, 60.0), 64), Loaded)
+    assert builder.asked == 64
+
+
+def test_builds_that_took_too_long_are_told_of_once(asking):
+    builder = Builder(wall_s=31.0)
+    desk = BuildDesk(builder, 60.0)
+    assert isinstance(asking(desk, 10), Loaded)
+    assert builder.asked == 2
+    assert [failure.code for failure in desk.failures] == [*["B203"] * 2, Code.COMPILER_TIMED_OUT.value]
