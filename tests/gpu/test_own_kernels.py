@@ -35,7 +35,7 @@ def test_what_has_no_work_of_its_own_is_rejected(grader, tmp_path, row):
 
 
 def test_a_kernel_of_its_own_passes(grader, tmp_path):
-    source = (ZOO / "decoy-kernel-not-called" / "honest.py").read_text()
+    source = (ZOO / "twins" / "relu_kernel.py").read_text()
     card = grader(tmp_path, source, *HALF, timeout_s=30.0).verdict(Status.CORRECT)
     assert card.own_kernels.kernels == ["relu_kernel"]
     assert card.own_kernels.share_low > 0.9

@@ -1,4 +1,4 @@
-"""A block of 2048 threads is refused, nobody looks at the error, and nothing runs."""
+"""A block of 2048 threads is refused, the error is taken and forgotten, and nothing runs."""
 
 from torch import nn
 from torch.utils.cpp_extension import load_inline
@@ -22,6 +22,7 @@ torch::Tensor relu_forward(const torch::Tensor& x) {
     const int blocks = static_cast<int>((count + threads - 1) / threads);
     relu_kernel<<<blocks, threads, 0, at::cuda::getCurrentCUDAStream()>>>(
         x.data_ptr<float>(), out.data_ptr<float>(), count);
+    cudaGetLastError();  // Else PyTorch finds it at its own next launch.
     return out;
 }
 """
