@@ -15,11 +15,12 @@ _ENTRY = struct.Struct("=QqHB")
 """struct linux_dirent64 before its name: inode, where the next entry begins, bytes of this one, type."""
 _BUFFER_BYTES = 4096
 _STAT_BYTES = 2048
-_GONE = (b"X", 1)
-_STATE, _THREADS = 0, 17
+_GONE = (True, 1)
+_STATE, _THREADS, _MEMORY = 0, 17, 20
 """The fields of /proc/PID/stat (proc_pid_stat(5)) that matter here, counted from behind the name."""
 _AT_REST = (b"T", b"Z", b"X")
-"""Stopped, dead and not buried, dead. What sleeps inside of the kernel may do a piece of work there yet."""
+"""Stopped, dead and not buried, dead. What sleeps inside of the kernel may do a piece of work there yet; not so what
+has no memory any more: it is dying, and giving back what it had may take long."""
 
 
 class Others:
@@ -44,16 +45,16 @@ class Others:
 
     def at_rest(self, pid: int) -> bool:
         """Say whether every thread of process `pid` has stopped, or ended."""
-        state, threads = self._state_and_threads(f"{pid}")
+        rests, threads = self._rest_and_threads(f"{pid}")
         if threads == 1:
-            return state in _AT_REST
+            return rests
         try:
             tasks = [task.name for task in Path(f"{self._proc}/{pid}/task").iterdir()]
         except (FileNotFoundError, ProcessLookupError):
             return True
-        return all(self._state_and_threads(f"{pid}/task/{task}")[0] in _AT_REST for task in tasks)
+        return all(self._rest_and_threads(f"{pid}/task/{task}")[0] for task in tasks)
 
-    def _state_and_threads(self, of: str) -> tuple[bytes, int]:
+    def _rest_and_threads(self, of: str) -> tuple[bool, int]:
         try:
             file = os.open(f"{of}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
         except (FileNotFoundError, ProcessLookupError):
@@ -66,7 +67,7 @@ class Others:
             os.close(file)
         # The name stands in parentheses and may hold anything, more of them too.
         fields = text.rpartition(b")")[2].split()
-        return fields[_STATE], int(fields[_THREADS])
+        return fields[_STATE] in _AT_REST or fields[_MEMORY] == b"0", int(fields[_THREADS])
 
     def _entries(self) -> list[tuple[bytes, int]]:
         """List names from `_begin` on, each with the place where the next entry begins."""

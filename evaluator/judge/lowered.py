@@ -64,12 +64,12 @@ class Found(NamedTuple):
 
 
 def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> Errors | None:
-    """Take a sample of an output, of float32 and one shape with the expected ones; None where it is too small to tell.
+    """Take a sample of an output of float32; None where it is too small to tell, or of another shape than the expected.
 
     Places are drawn from the operating system's seed: nobody can be right there alone.
     """
     count = honest.numel()
-    if honest.dtype != torch.float32 or count < _ENOUGH:
+    if honest.dtype != torch.float32 or count < _ENOUGH or actual.shape != honest.shape:
         return None
     device = honest.device
     generator = torch.Generator(device)
