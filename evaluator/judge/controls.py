@@ -15,8 +15,9 @@ from evaluator.errors import ProblemError
 from evaluator.judge.arithmetic import Format, rounded, with_operands
 from evaluator.judge.lowered import rounded_weights
 from evaluator.judge.reference import Arguments, Reference, by_path
-from evaluator.judge.trees import Value, leaves, mapped
+from evaluator.judge.trees import Value, leaves
 from evaluator.records import Precision
+from evaluator.runner.calls import mapped
 
 _TAIL = 16
 """A control leaves out the last of so many parts of the output."""

@@ -18,7 +18,8 @@ import torch
 from evaluator.errors import ProblemError
 from evaluator.judge.arithmetic import Format, rounded, with_operands, with_results
 from evaluator.judge.reference import Arguments, Reference, by_path
-from evaluator.judge.trees import Value, mapped
+from evaluator.judge.trees import Value
+from evaluator.runner.calls import mapped
 
 _COEFFICIENTS = (0.4, 1.6)
 """One where all of the rounding is in the errors, a half where one of two operands was rounded."""

@@ -9,7 +9,7 @@ import torch
 
 from evaluator.judge.kept import kept
 from evaluator.judge.reference import Arguments, Reference
-from evaluator.judge.trees import mapped, tensors
+from evaluator.judge.trees import tensors
 from evaluator.judge.trial import fresh_seed
 from evaluator.records import Flips, Problem, SizeName
 from evaluator.roofline.count import Uncountable, count
@@ -17,6 +17,7 @@ from evaluator.roofline.flips import BUDGET_S, Undetermined, changeable, sample
 from evaluator.roofline.place import Needs
 from evaluator.roofline.storages import covered_bytes
 from evaluator.runner import calls
+from evaluator.runner.calls import mapped
 from evaluator.runner.seeding import seed_torch
 
 _Answer = Callable[[], list[torch.Tensor]]

@@ -10,8 +10,9 @@ from evaluator.judge.arithmetic import Format, Order, in_order, moved, with_oper
 from evaluator.judge.compare import RARE, Sides, begin
 from evaluator.judge.reference import Arguments, Expected, Reference
 from evaluator.judge.tolerance import WIDEST, Bounds, Rounding, bounds
-from evaluator.judge.trees import Value, mapped
+from evaluator.judge.trees import Value
 from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
+from evaluator.runner.calls import mapped
 
 _CLOSELY = 1.1
 """The error that all but few elements stay below is found to within this factor."""

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 import torch
 
-from evaluator.judge.trees import Value, mapped, tensors
+from evaluator.judge.trees import Value, tensors
 from evaluator.records import Layout, Profile
+from evaluator.runner.calls import mapped
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
 RULES = 2

@@ -20,9 +20,10 @@ from evaluator.errors import ProblemError
 from evaluator.judge.nearness import near, same_function
 from evaluator.judge.profiles import change, rehearse
 from evaluator.judge.tolerance import ARITHMETIC
-from evaluator.judge.trees import Value, is_number, leaves, mapped, tensors
+from evaluator.judge.trees import Value, is_number, leaves, tensors
 from evaluator.records import Mode, Problem, Profile, SizeName
 from evaluator.runner import calls
+from evaluator.runner.calls import mapped
 from evaluator.runner.seeding import seed_torch
 
 

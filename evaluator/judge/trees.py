@@ -1,6 +1,6 @@
 """Value trees, on the judge's side: inputs into shared memory, answers held against the expected structure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -30,18 +30,6 @@ def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Value]]:
 def tensors(value: Value) -> list[torch.Tensor]:
     """List the tensors of a value, in order."""
     return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def mapped(value: Value, change: Callable[[torch.Tensor], torch.Tensor]) -> Value:
-    """Give the same structure with each tensor changed."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: mapped(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = [mapped(item, change) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    return value
 
 
 def plain(value: Value) -> Value:

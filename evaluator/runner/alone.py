@@ -97,22 +97,15 @@ def _inputs(problem: Any, seed: int, device: torch.device) -> tuple[list[Any], d
     random.seed(seed)
     with device:
         args, kwargs = _arguments(problem.get_inputs())
-    return [_moved(item, device) for item in args], {key: _moved(item, device) for key, item in kwargs.items()}
+
+    def moved(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().to(device)
+
+    return calls.mapped(args, moved), calls.mapped(kwargs, moved)
 
 
 def _arguments(value: Any) -> tuple[list[Any], dict[str, Any]]:
     return ([], dict(value)) if isinstance(value, Mapping) else (list(value), {})
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().to(device)
-    if isinstance(value, Mapping):
-        return {key: _moved(item, device) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = [_moved(item, device) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    return value
 
 
 def _keep_quiet() -> None:

@@ -71,6 +71,18 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return []
 
 
+def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Give the same structure with each tensor changed."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [mapped(item, change) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
+
+
 def _floating_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
     named = [(str(index), value) for index, value in enumerate(args)] + list(kwargs.items())
     found = []

@@ -215,10 +215,4 @@ def _cloned(value: Any) -> Any:
 
     A model is made on the CPU and then moved, on a GPU too, as the reference is.
     """
-    if isinstance(value, torch.Tensor):
-        return value.to("cpu", copy=True)
-    if isinstance(value, list | tuple):
-        return type(value)(_cloned(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _cloned(item) for key, item in value.items()}
-    return value
+    return calls.mapped(value, lambda tensor: tensor.to("cpu", copy=True))
