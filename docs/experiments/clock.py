@@ -2,7 +2,8 @@
 
     python docs/experiments/clock.py [FILE.json]
 
-Three tables: ten kernels from 2 us to 10 ms, by three clocks; 25 % of planted extra work; planted cheats.
+Four tables: ten kernels from 2 us to 10 ms, by three clocks; 25 % of planted extra work; planted cheats; and how long
+the GPU takes to write the inputs while a runner's work waits for them, on one stream or on several.
 """
 
 import argparse
@@ -20,7 +21,10 @@ import torch
 
 from evaluator.devices.gpu import choose, show_only
 from evaluator.isolation import SandboxMode
+from evaluator.judge import measure
+from evaluator.judge.baseline import AS_REFERENCE
 from evaluator.judge.seeds import SeedBook
+from evaluator.judge.trial import fresh_seed
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Terms, Workshop
 from evaluator.records import DeviceKind, Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
@@ -207,17 +211,42 @@ class ModelNew(nn.Module):
 """,
 }
 
+JOINED = """
+import torch
+from torch import nn
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.streams = [torch.cuda.Stream() for _ in range(COUNT)]
+    def forward(self, x):
+        y, here = torch.empty_like(x), torch.cuda.current_stream()
+        for stream, source, target in zip(self.streams, x.chunk(COUNT), y.chunk(COUNT)):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                torch.clamp(source, min=0.0, out=target)
+            here.wait_stream(stream)
+        return y
+"""
+WAITING = {
+    "one stream": HONEST,
+    **{f"{count} joined": JOINED.replace("COUNT", str(count)) for count in (1, 2, 3, 8)},
+    **{
+        name: CHEATS[name]
+        for name in ("a spinner that starts when inputs appear", "a copy engine that polls the inputs")
+    },
+}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", nargs="?", type=Path)
-    parser.add_argument("--only", choices=["kernels", "extra", "cheats"])
+    parser.add_argument("--only", choices=["kernels", "extra", "cheats", "prepared"])
     parser.add_argument("--sizes", nargs="+", type=int, default=[1 << 20, 1 << 25, 3 << 29], help="of the cheats")
     arguments = parser.parse_args()
     gpu = choose(None)
     os.environ.update(show_only(gpu.uuid))
     told: dict[str, object] = {"gpu": gpu.name, "driver": gpu.driver, "torch": torch.__version__}
-    for name, table in (("kernels", kernels), ("extra", extra), ("cheats", cheats)):
+    for name, table in (("kernels", kernels), ("extra", extra), ("cheats", cheats), ("prepared", prepared)):
         if arguments.only in (None, name):
             rows: list[dict] = []
             told[name] = rows
@@ -267,7 +296,8 @@ def kernels(gpu, _) -> Iterator[dict]:
     for name, text, n in KERNELS:
         row: dict[str, object] = {"kernel": name, "n": n}
         try:
-            with workshop(text, n, HONEST, gpu) as shop, shop.at_device():
+            with workshop(text, n, HONEST, gpu) as shop:
+                shop.have_device()
                 before = shop.baseline.before()
             samples, empty = before.samples, before.overhead
             inside = in_process(text, n)
@@ -355,6 +385,33 @@ def cheats(gpu, sizes) -> Iterator[dict]:
     for n in sizes:
         for name, source in CHEATS.items():
             yield {"n": n, "cheat": name, **side(n, source, gpu)}
+
+
+def prepared(gpu, sizes) -> Iterator[dict]:
+    for n in sizes:
+        with workshop(CLAMP, n, HONEST, gpu) as shop:
+            shop.have_device()
+            with shop.runner(AS_REFERENCE) as place:
+                place.load()
+                place.construct()
+                empty = measure.overhead(place.bench(), 10.0)
+            for name, source in WAITING.items():
+                row: dict[str, object] = {
+                    "n": n,
+                    "submission": name,
+                    "quiet_ms": empty.quiet_ms,
+                    "empty": empty._asdict(),
+                }
+                with shop.runner(source) as place:
+                    place.load()
+                    place.construct()
+                    bench = place.bench()
+                    trials = [bench.run(index, fresh_seed(), timeout_s=10.0, quick=True) for index in range(12)]
+                row["prepared_ms"] = [each.prepared_ms for each in trials]
+                row["elapsed_ms"] = [each.elapsed_ms for each in trials]
+                row["lag_ms"] = [each.lag_ms for each in trials]
+                row["faults"] = sorted({each.fault.finding.code for each in trials if each.fault})
+                yield row
 
 
 if __name__ == "__main__":

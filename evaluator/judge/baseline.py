@@ -107,7 +107,9 @@ class Baseline:
         with self._runner() as bench:
             overhead = self._known_overhead(bench)
             seeds = self._shop.seeds.timed(name)
-            side = measure.side(name, bench, seeds, overhead, self._shop.call_timeout_s)
+            side = measure.side(
+                name, bench, seeds, overhead, self._shop.call_timeout_s, at_least=measure.REFERENCE_CALLS
+            )
             look = self._shop.look()
         if side.samples is None:
             fault = side.failed.fault if side.failed is not None else None

@@ -6,11 +6,13 @@ something else was at work, and is made again.
 """
 
 import itertools
+import math
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
+from evaluator.judge.clock import Answered
 from evaluator.judge.repeat import made_again
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench, Trial, fresh_seed
@@ -19,13 +21,17 @@ from evaluator.timing.quote import CLOCK_ERROR_MS
 from evaluator.timing.stats import interquartile_range, median, median_interval, outliers
 
 MIN_CALLS = 20
+REFERENCE_CALLS = MIN_CALLS // 2
+"""The reference is one side in two halves, before and after a submission, and both are quoted together."""
 _MAX_CALLS = 100
 _ENOUGH_S = 2.0
 _NARROW = 0.002
 """Where the interval of the median is this narrow, relative to it, more calls tell nothing new."""
-_NARROW_TO_THE_CLOCK = 0.1
-"""And where it is this narrow, relative to what the clock can tell: that much is added to it anyway."""
-_EMPTY_CALLS = 30
+_NARROW_TO_THE_CLOCK = 0.5
+"""And where it is this narrow, relative to what the clock can tell: twice that much is added on either side anyway."""
+_EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
+_EMPTY_S = 0.25
+"""Where inputs are so large that this time is over, so are calls, and what an empty one takes matters little."""
 _LAG_MS = 0.030
 """How much longer than in a clean runner a GPU may take to come to rest.
 
@@ -60,8 +66,11 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     first = bench.run(0, fresh_seed(), timeout_s=timeout_s, quick=True)
     if first.fault is not None:
         return first.fault
-    answers = []
+    answers: list[Answered] = []
+    started = time.monotonic()
     for index in range(_EMPTY_CALLS):
+        if index >= _FEW_EMPTY_CALLS and time.monotonic() - started > _EMPTY_S:
+            break
         answer = bench.run_empty(index, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return answer
@@ -77,8 +86,10 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     return Overhead(overhead_ms, interquartile_range(times_ms), quiet_ms, lag_ms, host_ms)
 
 
-def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout_s: float) -> Side:
-    """Time calls until there are `MIN_CALLS` and the median is known well enough, for at most two seconds or a hundred.
+def side(
+    name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout_s: float, *, at_least: int = MIN_CALLS
+) -> Side:
+    """Time calls until there are `at_least` and the median is known well enough, for at most two seconds or a hundred.
 
     Every output is verified, of void calls too, and of those with other values than the problem's own, which are not
     quoted.
@@ -89,7 +100,7 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
     first_ms: float | None = None
     copied = False
     started = time.monotonic()
-    while not _enough(good, time.monotonic() - started, empty):
+    while not _enough(good, at_least, time.monotonic() - started, empty):
         seed = next(seeds)
         trial = bench.run(len(used), seed, timeout_s=timeout_s, quick=True)
         if trial.fault is not None:
@@ -130,14 +141,16 @@ def side(name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout
     return Side(samples, None)
 
 
-def _enough(good: list[Trial], elapsed_s: float, empty: Overhead) -> bool:
-    if len(good) < MIN_CALLS:
+def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead) -> bool:
+    if len(good) < at_least:
         return False
     if len(good) >= _MAX_CALLS or elapsed_s >= _ENOUGH_S:
         return True
     low, high = median_interval([trial.elapsed_ms for trial in good])
     clock = ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED
-    return high - low <= max(_NARROW * low, _NARROW_TO_THE_CLOCK * (empty.iqr_ms + CLOCK_ERROR_MS[clock]))
+    narrow_ms = max(_NARROW * low, _NARROW_TO_THE_CLOCK * (empty.iqr_ms + CLOCK_ERROR_MS[clock]))
+    # A half is quoted with the other one, and an interval narrows with the square root of the calls behind it.
+    return high - low <= narrow_ms * math.sqrt(MIN_CALLS / at_least)
 
 
 def _is_void(trial: Trial, empty: Overhead) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.trial import fresh_seed
-from evaluator.records import Order, Schedule, Scorecard, Seeds, seed_text
+from evaluator.records import Order, Profile, Schedule, Scorecard, Seeds, seed_text
 
 _SCHEDULES = (
     (Order.ASCENDING, 1),
@@ -64,12 +64,12 @@ class SeedBook:
             yield Schedule(order=order, seed=seed_text(fresh_seed()), workers=workers)
 
     def timed(self, side: str) -> Iterator[int]:
-        """Give the seeds of the timed calls of a side: `reference_before`, `submission` or `reference_after`."""
+        """Give the seeds of the timed calls of a side: `reference_before`, `submission` or `reference_after`.
+
+        Only a submission could gain by knowing which values a call has: the reference's own calls, of which only those
+        with values as given are quoted, have no others.
+        """
         timing = None if self._card is None else self._card.timing
-        return _then_fresh([] if timing is None else getattr(timing, side).seeds)
-
-
-def _then_fresh(known: list[str]) -> Iterator[int]:
-    yield from (int(text, 16) for text in known)
-    while True:
-        yield fresh_seed()
+        yield from (int(text, 16) for text in ([] if timing is None else getattr(timing, side).seeds))
+        while True:
+            yield fresh_seed() if side == "submission" else self.mixture.seed_for(Profile.AS_GIVEN)

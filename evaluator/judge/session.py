@@ -242,6 +242,8 @@ class Session:
         else:
             how = f"ended by itself (exit code {info.exit_code})"
         message = f"the submission's process {how} while {stage.value}"
+        if info is not None and info.out_of_memory:
+            return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, f"memory ran out: {message}"))
         by = info.signal if info is not None else None
         return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
 
@@ -265,7 +267,7 @@ def _is_out_of_memory(failed: Failed) -> bool:
     """
     return failed.kind in ("MemoryError", "OutOfMemoryError") or any(
         words in failed.message
-        for words in ("can't allocate memory", "std::bad_alloc", "nvmlInit_v2_() INTERNAL ASSERT")
+        for words in ("can't allocate memory", "std::bad_alloc", "NVML_SUCCESS == DriverAPI::get()->nvml")
     )
 
 

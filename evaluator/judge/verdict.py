@@ -1,7 +1,5 @@
 """The stages in their order, and the verdict they lead to."""
 
-import contextlib
-
 from msgspec.structs import replace
 
 from evaluator.judge import stages
@@ -20,13 +18,19 @@ def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
     A failed one is not timed. The emulator has no time to tell: there the checks are all. What the text shows decides
     nothing: it is added to the findings.
     """
-    begun = begin(shop, stopwatch)
+    shop.insist_on_walls()
+    shop.reach_for_device()
+    begun = _built(shop, stopwatch)
     return begun if begun.reason is not None else finish(shop, begun, stopwatch)
 
 
 def begin(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
     """Do what needs no GPU: look at the text, and build. An outcome with a reason is final."""
     shop.insist_on_walls()
+    return _built(shop, stopwatch)
+
+
+def _built(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
     with stopwatch.stage("lint"):
         remarks = shop.lint()
     with stopwatch.stage("build"):
@@ -39,10 +43,10 @@ def finish(shop: Workshop, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
     """Check and time what was built, here or by another process on the same machine."""
     if begun.build is None:
         raise ValueError("nothing was built")
-    with contextlib.ExitStack() as device:
-        with contextlib.nullcontext() if shop.terms.gpu is None else stopwatch.stage("device"):
-            device.enter_context(shop.at_device())
-        outcome = _on_device(shop, begun.build, stopwatch)
+    if shop.terms.gpu is not None:
+        with stopwatch.stage("device"):
+            shop.have_device()
+    outcome = _on_device(shop, begun.build, stopwatch)
     unsure = not_known(outcome.own_kernels, shop.terms.require_own_kernel)
     if outcome.status is Status.CORRECT and unsure is not None:
         outcome = outcome.failed(*unsure)

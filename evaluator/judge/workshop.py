@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from evaluator.devices.gpu import Gpu, GpuState, leased, show_only
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.emulator import headers
-from evaluator.errors import JudgeFailed, ProblemError, SandboxUnavailable
+from evaluator.errors import InfraError, JudgeFailed, ProblemError, SandboxUnavailable
 from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
 from evaluator.judge.deadlines import Deadlines, deadlines
@@ -106,7 +107,6 @@ class Workshop:
         self.watch: Watch | None = None
         self._mixture = AS_GIVEN_ALONE
         self.ours: frozenset[int] = frozenset()
-        self._lasting = lasting
         self._on_device = contextlib.ExitStack()
         if terms.gpu is not None:
             os.environ.update(show_only(terms.gpu.uuid))
@@ -175,14 +175,14 @@ class Workshop:
     def reference(self) -> Reference:
         """The problem's reference, on its device."""
         if self._reference is None:
-            raise RuntimeError("the reference needs the device: see at_device")
+            raise RuntimeError("the reference needs the device: see have_device")
         return self._reference
 
     @property
     def rig(self) -> Rig:
         """What the device brings."""
         if self._rig is None:
-            raise RuntimeError("the device is not at hand: see at_device")
+            raise RuntimeError("the device is not at hand: see have_device")
         return self._rig
 
     @property
@@ -190,24 +190,36 @@ class Workshop:
         """The judge's own kernels, a cubin for the GPU of this grade."""
         return self._equipment.kernels
 
-    @contextlib.contextmanager
-    def at_device(self) -> Iterator[None]:
-        """Have the device to oneself. A GPU is waited for here: until now nothing of this grade has touched it.
-
-        A lasting workshop keeps it to the end.
-        """
-        if self.terms.gpu is None:
-            yield
+    def reach_for_device(self) -> None:
+        """Take the GPU if nobody else has it, and have contexts made there while the submission is being built."""
+        if self.terms.gpu is None or self.watch is not None:
             return
-        with contextlib.ExitStack() as own:
-            if self._rig is None:
-                (self._on_device if self._lasting else own).enter_context(leased(self.terms.gpu, _LEASE_WAIT_S))
-                self.watch = Watch(self.terms.gpu, self._own_processes)
-                self.spares.refill(_FIRST)
-                self._set_up()
-            else:
-                self.watch = Watch(self.terms.gpu, self._own_processes)
-            yield
+        with contextlib.suppress(InfraError):  # `have_device` waits for it, or says what is wrong.
+            self._take(self.terms.gpu, wait_s=0.0)
+            context = threading.Thread(target=_make_context, daemon=True)
+            context.start()
+            self._on_device.callback(context.join)
+
+    def have_device(self) -> None:
+        """Have the device, to the end. A GPU that another grade has is waited for here."""
+        gpu = self.terms.gpu
+        if gpu is None:
+            return
+        if self._rig is not None:
+            self.watch = Watch(gpu, self._own_processes)
+            return
+        if self.watch is None:
+            self._take(gpu, _LEASE_WAIT_S)
+        self._set_up()
+
+    def _take(self, gpu: Gpu, wait_s: float) -> None:
+        """Wait until nobody else has the GPU, look at it, and only then have runners bring it up."""
+        with contextlib.ExitStack() as taken:
+            taken.enter_context(leased(gpu, wait_s))
+            watch = Watch(gpu, self._own_processes)
+            self.spares.refill(_FIRST)
+            self.watch = watch
+            self._on_device.push(taken.pop_all())
 
     def _own_processes(self) -> frozenset[int]:
         """Name the processes that are kept on the GPU from one submission to the next."""
@@ -357,6 +369,16 @@ class Workshop:
             del inputs, outputs, found, given, state
             _reserve(judge_bytes(input_bytes, output_bytes, in_blocks=in_blocks))
         return CallSizes(input_bytes, output_bytes), reference_s
+
+
+def _make_context() -> None:
+    """Have CUDA make this process's context, and its first kernel loaded. What fails here fails again where it counts.
+
+    PyTorch makes it once, whichever thread asks first.
+    """
+    with contextlib.suppress(Exception):
+        torch.zeros(1, device="cuda").add_(1)
+        torch.cuda.synchronize()
 
 
 def _reserve(size_bytes: int) -> None:

@@ -44,7 +44,7 @@ def _not_quiet(timing: Timing) -> Finding | None:
 def _outliers(timing: Timing) -> Finding | None:
     for side in (timing.submission, timing.reference_before, timing.reference_after):
         far_ms = outliers(side.samples_ms)
-        if len(far_ms) > _MANY * len(side.samples_ms):
+        if len(far_ms) > max(_MANY * len(side.samples_ms), 1):
             message = (
                 f"{side.side}: {len(far_ms)} of {len(side.samples_ms)} calls lie far from the rest, "
                 f"up to {max(far_ms):.4g} ms where the median is {side.median_ms:.4g} ms"

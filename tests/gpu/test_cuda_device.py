@@ -249,7 +249,7 @@ class ModelNew(nn.Module):
 
 @pytest.mark.parametrize(("source", "status", "code"), BROKEN.values(), ids=BROKEN)
 def test_a_failure_costs_only_itself(grade, source, status, code):
-    grade(HEAD + source, timeout_s=4.0).verdict(status, code)
+    grade(HEAD + source, timeout_s=10.0).verdict(status, code)
 
 
 def test_the_next_grade_after_a_fault_is_unaffected(grade):

@@ -22,6 +22,27 @@ WEAK = TOP / "tests" / "zoo" / "problems"
 IDENTITY = HEAD + "class ModelNew(nn.Module):\n    def forward(self, x):\n        return x.clone()\n"
 
 
+TALL_PRODUCT = """
+import torch
+from torch import nn
+
+rows = 16384
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+
+def get_inputs():
+    return [torch.rand(rows, 4096), torch.rand(4096, 512)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
 def product(how: str) -> str:
     """Write a matrix product by PyTorch, `how` precise."""
     body = f"        torch.backends.cuda.matmul.allow_tf32 = {how == 'tf32'}\n"
@@ -60,6 +81,26 @@ def test_true_fp32_is_right_on_every_profile_and_other_calls_are_not_quoted(grad
     timed = card.timing.submission
     assert len(timed.samples_ms) >= 20
     assert len(timed.seeds) == 1 + len(timed.samples_ms) + timed.void_calls + timed.other_calls
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+@pytest.mark.parametrize("how", ["tf32", "half"])
+def test_lower_precision_is_told_apart_where_it_averages_out(grade, how, size):
+    run = grade(product(how), "--problems", WEAK, problem="long_product", size=size)
+    run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+
+
+@pytest.mark.parametrize("how", ["fp32", "tf32", "half"])
+def test_lower_precision_is_told_apart_where_the_reference_is_computed_in_blocks(grade, tmp_path, how):
+    own = tmp_path / "problems" / "tall_product"
+    own.mkdir(parents=True)
+    (own / "reference.py").write_text(TALL_PRODUCT)
+    (own / "problem.toml").write_text(
+        'title = "Tall product"\nlevel = 1\ndescription = "Rows are independent."\n'
+        "split = { a = 0 }\n[sizes.full]\nrows = 16384\n[sizes.small]\nrows = 64\n"
+    )
+    run = grade(product(how), "--problems", own.parent, problem="tall_product", size="full")
+    run.verdict(*((Status.CORRECT,) if how == "fp32" else (Status.WRONG_RESULT, Code.LOWER_PRECISION)))
 
 
 @pytest.mark.parametrize("size", ["small", "full"])

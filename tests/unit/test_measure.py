@@ -7,7 +7,7 @@ import pytest
 from evaluator.findings import Code, finding
 from evaluator.frames import Done
 from evaluator.judge.clock import Answered
-from evaluator.judge.measure import MIN_CALLS, Overhead, overhead, side
+from evaluator.judge.measure import MIN_CALLS, REFERENCE_CALLS, Overhead, overhead, side
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
 from evaluator.records import Profile, Status
@@ -54,6 +54,31 @@ def test_the_first_call_stands_apart_and_the_overhead_is_taken_off():
     assert samples.samples_ms == pytest.approx([1.0] * MIN_CALLS)
     assert len(samples.seeds) == MIN_CALLS + 1
     assert (samples.outliers, samples.overhead_host_ms) == (0, None)
+
+
+def test_a_half_of_the_reference_has_half_as_many_calls():
+    at_least = REFERENCE_CALLS
+    samples = side("reference_before", Script([5.1, 1.1]), itertools.count(), HOST, 1.0, at_least=at_least).samples
+    assert samples.samples_ms == pytest.approx([1.0] * (MIN_CALLS // 2))
+    wide = HOST._replace(iqr_ms=0.0)
+    script = Script([1.1, *([1.1, 1.11] * 60)])
+    assert len(side("reference_before", script, itertools.count(), wide, 1.0, at_least=at_least).samples.seeds) == 101
+
+
+def test_fewer_empty_calls_are_made_where_they_take_long(monkeypatch):
+    passing = itertools.count()
+    monkeypatch.setattr("evaluator.judge.measure.time.monotonic", lambda: next(passing) / 5)
+    script = Script([0.4])
+    script.run_empty = lambda index, *, timeout_s: (
+        made.append(index) or Script.run_empty(script, index, timeout_s=timeout_s)
+    )
+    made = []
+    overhead(script, 1.0)
+    assert len(made) == 16
+    monkeypatch.undo()
+    made.clear()
+    overhead(script, 1.0)
+    assert len(made) == 30
 
 
 def test_outliers_are_counted_and_kept():
@@ -114,6 +139,8 @@ def test_more_calls_are_made_where_they_tell_more():
 
 def test_no_calls_are_made_for_what_the_clock_cannot_tell():
     assert calls_until_enough(0.01, HOST._replace(iqr_ms=0.2)) == MIN_CALLS
+    assert calls_until_enough(0.09, HOST._replace(iqr_ms=0.2)) == MIN_CALLS
+    assert calls_until_enough(0.11, HOST._replace(iqr_ms=0.2)) == 100
     sealed = HOST._replace(iqr_ms=0.001, quiet_ms=1.0, lag_ms=0.01, host_ms=0.1)
-    assert calls_until_enough(0.0013, sealed) == MIN_CALLS  # 15 us of error stand in every interval
+    assert calls_until_enough(0.007, sealed) == MIN_CALLS  # 15 us of error stand in every interval
     assert calls_until_enough(0.01, sealed) == 100

@@ -40,6 +40,14 @@ def test_a_replay_times_each_side_on_its_own_inputs_and_then_fresh_ones(name, st
     assert len(set(drawn)) == 25
 
 
+@pytest.mark.parametrize("name", [name for name in SIDES if name != "submission"])
+def test_the_references_own_calls_have_the_problems_own_values(name):
+    seeds = SeedBook(None)
+    seeds.settle(Mixture((Profile.LARGE, Profile.SIGNED_NORMAL)))
+    assert {seeds.mixture.pick(seed) for seed in first(100, seeds.timed(name))} == {Profile.AS_GIVEN}
+    assert len({seeds.mixture.pick(seed) for seed in first(200, seeds.timed("submission"))}) == 3
+
+
 def test_a_replay_says_so():
     seeds = replayed(seeds=Seeds(weight=seed_text(2**63 - 1), replayed_from=None))
     assert seeds.weight == 2**63 - 1
