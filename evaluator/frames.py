@@ -151,13 +151,14 @@ class Call(Frame, frozen=True):
     """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before.
 
     With `empty` the model is left out and the last call's outputs are described again: what that takes (less a probe,
-    on `cuda`) is the clock's overhead.
+    on `cuda`) is the clock's overhead. With `forked` too, the probe is on a stream of its own, which is joined.
     On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
     the same.
     """
 
     index: int
     empty: bool
+    forked: bool
     ticket: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     schedule: EmulatorSchedule | None
     args: Node

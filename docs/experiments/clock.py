@@ -394,24 +394,22 @@ def prepared(gpu, sizes) -> Iterator[dict]:
             with shop.runner(AS_REFERENCE) as place:
                 place.load()
                 place.construct()
-                empty = measure.overhead(place.bench(), 10.0)
+                bench = place.bench()
+                empty = measure.overhead(bench, 10.0)
+                yield {"n": n, "submission": "the reference, after empty calls", **calls_of(bench, empty)}
             for name, source in WAITING.items():
-                row: dict[str, object] = {
-                    "n": n,
-                    "submission": name,
-                    "quiet_ms": empty.quiet_ms,
-                    "empty": empty._asdict(),
-                }
                 with shop.runner(source) as place:
                     place.load()
                     place.construct()
-                    bench = place.bench()
-                    trials = [bench.run(index, fresh_seed(), timeout_s=10.0, quick=True) for index in range(12)]
-                row["prepared_ms"] = [each.prepared_ms for each in trials]
-                row["elapsed_ms"] = [each.elapsed_ms for each in trials]
-                row["lag_ms"] = [each.lag_ms for each in trials]
-                row["faults"] = sorted({each.fault.finding.code for each in trials if each.fault})
-                yield row
+                    yield {"n": n, "submission": name, **calls_of(place.bench(), empty)}
+
+
+def calls_of(bench, empty: measure.Overhead) -> dict[str, object]:
+    """Make a dozen calls; say what the clock saw of each."""
+    trials = [bench.run(index, fresh_seed(), timeout_s=10.0, quick=True) for index in range(12)]
+    told: dict[str, object] = {"empty": empty._asdict()}
+    told |= {name: [getattr(each, name) for each in trials] for name in ("prepared_ms", "elapsed_ms", "lag_ms")}
+    return told | {"faults": sorted({each.fault.finding.code for each in trials if each.fault})}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ something else was at work, and is made again.
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
@@ -36,6 +36,9 @@ _LAG_MS = 0.030
 """How much longer than in a clean runner a GPU may take to come to rest.
 
 Seen on an H200: at most 7 us where the work is over, at least 140 us where it is not: the GPU then changes contexts."""
+_SLICE_MS = 1.0
+"""A GPU gives every context 2 ms at a time (an H200: what takes 1 ms is never interrupted, what takes 3 ms is)."""
+_FORKED_CALLS = 5
 _QUIET_PART = 0.10
 _QUIET_MS = 0.020
 """How much longer than usual a GPU may take to write the inputs: a tenth, and what an event's time wanders by."""
@@ -44,12 +47,15 @@ _QUIET_MS = 0.020
 class Overhead(NamedTuple):
     """What a call takes without the model's own work.
 
-    On a GPU also how long its preparation and its end may take, and how long the host takes to queue it.
+    On a GPU also how long its preparation takes, and may take where work waits on one stream (`quiet_ms`) or on several
+    (`forked_ms`), how long its end may take, and how long the host takes to queue it.
     """
 
     median_ms: float
     iqr_ms: float
+    prepared_ms: float | None
     quiet_ms: float | None
+    forked_ms: float | None
     lag_ms: float | None
     host_ms: float | None
 
@@ -66,24 +72,51 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     first = bench.run(0, fresh_seed(), timeout_s=timeout_s, quick=True)
     if first.fault is not None:
         return first.fault
+    answers = _empty_calls(bench, timeout_s)
+    if isinstance(answers, Fault):
+        return answers
+    times_ms = [answer.elapsed_ms for answer in answers]
+    prepared_ms = _median_of(answer.prepared_ms for answer in answers)
+    quiet_ms = forked_ms = None if prepared_ms is None else _quiet(prepared_ms)
+    if prepared_ms is not None and prepared_ms > _SLICE_MS:
+        forked = _empty_calls(bench, timeout_s, forked=True)
+        if isinstance(forked, Fault):
+            return forked
+        longer_ms = _median_of(answer.prepared_ms for answer in forked)
+        forked_ms = quiet_ms if longer_ms is None else _quiet(max(longer_ms, prepared_ms))
+    lag_ms = _median_of(answer.lag_ms for answer in answers)
+    return Overhead(
+        median_ms=median(times_ms) - bench.empty_ms,
+        iqr_ms=interquartile_range(times_ms),
+        prepared_ms=prepared_ms,
+        quiet_ms=quiet_ms,
+        forked_ms=forked_ms,
+        lag_ms=None if lag_ms is None else lag_ms + _LAG_MS,
+        host_ms=_median_of(answer.host_ms for answer in answers),
+    )
+
+
+def _empty_calls(bench: Bench, timeout_s: float, *, forked: bool = False) -> list[Answered] | Fault:
     answers: list[Answered] = []
     started = time.monotonic()
-    for index in range(_EMPTY_CALLS):
+    for index in range(_FORKED_CALLS if forked else _EMPTY_CALLS):
         if index >= _FEW_EMPTY_CALLS and time.monotonic() - started > _EMPTY_S:
             break
-        answer = bench.run_empty(index, timeout_s=timeout_s)
+        answer = bench.run_empty(index, timeout_s=timeout_s, forked=forked)
         if isinstance(answer, Fault):
             return answer
         answers.append(answer)
-    times_ms = [answer.elapsed_ms for answer in answers]
-    prepared_ms = [answer.prepared_ms for answer in answers if answer.prepared_ms is not None]
-    quiet_ms = median(prepared_ms) * (1 + _QUIET_PART) + _QUIET_MS if prepared_ms else None
-    lags_ms = [answer.lag_ms for answer in answers if answer.lag_ms is not None]
-    lag_ms = median(lags_ms) + _LAG_MS if lags_ms else None
-    overhead_ms = median(times_ms) - bench.empty_ms
-    hosts_ms = [answer.host_ms for answer in answers if answer.host_ms is not None]
-    host_ms = median(hosts_ms) if hosts_ms else None
-    return Overhead(overhead_ms, interquartile_range(times_ms), quiet_ms, lag_ms, host_ms)
+    return answers
+
+
+def _median_of(values_ms: Iterable[float | None]) -> float | None:
+    """Give the median of those that were seen; None where none was."""
+    seen_ms = [value_ms for value_ms in values_ms if value_ms is not None]
+    return median(seen_ms) if seen_ms else None
+
+
+def _quiet(prepared_ms: float) -> float:
+    return prepared_ms * (1 + _QUIET_PART) + _QUIET_MS
 
 
 def side(
@@ -137,6 +170,7 @@ def side(
         outputs_copied=copied,
         outliers=len(outliers(times_ms)),
         overhead_host_ms=empty.host_ms,
+        unwatched_ms=_unwatched_ms(good, empty),
     )
     return Side(samples, None)
 
@@ -154,7 +188,19 @@ def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead)
 
 
 def _is_void(trial: Trial, empty: Overhead) -> bool:
-    return trial.prepared_ms is not None and empty.quiet_ms is not None and trial.prepared_ms > empty.quiet_ms
+    return trial.prepared_ms is not None and empty.forked_ms is not None and trial.prepared_ms > empty.forked_ms
+
+
+def _unwatched_ms(good: list[Trial], empty: Overhead) -> float:
+    """Say for how long, while inputs were written, the GPU was the runner's; 0 where a quiet GPU takes as long.
+
+    It turns to a context whose streams wait for each other when a slice of its time is over, and nobody sees whether
+    they do but wait.
+    """
+    taken_ms = _median_of(trial.prepared_ms for trial in good)
+    if taken_ms is None or empty.prepared_ms is None or empty.quiet_ms is None or taken_ms <= empty.quiet_ms:
+        return 0.0
+    return taken_ms - empty.prepared_ms
 
 
 def _goes_on(good: list[Trial], empty: Overhead) -> Fault | None:

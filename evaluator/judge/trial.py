@@ -147,12 +147,14 @@ class Bench:
         """What an empty call's own work takes, in ms."""
         return self._clock.empty_ms
 
-    def run_empty(self, index: int, *, timeout_s: float) -> Answered | Fault:
-        """Do all of a call but the model's own work, in a runner that has answered before."""
+    def run_empty(self, index: int, *, timeout_s: float, forked: bool = False) -> Answered | Fault:
+        """Do all of a call but the model's own work, in a runner that has answered before; `forked`, on two streams."""
         seed = fresh_seed()
         inputs = self._reference.draw(seed)
         gradients = self._output_gradients(inputs, 0, seed)
-        _, answer = self._call(index, inputs, gradients, None, random_seed=0, schedule=None, timeout_s=timeout_s)
+        _, answer = self._call(
+            index, inputs, gradients, None, random_seed=0, schedule=None, timeout_s=timeout_s, forked=forked
+        )
         return answer
 
     def _call(
@@ -165,6 +167,7 @@ class Bench:
         random_seed: int,
         schedule: Schedule | None,
         timeout_s: float,
+        forked: bool = False,
     ) -> tuple[Placed, Answered | Fault]:
         """Have the runner prepare itself, then let the clock reveal the inputs. Nothing `wanted`: an empty call."""
         poison = secrets.randbelow(256)
@@ -189,6 +192,7 @@ class Bench:
         frame = Call(
             index=index,
             empty=wanted is None,
+            forked=forked,
             ticket=0,
             schedule=None if schedule is None else _schedule_frame(schedule),
             args=Items(is_tuple=False, items=nodes[:count]),

@@ -20,8 +20,9 @@ class Samples(Record, frozen=True):
     ran, so that of `reference_after` is the one to compare with. `outliers` counts the samples that lie far from the
     rest; they are among `samples_ms` all the same. `host_ms` is how long the host took to queue a call's work on a GPU,
     `overhead_host_ms` the same for a call without the model's own work. A call is void where something else was at work
-    on the GPU while its inputs were written. `seeds` has those of all calls: of void ones too, and of the `other_calls`
-    whose inputs had other values than the problem's own. The samples are of calls as given alone.
+    on the GPU while its inputs were written; `unwatched_ms` is how long that may have been work of this side, whose
+    streams waited for each other. `seeds` has those of all calls: of void ones too, and of the `other_calls` whose
+    inputs had other values than the problem's own. The samples are of calls as given alone.
     """
 
     side: str
@@ -38,6 +39,7 @@ class Samples(Record, frozen=True):
     other_calls: int = 0
     outliers: int | None = None
     overhead_host_ms: float | None = None
+    unwatched_ms: float = 0.0
 
 
 class Timing(Record, frozen=True):

@@ -47,7 +47,7 @@ class HostArena:
         inside = self._copy_bytes <= first and first + storage.nbytes() <= self._region.numel()
         return tensor.data_ptr() - base if inside else None
 
-    def probe(self) -> None:
+    def probe(self, *, forked: bool) -> None:
         """Do the work of an empty call; on the host that is nothing."""
 
     def copy(self, tensor: torch.Tensor) -> int | None:

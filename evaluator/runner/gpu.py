@@ -90,6 +90,7 @@ class Gpu:
         os.close(outputs)
         self._pool = torch.cuda.MemPool(allocator.allocator())  # type: ignore[no-untyped-call]
         self._allocator = allocator
+        self._side: torch.cuda.Stream | None = None
         self._in_use = False
         self._copies: list[torch.Tensor] = []
 
@@ -117,13 +118,21 @@ class Gpu:
         inside = first >= 0 and first + storage.nbytes() <= self._size_bytes
         return tensor.data_ptr() - self._start if inside else None
 
-    def probe(self) -> None:
+    def probe(self, *, forked: bool) -> None:
         """Launch one kernel that reads as much as a call's inputs, and writes as much.
 
         A GPU changes over to another context for kernels only, not for words, and the first accesses after that find
-        no addresses translated.
+        no addresses translated. But where one stream waits for another, it may change over to let them wait.
         """
-        torch.bitwise_not(self._probe, out=self._scratch)
+        if not forked:
+            torch.bitwise_not(self._probe, out=self._scratch)
+            return
+        here = torch.cuda.current_stream()
+        side = self._side = self._side or torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(here)
+        with torch.cuda.stream(side):
+            torch.bitwise_not(self._probe, out=self._scratch)
+        here.wait_stream(side)
 
     def copy(self, tensor: torch.Tensor) -> int | None:
         """Copy a tensor into the region, contiguous; None where there is no room left."""

@@ -139,7 +139,7 @@ class Runner:
         if memory.gate is not None:
             memory.gate.wait(frame.ticket)
         if frame.empty:
-            memory.arena.probe()
+            memory.arena.probe(forked=frame.forked)
             result, launches = self._held.pop(), None
         else:
             with self._witness or contextlib.nullcontext():

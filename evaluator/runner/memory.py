@@ -25,8 +25,8 @@ class Arena(Protocol):
     def offset_bytes(self, tensor: torch.Tensor) -> int | None:
         """Say where in the region a tensor lies, if it lies there whole."""
 
-    def probe(self) -> None:
-        """Do the work of an empty call, which the judge knows the time of."""
+    def probe(self, *, forked: bool) -> None:
+        """Do the work of an empty call, which the judge knows the time of; `forked`, on a stream of its own."""
 
     def copy(self, tensor: torch.Tensor) -> int | None:
         """Copy a tensor into the region, contiguous; None where there is no room left."""

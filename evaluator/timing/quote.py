@@ -29,7 +29,8 @@ class Quote(NamedTuple):
 def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples) -> Quote:
     """Reduce the two sides; the reference's samples before and after the submission count alike.
 
-    The resolution of the clock (the spread of a call that does nothing, and its own error) is part of every interval.
+    The resolution of the clock (the spread of a call that does nothing, its own error, and for how long a side's work
+    may have begun unseen) is part of every interval.
     The speedup is None where its interval is wider than `WIDEST`; it may exclude 1, and be significant, all the same.
     One without an upper end is not: where this clock cannot tell a submission from nothing, an overhead that moved
     would look the same.
@@ -38,7 +39,8 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
         ValueError: a side has no samples.
     """
     sides = (before, submission, after)
-    resolution_ms = max(side.overhead_iqr_ms for side in sides) + CLOCK_ERROR_MS[clock]
+    unwatched_ms = max(side.unwatched_ms for side in sides)
+    resolution_ms = max(side.overhead_iqr_ms for side in sides) + CLOCK_ERROR_MS[clock] + unwatched_ms
     reference_ms = median([*before.samples_ms, *after.samples_ms])
     submission_ms = median(submission.samples_ms)
     draws = Bootstrap([before.samples_ms, after.samples_ms], submission.samples_ms)
@@ -63,11 +65,13 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
         speedup_high=finite_or_none(interval.high),
         significant=interval.excludes_one and math.isfinite(interval.high),
     )
-    too_wide = [] if quoted else [_below_resolution(draws, interval, ratio, resolution_ms)]
+    too_wide = [] if quoted else [_below_resolution(draws, interval, ratio, resolution_ms, unwatched_ms)]
     return Quote(timing, [*too_wide, *warnings(timing)])
 
 
-def _below_resolution(draws: Bootstrap, interval: Interval, ratio: float, resolution_ms: float) -> Finding:
+def _below_resolution(
+    draws: Bootstrap, interval: Interval, ratio: float, resolution_ms: float, unwatched_ms: float
+) -> Finding:
     """Say why there is no speedup, and whether calls that take longer would give one."""
     found = f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}"
     factor = _longer(draws, ratio, resolution_ms)
@@ -75,6 +79,10 @@ def _below_resolution(draws: Bootstrap, interval: Interval, ratio: float, resolu
         message = f"{found}; the samples themselves scatter so much that longer calls alone would not do"
     else:
         message = f"{found}; this clock tells {resolution_ms * 1e3:.3g} us, and calls {factor} times as long would do"
+    if unwatched_ms > 0:
+        message += (
+            f", for {unwatched_ms:.3g} ms of which streams that wait for each other had the GPU before a call began"
+        )
     return finding(Code.BELOW_RESOLUTION, message, resolution_ms=resolution_ms, longer_factor=factor)
 
 

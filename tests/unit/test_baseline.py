@@ -8,7 +8,9 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge import baseline, measure
 from evaluator.judge.session import Fault
+from evaluator.judge.trial import Trial
 from evaluator.records import Status
+from tests import cards
 
 
 @pytest.fixture
@@ -18,7 +20,7 @@ def kept(monkeypatch):
 
     def overhead(bench, timeout_s):
         clock.measured.append(bench)
-        return measure.Overhead(float(len(clock.measured)), 0.0, None, None, None)
+        return measure.Overhead(float(len(clock.measured)), 0.0, None, None, None, None, None)
 
     monkeypatch.setattr(baseline.time, "monotonic", lambda: clock.now_s)
     monkeypatch.setattr(measure, "overhead", overhead)
@@ -41,3 +43,29 @@ def test_a_reference_that_fails_while_that_is_measured_is_no_submissions_fault(k
     monkeypatch.setattr(measure, "overhead", lambda *_: fault)
     with pytest.raises(JudgeFailed, match="the reference's own runner failed: it broke"):
         side._known_overhead("one")
+
+
+def sides_of(monkeypatch, *faults):
+    """Have the reference fail with each of these in turn, and then have it measured."""
+    left = [measure.Side(None, Trial(None, Fault(Status.REJECTED, fault), 0.0, copied=False)) for fault in faults]
+    good = measure.Side(cards.samples("reference_before", 1.0), None)
+    monkeypatch.setattr(measure, "side", lambda *_, **__: left.pop(0) if left else good)
+    seeds = SimpleNamespace(timed=lambda _: iter(()))
+    return baseline.Baseline(SimpleNamespace(call_timeout_s=1.0, seeds=seeds), lasting=False), good.samples
+
+
+@pytest.mark.parametrize("code", [Code.NOT_QUIET, Code.WORK_AFTER_DONE])
+def test_a_disturbed_reference_is_measured_again_and_not_for_ever(monkeypatch, code):
+    busy = finding(code, "the GPU worked on")
+    side, samples = sides_of(monkeypatch, busy, busy)
+    assert side._undisturbed("reference_before", None, None) is samples
+    side, _ = sides_of(monkeypatch, busy, busy, busy)
+    with pytest.raises(JudgeFailed, match="disturbed 3 times: the GPU worked on") as failed:
+        side._undisturbed("reference_before", None, None)
+    assert "something else is at work on this GPU" in failed.value.hint
+
+
+def test_a_reference_that_is_wrong_is_not_measured_again(monkeypatch):
+    side, _ = sides_of(monkeypatch, finding(Code.WRONG_VALUES, "1 of 9 values differ"))
+    with pytest.raises(JudgeFailed, match="does not pass its own check: 1 of 9 values differ"):
+        side._undisturbed("reference_before", None, None)

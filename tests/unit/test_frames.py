@@ -150,6 +150,7 @@ def test_frames_arrive_as_they_were_sent_and_in_order(sent):
             index=1,
             ticket=7,
             empty=True,
+            forked=False,
             schedule=None,
             args=Items(is_tuple=False, items=[VIEW]),
             kwargs=Table(keys=["mask", 3], items=[Scalar(value=None), Scalar(value=2.0)]),

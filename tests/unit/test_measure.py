@@ -13,7 +13,7 @@ from evaluator.judge.trial import Trial
 from evaluator.records import Profile, Status
 
 AS_GIVEN = Profile.AS_GIVEN
-HOST = Overhead(median_ms=0.1, iqr_ms=0.01, quiet_ms=None, lag_ms=None, host_ms=None)
+HOST = Overhead(median_ms=0.1, iqr_ms=0.01, prepared_ms=None, quiet_ms=None, forked_ms=None, lag_ms=None, host_ms=None)
 
 
 class Script:
@@ -27,7 +27,7 @@ class Script:
     def run(self, index, seed, *, timeout_s, quick):
         return Trial(None, None, next(self._times_ms), copied=False, **self._seen)
 
-    def run_empty(self, index, *, timeout_s):
+    def run_empty(self, index, *, timeout_s, forked=False):
         done = Done(index=index, outputs=None, gradients=None)
         return Answered(done, next(self._times_ms), **self._seen)
 
@@ -46,6 +46,35 @@ def test_the_hosts_part_of_an_empty_call_is_measured_where_there_is_a_gpu():
     )
     assert measured.samples.host_ms == 0.9
     assert measured.samples.overhead_host_ms == 0.2
+
+
+class Forking(Script):
+    """Is interrupted while inputs are written, where streams wait for each other."""
+
+    def run_empty(self, index, *, timeout_s, forked=False):
+        answer = super().run_empty(index, timeout_s=timeout_s)
+        return answer._replace(prepared_ms=4.2) if forked else answer
+
+
+@pytest.mark.parametrize(("prepared_ms", "forked_ms"), [(0.5, 0.57), (3.0, 4.64)])
+def test_what_waits_on_several_streams_may_take_longer_where_a_slice_of_the_gpus_time_is_over(prepared_ms, forked_ms):
+    empty = overhead(Forking([0.3], prepared_ms=prepared_ms), 1.0)
+    assert empty.quiet_ms == pytest.approx(prepared_ms * 1.1 + 0.02)
+    assert empty.forked_ms == pytest.approx(forked_ms)
+
+
+@pytest.mark.parametrize(
+    ("prepared_ms", "void_calls", "unwatched_ms"), [(3.05, 0, 0.0), (4.2, 0, 1.2), (4.7, 101, None)]
+)
+def test_time_that_streams_had_before_a_call_is_told_and_more_makes_it_void(prepared_ms, void_calls, unwatched_ms):
+    empty = overhead(Forking([0.3], prepared_ms=3.0), 1.0)
+    measured = side("submission", Script([1.3], prepared_ms=prepared_ms), itertools.count(), empty, 1.0)
+    if unwatched_ms is None:
+        assert measured.failed.fault.finding.code == Code.NOT_QUIET.value
+        assert f"in {void_calls} of {void_calls} calls" in measured.failed.fault.finding.message
+    else:
+        assert measured.samples.void_calls == void_calls
+        assert measured.samples.unwatched_ms == pytest.approx(unwatched_ms)
 
 
 def test_the_first_call_stands_apart_and_the_overhead_is_taken_off():
@@ -69,7 +98,7 @@ def test_fewer_empty_calls_are_made_where_they_take_long(monkeypatch):
     passing = itertools.count()
     monkeypatch.setattr("evaluator.judge.measure.time.monotonic", lambda: next(passing) / 5)
     script = Script([0.4])
-    script.run_empty = lambda index, *, timeout_s: (
+    script.run_empty = lambda index, *, timeout_s, forked: (
         made.append(index) or Script.run_empty(script, index, timeout_s=timeout_s)
     )
     made = []

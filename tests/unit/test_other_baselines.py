@@ -18,7 +18,7 @@ from evaluator.report.terminal import render_card
 from evaluator.request import baselines
 from tests import cards
 
-EMPTY = measure.Overhead(0.02, 0.001, None, None, None)
+EMPTY = measure.Overhead(0.02, 0.001, None, None, None, None, None)
 
 
 def baseline(median_ms=1.0, **changes):

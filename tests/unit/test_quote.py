@@ -55,6 +55,17 @@ def test_an_honest_pair_is_quoted_without_a_remark():
     assert timing.significant
 
 
+@pytest.mark.parametrize(("middle_ms", "quoted"), [(3.0, False), (300.0, True)])
+def test_time_that_was_not_watched_is_part_of_the_resolution(middle_ms, quoted):
+    reference, submission = noisy(2 * middle_ms, 1e-4), noisy(middle_ms, 1e-4, unwatched_ms=1.2)
+    found = said(reference, submission, clock=ClockKind.SEALED)
+    assert found.timing.resolution_ms == pytest.approx(0.001 + 0.015 + 1.2)
+    assert (found.timing.speedup is not None) is quoted
+    messages = [each.message for each in found.findings if each.code == Code.BELOW_RESOLUTION.value]
+    assert all("for 1.2 ms of which streams that wait for each other had the GPU" in each for each in messages)
+    assert len(messages) == (not quoted)
+
+
 @settings(max_examples=20, deadline=None)
 @given(before=times, submission=times, after=times, clock=st.sampled_from(ClockKind))
 def test_both_halves_of_the_reference_count_alike(before, submission, after, clock):
