@@ -1,6 +1,6 @@
 """Grade what is honest again and again: every shipped solution, and the list of honest oddities in tests/honest.
 
-    python benchmarks/false_alarms.py --device emulated [--rounds 20] [--output FILE.json]
+    python benchmarks/false_alarms.py --device emulated [--rounds 20] [--only NAME ...] [--output FILE.json]
 
 Each is graded `--rounds` times, with other seeds each time, by one batch. Whatever is not `correct` is a false alarm,
 and the exit status is 1. Solutions in CUDA are graded on `emulated` and `cuda`, those in C++ on `cpu`.
@@ -56,10 +56,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=sorted(_PREFIX), default="emulated")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--only", nargs="+", help="the submissions to grade, by file name without .py")
     parser.add_argument("--jobs", type=int, help="how many at once; the batch's own choice otherwise")
     parser.add_argument("--output", type=Path, help="the JSON file to write")
     options = parser.parse_args()
-    honest = list(submissions(options.device))
+    honest = [each for each in submissions(options.device) if options.only is None or each.path.stem in options.only]
     with tempfile.TemporaryDirectory() as folder:
         listed, run, known = (Path(folder) / name for name in ("honest.jsonl", "run", "problems"))
         problems(known)
