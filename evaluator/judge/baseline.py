@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from evaluator.devices.gpu import GpuState
 from evaluator.errors import JudgeFailed
-from evaluator.findings import Code
 from evaluator.isolation import ConfinedProcess
 from evaluator.judge import measure
 from evaluator.judge.session import Fault
@@ -36,10 +35,6 @@ RECENT_S = 10.0
 
 OVERHEAD_GOOD_S = 60.0
 """How long what a call costs is taken to stay as it is: a GPU's clocks, and what else holds a context, change."""
-
-_DISTURBED = frozenset((Code.NOT_QUIET.value, Code.WORK_AFTER_DONE.value))
-"""What a submission would be refused for. The reference's runner never saw one, so somebody else is at work there."""
-_TRIES = 3
 
 _IN_TURN = 2
 _BEFORE, _AFTER = "reference_before", "reference_after"
@@ -117,20 +112,20 @@ class Baseline:
     def _undisturbed(self, name: str, bench: Bench, overhead: measure.Overhead) -> Samples:
         """Measure a side, again where something else was at work on the GPU."""
         message = ""
-        for _ in range(_TRIES):
+        for _ in range(measure.TRIES):
             seeds, timeout_s = self._shop.seeds.timed(name), self._shop.call_timeout_s
             side = measure.side(name, bench, seeds, overhead, timeout_s, at_least=measure.REFERENCE_CALLS)
             if side.samples is not None:
                 return side.samples
             fault = side.failed.fault if side.failed is not None else None
             message = fault.finding.message if fault is not None else "no samples"
-            if fault is None or fault.finding.code not in _DISTURBED:
+            if fault is None or fault.finding.code not in measure.DISTURBED:
                 raise JudgeFailed(
                     f"the reference does not pass its own check: {message}",
                     hint="its output may depend on more than its inputs and weights; see `warpgrade problems show`",
                 )
         raise JudgeFailed(
-            f"the reference was disturbed {_TRIES} times: {message}",
+            f"the reference was disturbed {measure.TRIES} times: {message}",
             hint="something else is at work on this GPU: end it, or choose another with --gpu",
         )
 

@@ -43,6 +43,10 @@ _QUIET_PART = 0.10
 _QUIET_MS = 0.020
 """How much longer than usual a GPU may take to write the inputs: a tenth, and what an event's time wanders by."""
 
+DISTURBED = frozenset((Code.NOT_QUIET.value, Code.WORK_AFTER_DONE.value))
+"""What somebody else at work on the GPU looks like too: nobody is refused for it who was not seen so `TRIES` times."""
+TRIES = 3
+
 
 class Overhead(NamedTuple):
     """What a call takes without the model's own work.

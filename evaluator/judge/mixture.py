@@ -34,6 +34,8 @@ LOCK_SEED = 0x5EED
 """Decisions are made with fixed seeds: a lock comes out the same wherever it is made."""
 _BUDGET_S = 6.0
 """How long a grade may wait for a decision. `problems validate` takes its time, and what it decides is kept too."""
+_TRIED_ANYWAY = 2
+"""So many, if the first is of no use: a problem may have none."""
 _FORWARDS = 20
 """How many forwards a profile takes, about."""
 _SLOW_S = 0.5
@@ -143,7 +145,8 @@ class _CutShortError(Exception):
 def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> SizeLock:
     """Try every profile on the reference. What an author says of one goes before what is seen.
 
-    Where this size is too much for that, the small one has to do. What does not fit into `budget_s` is left out.
+    Where this size is too much for that, the small one has to do. What does not fit into `budget_s` is left out; but a
+    grade on a problem's own values alone is worth so little that one other kind is tried however long it takes.
     """
     started = time.monotonic()
     try:
@@ -155,17 +158,19 @@ def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> 
         known = decided(small, SizeName.SMALL, thorough=budget_s == math.inf)
         return SizeLock(known.use, known.left_out)
     if _FORWARDS * _forward_s(scratch, scratch.draw(LOCK_SEED)) > budget_s:
-        return SizeLock([], dict.fromkeys(PROFILES, _NO_TIME))
+        budget_s = 0.0
     given = _seen(scratch, Profile.AS_GIVEN, None)
     use: list[Profile] = []
     left_out: dict[Profile, str] = {}
+    tried = 0
     seen_on = {Profile.AS_GIVEN: given}
     for profile in PROFILES:
         said = reference.problem.profiles.get(profile)
         if isinstance(said, str):
             left_out[profile] = said
             continue
-        if time.monotonic() - started > budget_s:
+        tried += 1
+        if time.monotonic() - started > budget_s and (use or tried > _TRIED_ANYWAY):
             left_out[profile] = _NO_TIME
             continue
         seen = _seen(scratch, profile, given)

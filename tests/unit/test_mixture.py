@@ -117,11 +117,18 @@ def test_a_grade_waits_for_a_part_and_a_thorough_decision_goes_before_it(tmp_pat
     monkeypatch.setattr(mixtures, "_BUDGET_S", 1e-9)
     made = reference("torch.relu(x)")
     in_time = decided(made, SizeName.SMALL)
-    assert in_time.use == []
+    assert in_time.use == [PROFILES[0]]  # One is tried whatever the time.
     assert "problems validate" in in_time.left_out[Profile.SMALL]
     assert decided(made, SizeName.SMALL, thorough=True).use == list(PROFILES)
     assert decided(made, SizeName.SMALL).use == list(PROFILES)
     assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == ()
+
+
+def test_what_is_of_no_use_is_not_looked_for_for_ever():
+    cut = decide(reference("torch.zeros_like(x)"), SizeName.SMALL, 1e-9)
+    assert cut.use == []
+    assert list(cut.left_out) == list(PROFILES)
+    assert sum("problems validate" in why for why in cut.left_out.values()) == len(PROFILES) - 2
 
 
 def test_a_decision_that_was_cut_short_is_not_kept(tmp_path, monkeypatch):
@@ -129,7 +136,7 @@ def test_a_decision_that_was_cut_short_is_not_kept(tmp_path, monkeypatch):
     made = reference("torch.relu(x)")
     with monkeypatch.context() as patch:
         patch.setattr(mixtures, "_BUDGET_S", 1e-9)
-        assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == PROFILES
+        assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == PROFILES[1:]
     monkeypatch.setattr(mixtures, "_BUDGET_S", 1000.0)
     assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED) == Mixture(PROFILES)
 
@@ -139,7 +146,7 @@ def test_a_cut_short_decision_of_the_small_size_is_no_decision_of_a_larger_one(t
     monkeypatch.setattr(mixtures, "_BUDGET_S", 1e-9)
     monkeypatch.setattr(mixtures, "_is_too_much", lambda _: True)
     made = reference("torch.relu(x)", sizes={SizeName.SMALL: {}, SizeName.FULL: {}})
-    assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == PROFILES
+    assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == PROFILES[1:]
     assert decided(made, SizeName.FULL, thorough=True).use == list(PROFILES)
     assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == ()
 
