@@ -177,10 +177,10 @@ def test_a_kept_runner_that_dies_costs_one_attempt(started, tmp_path):
         while not cards(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        runners = [each for each in psutil.Process(process.pid).children(recursive=True) if not each.children()]
-        for runner in runners:
+        for each in psutil.Process(process.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                runner.kill()
+                if not each.children():
+                    each.kill()
         _, err = process.communicate(timeout=_LIMIT_S)
     assert {name: card.status for name, card in cards(tmp_path).items()} == expected, err
 
