@@ -81,7 +81,8 @@ def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, starter, share_s: f
         build_timeout_s=600.0,
         threads=len(os.sched_getaffinity(0)),
     )
-    with Workshop(terms, AS_SUBMISSION, SeedBook(None), starter=starter) as shop, shop.at_device():
+    with Workshop(terms, AS_SUBMISSION, SeedBook(None), starter=starter) as shop:
+        shop.have_device()
         while time.monotonic() - began_s < share_s:
             timed = stages.measure_both(shop)
             if timed.timing is None:

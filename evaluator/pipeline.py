@@ -219,9 +219,9 @@ def _judged_by(
             seeds = shop.seeds.record()
             if built_only:
                 return verdict.begin(shop, stopwatch), seeds
-            if begun is not None:
-                return verdict.finish(shop, begun.outcome, stopwatch), seeds
-            return verdict.judge(shop, stopwatch), seeds
+            graded = verdict.judge(shop, stopwatch) if begun is None else verdict.finish(shop, begun.outcome, stopwatch)
+            # Only now: which values calls may have is settled where the device is at hand.
+            return graded, shop.seeds.record()
     except MemoryError as error:
         reason = finding(Code.JUDGE_MEMORY, f"the judge ran out of memory: {error}")
     except JudgeFailed as error:

@@ -1,6 +1,7 @@
 """Which NVIDIA GPUs there are, and what their driver says of them. Asks NVML; needs neither torch nor a context."""
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -93,15 +94,15 @@ def show_only(uuid: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
-    """Have a GPU to oneself among all grades of this machine, whoever runs them.
+    """Have a GPU to oneself among all grades of this machine, whoever runs them. Any thread may give it back.
 
     Raises InfraError where another grade still has it after `wait_s`.
     """
-    # Not $TMPDIR: it is another for each user, and the GPU is the same.
-    path = Path("/tmp", f"warpgrade-{gpu.uuid}.lock")  # noqa: S108
-    lock = filelock.FileLock(path, mode=0o666)
+    path = _lock_file(gpu, "lock")
+    lock = filelock.FileLock(path, mode=0o666, thread_local=False)
     try:
-        lock.acquire(timeout=wait_s)
+        with _waiting(gpu) if wait_s > 0 else contextlib.nullcontext():
+            lock.acquire(timeout=wait_s)
     except filelock.Timeout:
         raise InfraError(
             f"GPU {gpu.number} ({gpu.name}) is busy with another grade", hint="wait for it, or choose another: --gpu"
@@ -112,6 +113,45 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_awaited(gpu: Gpu) -> bool:
+    """Say whether a grade waits for the GPU. Where that cannot be told, one may."""
+    with _waiting_file(gpu) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False
+
+
+@contextlib.contextmanager
+def _waiting(gpu: Gpu) -> Iterator[None]:
+    """Let others see that this grade waits for the GPU."""
+    with _waiting_file(gpu) as descriptor:
+        with contextlib.suppress(OSError):  # Then nobody sees it, and it waits all the same.
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+
+
+@contextlib.contextmanager
+def _waiting_file(gpu: Gpu) -> Iterator[int]:
+    """Open the file that waiting grades lock, all of them at once; -1 where it cannot be opened."""
+    path, descriptor = _lock_file(gpu, "waiting"), -1
+    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):  # Nobody may create what somebody else has in /tmp.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            break
+    try:
+        yield descriptor
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _lock_file(gpu: Gpu, kind: str) -> Path:
+    # Not $TMPDIR: it is another for each user, and the GPU is the same.
+    return Path("/tmp", f"warpgrade-{gpu.uuid}.{kind}")  # noqa: S108
 
 
 def state(gpu: Gpu) -> GpuState:

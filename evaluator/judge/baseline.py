@@ -111,12 +111,14 @@ class Baseline:
 
     def _undisturbed(self, name: str, bench: Bench, overhead: measure.Overhead) -> Samples:
         """Measure a side, again where something else was at work on the GPU."""
-        message = ""
+        message, first_call_ms = "", 0.0
         for _ in range(measure.TRIES):
             seeds, timeout_s = self._shop.seeds.timed(name), self._shop.call_timeout_s
             side = measure.side(name, bench, seeds, overhead, timeout_s, at_least=measure.REFERENCE_CALLS)
-            if side.samples is not None:
-                return side.samples
+            if side.samples is not None:  # A second try's first call is no first call.
+                first_call_ms = max(first_call_ms, side.samples.first_call_ms)
+                if side.failed is None:
+                    return replace(side.samples, first_call_ms=first_call_ms)
             fault = side.failed.fault if side.failed is not None else None
             message = fault.finding.message if fault is not None else "no samples"
             if fault is None or fault.finding.code not in measure.DISTURBED:

@@ -25,6 +25,7 @@ REFERENCE_CALLS = MIN_CALLS // 2
 """The reference is one side in two halves, before and after a submission, and both are quoted together."""
 _MAX_CALLS = 100
 _ENOUGH_S = 2.0
+_NEVER_QUIET_S = 20.0
 _NARROW = 0.002
 """Where the interval of the median is this narrow, relative to it, more calls tell nothing new."""
 _NARROW_TO_THE_CLOCK = 0.5
@@ -65,7 +66,7 @@ class Overhead(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A side's samples, and the trial that ended it if one was not a pass."""
+    """A side's samples, and the trial that ended it if one was not a pass. There may be both (T306)."""
 
     samples: Samples | None
     failed: Trial | None
@@ -86,7 +87,8 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
         forked = _empty_calls(bench, timeout_s, forked=True)
         if isinstance(forked, Fault):
             return forked
-        longer_ms = _median_of(answer.prepared_ms for answer in forked)
+        # The first one finds a stream that nothing has waited on yet.
+        longer_ms = _median_of(answer.prepared_ms for answer in forked[1:])
         forked_ms = quiet_ms if longer_ms is None else _quiet(max(longer_ms, prepared_ms))
     lag_ms = _median_of(answer.lag_ms for answer in answers)
     return Overhead(
@@ -132,12 +134,13 @@ def side(
     quoted.
     """
     used: list[int] = []
-    good: list[Trial] = []
+    quiet: list[Trial] = []
+    waited: list[Trial] = []
     void = others = 0
     first_ms: float | None = None
     copied = False
     started = time.monotonic()
-    while not _enough(good, at_least, time.monotonic() - started, empty):
+    while not _enough(good := _of_a_kind(quiet, waited), at_least, time.monotonic() - started, empty):
         seed = next(seeds)
         trial = bench.run(len(used), seed, timeout_s=timeout_s, quick=True)
         if trial.fault is not None:
@@ -149,14 +152,15 @@ def side(
             first_ms = max(trial.elapsed_ms - empty.median_ms, 0.0)
         elif trial.profile is not Profile.AS_GIVEN:
             others += 1
-        elif _is_void(trial, empty):
-            void += 1
-            if void > _MAX_CALLS:
-                return Side(None, _never_quiet(trial, name, void, len(good)))
+        elif not _longer(trial, empty.quiet_ms):
+            quiet.append(trial)
+        elif not _longer(trial, empty.forked_ms):
+            waited.append(trial)
         else:
-            good.append(trial)
-    if (late := _goes_on(good, empty)) is not None:
-        return Side(None, good[-1]._replace(fault=late))
+            void += 1
+        if void > _MAX_CALLS or (void > MIN_CALLS and time.monotonic() - started > _NEVER_QUIET_S):
+            return Side(None, _never_quiet(trial, name, void + len(waited), len(quiet)))
+    void += len(quiet) + len(waited) - len(good)
     times_ms = [max(trial.elapsed_ms - empty.median_ms, 0.0) for trial in good]
     hosts_ms = [trial.host_ms for trial in good if trial.host_ms is not None]
     samples = Samples(
@@ -176,7 +180,8 @@ def side(
         overhead_host_ms=empty.host_ms,
         unwatched_ms=_unwatched_ms(good, empty),
     )
-    return Side(samples, None)
+    late = _goes_on(good, empty)
+    return Side(samples, None if late is None else good[-1]._replace(fault=late))
 
 
 def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead) -> bool:
@@ -191,8 +196,16 @@ def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead)
     return high - low <= narrow_ms * math.sqrt(MIN_CALLS / at_least)
 
 
-def _is_void(trial: Trial, empty: Overhead) -> bool:
-    return trial.prepared_ms is not None and empty.forked_ms is not None and trial.prepared_ms > empty.forked_ms
+def _of_a_kind(quiet: list[Trial], waited: list[Trial]) -> list[Trial]:
+    """Choose the calls that count: those of a quiet GPU, or all where most calls' streams had it for a while.
+
+    A side is of one kind or the other. What had the GPU in the fewer calls is not what its streams always do.
+    """
+    return [*quiet, *waited] if len(waited) > len(quiet) else quiet
+
+
+def _longer(trial: Trial, limit_ms: float | None) -> bool:
+    return trial.prepared_ms is not None and limit_ms is not None and trial.prepared_ms > limit_ms
 
 
 def _unwatched_ms(good: list[Trial], empty: Overhead) -> float:
@@ -201,7 +214,7 @@ def _unwatched_ms(good: list[Trial], empty: Overhead) -> float:
     It turns to a context whose streams wait for each other when a slice of its time is over, and nobody sees whether
     they do but wait.
     """
-    taken_ms = _median_of(trial.prepared_ms for trial in good)
+    taken_ms = max((trial.prepared_ms for trial in good if trial.prepared_ms is not None), default=None)
     if taken_ms is None or empty.prepared_ms is None or empty.quiet_ms is None or taken_ms <= empty.quiet_ms:
         return 0.0
     return taken_ms - empty.prepared_ms

@@ -34,6 +34,7 @@ LOCK_SEED = 0x5EED
 """Decisions are made with fixed seeds: a lock comes out the same wherever it is made."""
 _BUDGET_S = 6.0
 """How long a grade may wait for a decision. `problems validate` takes its time, and what it decides is kept too."""
+_LONGEST_S = 15.0
 _TRIED_ANYWAY = 2
 """So many, if the first is of no use: a problem may have none."""
 _FORWARDS = 20
@@ -146,7 +147,8 @@ def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> 
     """Try every profile on the reference. What an author says of one goes before what is seen.
 
     Where this size is too much for that, the small one has to do. What does not fit into `budget_s` is left out; but a
-    grade on a problem's own values alone is worth so little that one other kind is tried however long it takes.
+    grade on a problem's own values alone is worth so little that one other kind is tried all the same, if that takes
+    less than a quarter of a minute.
     """
     started = time.monotonic()
     try:
@@ -157,7 +159,10 @@ def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> 
         small = Reference(reference.problem, SizeName.SMALL, LOCK_SEED)
         known = decided(small, SizeName.SMALL, thorough=budget_s == math.inf)
         return SizeLock(known.use, known.left_out)
-    if _FORWARDS * _forward_s(scratch, scratch.draw(LOCK_SEED)) > budget_s:
+    profile_s = _FORWARDS * _forward_s(scratch, scratch.draw(LOCK_SEED))
+    if profile_s > max(budget_s, _LONGEST_S):
+        return SizeLock([], dict.fromkeys(PROFILES, _NO_TIME))
+    if profile_s > budget_s:
         budget_s = 0.0
     given = _seen(scratch, Profile.AS_GIVEN, None)
     use: list[Profile] = []

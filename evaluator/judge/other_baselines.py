@@ -143,7 +143,7 @@ def _timed(shop: Workshop, source: str, empty: measure.Overhead, tf32: Tf32 | No
             raise _Failed(first.fault.finding.message)
         side = measure.side("baseline", bench, _fresh_seeds(), empty, shop.call_timeout_s)
         shop.look()
-    if side.samples is None:
+    if side.samples is None or side.failed is not None:
         raise _Failed(side.failed.fault.finding.message if side.failed and side.failed.fault else "it has no samples")
     return side.samples
 
@@ -175,7 +175,9 @@ def _quoted(baseline: Baseline, submission: Samples, resolution_ms: float) -> Ba
         return baseline
     taken_ms = median(submission.samples_ms)
     ratio = baseline.samples.median_ms / taken_ms if taken_ms > 0 else math.inf
-    interval = Bootstrap([baseline.samples.samples_ms], submission.samples_ms).speedup(resolution_ms)
+    unwatched_ms = max(baseline.samples.unwatched_ms - submission.unwatched_ms, 0.0)
+    draws = Bootstrap([baseline.samples.samples_ms], submission.samples_ms)
+    interval = draws.speedup(resolution_ms + unwatched_ms)
     quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
     return replace(
         baseline,

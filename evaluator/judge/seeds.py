@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterator
 
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
+from evaluator.judge.profiles import PROFILES
 from evaluator.judge.trial import fresh_seed
 from evaluator.records import Order, Profile, Schedule, Scorecard, Seeds, seed_text
 
@@ -42,7 +43,12 @@ class SeedBook:
     def settle(self, mixture: Mixture) -> None:
         """Settle which values calls may have: those of `mixture`, or the card's own."""
         known = None if self._card is None else self._card.seeds
-        self.mixture = mixture if known is None else mixture._replace(use=tuple(known.profiles))
+        self.mixture = mixture if known is None else mixture._replace(use=tuple(known.profiles) or self._seen())
+
+    def _seen(self) -> tuple[Profile, ...]:
+        """Say which values the card's checks had: once, a card from a GPU did not name them elsewhere."""
+        seen = {check.profile for check in self._card.checks} if self._card is not None else set()
+        return tuple(profile for profile in PROFILES if profile in seen)
 
     def checks(self) -> list[int]:
         """Give the seeds of the checked calls: a card's, and fresh ones for what it lacks.

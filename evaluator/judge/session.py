@@ -243,7 +243,8 @@ class Session:
             how = f"ended by itself (exit code {info.exit_code})"
         message = f"the submission's process {how} while {stage.value}"
         if info is not None and info.out_of_memory:
-            return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, f"memory ran out: {message}"))
+            ran_out = finding(Code.OUT_OF_MEMORY, f"memory ran out: {message}", stage=stage.name, signal=info.signal)
+            return Fault(Status.RUNTIME_ERROR, ran_out)
         by = info.signal if info is not None else None
         return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
 

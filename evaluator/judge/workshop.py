@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import shutil
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,13 +17,14 @@ from evaluator.build import nvcc
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
 from evaluator.build.prepared import prepared_folder
-from evaluator.devices.gpu import Gpu, GpuState, leased, show_only
+from evaluator.devices.gpu import Gpu, GpuState, show_only
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.emulator import headers
-from evaluator.errors import InfraError, JudgeFailed, ProblemError, SandboxUnavailable
+from evaluator.errors import JudgeFailed, ProblemError, SandboxUnavailable
 from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
+from evaluator.judge.claim import Claim
 from evaluator.judge.deadlines import Deadlines, deadlines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.host_clock import HostClock
@@ -58,7 +58,6 @@ from evaluator.submissions import Submission
 
 _RUNNER = "evaluator.runner.main:run"
 _IMPORT_TIMEOUT_S = 60.0
-_LEASE_WAIT_S = 600.0
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _LITTLE_BYTES = 64 << 20
 
@@ -107,7 +106,7 @@ class Workshop:
         self.watch: Watch | None = None
         self._mixture = AS_GIVEN_ALONE
         self.ours: frozenset[int] = frozenset()
-        self._on_device = contextlib.ExitStack()
+        self._claim = None if terms.gpu is None else Claim(terms.gpu, self._bring_up)
         if terms.gpu is not None:
             os.environ.update(show_only(terms.gpu.uuid))
             _keep_tf32_out()
@@ -149,7 +148,8 @@ class Workshop:
     ) -> None:
         try:
             with contextlib.ExitStack() as leaving:
-                leaving.callback(self._on_device.close)
+                if self._claim is not None:
+                    leaving.callback(self._claim.close)
                 leaving.callback(self.baseline.close)
                 leaving.callback(self.spares.close)
             if error is None:
@@ -191,35 +191,32 @@ class Workshop:
         return self._equipment.kernels
 
     def reach_for_device(self) -> None:
-        """Take the GPU if nobody else has it, and have contexts made there while the submission is being built."""
-        if self.terms.gpu is None or self.watch is not None:
-            return
-        with contextlib.suppress(InfraError):  # `have_device` waits for it, or says what is wrong.
-            self._take(self.terms.gpu, wait_s=0.0)
-            context = threading.Thread(target=_make_context, daemon=True)
-            context.start()
-            self._on_device.callback(context.join)
+        """Have contexts made on the GPU while the submission is being built, if nobody else wants it meanwhile."""
+        if self._claim is not None and self._rig is None:
+            self._claim.reach(_make_context)
 
     def have_device(self) -> None:
         """Have the device, to the end. A GPU that another grade has is waited for here."""
-        gpu = self.terms.gpu
-        if gpu is None:
+        if self._claim is None:
             return
         if self._rig is not None:
-            self.watch = Watch(gpu, self._own_processes)
+            self._begin_watch()
             return
-        if self.watch is None:
-            self._take(gpu, _LEASE_WAIT_S)
+        self._claim.settle()
         self._set_up()
 
-    def _take(self, gpu: Gpu, wait_s: float) -> None:
-        """Wait until nobody else has the GPU, look at it, and only then have runners bring it up."""
-        with contextlib.ExitStack() as taken:
-            taken.enter_context(leased(gpu, wait_s))
-            watch = Watch(gpu, self._own_processes)
+    def _bring_up(self) -> None:
+        """Look at the GPU, and only then have runners bring it up. Where one cannot, no other stays there."""
+        self._begin_watch()
+        try:
             self.spares.refill(_FIRST)
-            self.watch = watch
-            self._on_device.push(taken.pop_all())
+        except BaseException:
+            self.spares.close()
+            raise
+
+    def _begin_watch(self) -> None:
+        if self.terms.gpu is not None:
+            self.watch = Watch(self.terms.gpu, self._own_processes)
 
     def _own_processes(self) -> frozenset[int]:
         """Name the processes that are kept on the GPU from one submission to the next."""

@@ -48,6 +48,14 @@ def test_each_level_has_its_document_and_each_problem_its_samples():
     assert "correctness_issue" in wrong["metadata"]
 
 
+def test_time_that_nobody_watched_is_the_submissions_own():
+    card = cards.card()
+    watched = documents([Graded(RELU, "sample_0", card)]).results[1]["19"][0]["runtime"]
+    side = msgspec.structs.replace(card.timing.submission, unwatched_ms=1.25)
+    card = msgspec.structs.replace(card, timing=msgspec.structs.replace(card.timing, submission=side))
+    assert documents([Graded(RELU, "sample_0", card)]).results[1]["19"][0]["runtime"] == pytest.approx(watched + 1.25)
+
+
 def test_samples_keep_their_numbers_and_others_get_free_ones():
     names = ["sample_1", "mine", "0", "attempt_sample_1", "sample_7"]
     entries = documents(Graded(RELU, name, None) for name in names).results[1]["19"]

@@ -77,6 +77,42 @@ def test_time_that_streams_had_before_a_call_is_told_and_more_makes_it_void(prep
         assert measured.samples.unwatched_ms == pytest.approx(unwatched_ms)
 
 
+class Turning(Script):
+    """Has every call prepared in the time that is next in a list, again and again."""
+
+    def __init__(self, times_ms, prepared_ms):
+        super().__init__(times_ms)
+        self._prepared_ms = itertools.cycle(prepared_ms)
+
+    def run(self, index, seed, *, timeout_s, quick):
+        return super().run(index, seed, timeout_s=timeout_s, quick=quick)._replace(prepared_ms=next(self._prepared_ms))
+
+
+def test_calls_during_which_streams_had_the_gpu_count_only_where_most_are_such():
+    empty = overhead(Forking([0.3], prepared_ms=3.0), 1.0)
+    mostly_quiet = side("submission", Turning([1.3], [3.0, 3.0, 4.2]), itertools.count(), empty, 1.0).samples
+    assert (len(mostly_quiet.samples_ms), mostly_quiet.unwatched_ms) == (20, 0.0)
+    assert mostly_quiet.void_calls in (9, 10)
+    mostly_not = side("submission", Turning([1.3], [3.0, 4.2, 4.3]), itertools.count(), empty, 1.0).samples
+    assert mostly_not.void_calls == 0
+    assert mostly_not.unwatched_ms == pytest.approx(1.3)
+
+
+def test_what_never_is_quiet_is_not_waited_for_for_ever(monkeypatch):
+    empty = overhead(Script([0.3], prepared_ms=0.5), 1.0)
+    passing = itertools.count()
+    monkeypatch.setattr("evaluator.judge.measure.time.monotonic", lambda: next(passing) * 0.5)
+    measured = side("submission", Script([1.3], prepared_ms=0.9), itertools.count(), empty, 1.0)
+    assert 20 < int(measured.failed.fault.finding.message.split(" in ")[-1].split()[0]) < 50
+
+
+def test_a_side_whose_work_goes_on_has_samples_all_the_same():
+    empty = overhead(Script([0.3], prepared_ms=0.5, lag_ms=0.005), 1.0)
+    measured = side("submission", Script([1.3], prepared_ms=0.5, lag_ms=0.2), itertools.count(), empty, 1.0)
+    assert measured.failed.fault.finding.code == Code.WORK_AFTER_DONE.value
+    assert len(measured.samples.samples_ms) == 20
+
+
 def test_the_first_call_stands_apart_and_the_overhead_is_taken_off():
     samples = side("submission", Script([5.1, 1.1]), itertools.count(), HOST, 1.0).samples
     assert samples.first_call_ms == pytest.approx(5.0)

@@ -124,6 +124,13 @@ def test_a_grade_waits_for_a_part_and_a_thorough_decision_goes_before_it(tmp_pat
     assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == ()
 
 
+def test_a_reference_that_is_far_too_slow_is_graded_on_its_own_values(monkeypatch):
+    monkeypatch.setattr(mixtures, "_forward_s", lambda *_: 5.0)
+    monkeypatch.setattr(mixtures, "_seen", lambda *_: pytest.fail("it was tried"))
+    cut = decide(reference("torch.relu(x)"), SizeName.SMALL, 6.0)
+    assert (cut.use, list(cut.left_out)) == ([], list(PROFILES))
+
+
 def test_what_is_of_no_use_is_not_looked_for_for_ever():
     cut = decide(reference("torch.zeros_like(x)"), SizeName.SMALL, 1e-9)
     assert cut.use == []

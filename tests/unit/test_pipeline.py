@@ -9,9 +9,10 @@ from evaluator.catalog import find_problem
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.findings import Code
 from evaluator.isolation import SandboxMode
+from evaluator.judge.mixture import Mixture
 from evaluator.judge.seeds import SeedBook
 from evaluator.pipeline import GradeRequest
-from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
+from evaluator.records import DeviceKind, Profile, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.store import card_bytes
 from evaluator.submissions import Submission
@@ -46,21 +47,23 @@ class Keeper:
             raise self._at_the_end
 
 
+REQUEST = GradeRequest(
+    problem=find_problem("relu"),
+    submission=SUBMISSION,
+    device=DeviceKind.CPU,
+    gpu=None,
+    size=SizeName.SMALL,
+    tolerance=ToleranceRule.MEASURED,
+    sandbox=SandboxMode.FULL,
+    timeout_s=None,
+    build_timeout_s=60.0,
+    replay=None,
+)
+
+
 @pytest.fixture
 def grade(monkeypatch):
     """Grade with a judge that raises `error`, in the middle or (`late`) when its verdict is known."""
-    request = GradeRequest(
-        problem=find_problem("relu"),
-        submission=SUBMISSION,
-        device=DeviceKind.CPU,
-        gpu=None,
-        size=SizeName.SMALL,
-        tolerance=ToleranceRule.MEASURED,
-        sandbox=SandboxMode.FULL,
-        timeout_s=None,
-        build_timeout_s=60.0,
-        replay=None,
-    )
 
     def run(error, *, late=False):
         from evaluator.judge import verdict
@@ -72,9 +75,22 @@ def grade(monkeypatch):
             raise error
 
         monkeypatch.setattr(verdict, "judge", judge)
-        return pipeline.grade(request, Silent(), Keeper(error if late else None))
+        return pipeline.grade(REQUEST, Silent(), Keeper(error if late else None))
 
     return run
+
+
+def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(monkeypatch):
+    from evaluator.judge import verdict
+    from evaluator.outcome import Outcome
+
+    def judge(shop, stopwatch):
+        shop.seeds.settle(Mixture((Profile.LARGE,)))  # On a GPU that is known only when it is at hand.
+        return Outcome(status=Status.CORRECT)
+
+    monkeypatch.setattr(Shop, "seeds", SeedBook(None))
+    monkeypatch.setattr(verdict, "judge", judge)
+    assert pipeline.grade(REQUEST, Silent(), Keeper()).seeds.profiles == [Profile.LARGE]
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -48,6 +48,14 @@ def test_the_references_own_calls_have_the_problems_own_values(name):
     assert len({seeds.mixture.pick(seed) for seed in first(200, seeds.timed("submission"))}) == 3
 
 
+def test_a_replay_of_a_card_that_names_no_values_has_those_of_its_checks():
+    kinds = [Profile.AS_GIVEN, Profile.LARGE, Profile.SIGNED_NORMAL]
+    checks = [replace(cards.check(n), profile=kind) for n, kind in enumerate(kinds)]
+    book = replayed(checks=checks, seeds=Seeds(weight=seed_text(1), replayed_from=None, profiles=[]))
+    book.settle(Mixture(PROFILES))
+    assert book.mixture.use == (Profile.SIGNED_NORMAL, Profile.LARGE)
+
+
 def test_a_replay_says_so():
     seeds = replayed(seeds=Seeds(weight=seed_text(2**63 - 1), replayed_from=None))
     assert seeds.weight == 2**63 - 1

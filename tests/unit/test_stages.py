@@ -1,6 +1,7 @@
 """How a submission is timed where the GPU may not have been quiet, without a runner."""
 
 import contextlib
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -36,29 +37,42 @@ def shop():
     )
 
 
-def faults(monkeypatch, *codes):
-    """Have a side fail with each of these in turn, and then be measured."""
+def faults(monkeypatch, *codes, medians_ms=(1.0,)):
+    """Have a side fail with each of these in turn, and then be measured; those of T306 have samples too."""
     left = [Fault(Status.REJECTED, finding(code, "it worked on")) for code in codes]
-    good = measure.Side(cards.samples("submission", 1.0), None)
+    medians = itertools.chain(medians_ms, itertools.repeat(1.0))
 
     def side(*_):
-        return measure.Side(None, Trial(None, left.pop(0), 0.0, copied=False)) if left else good
+        samples = cards.samples("submission", next(medians))
+        if not left:
+            return measure.Side(samples, None)
+        late = left[0].finding.code == Code.WORK_AFTER_DONE.value
+        return measure.Side(samples if late else None, Trial(None, left.pop(0), 0.0, copied=False))
 
     monkeypatch.setattr(measure, "side", side)
-    return good.samples
 
 
 def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three_times(shop, monkeypatch):
-    samples = faults(monkeypatch, Code.WORK_AFTER_DONE, Code.NOT_QUIET)
-    assert stages._timed_submission(shop, None) is samples
+    faults(monkeypatch, Code.WORK_AFTER_DONE, Code.NOT_QUIET)
+    samples, remarks = stages._timed_submission(shop, None)
+    assert samples.median_ms == 1.0
+    assert [each.code for each in remarks] == ["T306", "T305"]
     assert len(shop.runners) == 3
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE)
-    refused = stages._timed_submission(shop, None)
+    refused, _ = stages._timed_submission(shop, None)
     assert (refused.fault.status, refused.fault.finding.code) == (Status.REJECTED, Code.WORK_AFTER_DONE.value)
     assert len(shop.runners) == 6
 
 
+@pytest.mark.parametrize("medians_ms", [(3.0, 2.0), (2.0, 3.0)])
+def test_nobody_gains_by_failing_a_try(shop, monkeypatch, medians_ms):
+    faults(monkeypatch, Code.WORK_AFTER_DONE, medians_ms=medians_ms)
+    samples, _ = stages._timed_submission(shop, None)
+    assert samples.median_ms == 3.0
+
+
 def test_what_nobody_else_can_have_done_is_seen_once(shop, monkeypatch):
     faults(monkeypatch, Code.WRONG_VALUES)
-    assert stages._timed_submission(shop, None).fault.finding.code == Code.WRONG_VALUES.value
+    refused, _ = stages._timed_submission(shop, None)
+    assert refused.fault.finding.code == Code.WRONG_VALUES.value
     assert len(shop.runners) == 1

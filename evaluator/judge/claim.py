@@ -1,0 +1,70 @@
+"""A grade's hold on its GPU: for good when the submission is built, and before that as long as nobody else wants it."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from evaluator.devices.gpu import Gpu, is_awaited, leased
+from evaluator.errors import InfraError
+
+_WAIT_S = 600.0
+_LOOK_ROUND_S = 0.5
+
+
+class Claim:
+    """The lease of one GPU among all grades of this machine."""
+
+    def __init__(self, gpu: Gpu, bring_up: Callable[[], None]) -> None:
+        """Hold nothing yet. `bring_up` is called each time that the GPU has come to be ours."""
+        self._gpu = gpu
+        self._bring_up = bring_up
+        self._lease = contextlib.ExitStack()
+        self._held = False
+        self._hand = threading.Lock()
+        self._for_good = threading.Event()
+        self._ahead: threading.Thread | None = None
+
+    def reach(self, beside: Callable[[], None]) -> None:
+        """Take the GPU if nobody else has it or wants it, and do `beside` in a thread.
+
+        It is given back if somebody comes to wait for it before it is `settle`d. What was brought up stays and rests.
+        """
+        if self._held or is_awaited(self._gpu):
+            return
+        with contextlib.suppress(InfraError):  # `settle` waits for it, or says what is wrong.
+            self._take(wait_s=0.0)
+            self._for_good.clear()
+            self._ahead = threading.Thread(target=self._until_it_is_wanted, args=(beside,), daemon=True)
+            self._ahead.start()
+
+    def settle(self) -> None:
+        """Have the GPU until `close`; wait for it where another grade has it. Raises InfraError if that takes long."""
+        with self._hand:
+            self._for_good.set()
+        if not self._held:
+            self._take(_WAIT_S)
+
+    def close(self) -> None:
+        """Give it back. What was brought up is gone by now."""
+        with self._hand:
+            self._for_good.set()
+        if self._ahead is not None:
+            self._ahead.join()
+        self._held = False
+        self._lease.close()
+
+    def _take(self, wait_s: float) -> None:
+        with contextlib.ExitStack() as lease:
+            lease.enter_context(leased(self._gpu, wait_s))
+            self._bring_up()
+            self._lease, self._held = lease.pop_all(), True
+
+    def _until_it_is_wanted(self, beside: Callable[[], None]) -> None:
+        beside()
+        while not self._for_good.wait(_LOOK_ROUND_S):
+            if is_awaited(self._gpu):
+                with self._hand:
+                    if not self._for_good.is_set():
+                        self._held = False
+                        self._lease.close()
+                return

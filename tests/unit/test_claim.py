@@ -1,0 +1,123 @@
+"""Who holds a GPU while a submission is being built. Without a GPU: leases are locks of files."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from evaluator.devices.gpu import Gpu, is_awaited, leased
+from evaluator.errors import InfraError, JudgeFailed
+from evaluator.judge import claim as claims
+from evaluator.judge.claim import Claim
+
+
+@pytest.fixture
+def gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "_LOOK_ROUND_S", 0.01)
+    made = Gpu(3, f"test-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
+    yield made
+    for kind in ("lock", "waiting"):
+        Path("/tmp", f"warpgrade-{made.uuid}.{kind}").unlink(missing_ok=True)
+
+
+def free(gpu):
+    try:
+        with leased(gpu, 0.0):
+            return True
+    except InfraError:
+        return False
+
+
+def waits(gpu, got):
+    """Another grade that waits for the GPU, and says when it has it."""
+
+    def wait():
+        with leased(gpu, 30.0):
+            got.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def soon(what):
+    deadline = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_free_gpu_is_taken_before_the_build_and_kept(gpu):
+    brought_up, beside = [], []
+    claim = Claim(gpu, lambda: brought_up.append(free(gpu)))
+    claim.reach(lambda: beside.append(1))
+    assert not free(gpu)
+    claim.settle()
+    assert not free(gpu)
+    claim.close()
+    assert (brought_up, beside) == ([False], [1])
+    assert free(gpu)
+
+
+def test_it_is_given_to_who_waits_for_it_and_waited_for_again(gpu):
+    brought_up, got = [], threading.Event()
+    claim = Claim(gpu, lambda: brought_up.append(1))
+    claim.reach(lambda: None)
+    other = waits(gpu, got)
+    assert got.wait(20)
+    other.join()
+    claim.settle()
+    assert len(brought_up) == 2
+    assert not free(gpu)
+    claim.close()
+    assert free(gpu)
+
+
+def test_it_is_not_given_back_any_more_when_the_submission_is_built(gpu):
+    got = threading.Event()
+    claim = Claim(gpu, lambda: None)
+    claim.reach(lambda: None)
+    claim.settle()
+    other = waits(gpu, got)
+    soon(lambda: is_awaited(gpu))
+    assert not got.wait(0.2)
+    claim.close()
+    assert got.wait(20)
+    other.join()
+
+
+@pytest.mark.parametrize("how", ["held", "awaited"])
+def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, how, monkeypatch):
+    brought_up = []
+    claim = Claim(gpu, lambda: brought_up.append(1))
+    monkeypatch.setattr(claims, "is_awaited", lambda _: how == "awaited")
+    if how == "held":
+        with leased(gpu, 1.0):
+            claim.reach(lambda: pytest.fail("it was taken"))
+    else:
+        claim.reach(lambda: pytest.fail("it was taken"))
+    assert brought_up == []
+    claim.close()
+
+
+def test_what_cannot_be_brought_up_is_not_kept(gpu):
+    def broken():
+        raise JudgeFailed("no room")
+
+    claim = Claim(gpu, broken)
+    claim.reach(lambda: pytest.fail("it was not taken"))
+    assert free(gpu)
+    with pytest.raises(JudgeFailed, match="no room"):
+        claim.settle()
+    assert free(gpu)
+    claim.close()
+
+
+def test_a_grade_that_ends_while_it_builds_gives_it_back(gpu):
+    claim = Claim(gpu, lambda: None)
+    claim.reach(lambda: None)
+    claim.close()
+    claim.close()
+    assert free(gpu)
+    assert not is_awaited(gpu)
