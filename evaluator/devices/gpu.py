@@ -118,26 +118,30 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
 def is_awaited(gpu: Gpu) -> bool:
     """Say whether a grade waits for the GPU. Where that cannot be told, one may."""
     with _waiting_file(gpu) as descriptor:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        return False
+        return descriptor is None or not _locked(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextlib.contextmanager
 def _waiting(gpu: Gpu) -> Iterator[None]:
     """Let others see that this grade waits for the GPU."""
     with _waiting_file(gpu) as descriptor:
-        with contextlib.suppress(OSError):  # Then nobody sees it, and it waits all the same.
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if descriptor is not None:  # Else nobody sees it, and it waits all the same.
+            _locked(descriptor, fcntl.LOCK_SH)
         yield
 
 
+def _locked(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
-def _waiting_file(gpu: Gpu) -> Iterator[int]:
-    """Open the file that waiting grades lock, all of them at once; -1 where it cannot be opened."""
-    path, descriptor = _lock_file(gpu, "waiting"), -1
+def _waiting_file(gpu: Gpu) -> Iterator[int | None]:
+    """Open the file that waiting grades lock, all of them at once; None where it cannot be opened."""
+    path, descriptor = _lock_file(gpu, "waiting"), None
     for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):  # Nobody may create what somebody else has in /tmp.
         with contextlib.suppress(OSError):
             descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -145,7 +149,7 @@ def _waiting_file(gpu: Gpu) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        if descriptor >= 0:
+        if descriptor is not None:
             os.close(descriptor)
 
 

@@ -38,7 +38,7 @@ _LAG_MS = 0.030
 
 Seen on an H200: at most 7 us where the work is over, at least 140 us where it is not: the GPU then changes contexts."""
 _SLICE_MS = 1.0
-"""A GPU gives every context 2 ms at a time (an H200: what takes 1 ms is never interrupted, what takes 3 ms is)."""
+"""A GPU gives each context a slice of its time: on an H200 what takes 1 ms is not interrupted, what takes 3 ms is."""
 _FORKED_CALLS = 5
 _QUIET_PART = 0.10
 _QUIET_MS = 0.020

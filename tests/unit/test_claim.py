@@ -101,6 +101,16 @@ def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, how, 
     claim.close()
 
 
+def test_where_nobody_can_say_that_he_waits_somebody_may(gpu):
+    Path("/tmp", f"warpgrade-{gpu.uuid}.waiting").symlink_to("/dev/null")  # It is not followed.
+    claim = Claim(gpu, lambda: None)
+    assert is_awaited(gpu)
+    claim.reach(lambda: pytest.fail("it was taken"))
+    claim.settle()
+    assert not free(gpu)
+    claim.close()
+
+
 def test_what_cannot_be_brought_up_is_not_kept(gpu):
     def broken():
         raise JudgeFailed("no room")
