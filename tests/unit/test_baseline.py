@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
@@ -69,3 +70,18 @@ def test_a_reference_that_is_wrong_is_not_measured_again(monkeypatch):
     side, _ = sides_of(monkeypatch, finding(Code.WRONG_VALUES, "1 of 9 values differ"))
     with pytest.raises(JudgeFailed, match="does not pass its own check: 1 of 9 values differ"):
         side._undisturbed("reference_before", None, None)
+
+
+def test_the_first_call_of_a_disturbed_reference_stays_the_first(monkeypatch):
+    late = Trial(None, Fault(Status.REJECTED, finding(Code.WORK_AFTER_DONE, "it worked on")), 0.0, copied=False)
+    samples = cards.samples("reference_after", 1.0)
+    sides = iter(
+        [
+            measure.Side(replace(samples, first_call_ms=50.0), late),
+            measure.Side(replace(samples, first_call_ms=1.0), None),
+        ]
+    )
+    monkeypatch.setattr(measure, "side", lambda *_, **__: next(sides))
+    shop = SimpleNamespace(call_timeout_s=1.0, seeds=SimpleNamespace(timed=lambda _: iter(())))
+    found = baseline.Baseline(shop, lasting=False)._undisturbed("reference_after", None, None)
+    assert found.first_call_ms == 50.0

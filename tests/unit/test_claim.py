@@ -87,6 +87,24 @@ def test_it_is_not_given_back_any_more_when_the_submission_is_built(gpu):
     other.join()
 
 
+def test_who_comes_in_the_moment_in_which_it_is_settled_waits(gpu, monkeypatch):
+    seen = []
+
+    def awaited(_):
+        if seen:
+            claim._for_good.set()
+        seen.append(1)
+        return len(seen) > 1
+
+    monkeypatch.setattr(claims, "is_awaited", awaited)
+    claim = Claim(gpu, lambda: None)
+    claim.reach(lambda: None)
+    claim._ahead.join(20)
+    assert len(seen) == 2
+    assert not free(gpu)
+    claim.close()
+
+
 @pytest.mark.parametrize("how", ["held", "awaited"])
 def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, how, monkeypatch):
     brought_up = []

@@ -130,6 +130,18 @@ def test_a_half_of_the_reference_has_half_as_many_calls():
     assert len(side("reference_before", script, itertools.count(), wide, 1.0, at_least=at_least).samples.seeds) == 101
 
 
+def test_a_half_need_not_be_known_as_well_as_a_whole():
+    quiet = HOST._replace(iqr_ms=0.0)
+
+    def calls(at_least):
+        script = Script([1.1, *([1.1, 1.1025] * 60)])
+        return len(
+            side("reference_before", script, itertools.count(), quiet, 1.0, at_least=at_least).samples.samples_ms
+        )
+
+    assert (calls(REFERENCE_CALLS), calls(MIN_CALLS)) == (10, 100)
+
+
 def test_fewer_empty_calls_are_made_where_they_take_long(monkeypatch):
     passing = itertools.count()
     monkeypatch.setattr("evaluator.judge.measure.time.monotonic", lambda: next(passing) / 5)

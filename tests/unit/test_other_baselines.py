@@ -118,3 +118,10 @@ def test_the_screen_says_which_and_by_how_much():
     assert expected in screen(quoted)
     other = baseline(kind=BaselineKind.SUBMISSION, tf32=Tf32.OFF, name="\x1b[2J[red]mine", speedup_low=0.9)
     assert "[red]mine: 1.00 ms, no speedup quoted; it lies above 0.900 x" in screen(other)
+
+
+def test_time_that_a_baseline_had_unwatched_is_in_its_interval():
+    unwatched = baseline(3.0, samples=replace(cards.samples("baseline", 3.0), unwatched_ms=1.2))
+    watched, doubtful = held_against([baseline(3.0), unwatched], cards.samples("submission", 2.0), 0.001)
+    assert watched.speedup == pytest.approx(1.5)
+    assert (doubtful.speedup, doubtful.significant) == (None, False)

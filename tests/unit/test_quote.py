@@ -207,3 +207,9 @@ def test_every_finding_is_told_once_and_has_a_next_step():
     found = said(side(0.2, overhead_ms=0.001, overhead_iqr_ms=0.002), bad, side(0.3))
     assert codes(found) == ["T303", "T301", "T305", "T307", "T308", "T309"]
     assert all(each.next_step for each in found.findings)
+
+
+@pytest.mark.parametrize(("far", "told"), [(1, False), (2, True)])
+def test_one_outlier_of_a_few_calls_is_not_many(far, told):
+    disturbed, plain = side(*[1.0, 1.001] * 5, *[3.0] * far), side(*[1.0, 1.001] * 25)
+    assert (Code.OUTLIERS.value in codes(said(disturbed, plain, plain))) is told

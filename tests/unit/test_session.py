@@ -9,6 +9,7 @@ import pytest
 from evaluator.build.built import Built
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest, Channel, Closed, Loaded, ToRunner
+from evaluator.isolation.child import ExitInfo
 from evaluator.judge import session
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.session import Session, Stage
@@ -111,3 +112,14 @@ def test_builds_that_took_too_long_are_told_of_once(asking):
     assert isinstance(asking(desk, 10), Loaded)
     assert builder.asked == 2
     assert [failure.code for failure in desk.failures] == [*["B203"] * 2, Code.COMPILER_TIMED_OUT.value]
+
+
+@pytest.mark.parametrize(("ran_out", "code"), [(True, Code.OUT_OF_MEMORY), (False, Code.RUNNER_DIED)])
+def test_a_runner_that_the_kernel_killed_for_its_memory_ran_out_of_it(ran_out, code):
+    runner = Runner()
+    runner.wait_exit = lambda _: ExitInfo(exit_code=None, signal="SIGKILL", out_of_memory=ran_out, by_judge=False)
+    with Session(runner, None) as talk:
+        runner.hostile.close()
+        fault = talk.answer(Stage.CALL, 1.0)
+    assert (fault.status, fault.finding.code) == (Status.RUNTIME_ERROR, code.value)
+    assert fault.finding.details == {"stage": "CALL", "signal": "SIGKILL"}
