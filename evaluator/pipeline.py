@@ -20,7 +20,7 @@ from evaluator.errors import JudgeFailed, WarpgradeError
 from evaluator.findings import Code, finding
 from evaluator.interrupts import held_back
 from evaluator.isolation import SandboxMode, Starter
-from evaluator.judge.starting import starter_for
+from evaluator.judge.starting import light_starter_for, starter_for
 from evaluator.outcome import Outcome
 from evaluator.records import (
     BaselineKind,
@@ -44,11 +44,15 @@ from evaluator.stopwatch import Lap, Stopwatch
 from evaluator.submissions import Submission
 
 if TYPE_CHECKING:
+    from evaluator.build.builder import RunTool
+    from evaluator.build.equipment import ExtensionBuilder
+    from evaluator.judge.early import Early
     from evaluator.judge.keeper import Keeper
     from evaluator.judge.workshop import Terms
 
 _FLOOD_BYTES = 1 << 20
 _FAULT_CHARACTERS = 1000
+_CORES_FOR_EARLY = 4
 
 
 class Unread(Record, frozen=True):
@@ -166,16 +170,49 @@ def _judged(
         return _judged_by(lambda: keeper, request, source, stopwatch, begun, built_only=built_only)
     # First of all the starter: it imports torch while the judge does.
     uuid = None if request.gpu is None else request.gpu.uuid
-    with starter_for(request.device, uuid, request.sandbox, _threads()) as starter, contextlib.ExitStack() as own:
+    with contextlib.ExitStack() as own:
+        starter = own.enter_context(starter_for(request.device, uuid, request.sandbox, _threads()))
+        early = own.enter_context(_early(request, source)) if _begins_early(request) else None
         return _judged_by(
-            lambda: own.enter_context(_keeper(starter)), request, source, stopwatch, begun, built_only=built_only
+            lambda: own.enter_context(_keeper(starter, early)), request, source, stopwatch, begun, built_only=built_only
         )
 
 
-def _keeper(starter: Starter) -> "Keeper":
+def _keeper(starter: Starter, early: "Early | None") -> "Keeper":
     from evaluator.judge.keeper import Keeper
 
-    return Keeper(starter, lasting=False)
+    return Keeper(starter, lasting=False, early=early)
+
+
+def _begins_early(request: GradeRequest) -> bool:
+    """Say whether builds may begin before torch is there. With few cores they would only take turns with its import.
+
+    Where every wall is asked for, nobody looks at the submission before they are known to stand.
+    """
+    return _threads() >= _CORES_FOR_EARLY and not request.strict
+
+
+def _early(request: GradeRequest, source: str) -> "Early":
+    from evaluator.build.cache import BuildCache, cache_folder
+    from evaluator.build.equipment import builder
+    from evaluator.judge.early import Early
+    from evaluator.judge.tools import Tools
+
+    starter = light_starter_for(request.device, request.sandbox)
+    cache = BuildCache(cache_folder())
+
+    def builder_of(run_tool: "RunTool") -> "ExtensionBuilder":
+        return builder(
+            request.device,
+            request.gpu,
+            run_tool,
+            cache,
+            request.build_timeout_s,
+            lambda entry, limits: starter.spawn(entry, limits=limits),
+            source,
+        )
+
+    return Early(starter, Tools(starter, request.device), builder_of, source)
 
 
 def _terms(request: GradeRequest) -> "Terms":

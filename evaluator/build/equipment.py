@@ -62,27 +62,41 @@ def equipment(
 
     Compilers run through `run_tool`, and code of our own on a submission's text in children of `spawn`.
     """
+    builder_of = functools.partial(builder, device, gpu, run_tool, cache, build_timeout_s, spawn)
     match device:
         case DeviceKind.CPU:
             library = build_allocator(run_tool, cache.parts)
-            descriptor = None if library is None else sealed_file(library)
-            return Equipment(lambda source: Builder(run_tool, cache, source, build_timeout_s), descriptor)
+            return Equipment(builder_of, None if library is None else sealed_file(library))
         case DeviceKind.EMULATED:
-            descriptor = sealed_file(build_runtime(run_tool, cache))
-            rehearse = functools.partial(too_much, spawn=spawn)
-            return Equipment(
-                lambda source: EmulatedBuilder(run_tool, cache, source, build_timeout_s, rehearse), descriptor
-            )
+            return Equipment(builder_of, sealed_file(build_runtime(run_tool, cache)))
         case DeviceKind.CUDA:
-            if gpu is None:
-                raise TypeError("cuda without a GPU")
-            architecture = nvcc.architecture(*gpu.capability)
-            kernels = build_kernels(run_tool, cache.parts, architecture)
+            kernels = build_kernels(run_tool, cache.parts, _architecture(gpu))
             descriptor = sealed_file(build_device_allocator(run_tool, cache.parts))
             preparation = Preparation(run_tool, cache_folder()) if worth_trying(cache_folder()) else None
-            return Equipment(
-                lambda source: CudaBuilder(run_tool, cache, source, build_timeout_s, architecture),
-                descriptor,
-                kernels,
-                preparation,
-            )
+            return Equipment(builder_of, descriptor, kernels, preparation)
+
+
+def builder(
+    device: DeviceKind,
+    gpu: Gpu | None,
+    run_tool: RunTool,
+    cache: BuildCache,
+    build_timeout_s: float,
+    spawn: Spawn,
+    source: str,
+) -> ExtensionBuilder:
+    """Give what builds the extensions of a submission with the text `source`. It needs nothing of `equipment`."""
+    match device:
+        case DeviceKind.CPU:
+            return Builder(run_tool, cache, source, build_timeout_s)
+        case DeviceKind.EMULATED:
+            rehearse = functools.partial(too_much, spawn=spawn)
+            return EmulatedBuilder(run_tool, cache, source, build_timeout_s, rehearse)
+        case DeviceKind.CUDA:
+            return CudaBuilder(run_tool, cache, source, build_timeout_s, _architecture(gpu))
+
+
+def _architecture(gpu: Gpu | None) -> str:
+    if gpu is None:
+        raise TypeError("cuda without a GPU")
+    return nvcc.architecture(*gpu.capability)

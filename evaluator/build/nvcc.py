@@ -78,9 +78,7 @@ def fingerprint() -> dict[str, str]:
 
 def include_flags() -> list[str]:
     """Name the folders of headers in PyTorch's order, which does not need a PyTorch that was built for CUDA."""
-    from torch.utils import cpp_extension
-
-    folders = [*cpp_extension.include_paths(), str(cuda_home() / "include"), sysconfig.get_paths()["include"]]
+    folders = [*toolchain.include_paths(), str(cuda_home() / "include"), sysconfig.get_paths()["include"]]
     return [word for path in folders for word in ("-isystem", path)]
 
 
@@ -103,12 +101,9 @@ def device_flags(target: str) -> list[str]:
 
 def link_flags() -> list[str]:
     """Give the flags that PyTorch links a CUDA extension with."""
-    from torch.utils import cpp_extension
-
     folder = cuda_home() / ("lib64" if (cuda_home() / "lib64").exists() else "lib")
-    torch = [f"-L{path}" for path in cpp_extension.library_paths()]
     libraries = ["-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda", "-ltorch", "-ltorch_python"]
-    return [*torch, *libraries, f"-L{folder}", "-lcudart"]
+    return [f"-L{toolchain.library_path()}", *libraries, f"-L{folder}", "-lcudart"]
 
 
 def ninja_text(name: str, units: list[Unit], cflags: list[str], cuda: list[str], ldflags: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shlex
@@ -48,9 +49,7 @@ def ninja() -> str:
 
 def compile_flags(name: str) -> list[str]:
     """Give the flags that PyTorch compiles an extension called `name` with."""
-    from torch.utils import cpp_extension
-
-    includes = [*cpp_extension.include_paths(), sysconfig.get_paths()["include"]]
+    includes = [*include_paths(), sysconfig.get_paths()["include"]]
     return [
         f"-DTORCH_EXTENSION_NAME={name}",
         "-DTORCH_API_INCLUDE_EXTENSION_H",
@@ -63,19 +62,13 @@ def compile_flags(name: str) -> list[str]:
 
 def link_flags() -> list[str]:
     """Give the flags that PyTorch links a C++ extension with."""
-    from torch.utils import cpp_extension
-
-    folders = [f"-L{path}" for path in cpp_extension.library_paths()]
-    return ["-shared", *folders, "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
+    return ["-shared", f"-L{library_path()}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
 
 
 def native_flags() -> list[str]:
     """Give the flags for our own native code, which needs torch's core library and no Python."""
-    from torch.utils import cpp_extension
-
-    includes = [f"-isystem{path}" for path in cpp_extension.include_paths()]
-    folders = [f"-L{path}" for path in cpp_extension.library_paths()]
-    return [f"-std={language_standard()}", "-fPIC", "-shared", *includes, *folders, "-lc10"]
+    includes = [f"-isystem{path}" for path in include_paths()]
+    return [f"-std={language_standard()}", "-fPIC", "-shared", *includes, f"-L{library_path()}", "-lc10"]
 
 
 def fingerprint() -> dict[str, str]:
@@ -113,6 +106,25 @@ def joined(flags: list[str]) -> str:
 @functools.cache
 def language_standard() -> str:
     """Give the C++ standard that the installed PyTorch builds extensions with; it moved from 17 to 20."""
-    from torch.utils import cpp_extension
+    own_builder = _torch_folder() / "utils" / "cpp_extension.py"
+    return "c++20" if "-std=c++20" in own_builder.read_text(encoding="utf-8") else "c++17"
 
-    return "c++20" if "-std=c++20" in Path(cpp_extension.__file__).read_text(encoding="utf-8") else "c++17"
+
+def include_paths() -> list[str]:
+    """Name the folders of PyTorch's headers, in the order of `torch.utils.cpp_extension.include_paths()`."""
+    include = _torch_folder() / "include"
+    return [str(include), str(include / "torch" / "csrc" / "api" / "include")]
+
+
+def library_path() -> str:
+    """Name the folder of PyTorch's libraries."""
+    return str(_torch_folder() / "lib")
+
+
+@functools.cache
+def _torch_folder() -> Path:
+    """Find PyTorch without importing it, which takes longer than much that is built with it."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise ToolchainMissing("PyTorch is not installed", hint="pip install torch")
+    return Path(found.origin).parent

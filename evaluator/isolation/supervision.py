@@ -191,6 +191,11 @@ class Starter:
                 closing.callback(process.kill)
                 process.condemn()  # So that they die side by side.
 
+    def condemn_all(self) -> None:
+        """Begin to kill every runner and tool that is left; the threads that wait for them see to the rest."""
+        for process in tuple(self._alive):
+            process.condemn()
+
     def close(self) -> None:
         """Kill every runner that is left, and the starter."""
         with contextlib.ExitStack() as closing:

@@ -1,5 +1,7 @@
 """Answers the build requests of one runner, and remembers what was built and what was not."""
 
+import time
+
 from evaluator.build.artefact import Kernels, kernels_in_library
 from evaluator.build.equipment import ExtensionBuilder
 from evaluator.build.sources import source_files
@@ -15,7 +17,8 @@ class BuildDesk:
     def __init__(self, builder: ExtensionBuilder, limit_s: float) -> None:
         """Start with nothing built. `limit_s` is for all builds together; `texts` are the compiled files, by name.
 
-        `built_from` are the files of what was built, `device_code` what the libraries hold for a GPU.
+        `built_from` are the files of what was built, `device_code` what the libraries hold for a GPU. `wall_s` is what
+        the builds took, `waited_s` how long the runner waited for them: less, where they were begun ahead.
         """
         self._builder = builder
         self._limit_s = limit_s
@@ -25,6 +28,7 @@ class BuildDesk:
         self.built_from: list[SourceFile] = []
         self.device_code: list[Kernels] = []
         self.wall_s = 0.0
+        self.waited_s = 0.0
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
         """Build what was asked for; a library goes back as a descriptor, which the caller closes."""
@@ -34,7 +38,9 @@ class BuildDesk:
                 self.failures.append(finding(Code.COMPILER_TIMED_OUT, message))
             return BuildReply(ok=False, log=message), None
         self.texts |= {file.name: file.text for file in source_files(request)}
+        started = time.monotonic()
         built = self._builder.build(request)
+        self.waited_s += time.monotonic() - started
         self.units.append(built.unit)
         self.wall_s += built.unit.wall_s
         if built.library is None:

@@ -14,7 +14,20 @@ def starter_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, threa
     Waiting threads sleep: where they spin, two busy cores make a parallel loop six times slower (measured), and the
     time of every call depends on what else the machine does.
     """
-    environment = {
+    own = [_LINT, *([REHEARSING] if device is DeviceKind.EMULATED else [])]
+    return Starter(mode=sandbox, environment=_environment(device, gpu, threads), preload=(*DEFAULT_PRELOAD, *own))
+
+
+def light_starter_for(device: DeviceKind, sandbox: SandboxMode) -> Starter:
+    """Begin a starter without PyTorch, for compilers and for our own code on a submission's text; it returns at once.
+
+    It is ready in a fifth of the time.
+    """
+    return Starter(mode=sandbox, preload=(_LINT, *([REHEARSING] if device is DeviceKind.EMULATED else [])))
+
+
+def _environment(device: DeviceKind, gpu: str | None, threads: int) -> dict[str, str]:
+    return {
         "OMP_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",
         # A runner's user has no entry in the list of users; torch.compile asks for its name all the same.
@@ -24,8 +37,6 @@ def starter_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, threa
         # On `emulated`, Triton's own interpreter runs what is written in Triton; Triton reads this when it is imported.
         **({"TRITON_INTERPRET": "1"} if device is DeviceKind.EMULATED else {}),
     }
-    own = [_LINT, *([REHEARSING] if device is DeviceKind.EMULATED else [])]
-    return Starter(mode=sandbox, environment=environment, preload=(*DEFAULT_PRELOAD, *own))
 
 
 def _gpu_variables(gpu: str) -> dict[str, str]:

@@ -1,9 +1,7 @@
 """What all stages of one grade share: the problem's reference, the builder, and the making of runners."""
 
 import contextlib
-import errno
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,20 +11,18 @@ from typing import NamedTuple, Self
 import torch
 from msgspec.structs import replace
 
-from evaluator.build import nvcc
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
-from evaluator.build.prepared import prepared_folder
 from evaluator.devices.gpu import Gpu, GpuState, show_only
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
-from evaluator.emulator import headers
-from evaluator.errors import JudgeFailed, ProblemError, SandboxUnavailable
-from evaluator.isolation import Limits, SandboxMode, Starter, ToolResult, run_tool
+from evaluator.errors import ProblemError, SandboxUnavailable
+from evaluator.isolation import SandboxMode, Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
 from evaluator.judge.claim import Claim
 from evaluator.judge.deadlines import Deadlines, deadlines
 from evaluator.judge.desk import BuildDesk
+from evaluator.judge.early import Early
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.memory_plan import judge_bytes
 from evaluator.judge.mixture import AS_GIVEN_ALONE, mixture_for
@@ -38,10 +34,11 @@ from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Session
 from evaluator.judge.spares import Spares
 from evaluator.judge.starting import starter_for
+from evaluator.judge.tools import Tools
 from evaluator.judge.trees import extent_bytes, tensors
 from evaluator.judge.trial import fresh_seed
 from evaluator.judge.watch import Watch
-from evaluator.lint.ask import remarks_on
+from evaluator.lint.ask import look_at
 from evaluator.records import (
     BaselineKind,
     DeviceKind,
@@ -58,8 +55,6 @@ from evaluator.submissions import Submission
 
 _RUNNER = "evaluator.runner.main:run"
 _IMPORT_TIMEOUT_S = 60.0
-_NO_SPACE = os.strerror(errno.ENOSPC)
-_LITTLE_BYTES = 64 << 20
 
 
 class Terms(NamedTuple):
@@ -98,13 +93,24 @@ class Workshop:
     """
 
     def __init__(
-        self, terms: Terms, source: str, seeds: SeedBook, *, starter: Starter | None = None, lasting: bool = False
+        self,
+        terms: Terms,
+        source: str,
+        seeds: SeedBook,
+        *,
+        starter: Starter | None = None,
+        lasting: bool = False,
+        early: Early | None = None,
     ) -> None:
-        """Start the starter, unless one is lent. Without a GPU the problem's own code is run while that gets ready."""
+        """Start the starter, unless one is lent. Without a GPU the problem's own code is run while that gets ready.
+
+        `early` is what was begun ahead of the one submission with the text `source`.
+        """
         self.terms = terms
         self.seeds = seeds
         self.watch: Watch | None = None
         self._mixture = AS_GIVEN_ALONE
+        self._early = early
         self.ours: frozenset[int] = frozenset()
         self._claim = None if terms.gpu is None else Claim(terms.gpu, self._bring_up)
         if terms.gpu is not None:
@@ -112,6 +118,7 @@ class Workshop:
             _keep_tf32_out()
         self._lent = starter is not None
         self._starter = starter or starter_for(terms.device, terms.gpu and terms.gpu.uuid, terms.sandbox, terms.threads)
+        self._run_tool = Tools(self._starter, terms.device)
         try:
             self._equipment = equipment(
                 terms.device,
@@ -138,7 +145,8 @@ class Workshop:
         self.seeds = seeds
         self.seeds.settle(self._mixture)
         self.output = RunnerOutput(total_bytes=0, text="")
-        self._builder = self._equipment.builder_of(source)
+        builder = self._equipment.builder_of(source)
+        self._builder = builder if self._early is None else self._early.in_front_of(builder)
 
     def __enter__(self) -> Self:
         return self
@@ -253,7 +261,12 @@ class Workshop:
 
     def lint(self) -> list[Finding]:
         """Look at the submission's text, in a confined child that runs nothing of it."""
-        return remarks_on(self.source, self._starter)
+        return look_at(self.source, self._starter).findings if self._early is None else self._early.remarks()
+
+    def end_early(self) -> None:
+        """End what was begun ahead and that nobody asked for."""
+        if self._early is not None:
+            self._early.end()
 
     def insist_on_walls(self) -> None:
         """Refuse to grade where a wall is missing and every one was asked for. Raises SandboxUnavailable."""
@@ -310,16 +323,6 @@ class Workshop:
             return Session(self._starter.spawn(_RUNNER, limits=self.rig.limits, devices=self.rig.nodes), None)
         # Before the rig is there: a context takes long to make, and the problem is read in meanwhile.
         return Session(self._starter.spawn(_RUNNER, limits=GpuRig.limits, devices=self.terms.gpu.nodes), None)
-
-    def _run_tool(
-        self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
-    ) -> ToolResult:
-        cuda = [nvcc.cuda_home(), prepared_folder(cache_folder())] if self.terms.gpu is not None else []
-        known = [headers.INCLUDE, *readable, *cuda]
-        result = run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
-        if not result.ok and _NO_SPACE in result.output and shutil.disk_usage(work).free < _LITTLE_BYTES:
-            raise JudgeFailed(f"the compiler had no room in {work.parent.parent}", hint="make room in $TMPDIR")
-        return result
 
     def run_on_gpu(
         self, argv: Sequence[str], *, work: Path, timeout_s: float, kept_output_bytes: int, readable: Sequence[Path]

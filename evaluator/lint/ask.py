@@ -1,7 +1,9 @@
 """The judge's side of the lint: a confined child reads the text, and what it says becomes findings."""
 
+from typing import NamedTuple
+
 from evaluator.findings import Code, finding
-from evaluator.frames import Channel, Closed, DeadlinePassed, FrameError
+from evaluator.frames import BuildRequest, Channel, Closed, DeadlinePassed, FrameError
 from evaluator.isolation import Limits, Starter
 from evaluator.lint.remark import Look, Looked
 from evaluator.records import Finding
@@ -13,7 +15,14 @@ _LIMITS = Limits(memory_bytes=1 << 30, processes=16, file_bytes=0, open_files=64
 """Python's tree of a text of 1 MiB may take a few hundred."""
 
 
-def remarks_on(source: str, starter: Starter) -> list[Finding]:
+class LookedAt(NamedTuple):
+    """What was noticed of a text, and the builds that it says it will ask for."""
+
+    findings: list[Finding]
+    builds: list[BuildRequest] = []
+
+
+def look_at(source: str, starter: Starter) -> LookedAt:
     """Have the text looked at in a child of `starter`. A child that fails leads to a finding, never to a verdict.
 
     Raises:
@@ -25,17 +34,21 @@ def remarks_on(source: str, starter: Starter) -> list[Finding]:
         channel.send(Look(source), timeout_s=_LIMIT_S)
         answer = channel.receive(_LIMIT_S)
     except DeadlinePassed:
-        return [_not_looked_at(f"looking at it took more than {_LIMIT_S:g} s")]
+        return _not_looked_at(f"looking at it took more than {_LIMIT_S:g} s")
     except (Closed, FrameError):
-        return [_not_looked_at("the process that looked at it was brought down by it")]
+        return _not_looked_at("the process that looked at it was brought down by it")
     finally:
         child.kill()
         channel.close()
     if not isinstance(answer, Looked):
-        return [_not_looked_at("the process that looked at it did not answer")]
+        return _not_looked_at("the process that looked at it did not answer")
     found = [finding(noticed.code, noticed.message, line=noticed.line) for noticed in answer.noticed]
-    return [*found, _not_looked_at(answer.incomplete)] if answer.incomplete else found
+    return LookedAt([*found, *([_noted(answer.incomplete)] if answer.incomplete else [])], answer.builds)
 
 
-def _not_looked_at(why: str) -> Finding:
+def _not_looked_at(why: str) -> LookedAt:
+    return LookedAt([_noted(why)])
+
+
+def _noted(why: str) -> Finding:
     return finding(Code.NOT_LOOKED_AT, why)

@@ -1,11 +1,12 @@
-"""Look at a submission's text, Python and the C++ inside, and say what was noticed."""
+"""Look at a submission's text, Python and the C++ inside, and say what was noticed and what it will have built."""
 
 import ast
 import warnings
 
 from evaluator.lint import addressed, cpp_calls, launches, library, surroundings
 from evaluator.lint.embedded import pieces
-from evaluator.lint.reach import in_forward, take_apart
+from evaluator.lint.foresee import foreseen_builds
+from evaluator.lint.reach import Module, in_forward, take_apart
 from evaluator.lint.remark import MAX_MESSAGE, Looked, Remark, thinned
 
 
@@ -23,13 +24,13 @@ def look(source: str) -> Looked:
     except (RecursionError, MemoryError):
         return Looked([], f"it is nested too deeply for Python's parser, or too large: {len(source)} characters")
     try:
-        return Looked(thinned(_remarks(source, tree)))
+        module = take_apart(tree)
+        return Looked(thinned(_remarks(source, module)), builds=foreseen_builds(module.nodes, module.names))
     except (RecursionError, MemoryError) as error:
         return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
 
 
-def _remarks(source: str, tree: ast.Module) -> list[Remark]:
-    module = take_apart(tree)
+def _remarks(source: str, module: Module) -> list[Remark]:
     bodies = in_forward(module)
     found = pieces(module.nodes, source)
     return [

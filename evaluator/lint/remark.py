@@ -5,9 +5,10 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from evaluator.findings import Code
-from evaluator.frames import Frame, Text
+from evaluator.frames import BuildRequest, Frame, Text
 
 MAX_REMARKS = 64
+MAX_BUILDS = 4
 MAX_MESSAGE = 400
 _MAX_NAME = 80
 _SHOWN_PER_CODE = 4
@@ -36,10 +37,14 @@ class Noticed(Frame, frozen=True):
 
 
 class Looked(Frame, frozen=True):
-    """Child: all that was noticed. `incomplete` says why a part of the text was not looked at."""
+    """Child: all that was noticed. `incomplete` says why a part of the text was not looked at.
+
+    `builds` are what the submission will ask the compiler for, as far as its text tells.
+    """
 
     noticed: Annotated[list[Noticed], msgspec.Meta(max_length=MAX_REMARKS)]
     incomplete: Annotated[str, msgspec.Meta(max_length=MAX_MESSAGE)] = ""
+    builds: Annotated[list[BuildRequest], msgspec.Meta(max_length=MAX_BUILDS)] = []
 
 
 def shown(name: str) -> str:

@@ -11,13 +11,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from msgspec.structs import replace
 from torch.utils import cpp_extension
 
 from evaluator.frames import BuildReply, BuildRequest, Frame, SourceFile
+from evaluator.runner.requests import as_list, inline_request
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
 
@@ -78,23 +79,23 @@ class ExtensionLoader:
         no_implicit_headers: bool = False,  # noqa: FBT001, FBT002
     ) -> ModuleType | str:
         """Build an extension from strings; the arguments and results of PyTorch's function of that name."""
-        if sycl_sources or with_sycl or extra_sycl_cflags:
-            raise RuntimeError("SYCL extensions are not supported")
-        cuda = _as_list(cuda_sources)
         return self._build(
-            BuildRequest(
-                name=name,
-                cpp_sources=_as_list(cpp_sources),
-                cuda_sources=cuda,
-                functions=_function_table(functions),
-                extra_cflags=_as_list(extra_cflags),
-                extra_cuda_cflags=_as_list(extra_cuda_cflags),
-                extra_ldflags=_as_list(extra_ldflags),
-                extra_include_paths=_as_list(extra_include_paths),
-                with_cuda=bool(cuda) if with_cuda is None else with_cuda,
-                python_module=is_python_module,
-                error_handling=with_pytorch_error_handling,
-                implicit_headers=not no_implicit_headers,
+            inline_request(
+                name,
+                cpp_sources,
+                cuda_sources,
+                sycl_sources,
+                functions,
+                extra_cflags,
+                extra_cuda_cflags,
+                extra_sycl_cflags,
+                extra_ldflags,
+                extra_include_paths,
+                with_cuda,
+                with_sycl,
+                is_python_module,
+                with_pytorch_error_handling,
+                no_implicit_headers,
             )
         )
 
@@ -125,10 +126,10 @@ class ExtensionLoader:
             BuildRequest(
                 name=name,
                 files=files,
-                extra_cflags=_as_list(extra_cflags),
-                extra_cuda_cflags=_as_list(extra_cuda_cflags),
-                extra_ldflags=_as_list(extra_ldflags),
-                extra_include_paths=_as_list(extra_include_paths),
+                extra_cflags=as_list(extra_cflags),
+                extra_cuda_cflags=as_list(extra_cuda_cflags),
+                extra_ldflags=as_list(extra_ldflags),
+                extra_include_paths=as_list(extra_include_paths),
                 with_cuda=has_cuda if with_cuda is None else with_cuda,
                 python_module=is_python_module,
             )
@@ -180,18 +181,3 @@ def _import_library(name: str, path: Path) -> ModuleType:
     spec.loader.exec_module(module)
     sys.modules.setdefault(name, module)
     return module
-
-
-def _as_list(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return [value] if isinstance(value, str) else [str(item) for item in value]
-
-
-def _function_table(functions: str | Sequence[str] | dict[str, str] | None) -> dict[str, str] | None:
-    """Map each bound function to its docstring, which is its name where none is given."""
-    if functions is None:
-        return None
-    if isinstance(functions, dict):
-        return dict(functions)
-    return {name: name for name in _as_list(functions)}

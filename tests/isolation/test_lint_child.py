@@ -7,7 +7,7 @@ import pytest
 from evaluator.findings import Code
 from evaluator.isolation import Starter
 from evaluator.lint import ask
-from evaluator.lint.ask import remarks_on
+from evaluator.lint.ask import look_at
 
 SUBMISSION = """
 import torch
@@ -26,11 +26,11 @@ def starter():
 
 
 def codes(text, starter):
-    return [Code(found.code) for found in remarks_on(text, starter)]
+    return [Code(found.code) for found in look_at(text, starter).findings]
 
 
 def test_a_text_is_looked_at(starter):
-    (found,) = remarks_on(SUBMISSION, starter)
+    (found,) = look_at(SUBMISSION, starter).findings
     assert (found.code, found.line) == (Code.LIBRARY_IN_FORWARD.value, 7)
 
 

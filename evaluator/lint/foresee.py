@@ -1,0 +1,146 @@
+"""Which builds a submission will ask for, as far as its text tells: calls of `load_inline` with nothing but constants.
+
+A guess that is wrong costs some work of the compiler and nothing else: a build is used only where the submission, when
+it runs, asks for exactly the same.
+"""
+
+import ast
+import contextlib
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from evaluator.frames import BuildRequest
+from evaluator.lint.names import Names
+from evaluator.lint.remark import MAX_BUILDS
+from evaluator.runner.requests import WITHOUT_EFFECT, inline_request
+
+_MAX_CHARACTERS = 1 << 20
+_MAX_STEPS = 20_000
+"""For all calls of a text together: a list of lists of lists would go on for ever."""
+_INLINE = "torch.utils.cpp_extension.load_inline"
+_ARGUMENTS = frozenset(inspect.signature(inline_request).parameters)
+_IN_PYTORCHS_PLACE = 10
+"""So many of its first arguments are PyTorch's first ones; the next there is without effect."""
+
+Value = str | bool | int | None | list[Any] | dict[Any, Any]
+
+
+class _NotForeseen(Exception):
+    """The text does not tell."""
+
+
+def foreseen_builds(nodes: Sequence[ast.AST], names: Names) -> list[BuildRequest]:
+    r"""List what the calls of `load_inline` among `nodes`, all of a module's tree, ask for: the first few of them.
+
+    >>> tree = ast.parse("from torch.utils.cpp_extension import load_inline\nS = 'int f();'\nload_inline('e', [S])")
+    >>> nodes = list(ast.walk(tree))
+    >>> [(build.name, build.cpp_sources) for build in foreseen_builds(nodes, Names(nodes))]
+    [('e', ['int f();'])]
+    """
+    reader = _Reader(_assigned_once(nodes))
+    found: list[BuildRequest] = []
+    calls = [node for node in nodes if isinstance(node, ast.Call) and names.dotted(node.func) == _INLINE]
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        # What the text hands over may be of any type, and a recursion without end is nothing to build.
+        with contextlib.suppress(_NotForeseen, TypeError, RuntimeError, msgspec.ValidationError):
+            request = msgspec.convert(msgspec.to_builtins(_request(call, reader)), BuildRequest)
+            found += [request] if request not in found else []
+        if len(found) == MAX_BUILDS:
+            break
+    return found
+
+
+def _assigned_once(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
+    """Give what names stand for that are bound in one place of the whole text, by a plain assignment."""
+    values: dict[str, ast.expr] = {}
+    bound: dict[str, int] = {}
+    for node in nodes:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                bound[name] = bound.get(name, 0) + 1
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                bound.update(dict.fromkeys(names, 2))
+            case _:
+                pass
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                values[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                values[name] = value
+            case _:
+                pass
+    return {name: value for name, value in values.items() if bound[name] == 1}
+
+
+def _request(call: ast.Call, reader: "_Reader") -> BuildRequest:
+    if len(call.args) > _IN_PYTORCHS_PLACE:
+        raise _NotForeseen
+    given: dict[str, Any] = {}
+    for keyword in call.keywords:
+        if keyword.arg in WITHOUT_EFFECT:
+            continue
+        if keyword.arg not in _ARGUMENTS:
+            raise _NotForeseen
+        given[keyword.arg] = reader.value(keyword.value)
+    arguments: list[Any] = [reader.value(argument) for argument in call.args]
+    return inline_request(*arguments, **given)
+
+
+class _Reader:
+    """Computes what expressions of constants give, up to a limit of work and of characters."""
+
+    def __init__(self, known: dict[str, ast.expr]) -> None:
+        """Take names to stand for the expressions in `known`."""
+        self._known = known
+        self._steps = _MAX_STEPS
+        self._characters = _MAX_CHARACTERS
+
+    def value(self, node: ast.expr) -> Value:
+        """Compute `node`. Raises _NotForeseen where the text does not tell, RecursionError where it never ends."""
+        self._steps -= 1
+        if self._steps < 0:
+            raise _NotForeseen
+        match node:
+            case ast.Constant(value=str() as text):
+                return self._counted(text)
+            case ast.Constant(value=bool() | int() | None as value):
+                return value
+            case ast.Name(id=name) if name in self._known:
+                return self.value(self._known[name])
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return [self.value(part) for part in parts]
+            case ast.Dict(keys=keys, values=values):
+                return {self._word(key): self.value(value) for key, value in zip(keys, values, strict=True)}
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return _sum(self.value(left), self.value(right))
+            case ast.JoinedStr(values=parts):
+                return "".join(self._word(part) for part in parts)
+            case ast.FormattedValue(value=filled_in, conversion=-1, format_spec=None):
+                return self._word(filled_in)
+            case _:
+                raise _NotForeseen
+
+    def _word(self, node: ast.expr | None) -> str:
+        value = None if node is None else self.value(node)
+        if not isinstance(value, str):
+            raise _NotForeseen
+        return value
+
+    def _counted(self, text: str) -> str:
+        self._characters -= len(text)
+        if self._characters < 0:
+            raise _NotForeseen
+        return text
+
+
+def _sum(left: Value, right: Value) -> Value:
+    match left, right:
+        case str(), str():
+            return left + right
+        case list(), list():
+            return left + right
+        case _:
+            raise _NotForeseen

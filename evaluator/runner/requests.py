@@ -1,0 +1,62 @@
+"""What a call of `load_inline` asks for, as the judge is told. Needs no PyTorch: the lint foresees calls with it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from evaluator.frames import BuildRequest
+
+WITHOUT_EFFECT = frozenset({"build_directory", "verbose", "keep_intermediates", "use_pch"})
+"""Arguments of `load_inline` that change nothing here: where it is built, and how quickly, is the judge's business."""
+
+
+def inline_request(
+    name: str,
+    cpp_sources: str | Sequence[str],
+    cuda_sources: str | Sequence[str] | None = None,
+    sycl_sources: str | Sequence[str] | None = None,
+    functions: str | Sequence[str] | dict[str, str] | None = None,
+    extra_cflags: Sequence[str] | None = None,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_sycl_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str] | None = None,
+    with_cuda: bool | None = None,  # noqa: FBT001 - PyTorch's own order
+    with_sycl: bool | None = None,  # noqa: FBT001
+    is_python_module: bool = True,  # noqa: FBT001, FBT002
+    with_pytorch_error_handling: bool = True,  # noqa: FBT001, FBT002
+    no_implicit_headers: bool = False,  # noqa: FBT001, FBT002
+) -> BuildRequest:
+    """Put the arguments of PyTorch's `load_inline` into a request. Raises RuntimeError for SYCL."""
+    if sycl_sources or with_sycl or extra_sycl_cflags:
+        raise RuntimeError("SYCL extensions are not supported")
+    cuda = as_list(cuda_sources)
+    return BuildRequest(
+        name=name,
+        cpp_sources=as_list(cpp_sources),
+        cuda_sources=cuda,
+        functions=_function_table(functions),
+        extra_cflags=as_list(extra_cflags),
+        extra_cuda_cflags=as_list(extra_cuda_cflags),
+        extra_ldflags=as_list(extra_ldflags),
+        extra_include_paths=as_list(extra_include_paths),
+        with_cuda=bool(cuda) if with_cuda is None else with_cuda,
+        python_module=is_python_module,
+        error_handling=with_pytorch_error_handling,
+        implicit_headers=not no_implicit_headers,
+    )
+
+
+def as_list(value: Any) -> list[str]:
+    """Give the strings that PyTorch takes for one string, several, or None."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+def _function_table(functions: str | Sequence[str] | dict[str, str] | None) -> dict[str, str] | None:
+    """Map each bound function to its docstring, which is its name where none is given."""
+    if functions is None:
+        return None
+    if isinstance(functions, dict):
+        return dict(functions)
+    return {name: name for name in as_list(functions)}

@@ -1,0 +1,271 @@
+"""Builds begun before PyTorch is there: used where the submission asks for them, ended where it does not."""
+
+import functools
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from evaluator import pipeline
+from evaluator.build.builder import Builder
+from evaluator.build.built import Built
+from evaluator.build.cache import BuildCache
+from evaluator.catalog import find_problem
+from evaluator.findings import Code
+from evaluator.frames import BuildRequest
+from evaluator.isolation import Limits, SandboxMode
+from evaluator.isolation.tool import ToolResult
+from evaluator.judge.early import Early
+from evaluator.judge.starting import light_starter_for
+from evaluator.judge.tools import Tools
+from evaluator.records import BuildUnit, DeviceKind, SizeName, Status, ToleranceRule
+from evaluator.report.live import Silent
+from evaluator.submissions import Submission
+from tests.grading.harness import TOP, nobody_left_behind
+from tests.grading.test_interruption import said_by
+
+ASKED = BuildRequest(name="mine", cpp_sources=["int f();"])
+OTHER = BuildRequest(name="other", cpp_sources=["int f();"])
+TEXT = 'from torch.utils.cpp_extension import load_inline\nload_inline("mine", "int f();")\n'
+WORKING = """\
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+source = '''
+torch::Tensor f(torch::Tensor x) {
+    return torch::relu(x);
+}
+'''
+extension = load_inline("mine", source, functions="f")
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.f(x)
+"""
+
+
+def built(request, library=b"library"):
+    unit = BuildUnit(
+        name=request.name, key="key", ok=library is not None, cached=False, wall_s=1.0, diagnostics=[], log=""
+    )
+    return Built(unit=unit, library=library, finding=None)
+
+
+class Noting:
+    """A builder that notes what it is asked for."""
+
+    def __init__(self, library=b"library"):
+        self.asked = []
+        self.library = library
+
+    def build(self, request):
+        self.asked.append(request)
+        return built(request, self.library)
+
+
+def early(builder_of, run_tool=None, text=TEXT):
+    starter = light_starter_for(DeviceKind.CPU, SandboxMode.FULL)
+    return Early(starter, run_tool or Tools(starter, DeviceKind.CPU), builder_of, text)
+
+
+def test_what_was_foreseen_is_built_once_and_handed_out():
+    ahead, later = Noting(), Noting()
+    with early(lambda _: ahead) as begun:
+        builder = begun.in_front_of(later)
+        first, second = builder.build(ASKED), builder.build(ASKED)
+    assert (ahead.asked, later.asked) == ([ASKED], [])
+    assert first == built(ASKED)
+    # The second time nobody waited for anything, and the card says so.
+    assert (second.unit.cached, second.unit.wall_s, second.library) == (True, 0.0, first.library)
+
+
+def test_what_was_not_foreseen_is_built_when_it_is_asked_for():
+    ahead, later = Noting(), Noting()
+    with early(lambda _: ahead) as begun:
+        assert begun.in_front_of(later).build(OTHER) == built(OTHER)
+    assert (ahead.asked, later.asked) == ([ASKED], [OTHER])
+
+
+def test_a_machine_that_fails_is_told_to_who_asks():
+    class Broken:
+        def build(self, request):
+            raise MemoryError
+
+    with early(lambda _: Broken()) as begun, pytest.raises(MemoryError):
+        begun.in_front_of(Noting()).build(ASKED)
+
+
+class Sleeping:
+    """A builder whose compiler takes a minute."""
+
+    def __init__(self, run_tool, folder):
+        self.run_tool = run_tool
+        self.folder = folder
+        self.began = threading.Event()
+
+    def build(self, request):
+        self.began.set()
+        for _ in range(3):  # One step after the other, as builders do.
+            self.run_tool(["sleep", "61.25"], work=self.folder, timeout_s=90.0, limits=Limits())
+        return built(request)
+
+
+def asleep():
+    return [each for each in psutil.process_iter(["cmdline"]) if "61.25" in (each.info["cmdline"] or [])]
+
+
+def test_what_nobody_asked_for_is_ended(tmp_path):
+    made = []
+
+    def builder_of(run_tool):
+        made.append(Sleeping(run_tool, tmp_path))
+        return made[0]
+
+    with early(builder_of) as begun:
+        begun.remarks()
+        assert made[0].began.wait(30)
+        limit = time.monotonic() + 30
+        while not asleep() and time.monotonic() < limit:
+            time.sleep(0.01)
+        assert asleep()
+        begun.end()
+        assert asleep() == []
+        later = Noting()
+        assert begun.in_front_of(later).build(ASKED) == built(ASKED)
+        assert later.asked == [ASKED]
+
+
+def test_leaving_it_ends_it(tmp_path):
+    with early(functools.partial(Sleeping, folder=tmp_path)):
+        pass
+    assert asleep() == []
+
+
+def test_a_build_that_was_ended_is_not_remembered_as_one_that_failed(tmp_path):
+    stopped = threading.Event()
+
+    def killed_compiler(_argv, *, work, timeout_s, limits, readable=()):
+        stopped.wait(30)
+        said = f"{work}/main.cpp:2:1: error: that is no C++"
+        return ToolResult(exit_code=1, signal=None, timed_out=False, output=said, wall_s=1.0)
+
+    cache = BuildCache(tmp_path)
+    with early(lambda run_tool: Builder(run_tool, cache, TEXT, 60.0), killed_compiler) as begun:
+        begun.remarks()
+        threading.Timer(0.2, stopped.set).start()
+        begun.end()
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size] == []
+
+
+@pytest.fixture
+def graded(grader, monkeypatch):
+    """Grade in this process, as on a machine with many cores."""
+    monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
+    monkeypatch.setattr(pipeline, "_CORES_FOR_EARLY", 1)
+
+    def run(source, strict=False):
+        request = pipeline.GradeRequest(
+            problem=find_problem("relu"),
+            submission=Submission(
+                name="mine",
+                origin="",
+                source=source,
+                sha256="0" * 64,
+                line_offset=0,
+                extracted_from_answer=False,
+                findings=(),
+            ),
+            device=DeviceKind.CPU,
+            gpu=None,
+            size=SizeName.AWKWARD,
+            tolerance=ToleranceRule.MEASURED,
+            sandbox=SandboxMode.FULL,
+            timeout_s=5.0,
+            build_timeout_s=120.0,
+            replay=None,
+            strict=strict,
+        )
+        return pipeline.grade(request, Silent())
+
+    return run
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """Note what was asked of those that are begun early, and whether they had it."""
+    noted = []
+    had = Early.build_of
+
+    def build_of(self, request):
+        found = had(self, request)
+        noted.append((request.name, found is not None))
+        return found
+
+    monkeypatch.setattr(Early, "build_of", build_of)
+    return noted
+
+
+@pytest.mark.slow
+def test_a_grade_uses_what_was_begun(graded, begun):
+    card = graded(WORKING)
+    assert card.status is Status.CORRECT
+    # Read in, checked and timed: each runner asks.
+    assert begun == [("mine", True)] * 3
+    (unit,) = card.build.units
+    assert unit.ok
+    assert unit.wall_s > 0
+
+
+@pytest.mark.slow
+def test_a_compile_error_is_the_same_early(graded, begun):
+    card = graded(WORKING.replace("torch::relu(x)", "torch::relu(z)"))
+    assert (card.status, card.reason.code) == (Status.BUILD_ERROR, Code.COMPILE_FAILED.value)
+    assert card.reason.line == 7
+    assert begun == [("mine", True)]
+
+
+@pytest.mark.slow
+def test_what_is_never_asked_for_is_no_part_of_the_card(graded, begun):
+    unasked = 'if False:\n    load_inline("unasked", "int f() { return }", functions="f")\n'
+    card = graded(WORKING.replace("class ModelNew", unasked + "\n\nclass ModelNew"))
+    assert card.status is Status.CORRECT
+    assert [unit.name for unit in card.build.units] == ["mine"]
+
+
+def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, begun):
+    card = graded(WORKING.replace("extension = ", "extension = None  # "), strict=True)
+    assert begun == []
+    assert card.status is not Status.CORRECT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("later_s", [0.3, 1.5])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_grade_that_is_ended_leaves_nobody(grader, tmp_path, number, later_s):
+    slow = 'load_inline("slow", "int f();")\n'
+    (tmp_path / "mine.py").write_text(WORKING.replace("extension = load", slow + "extension = load"))
+    script = "import evaluator.pipeline as p; p._CORES_FOR_EARLY = 1; import cli; cli.main()"
+    with (
+        nobody_left_behind(),
+        subprocess.Popen(
+            [sys.executable, "-c", script, "grade", "relu", "mine.py", "--device", "cpu", "--output", "card.json"],
+            cwd=tmp_path,
+            env=grader.environment | {"PYTHONPATH": str(TOP), "WARPGRADE_CACHE": str(tmp_path / "cache")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as process,
+    ):
+        said_by(process, b"read")
+        time.sleep(later_s)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert b"Traceback" not in said
+    assert not (tmp_path / "card.json").exists()
