@@ -50,14 +50,14 @@ TRIES = 3
 
 
 class Overhead(NamedTuple):
-    """What a call takes without the model's own work.
+    """What a call takes without the model's own work: what is taken off each call, and how far that spreads.
 
     On a GPU also how long its preparation takes, and may take where work waits on one stream (`quiet_ms`) or on several
     (`forked_ms`), how long its end may take, and how long the host takes to queue it.
     """
 
-    median_ms: float
-    iqr_ms: float
+    taken_off_ms: float
+    spread_ms: float
     prepared_ms: float | None
     quiet_ms: float | None
     forked_ms: float | None
@@ -81,9 +81,12 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     if isinstance(answers, Fault):
         return answers
     times_ms = [answer.elapsed_ms for answer in answers]
-    prepared_ms = _median_of(answer.prepared_ms for answer in answers)
-    quiet_ms = forked_ms = None if prepared_ms is None else _quiet(prepared_ms)
-    if prepared_ms is not None and prepared_ms > _SLICE_MS:
+    prepared = [answer.prepared_ms for answer in answers if answer.prepared_ms is not None]
+    if not prepared:
+        return _on_the_host(times_ms)
+    prepared_ms = median(prepared)
+    quiet_ms = forked_ms = _quiet(prepared_ms)
+    if prepared_ms > _SLICE_MS:
         forked = _empty_calls(bench, timeout_s, forked=True)
         if isinstance(forked, Fault):
             return forked
@@ -92,14 +95,24 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
         forked_ms = quiet_ms if longer_ms is None else _quiet(max(longer_ms, prepared_ms))
     lag_ms = _median_of(answer.lag_ms for answer in answers)
     return Overhead(
-        median_ms=median(times_ms) - bench.empty_ms,
-        iqr_ms=interquartile_range(times_ms),
+        taken_off_ms=median(times_ms) - bench.empty_ms,
+        spread_ms=interquartile_range(times_ms),
         prepared_ms=prepared_ms,
         quiet_ms=quiet_ms,
         forked_ms=forked_ms,
         lag_ms=None if lag_ms is None else lag_ms + _LAG_MS,
         host_ms=_median_of(answer.host_ms for answer in answers),
     )
+
+
+def _on_the_host(times_ms: list[float]) -> Overhead:
+    """Take off what a call takes at least: where the cores are busy the usual one takes as much as they happen to be.
+
+    More than that must not go off a call that came when they were not: no side is quoted with less than it took.
+    """
+    least_ms = min(times_ms)
+    spread_ms = max(interquartile_range(times_ms), median(times_ms) - least_ms)
+    return Overhead(least_ms, spread_ms, None, None, None, None, None)
 
 
 def _empty_calls(bench: Bench, timeout_s: float, *, forked: bool = False) -> list[Answered] | Fault:
@@ -149,7 +162,7 @@ def side(
         used.append(seed)
         copied |= trial.copied
         if first_ms is None:
-            first_ms = max(trial.elapsed_ms - empty.median_ms, 0.0)
+            first_ms = max(trial.elapsed_ms - empty.taken_off_ms, 0.0)
         elif trial.profile is not Profile.AS_GIVEN:
             others += 1
         elif not _longer(trial, empty.quiet_ms):
@@ -161,14 +174,14 @@ def side(
         if void > _MAX_CALLS or (void > MIN_CALLS and time.monotonic() - started > _NEVER_QUIET_S):
             return Side(None, _never_quiet(trial, name, void + len(waited), len(quiet)))
     void += len(quiet) + len(waited) - len(good)
-    times_ms = [max(trial.elapsed_ms - empty.median_ms, 0.0) for trial in good]
+    times_ms = [max(trial.elapsed_ms - empty.taken_off_ms, 0.0) for trial in good]
     hosts_ms = [trial.host_ms for trial in good if trial.host_ms is not None]
     samples = Samples(
         side=name,
         seeds=[seed_text(seed) for seed in used],
         samples_ms=times_ms,
-        overhead_ms=empty.median_ms,
-        overhead_iqr_ms=empty.iqr_ms,
+        overhead_ms=empty.taken_off_ms,
+        overhead_iqr_ms=empty.spread_ms,
         median_ms=median(times_ms),
         iqr_ms=interquartile_range(times_ms),
         first_call_ms=first_ms or 0.0,
@@ -191,7 +204,7 @@ def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead)
         return True
     low, high = median_interval([trial.elapsed_ms for trial in good])
     clock = ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED
-    narrow_ms = max(_NARROW * low, _NARROW_TO_THE_CLOCK * (empty.iqr_ms + CLOCK_ERROR_MS[clock]))
+    narrow_ms = max(_NARROW * low, _NARROW_TO_THE_CLOCK * (empty.spread_ms + CLOCK_ERROR_MS[clock]))
     # A half is quoted with the other one, and an interval narrows with the square root of the calls behind it.
     return high - low <= narrow_ms * math.sqrt(MIN_CALLS / at_least)
 

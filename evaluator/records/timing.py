@@ -21,8 +21,10 @@ class Samples(Record, frozen=True):
     rest; they are among `samples_ms` all the same. `host_ms` is how long the host took to queue a call's work on a GPU,
     `overhead_host_ms` the same for a call without the model's own work. A call is void where something else was at work
     on the GPU while its inputs were written; `unwatched_ms` is how long that may have been work of this side, whose
-    streams waited for each other. `seeds` has those of all calls: of void ones too, and of the `other_calls` whose
-    inputs had other values than the problem's own. The samples are of calls as given alone.
+    streams waited for each other. `overhead_ms` is the least that an empty call took on a host, the median on a GPU,
+    and `overhead_iqr_ms` how far such calls spread (on a host at least from the least to the median). `seeds` has those
+    of all calls: of void ones too, and of the `other_calls` whose inputs had other values than the problem's own. The
+    samples are of calls as given alone.
     """
 
     side: str

@@ -30,11 +30,11 @@ def kept(monkeypatch):
 
 def test_what_a_call_costs_is_measured_anew_after_a_while(kept):
     side, clock = kept
-    assert side._known_overhead("one").median_ms == 1.0
+    assert side._known_overhead("one").taken_off_ms == 1.0
     clock.now_s += baseline.OVERHEAD_GOOD_S - 1
-    assert side._known_overhead("other").median_ms == 1.0
+    assert side._known_overhead("other").taken_off_ms == 1.0
     clock.now_s += 2
-    assert side._known_overhead("other").median_ms == 2.0
+    assert side._known_overhead("other").taken_off_ms == 2.0
     assert clock.measured == ["one", "other"]
 
 

@@ -13,7 +13,7 @@ from evaluator.judge.trial import Trial
 from evaluator.records import Profile, Status
 
 AS_GIVEN = Profile.AS_GIVEN
-HOST = Overhead(median_ms=0.1, iqr_ms=0.01, prepared_ms=None, quiet_ms=None, forked_ms=None, lag_ms=None, host_ms=None)
+HOST = Overhead(0.1, 0.01, None, None, None, None, None)
 
 
 class Script:
@@ -32,10 +32,21 @@ class Script:
         return Answered(done, next(self._times_ms), **self._seen)
 
 
-def test_the_overhead_is_a_median_less_what_the_empty_call_does_itself():
-    empty = overhead(Script([9.0, 0.3, 0.5, 0.4], empty_ms=0.1), 1.0)
-    assert empty.median_ms == pytest.approx(0.4 - 0.1)
-    assert (empty.quiet_ms, empty.lag_ms, empty.host_ms) == (None, None, None)
+def test_on_a_gpu_the_overhead_is_a_median_less_what_the_empty_call_does_itself():
+    empty = overhead(Script([9.0, 0.3, 0.5, 0.4], empty_ms=0.1, prepared_ms=0.5), 1.0)
+    assert empty.taken_off_ms == pytest.approx(0.4 - 0.1)
+    assert empty.spread_ms == 0.0
+
+
+def test_on_the_host_it_is_what_an_empty_call_takes_at_least():
+    """A busy core makes most of them longer, and a call that comes when it is not has nothing to give for that."""
+    empty = overhead(Script([9.0, 0.3, 5.0, 5.5, 4.5]), 1.0)
+    assert (empty.taken_off_ms, empty.quiet_ms, empty.lag_ms, empty.host_ms) == (0.3, None, None, None)
+    assert empty.spread_ms == pytest.approx(4.5 - 0.3)
+    script = Script([20.3])
+    measured = side("submission", script, itertools.count(), empty, 1.0)
+    assert measured.samples.median_ms == pytest.approx(20.0)
+    assert measured.samples.overhead_iqr_ms == empty.spread_ms
 
 
 def test_the_hosts_part_of_an_empty_call_is_measured_where_there_is_a_gpu():
@@ -125,13 +136,13 @@ def test_a_half_of_the_reference_has_half_as_many_calls():
     at_least = REFERENCE_CALLS
     samples = side("reference_before", Script([5.1, 1.1]), itertools.count(), HOST, 1.0, at_least=at_least).samples
     assert samples.samples_ms == pytest.approx([1.0] * (MIN_CALLS // 2))
-    wide = HOST._replace(iqr_ms=0.0)
+    wide = HOST._replace(spread_ms=0.0)
     script = Script([1.1, *([1.1, 1.11] * 60)])
     assert len(side("reference_before", script, itertools.count(), wide, 1.0, at_least=at_least).samples.seeds) == 101
 
 
 def test_a_half_need_not_be_known_as_well_as_a_whole():
-    quiet = HOST._replace(iqr_ms=0.0)
+    quiet = HOST._replace(spread_ms=0.0)
 
     def calls(at_least):
         script = Script([1.1, *([1.1, 1.1025] * 60)])
@@ -209,15 +220,15 @@ def calls_until_enough(step_ms, empty):
 
 
 def test_more_calls_are_made_where_they_tell_more():
-    quiet = HOST._replace(iqr_ms=0.0)
+    quiet = HOST._replace(spread_ms=0.0)
     assert calls_until_enough(0.0005, quiet) == MIN_CALLS  # less than a 500th of the median
     assert calls_until_enough(0.01, quiet) == 100
 
 
 def test_no_calls_are_made_for_what_the_clock_cannot_tell():
-    assert calls_until_enough(0.01, HOST._replace(iqr_ms=0.2)) == MIN_CALLS
-    assert calls_until_enough(0.09, HOST._replace(iqr_ms=0.2)) == MIN_CALLS
-    assert calls_until_enough(0.11, HOST._replace(iqr_ms=0.2)) == 100
-    sealed = HOST._replace(iqr_ms=0.001, quiet_ms=1.0, lag_ms=0.01, host_ms=0.1)
+    assert calls_until_enough(0.01, HOST._replace(spread_ms=0.2)) == MIN_CALLS
+    assert calls_until_enough(0.09, HOST._replace(spread_ms=0.2)) == MIN_CALLS
+    assert calls_until_enough(0.11, HOST._replace(spread_ms=0.2)) == 100
+    sealed = HOST._replace(spread_ms=0.001, quiet_ms=1.0, lag_ms=0.01, host_ms=0.1)
     assert calls_until_enough(0.007, sealed) == MIN_CALLS  # 15 us of error stand in every interval
     assert calls_until_enough(0.01, sealed) == 100
