@@ -66,7 +66,8 @@ def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, starter, share_s: f
     """Time one case again and again, until its share of the time is spent."""
     from evaluator.judge import stages
     from evaluator.judge.seeds import SeedBook
-    from evaluator.judge.workshop import Terms, Workshop
+    from evaluator.judge.terms import Terms
+    from evaluator.judge.workshop import Workshop
 
     began_s = time.monotonic()
     problem, size = problem_of(case, device)

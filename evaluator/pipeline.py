@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from evaluator.build.equipment import ExtensionBuilder
     from evaluator.judge.early import Early
     from evaluator.judge.keeper import Keeper
-    from evaluator.judge.workshop import Terms
+    from evaluator.judge.terms import Terms
 
 _FLOOD_BYTES = 1 << 20
 _FAULT_CHARACTERS = 1000
@@ -216,7 +216,7 @@ def _early(request: GradeRequest, source: str) -> "Early":
 
 
 def _terms(request: GradeRequest) -> "Terms":
-    from evaluator.judge.workshop import Terms
+    from evaluator.judge.terms import Terms
 
     return Terms(
         problem=request.problem,

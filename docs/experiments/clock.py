@@ -24,9 +24,10 @@ from evaluator.isolation import SandboxMode
 from evaluator.judge import measure
 from evaluator.judge.baseline import AS_REFERENCE
 from evaluator.judge.seeds import SeedBook
+from evaluator.judge.terms import Terms
 from evaluator.judge.trial import fresh_seed
 from evaluator.judge.verdict import judge
-from evaluator.judge.workshop import Terms, Workshop
+from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.stopwatch import Stopwatch

@@ -9,7 +9,8 @@ from evaluator.isolation import Starter
 from evaluator.judge.early import Early
 from evaluator.judge.memory_plan import refuse_what_does_not_fit
 from evaluator.judge.seeds import SeedBook
-from evaluator.judge.workshop import Terms, Workshop
+from evaluator.judge.terms import Terms
+from evaluator.judge.workshop import Workshop
 from evaluator.records import Scorecard
 
 

@@ -2,81 +2,50 @@
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from msgspec.structs import replace
 
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
-from evaluator.devices.gpu import Gpu, GpuState, show_only
+from evaluator.devices.gpu import GpuState, show_only
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
-from evaluator.errors import ProblemError, SandboxUnavailable
-from evaluator.isolation import SandboxMode, Starter, ToolResult, run_tool
+from evaluator.errors import SandboxUnavailable
+from evaluator.isolation import Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
 from evaluator.judge.claim import Claim
 from evaluator.judge.deadlines import Deadlines, deadlines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.early import Early
 from evaluator.judge.host_clock import HostClock
-from evaluator.judge.memory_plan import judge_bytes
-from evaluator.judge.mixture import AS_GIVEN_ALONE, mixture_for
+from evaluator.judge.mixture import AS_GIVEN_ALONE
 from evaluator.judge.place import Place
+from evaluator.judge.ready import Ready, get_ready, give_memory_back
 from evaluator.judge.reference import Reference
 from evaluator.judge.resource_desk import ResourceDesk
-from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
+from evaluator.judge.rig import GpuRig, Rig
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Session
 from evaluator.judge.spares import Spares
 from evaluator.judge.starting import starter_for
+from evaluator.judge.terms import Terms
 from evaluator.judge.tools import Tools
-from evaluator.judge.trees import extent_bytes, tensors
-from evaluator.judge.trial import fresh_seed
 from evaluator.judge.watch import Watch
 from evaluator.lint.ask import look_at
 from evaluator.records import (
-    BaselineKind,
     DeviceKind,
     Finding,
-    Layout,
-    Problem,
-    ProfilerKind,
     RunnerOutput,
     SandboxFacts,
-    SizeName,
-    ToleranceRule,
 )
-from evaluator.submissions import Submission
 
 _RUNNER = "evaluator.runner.main:run"
 _IMPORT_TIMEOUT_S = 60.0
-
-
-class Terms(NamedTuple):
-    """What was asked for. `timeout_s` is for each stage of the submission; None leaves the choice to the judge.
-
-    `gpu` is the one that `cuda` means.
-    """
-
-    problem: Problem
-    device: DeviceKind
-    gpu: Gpu | None
-    size: SizeName
-    tolerance: ToleranceRule
-    sandbox: SandboxMode
-    timeout_s: float | None
-    build_timeout_s: float
-    threads: int
-    require_own_kernel: float | None = None
-    strict: bool = False
-    baselines: tuple[BaselineKind, ...] = ()
-    speedup_of: Submission | None = None
-    profile: ProfilerKind | None = None
 
 
 _FIRST = 4
@@ -112,7 +81,7 @@ class Workshop:
         self._mixture = AS_GIVEN_ALONE
         self._early = early
         self.ours: frozenset[int] = frozenset()
-        self._claim = None if terms.gpu is None else Claim(terms.gpu, self._bring_up)
+        self._claim = None if terms.gpu is None else Claim[Ready](terms.gpu, self._bring_up, give_memory_back)
         if terms.gpu is not None:
             os.environ.update(show_only(terms.gpu.uuid))
             _keep_tf32_out()
@@ -128,13 +97,12 @@ class Workshop:
                 terms.build_timeout_s,
                 lambda entry, limits: self._starter.spawn(entry, limits=limits),
             )
-            self._reference: Reference | None = None
-            self._rig: Rig | None = None
+            self._ready: Ready | None = None
             self.spares = Spares(self._empty_runner, terms.device, _SPARES if lasting else 0)
             self.baseline = Baseline(self, lasting=lasting)
             self.turn_to(source, seeds)
             if terms.gpu is None:
-                self._set_up()
+                self._take_over(self._get_ready())
         except BaseException:
             self._end_starter()
             raise
@@ -177,21 +145,22 @@ class Workshop:
     def sandbox(self) -> SandboxFacts:
         """Say which walls stand, and what a runner of this problem may take."""
         facts = self._starter.facts
-        return facts if self._rig is None else replace(facts, memory_bytes=self._rig.limits.memory_bytes)
+        return facts if self._ready is None else replace(facts, memory_bytes=self.rig.limits.memory_bytes)
 
     @property
     def reference(self) -> Reference:
         """The problem's reference, on its device."""
-        if self._reference is None:
-            raise RuntimeError("the reference needs the device: see have_device")
-        return self._reference
+        return self._had().reference
 
     @property
     def rig(self) -> Rig:
         """What the device brings."""
-        if self._rig is None:
+        return self._had().rig
+
+    def _had(self) -> Ready:
+        if self._ready is None:
             raise RuntimeError("the device is not at hand: see have_device")
-        return self._rig
+        return self._ready
 
     @property
     def kernels(self) -> bytes | None:
@@ -199,19 +168,18 @@ class Workshop:
         return self._equipment.kernels
 
     def reach_for_device(self) -> None:
-        """Have contexts made on the GPU while the submission is being built, if nobody else wants it meanwhile."""
-        if self._claim is not None and self._rig is None:
-            self._claim.reach(_make_context)
+        """Have the GPU and the problem got ready while the submission is being built, if nobody else wants it."""
+        if self._claim is not None and self._ready is None:
+            self._claim.reach(self._get_ready)
 
     def have_device(self) -> None:
         """Have the device, to the end. A GPU that another grade has is waited for here."""
         if self._claim is None:
             return
-        if self._rig is not None:
+        if self._ready is not None:
             self._begin_watch()
             return
-        self._claim.settle()
-        self._set_up()
+        self._take_over(self._claim.settle() or self._get_ready())
 
     def _bring_up(self) -> None:
         """Look at the GPU, and only then have runners bring it up. Where one cannot, no other stays there."""
@@ -230,16 +198,14 @@ class Workshop:
         """Name the processes that are kept on the GPU from one submission to the next."""
         return self.ours | self.spares.processes
 
-    def _set_up(self) -> None:
-        """Run the problem's own code, and plan memory for what it needs."""
-        terms = self.terms
-        device = "cpu" if terms.gpu is None else "cuda"
-        self._reference = Reference(terms.problem, terms.size, self.seeds.weight, device)
-        # Deciding may take more memory than a grade: what it leaves is given back before the judge keeps its own.
-        self._mixture = mixture_for(self._reference, terms.size, terms.tolerance)
-        self.seeds.settle(self._mixture)
-        sizes, self._reference_s = self._try_one_call()
-        self._rig = HostRig(sizes, self._equipment) if terms.gpu is None else GpuRig(sizes, self._equipment, terms.gpu)
+    def _get_ready(self) -> Ready:
+        return get_ready(self.terms, self.seeds.weight, self._equipment)
+
+    def _take_over(self, ready: Ready) -> None:
+        """Go on with what was got ready."""
+        self._ready = ready
+        self._mixture = ready.mixture
+        self.seeds.settle(ready.mixture)
 
     @property
     def call_timeout_s(self) -> float:
@@ -248,7 +214,7 @@ class Workshop:
 
     def deadlines(self, source: str) -> Deadlines:
         """Say how long calls of `source` may take."""
-        return deadlines(source, self.terms.device, self._reference_s, self.terms.timeout_s)
+        return deadlines(source, self.terms.device, self._had().reference_s, self.terms.timeout_s)
 
     def look(self) -> GpuState | None:
         """Look at the GPU, if there is one, while it is warm from a side's calls."""
@@ -288,7 +254,7 @@ class Workshop:
     @contextlib.contextmanager
     def reader(self, desk: BuildDesk) -> Iterator[Place]:
         """Start a runner that only reads the submission in. For a GPU's extensions that needs none of its memory."""
-        if self._rig is not None:
+        if self._ready is not None:
             with self.runner(self.source, desk) as place:
                 yield place
             return
@@ -344,55 +310,8 @@ class Workshop:
             environment={"HOME": str(work), "TMPDIR": str(work)},
         )
 
-    def _try_one_call(self) -> tuple[CallSizes, float]:
-        """Run the reference once on inputs that are thrown away, to learn sizes and time, and that it works at all."""
-        inputs = self.reference.draw(fresh_seed())
-        started = time.monotonic()
-        outputs = self.reference.forward(inputs, 0)
-        if self.terms.gpu is not None:
-            torch.cuda.synchronize()
-        reference_s = time.monotonic() - started
-        found = tensors(outputs)
-        if not found:
-            raise ProblemError(f"{self.terms.problem.name}: the reference's forward returns no tensor")
-        if any(leaf.numel() == 0 for leaf in found):
-            raise ProblemError(f"{self.terms.problem.name}: the reference's output is empty: nothing can be compared")
-        given = [*tensors(inputs.args), *tensors(inputs.kwargs)]
-        state = [*tensors(self.reference.state()), *tensors(list(self.reference.init))]
-        backward = self.terms.problem.backward
-        room = 2 if Layout.GAPS in self.terms.problem.layouts else 1
-        input_bytes = _bytes([*given * room, *state, *(found if backward else [])])
-        output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
-        self.reference.settle(inputs, outputs)
-        if self.terms.gpu is not None:
-            in_blocks = len(self.reference.blocks(inputs)) > 1
-            del inputs, outputs, found, given, state
-            _reserve(judge_bytes(input_bytes, output_bytes, in_blocks=in_blocks))
-        return CallSizes(input_bytes, output_bytes), reference_s
-
-
-def _make_context() -> None:
-    """Have CUDA make this process's context, and its first kernel loaded. What fails here fails again where it counts.
-
-    PyTorch makes it once, whichever thread asks first.
-    """
-    with contextlib.suppress(Exception):
-        torch.zeros(1, device="cuda").add_(1)
-        torch.cuda.synchronize()
-
-
-def _reserve(size_bytes: int) -> None:
-    """Have PyTorch's allocator keep GPU memory for the judge, before a runner exists that could take it all."""
-    torch.cuda.empty_cache()
-    torch.empty(size_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, and kept by the allocator.
-
 
 def _keep_tf32_out() -> None:
     """Have the judge compute in true fp32; PyTorch's default lets cuDNN round the operands of convolutions."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
-
-
-def _bytes(found: list[torch.Tensor]) -> int:
-    """Give the room that tensors need: as they lie, gaps included, or copied element by element."""
-    return sum(max(extent_bytes(leaf), leaf.numel() * leaf.element_size()) + 512 for leaf in found)

@@ -5,8 +5,9 @@ import pytest
 from evaluator.catalog import find_problem
 from evaluator.isolation import SandboxMode
 from evaluator.judge.seeds import SeedBook
+from evaluator.judge.terms import Terms
 from evaluator.judge.verdict import judge
-from evaluator.judge.workshop import Terms, Workshop
+from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, SizeName, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.stopwatch import Stopwatch

@@ -23,9 +23,10 @@ from evaluator.judge.place import Place
 from evaluator.judge.reference import Reference
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session, Stage
+from evaluator.judge.terms import Terms
 from evaluator.judge.trial import Bench
 from evaluator.judge.verdict import judge
-from evaluator.judge.workshop import Terms, Workshop
+from evaluator.judge.workshop import Workshop
 from evaluator.lint.look import look
 from evaluator.records import DeviceKind, Finding, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent

@@ -19,7 +19,8 @@ from evaluator.catalog import find_problem
 from evaluator.isolation import SandboxMode
 from evaluator.judge import workshop
 from evaluator.judge.seeds import SeedBook
-from evaluator.judge.workshop import Terms, Workshop
+from evaluator.judge.terms import Terms
+from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, SizeName, ToleranceRule
 from tests.grading.harness import nobody_left_behind, passable_folder
 

@@ -1,15 +1,13 @@
 """The problem's own code, run by the judge."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from evaluator.errors import ProblemError
 from evaluator.judge import reference as reference_module
 from evaluator.judge.memory_plan import plan
+from evaluator.judge.ready import try_one_call
 from evaluator.judge.reference import Reference, forward_parameters
-from evaluator.judge.workshop import Workshop
 from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
 
 TEXT = """
@@ -422,10 +420,8 @@ def test_planning_prints_nothing_and_ends_nothing(capsys):
 
 
 def one_call(**changes):
-    """Let a workshop try a problem's one call, without the processes that it would start."""
-    reference = made(**changes)
-    shop = SimpleNamespace(reference=reference, terms=SimpleNamespace(problem=reference.problem, gpu=None))
-    return Workshop._try_one_call(shop)
+    """Try a problem's one call, without the processes of a grade."""
+    return try_one_call(made(**changes), on_gpu=False)
 
 
 def test_a_call_is_measured():

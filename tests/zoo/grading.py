@@ -18,7 +18,8 @@ from evaluator.devices.gpu import choose
 from evaluator.isolation import SandboxMode
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.verdict import judge
-from evaluator.judge.workshop import Terms, Workshop
+from evaluator.judge.terms import Terms
+from evaluator.judge.workshop import Workshop
 from evaluator.outcome import Outcome
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent

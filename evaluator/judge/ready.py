@@ -1,0 +1,83 @@
+"""What a grade needs of its problem before the first call: the reference on its device, and plans for its values."""
+
+import time
+from typing import NamedTuple
+
+import torch
+
+from evaluator.build.equipment import Equipment
+from evaluator.errors import ProblemError
+from evaluator.judge.memory_plan import judge_bytes
+from evaluator.judge.mixture import Mixture, mixture_for
+from evaluator.judge.reference import Reference
+from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
+from evaluator.judge.terms import Terms
+from evaluator.judge.trees import extent_bytes, tensors
+from evaluator.judge.trial import fresh_seed
+from evaluator.records import Layout
+
+
+class Ready(NamedTuple):
+    """A problem on its device: which values calls may have, what the device brings, how long one call took."""
+
+    reference: Reference
+    mixture: Mixture
+    rig: Rig
+    reference_s: float
+
+
+def get_ready(terms: Terms, weight_seed: int, equipment: Equipment) -> Ready:
+    """Run the problem's own code, and plan memory for what it needs. Raises ProblemError where it is broken."""
+    reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
+    # Deciding may take more memory than a grade: what it leaves is given back before the judge keeps its own.
+    mixture = mixture_for(reference, terms.size, terms.tolerance)
+    sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
+    rig: Rig = HostRig(sizes, equipment) if terms.gpu is None else GpuRig(sizes, equipment, terms.gpu)
+    return Ready(reference, mixture, rig, reference_s)
+
+
+def give_memory_back() -> None:
+    """Let another process have the GPU's memory that PyTorch keeps for this one."""
+    torch.cuda.empty_cache()
+
+
+def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, float]:
+    """Run the reference once on inputs that are thrown away, to learn sizes and time (s), and that it works at all.
+
+    On a GPU, memory for the judge is reserved. Raises ProblemError where the problem is broken.
+    """
+    problem = reference.problem
+    inputs = reference.draw(fresh_seed())
+    started = time.monotonic()
+    outputs = reference.forward(inputs, 0)
+    if on_gpu:
+        torch.cuda.synchronize()
+    reference_s = time.monotonic() - started
+    found = tensors(outputs)
+    if not found:
+        raise ProblemError(f"{problem.name}: the reference's forward returns no tensor")
+    if any(leaf.numel() == 0 for leaf in found):
+        raise ProblemError(f"{problem.name}: the reference's output is empty: nothing can be compared")
+    given = [*tensors(inputs.args), *tensors(inputs.kwargs)]
+    state = [*tensors(reference.state()), *tensors(list(reference.init))]
+    backward = problem.backward
+    room = 2 if Layout.GAPS in problem.layouts else 1
+    input_bytes = _bytes([*given * room, *state, *(found if backward else [])])
+    output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
+    reference.settle(inputs, outputs)
+    if on_gpu:
+        in_blocks = len(reference.blocks(inputs)) > 1
+        del inputs, outputs, found, given, state
+        _reserve(judge_bytes(input_bytes, output_bytes, in_blocks=in_blocks))
+    return CallSizes(input_bytes, output_bytes), reference_s
+
+
+def _reserve(size_bytes: int) -> None:
+    """Have PyTorch's allocator keep GPU memory for the judge, before a runner exists that could take it all."""
+    torch.cuda.empty_cache()
+    torch.empty(size_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, and kept by the allocator.
+
+
+def _bytes(found: list[torch.Tensor]) -> int:
+    """Give the room that tensors need: as they lie, gaps included, or copied element by element."""
+    return sum(max(extent_bytes(leaf), leaf.numel() * leaf.element_size()) + 512 for leaf in found)
