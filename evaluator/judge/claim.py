@@ -62,14 +62,18 @@ class Claim(Generic[T]):
         ready, self._ready = self._ready, None
         return ready
 
-    def close(self) -> None:
-        """Give it back, at once or when the thread that still gets something ready comes to its end.
+    def close(self, *, wait: bool = True) -> None:
+        """Give it back. What was brought up is gone by now.
 
-        What was brought up is gone by now.
+        Where something is still being got ready, the thread gives it back when it is. That is waited for, unless
+        `wait` says that somebody wants to leave: the problem's own code may have turned stdout elsewhere meanwhile.
         """
         with self._hand:
             self._for_good.set()
             self._left = True
+        if wait:
+            self._idle.wait()
+        with self._hand:
             if self._idle.is_set():
                 self._give_back()
 

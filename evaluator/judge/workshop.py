@@ -125,7 +125,7 @@ class Workshop:
         try:
             with contextlib.ExitStack() as leaving:
                 if self._claim is not None:
-                    leaving.callback(self._claim.close)
+                    leaving.callback(self._claim.close, wait=error is None)
                 leaving.callback(self.baseline.close)
                 leaving.callback(self.spares.close)
             if error is None:

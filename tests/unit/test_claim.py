@@ -172,7 +172,7 @@ def test_what_is_still_being_got_ready_is_waited_for(gpu):
     assert free(gpu)
 
 
-def test_a_grade_that_ends_meanwhile_waits_for_nothing_and_nobody_else_gets_in_between(gpu):
+def test_a_grade_that_is_interrupted_waits_for_nothing_and_nobody_else_gets_in_between(gpu):
     go, dropped = threading.Event(), []
 
     def slowly():
@@ -181,11 +181,25 @@ def test_a_grade_that_ends_meanwhile_waits_for_nothing_and_nobody_else_gets_in_b
 
     claim = Claim(gpu, lambda: None, lambda: dropped.append(free(gpu)))
     claim.reach(slowly)
-    claim.close()
+    claim.close(wait=False)
     assert not free(gpu)
     go.set()
     soon(lambda: free(gpu))
     assert dropped == [False]
+
+
+def test_a_grade_that_ends_otherwise_leaves_nothing_running(gpu):
+    done = []
+
+    def slowly():
+        time.sleep(0.2)
+        done.append(1)
+
+    claim = Claim(gpu, lambda: None, never)
+    claim.reach(slowly)
+    claim.close()
+    assert done == [1]
+    assert free(gpu)
 
 
 def test_what_cannot_be_got_ready_ahead_is_left_to_who_settles(gpu):
