@@ -97,8 +97,6 @@ class Early:
         self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
     ) -> ToolResult:
         """Run a program; what a killed one leaves is no result, and must not be remembered as a failure."""
-        if self._ended:
-            raise Ended
         result = self._run_tool(argv, work=work, timeout_s=timeout_s, limits=limits, readable=readable)
         if self._ended:
             raise Ended

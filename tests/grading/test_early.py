@@ -19,6 +19,7 @@ from evaluator.findings import Code
 from evaluator.frames import BuildRequest
 from evaluator.isolation import Limits, SandboxMode
 from evaluator.isolation.tool import ToolResult
+from evaluator.judge import measure
 from evaluator.judge.early import Early
 from evaluator.judge.starting import light_starter_for
 from evaluator.judge.tools import Tools
@@ -29,7 +30,7 @@ from tests.grading.harness import TOP, nobody_left_behind
 from tests.grading.test_interruption import said_by
 
 ASKED = BuildRequest(name="mine", cpp_sources=["int f();"])
-OTHER = BuildRequest(name="other", cpp_sources=["int f();"])
+OTHER = BuildRequest(name="mine", cpp_sources=["int g();"])
 TEXT = 'from torch.utils.cpp_extension import load_inline\nload_inline("mine", "int f();")\n'
 WORKING = """\
 import torch
@@ -134,7 +135,9 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
         while not asleep() and time.monotonic() < limit:
             time.sleep(0.01)
         assert asleep()
+        started = time.monotonic()
         begun.end()
+        assert time.monotonic() - started < 30
         assert asleep() == []
         later = Noting()
         assert begun.in_front_of(later).build(ASKED) == built(ASKED)
@@ -148,16 +151,17 @@ def test_leaving_it_ends_it(tmp_path):
 
 
 def test_a_build_that_was_ended_is_not_remembered_as_one_that_failed(tmp_path):
-    stopped = threading.Event()
+    began, stopped = threading.Event(), threading.Event()
 
     def killed_compiler(_argv, *, work, timeout_s, limits, readable=()):
+        began.set()
         stopped.wait(30)
         said = f"{work}/main.cpp:2:1: error: that is no C++"
         return ToolResult(exit_code=1, signal=None, timed_out=False, output=said, wall_s=1.0)
 
     cache = BuildCache(tmp_path)
     with early(lambda run_tool: Builder(run_tool, cache, TEXT, 60.0), killed_compiler) as begun:
-        begun.remarks()
+        assert began.wait(30)
         threading.Timer(0.2, stopped.set).start()
         begun.end()
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size] == []
@@ -220,6 +224,8 @@ def test_a_grade_uses_what_was_begun(graded, begun):
     (unit,) = card.build.units
     assert unit.ok
     assert unit.wall_s > 0
+    # It took longer than it was waited for, and reading the submission in took the time that it took.
+    assert card.build.import_s > 0
 
 
 @pytest.mark.slow
@@ -231,11 +237,16 @@ def test_a_compile_error_is_the_same_early(graded, begun):
 
 
 @pytest.mark.slow
-def test_what_is_never_asked_for_is_no_part_of_the_card(graded, begun):
+def test_what_is_never_asked_for_is_no_part_of_the_card_and_at_an_end_before_anything_is_timed(graded, monkeypatch):
+    order = []
+    end, side = Early.end, measure.side
+    monkeypatch.setattr(Early, "end", lambda self: (order.append("end"), end(self)))
+    monkeypatch.setattr(measure, "side", lambda *given, **named: (order.append("side"), side(*given, **named))[1])
     unasked = 'if False:\n    load_inline("unasked", "int f() { return }", functions="f")\n'
     card = graded(WORKING.replace("class ModelNew", unasked + "\n\nclass ModelNew"))
     assert card.status is Status.CORRECT
     assert [unit.name for unit in card.build.units] == ["mine"]
+    assert order == ["end", "side", "side", "side", "end"]
 
 
 def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, begun):
