@@ -172,7 +172,7 @@ def _judged(
     uuid = None if request.gpu is None else request.gpu.uuid
     with contextlib.ExitStack() as own:
         starter = own.enter_context(starter_for(request.device, uuid, request.sandbox, _threads()))
-        early = own.enter_context(_early(request, source)) if _begins_early(request) else None
+        early = _begin_early(request, source, own) if _may_begin_early(request) else None
         return _judged_by(
             lambda: own.enter_context(_keeper(starter, early)), request, source, stopwatch, begun, built_only=built_only
         )
@@ -184,7 +184,7 @@ def _keeper(starter: Starter, early: "Early | None") -> "Keeper":
     return Keeper(starter, lasting=False, early=early)
 
 
-def _begins_early(request: GradeRequest) -> bool:
+def _may_begin_early(request: GradeRequest) -> bool:
     """Say whether builds may begin before torch is there. With few cores they would only take turns with its import.
 
     Where every wall is asked for, nobody looks at the submission before they are known to stand.
@@ -192,14 +192,15 @@ def _begins_early(request: GradeRequest) -> bool:
     return _threads() >= _CORES_FOR_EARLY and not request.strict
 
 
-def _early(request: GradeRequest, source: str) -> "Early":
+def _begin_early(request: GradeRequest, source: str, own: contextlib.ExitStack) -> "Early":
+    """Begin in a starter of its own; `own` ends both."""
     from evaluator.build.cache import BuildCache, cache_folder
     from evaluator.build.equipment import builder
     from evaluator.judge.early import Early
     from evaluator.judge.tools import Tools
 
-    starter = light_starter_for(request.device, request.sandbox)
     cache = BuildCache(cache_folder())
+    starter = own.enter_context(light_starter_for(request.device, request.sandbox))
 
     def builder_of(run_tool: "RunTool") -> "ExtensionBuilder":
         return builder(
@@ -212,7 +213,7 @@ def _early(request: GradeRequest, source: str) -> "Early":
             source,
         )
 
-    return Early(starter, Tools(starter, request.device), builder_of, source)
+    return own.enter_context(Early(starter, Tools(starter, request.device), builder_of, source))
 
 
 def _terms(request: GradeRequest) -> "Terms":

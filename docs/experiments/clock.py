@@ -306,7 +306,7 @@ def kernels(gpu, _) -> Iterator[dict]:
             row |= {
                 "lag_ms": empty.lag_ms,
                 "overhead_ms": empty.taken_off_ms,
-                "overhead_iqr_ms": empty.iqr_ms,
+                "overhead_iqr_ms": empty.spread_ms,
                 "void": samples.void_calls,
             }
             row["sealed/events"] = samples.median_ms / inside["events_ms"]

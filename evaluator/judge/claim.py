@@ -33,6 +33,7 @@ class Claim(Generic[T]):
         # Not threads are waited for: after a Ctrl-C in a thread's `join` Python says that it has ended.
         self._idle = threading.Event()
         self._idle.set()
+        self._tried = False
         self._ready: T | None = None
 
     def reach(self, get_ready: Callable[[], T]) -> None:
@@ -47,7 +48,11 @@ class Claim(Generic[T]):
             self._take(wait_s=0.0)
             self._for_good.clear()
             self._idle.clear()
-            threading.Thread(target=self._until_it_is_wanted, args=(get_ready,), daemon=True).start()
+            try:
+                threading.Thread(target=self._until_it_is_wanted, args=(get_ready,), daemon=True).start()
+            except BaseException:
+                self._idle.set()
+                raise
 
     def settle(self) -> T | None:
         """Have the GPU until `close`, and what was got ready on it; None where that is still to be done.
@@ -59,7 +64,7 @@ class Claim(Generic[T]):
         self._idle.wait()
         if not self._held:
             self._take(_WAIT_S)
-        ready, self._ready = self._ready, None
+        ready, self._ready, self._tried = self._ready, None, False
         return ready
 
     def close(self, *, wait: bool = True) -> None:
@@ -84,14 +89,16 @@ class Claim(Generic[T]):
             self._lease, self._held = lease.pop_all(), True
 
     def _give_back(self) -> None:
-        if self._ready is not None:
-            self._ready = None
-            self._clear()
         self._held = False
-        self._lease.close()
+        with self._lease:
+            if self._tried:
+                self._tried, self._ready = False, None
+                with contextlib.suppress(Exception):  # A GPU that is broken has nothing to give.
+                    self._clear()
 
     def _until_it_is_wanted(self, get_ready: Callable[[], T]) -> None:
-        with contextlib.suppress(Exception):  # What fails here fails again where it counts.
+        self._tried = True
+        with contextlib.suppress(BaseException):  # What fails here fails again where it counts.
             self._ready = get_ready()
         with self._hand:
             self._idle.set()

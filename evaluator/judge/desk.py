@@ -17,8 +17,8 @@ class BuildDesk:
     def __init__(self, builder: ExtensionBuilder, limit_s: float) -> None:
         """Start with nothing built. `limit_s` is for all builds together; `texts` are the compiled files, by name.
 
-        `built_from` are the files of what was built, `device_code` what the libraries hold for a GPU. `wall_s` is what
-        the builds took, `waited_s` how long the runner waited for them: less, where they were begun ahead.
+        `built_from` are the files of what was built, `device_code` what the libraries hold for a GPU. `waited_s`
+        is how long the runner waited for its builds: less than they took, where they were begun ahead.
         """
         self._builder = builder
         self._limit_s = limit_s
@@ -27,13 +27,12 @@ class BuildDesk:
         self.texts: dict[str, str] = {}
         self.built_from: list[SourceFile] = []
         self.device_code: list[Kernels] = []
-        self.wall_s = 0.0
         self.waited_s = 0.0
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
         """Build what was asked for; a library goes back as a descriptor, which the caller closes."""
-        if self.wall_s >= self._limit_s:
-            message = f"{len(self.units)} extensions took {self.wall_s:.0f} s; no more are built"
+        if self.waited_s >= self._limit_s:
+            message = f"{len(self.units)} extensions took {self.waited_s:.0f} s; no more are built"
             if self.failed_with(Code.COMPILER_TIMED_OUT) is None:
                 self.failures.append(finding(Code.COMPILER_TIMED_OUT, message))
             return BuildReply(ok=False, log=message), None
@@ -42,7 +41,6 @@ class BuildDesk:
         built = self._builder.build(request)
         self.waited_s += time.monotonic() - started
         self.units.append(built.unit)
-        self.wall_s += built.unit.wall_s
         if built.library is None:
             if built.finding is not None:
                 self.failures.append(built.finding)

@@ -16,13 +16,15 @@ from msgspec.structs import replace
 from evaluator.build.builder import RunTool
 from evaluator.build.built import Built
 from evaluator.build.equipment import ExtensionBuilder
+from evaluator.findings import Code
 from evaluator.frames import BuildRequest
 from evaluator.isolation import Limits, Starter, ToolResult
 from evaluator.lint.ask import LookedAt, look_at
-from evaluator.lint.remark import MAX_BUILDS
 from evaluator.records import Finding
 
 _KILL_ROUND_S = 0.02
+_AT_ONCE = 2
+"""Each build takes several cores."""
 
 
 class Ended(Exception):
@@ -35,11 +37,11 @@ class Early:
     def __init__(
         self, starter: Starter, run_tool: RunTool, builder_of: Callable[[RunTool], ExtensionBuilder], source: str
     ) -> None:
-        """Begin, in threads; `starter` is this one's own, and `run_tool` runs programs as its processes."""
+        """Begin, in threads. `run_tool` runs programs as processes of `starter`, which has no others."""
         self._starter = starter
         self._run_tool = run_tool
         self._ended = False
-        self._threads = ThreadPoolExecutor(1 + MAX_BUILDS, thread_name_prefix="early")
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="early")
         self._builds: list[tuple[BuildRequest, Future[Built]]] = []
         self._looked = self._threads.submit(self._look, source, builder_of)
 
@@ -49,11 +51,8 @@ class Early:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.end()
-        finally:
-            self._starter.close()
-            self._threads.shutdown()
+        self.end()
+        self._threads.shutdown()
 
     def remarks(self) -> list[Finding]:
         """Say what was noticed of the text. Raises JudgeFailed where nobody could look at it."""
@@ -70,11 +69,14 @@ class Early:
         if begun is None:
             return None
         try:
-            return begun.result()
+            built = begun.result()
         except Exception:
             if not self._ended:
                 raise
             return None  # It was ended, in one of many ways.
+        # Another one that nobody asks for may have taken its time.
+        late = built.finding is not None and built.finding.code == Code.COMPILER_TIMED_OUT.value
+        return None if late else built
 
     def end(self) -> None:
         """End what nobody asked for: nothing may run while calls are timed."""

@@ -20,15 +20,29 @@ def kept(parts: Sequence[object], form: type[R], make: Callable[[], R]) -> R:
     `parts` must name all that it depends on; `form` is part of that, so a record that changed is made anew. Only the
     judge writes into the cache.
     """
-    fields = [f"{field.name}: {field.type}" for field in msgspec.structs.fields(form)]
-    key = hashlib.sha256(msgspec.json.encode([form.__name__, fields, *parts], enc_hook=str)).hexdigest()
-    cache = BuildCache(cache_folder(), shelf=Shelf.MEASURED)
-    if (entry := cache.get(key)) is not None:
-        try:
-            return msgspec.json.decode(entry.library, type=form)
-        except msgspec.DecodeError:  # Ours it is not; what is made anew cannot take its place, and is as good.
-            return make()
+    if (found := look_up(parts, form)) is not None:
+        return found
     started = time.monotonic()
     made = make()
-    cache.put(key, msgspec.json.encode(made), log="", wall_s=time.monotonic() - started)
+    # Where what is there already is not ours, this cannot take its place, and is as good.
+    _shelf().put(_key(parts, form), msgspec.json.encode(made), log="", wall_s=time.monotonic() - started)
     return made
+
+
+def look_up(parts: Sequence[object], form: type[R]) -> R | None:
+    """Look up what `parts` name; None where it is still to be made."""
+    if (entry := _shelf().get(_key(parts, form))) is None:
+        return None
+    try:
+        return msgspec.json.decode(entry.library, type=form)
+    except msgspec.DecodeError:
+        return None
+
+
+def _key(parts: Sequence[object], form: type[Record]) -> str:
+    fields = [f"{field.name}: {field.type}" for field in msgspec.structs.fields(form)]
+    return hashlib.sha256(msgspec.json.encode([form.__name__, fields, *parts], enc_hook=str)).hexdigest()
+
+
+def _shelf() -> BuildCache:
+    return BuildCache(cache_folder(), shelf=Shelf.MEASURED)

@@ -18,13 +18,13 @@ from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
 from evaluator.errors import ProblemError
 from evaluator.judge.arithmetic import Order
 from evaluator.judge.compare import Sides, begin
-from evaluator.judge.kept import kept
+from evaluator.judge.kept import kept, look_up
 from evaluator.judge.other_orders import decides, error_of, larger, limits_of, other_orders
 from evaluator.judge.profiles import PROFILES, RULES
 from evaluator.judge.reference import Arguments, Expected, Reference, by_path
 from evaluator.judge.tolerance import Bounds, Rounding
 from evaluator.judge.trees import Value, tensors
-from evaluator.records import Profile, SizeName, ToleranceRule
+from evaluator.records import Problem, Profile, SizeName, ToleranceRule
 
 _ONE_IN = 5
 """Of so many timed calls, one has other values than the problem's own."""
@@ -99,6 +99,15 @@ def mixture_for(reference: Reference, size: SizeName, rule: ToleranceRule) -> Mi
     return mixture_of(decided(reference, size))
 
 
+def is_known(problem: Problem, size: SizeName, rule: ToleranceRule, device: str) -> bool:
+    """Say whether nothing is left to decide. Deciding is held against a clock, so nothing else should run meanwhile.
+
+    Raises:
+        ProblemError: the lock is broken.
+    """
+    return rule is ToleranceRule.KERNELBENCH or _known(problem, size, device) is not None
+
+
 def mixture_of(lock: SizeLock) -> Mixture:
     """Mix the calls of a grade as was decided."""
     return Mixture(tuple(lock.use), lock.rounding, lock.rare, _untried(lock))
@@ -111,17 +120,15 @@ def _untried(lock: SizeLock) -> tuple[Profile, ...]:
 def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> SizeLock:
     """Give the decision of the problem's own lock, or of the cache, or make it: a `thorough` one, or one in time.
 
-    One that was cut short is not kept: how far it got says how busy the machine was, and is no fact of the problem.
+    One that was cut short is not kept, nor one for which a forward was too slow: how far it got says how busy the
+    machine was, and is no fact of the problem.
 
     Raises:
         ProblemError: the lock is broken.
     """
-    problem = reference.problem
-    lock = read_lock(Path(problem.path) / LOCK_FILE)
-    if lock is not None and fits(lock, problem, RULES) and size in lock.sizes:
-        return lock.sizes[size]
-    constants = dict(sorted(problem.sizes[size].items()))
-    parts: list[object] = [problem.sha256, constants, RULES, torch.__version__, reference.device.type]
+    problem, device = reference.problem, reference.device.type
+    if (known := _known(problem, size, device)) is not None:
+        return known
 
     def whole() -> SizeLock:
         made = decide(reference, size, math.inf if thorough else _BUDGET_S)
@@ -130,13 +137,25 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> 
         return made
 
     try:
-        return kept(parts, SizeLock, whole)
+        return kept(_parts(problem, size, device), SizeLock, whole)
     except _CutShortError as cut:
         return cut.lock
 
 
+def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
+    lock = read_lock(Path(problem.path) / LOCK_FILE)
+    if lock is not None and fits(lock, problem, RULES) and size in lock.sizes:
+        return lock.sizes[size]
+    return look_up(_parts(problem, size, device), SizeLock)
+
+
+def _parts(problem: Problem, size: SizeName, device: str) -> list[object]:
+    """Name all that a decision depends on."""
+    return [problem.sha256, dict(sorted(problem.sizes[size].items())), RULES, torch.__version__, device]
+
+
 class _CutShortError(Exception):
-    """There was no time to try every profile; `lock` is what is known so far."""
+    """There was no time to try every profile, or any at this size; `lock` is what is known so far."""
 
     def __init__(self, lock: SizeLock) -> None:
         super().__init__()
@@ -149,16 +168,17 @@ def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> 
     Where this size is too much for that, the small one has to do. What does not fit into `budget_s` is left out; but a
     grade on a problem's own values alone is worth so little that one other kind is tried all the same, if that takes
     less than a quarter of a minute.
+
+    Raises:
+        _CutShortError: there is a budget, and it was the time that a forward took which made this size too much.
     """
     started = time.monotonic()
     try:
         scratch = reference.twin()
     except Exception as error:  # noqa: BLE001 - a model that cannot be copied, for whatever reason of its own
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
-    if size is not SizeName.SMALL and SizeName.SMALL in reference.problem.sizes and _is_too_much(scratch):
-        small = Reference(reference.problem, SizeName.SMALL, LOCK_SEED)
-        known = decided(small, SizeName.SMALL, thorough=budget_s == math.inf)
-        return SizeLock(known.use, known.left_out)
+    if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, budget_s)) is not None:
+        return instead
     profile_s = _FORWARDS * _forward_s(scratch, scratch.draw(LOCK_SEED))
     if profile_s > max(budget_s, _LONGEST_S):
         return SizeLock([], dict.fromkeys(PROFILES, _NO_TIME))
@@ -192,12 +212,28 @@ def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> 
     )
 
 
-def _is_too_much(reference: Reference) -> bool:
-    """Say whether inputs or outputs are large, or forward slow."""
+def _of_the_small_size(reference: Reference, budget_s: float) -> SizeLock | None:
+    """Give the decision for the small size, where this one is too large or too slow; None where it is neither."""
+    problem = reference.problem
+    if SizeName.SMALL not in problem.sizes:
+        return None
+    large = _is_large(reference)
+    if not large and _forward_s(reference, reference.draw(LOCK_SEED)) <= _SLOW_S:
+        return None
+    small = Reference(problem, SizeName.SMALL, LOCK_SEED)
+    known = decided(small, SizeName.SMALL, thorough=budget_s == math.inf)
+    lock = SizeLock(known.use, known.left_out)
+    if not large and budget_s < math.inf:
+        raise _CutShortError(lock)
+    return lock
+
+
+def _is_large(reference: Reference) -> bool:
+    """Say whether inputs or outputs are."""
     inputs = reference.draw(LOCK_SEED)
     if _elements([inputs.args, inputs.kwargs]) > _LARGE_ELEMENTS:
         return True
-    return _elements(reference.forward(inputs, 0)) > _LARGE_ELEMENTS or _forward_s(reference, inputs) > _SLOW_S
+    return _elements(reference.forward(inputs, 0)) > _LARGE_ELEMENTS
 
 
 def _forward_s(reference: Reference, inputs: Arguments) -> float:

@@ -23,7 +23,7 @@ from evaluator.judge.deadlines import Deadlines, deadlines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.early import Early
 from evaluator.judge.host_clock import HostClock
-from evaluator.judge.mixture import AS_GIVEN_ALONE
+from evaluator.judge.mixture import AS_GIVEN_ALONE, is_known
 from evaluator.judge.place import Place
 from evaluator.judge.ready import Ready, get_ready, give_memory_back
 from evaluator.judge.reference import Reference
@@ -125,7 +125,7 @@ class Workshop:
         try:
             with contextlib.ExitStack() as leaving:
                 if self._claim is not None:
-                    leaving.callback(self._claim.close, wait=error is None)
+                    leaving.callback(self._claim.close, wait=error is None or isinstance(error, Exception))
                 leaving.callback(self.baseline.close)
                 leaving.callback(self.spares.close)
             if error is None:
@@ -169,7 +169,7 @@ class Workshop:
 
     def reach_for_device(self) -> None:
         """Have the GPU and the problem got ready while the submission is being built, if nobody else wants it."""
-        if self._claim is not None and self._ready is None:
+        if self._claim is not None and self._ready is None and self._is_decided():
             self._claim.reach(self._get_ready)
 
     def have_device(self) -> None:
@@ -198,7 +198,15 @@ class Workshop:
         """Name the processes that are kept on the GPU from one submission to the next."""
         return self.ours | self.spares.processes
 
+    def _is_decided(self) -> bool:
+        """Say whether it is known which values calls of this problem may have."""
+        terms = self.terms
+        return is_known(terms.problem, terms.size, terms.tolerance, "cpu" if terms.gpu is None else "cuda")
+
     def _get_ready(self) -> Ready:
+        if not self._is_decided():
+            # How many kinds are tried depends on the time: nothing of a submission may take it.
+            self.end_early()
         return get_ready(self.terms, self.seeds.weight, self._equipment)
 
     def _take_over(self, ready: Ready) -> None:

@@ -19,13 +19,13 @@ from evaluator.runner.requests import WITHOUT_EFFECT, inline_request
 
 _MAX_CHARACTERS = 1 << 20
 _MAX_STEPS = 20_000
-"""For all calls of a text together: a list of lists of lists would go on for ever."""
+"""For all calls of a text together: a name may stand for two of another, and so on."""
 _INLINE = "torch.utils.cpp_extension.load_inline"
 _ARGUMENTS = frozenset(inspect.signature(inline_request).parameters)
 _IN_PYTORCHS_PLACE = 10
 """So many of its first arguments are PyTorch's first ones; the next there is without effect."""
 
-Value = str | bool | int | None | list[Any] | dict[Any, Any]
+Value = str | bool | None | list[str] | dict[str, str]
 
 
 class _NotForeseen(Exception):
@@ -106,14 +106,14 @@ class _Reader:
         match node:
             case ast.Constant(value=str() as text):
                 return self._counted(text)
-            case ast.Constant(value=bool() | int() | None as value):
+            case ast.Constant(value=bool() | None as value):
                 return value
             case ast.Name(id=name) if name in self._known:
                 return self.value(self._known[name])
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
-                return [self.value(part) for part in parts]
+                return [self._word(part) for part in parts]
             case ast.Dict(keys=keys, values=values):
-                return {self._word(key): self.value(value) for key, value in zip(keys, values, strict=True)}
+                return {self._word(key): self._word(value) for key, value in zip(keys, values, strict=True)}
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return _sum(self.value(left), self.value(right))
             case ast.JoinedStr(values=parts):

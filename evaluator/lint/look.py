@@ -3,11 +3,16 @@
 import ast
 import warnings
 
+import msgspec
+
+from evaluator.frames import MAX_FRAME_BYTES, BuildRequest
 from evaluator.lint import addressed, cpp_calls, launches, library, surroundings
 from evaluator.lint.embedded import pieces
 from evaluator.lint.foresee import foreseen_builds
 from evaluator.lint.reach import Module, in_forward, take_apart
 from evaluator.lint.remark import MAX_MESSAGE, Looked, Remark, thinned
+
+_MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
 
 def look(source: str) -> Looked:
@@ -25,9 +30,19 @@ def look(source: str) -> Looked:
         return Looked([], f"it is nested too deeply for Python's parser, or too large: {len(source)} characters")
     try:
         module = take_apart(tree)
-        return Looked(thinned(_remarks(source, module)), builds=foreseen_builds(module.nodes, module.names))
+        noticed = thinned(_remarks(source, module))
     except (RecursionError, MemoryError) as error:
         return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
+    return Looked(noticed, builds=_builds(module))
+
+
+def _builds(module: Module) -> list[BuildRequest]:
+    """Foresee builds. Whatever a text does to that, what was noticed of it stands, and the judge can be told so."""
+    try:
+        builds = foreseen_builds(module.nodes, module.names)
+        return builds if len(msgspec.msgpack.encode(builds)) <= _MAX_BUILDS_BYTES else []
+    except Exception:  # noqa: BLE001 - there is no list of what a hostile text may lead to
+        return []
 
 
 def _remarks(source: str, module: Module) -> list[Remark]:

@@ -1,5 +1,6 @@
 """Builds begun before PyTorch is there: used where the submission asks for them, ended where it does not."""
 
+import contextlib
 import functools
 import signal
 import subprocess
@@ -9,24 +10,26 @@ import time
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from evaluator import pipeline
 from evaluator.build.builder import Builder
 from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache
 from evaluator.catalog import find_problem
-from evaluator.findings import Code
+from evaluator.errors import SandboxUnavailable
+from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest
 from evaluator.isolation import Limits, SandboxMode
 from evaluator.isolation.tool import ToolResult
-from evaluator.judge import measure
+from evaluator.judge import measure, mixture
 from evaluator.judge.early import Early
 from evaluator.judge.starting import light_starter_for
 from evaluator.judge.tools import Tools
 from evaluator.records import BuildUnit, DeviceKind, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.submissions import Submission
-from tests.grading.harness import TOP, nobody_left_behind
+from tests.grading.harness import TOP, module, nobody_left_behind
 from tests.grading.test_interruption import said_by
 
 ASKED = BuildRequest(name="mine", cpp_sources=["int f();"])
@@ -70,9 +73,13 @@ class Noting:
         return built(request, self.library)
 
 
+@contextlib.contextmanager
 def early(builder_of, run_tool=None, text=TEXT):
-    starter = light_starter_for(DeviceKind.CPU, SandboxMode.FULL)
-    return Early(starter, run_tool or Tools(starter, DeviceKind.CPU), builder_of, text)
+    with (
+        light_starter_for(DeviceKind.CPU, SandboxMode.FULL) as starter,
+        Early(starter, run_tool or Tools(starter, DeviceKind.CPU), builder_of, text) as begun,
+    ):
+        yield begun
 
 
 def test_what_was_foreseen_is_built_once_and_handed_out():
@@ -121,6 +128,13 @@ def asleep():
     return [each for each in psutil.process_iter(["cmdline"]) if "61.25" in (each.info["cmdline"] or [])]
 
 
+def soon(what):
+    limit = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
 def test_what_nobody_asked_for_is_ended(tmp_path):
     made = []
 
@@ -131,10 +145,7 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
     with early(builder_of) as begun:
         begun.remarks()
         assert made[0].began.wait(30)
-        limit = time.monotonic() + 30
-        while not asleep() and time.monotonic() < limit:
-            time.sleep(0.01)
-        assert asleep()
+        soon(asleep)
         started = time.monotonic()
         begun.end()
         assert time.monotonic() - started < 30
@@ -146,8 +157,22 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
 
 def test_leaving_it_ends_it(tmp_path):
     with early(functools.partial(Sleeping, folder=tmp_path)):
-        pass
+        soon(asleep)
     assert asleep() == []
+
+
+def test_a_build_that_took_too_long_beside_others_is_made_again():
+    late = built(ASKED, None)
+    late = replace(late, finding=finding(Code.COMPILER_TIMED_OUT, "the compiler was stopped"))
+
+    class Late:
+        def build(self, request):
+            return late
+
+    later = Noting()
+    with early(lambda _: Late()) as begun:
+        assert begun.in_front_of(later).build(ASKED) == built(ASKED)
+    assert later.asked == [ASKED]
 
 
 def test_a_build_that_was_ended_is_not_remembered_as_one_that_failed(tmp_path):
@@ -249,10 +274,33 @@ def test_what_is_never_asked_for_is_no_part_of_the_card_and_at_an_end_before_any
     assert order == ["end", "side", "side", "side", "end"]
 
 
-def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, begun):
-    card = graded(WORKING.replace("extension = ", "extension = None  # "), strict=True)
-    assert begun == []
-    assert card.status is not Status.CORRECT
+@pytest.mark.parametrize(("strict", "begins"), [(False, True), (True, False)])
+def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypatch, strict, begins):
+    class Begun(Exception):
+        pass
+
+    def begin(*_):
+        raise Begun
+
+    monkeypatch.setattr(pipeline, "_begin_early", begin)
+    with contextlib.suppress(SandboxUnavailable), pytest.raises(Begun) if begins else contextlib.nullcontext():
+        graded(module(), strict=strict)
+
+
+@pytest.mark.parametrize(("known", "ended"), [(True, ["end"]), (False, ["end", "end"])])
+def test_which_values_there_are_is_never_decided_beside_a_build(graded, monkeypatch, tmp_path, known, ended):
+    """It is held against a clock, and a submission could have so much built that few kinds are tried."""
+    order = []
+    end, decide = Early.end, mixture.decide
+    monkeypatch.setattr(Early, "end", lambda self: (order.append("end"), end(self)))
+    monkeypatch.setattr(mixture, "decide", lambda *given: (order.append("decide"), decide(*given))[1])
+    if not known:
+        monkeypatch.setattr(mixture, "read_lock", lambda _: None)
+        monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
+    card = graded(module("import nothing_of_that_name"))
+    assert card.status is Status.BUILD_ERROR
+    assert [each for each in order if each == "end"] == ended
+    assert known or order.index("end") < order.index("decide")
 
 
 @pytest.mark.slow

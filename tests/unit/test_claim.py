@@ -103,7 +103,7 @@ def test_who_comes_in_the_moment_in_which_it_is_settled_waits(gpu, monkeypatch):
         return len(seen) > 1
 
     monkeypatch.setattr(claims, "is_awaited", awaited)
-    claim = Claim(gpu, lambda: None, never)
+    claim = Claim(gpu, lambda: None, lambda: None)
     claim.reach(lambda: None)
     soon(lambda: len(seen) == 2)
     time.sleep(0.1)
@@ -149,7 +149,7 @@ def test_what_cannot_be_brought_up_is_not_kept(gpu):
 
 
 def test_a_grade_that_ends_while_it_builds_gives_it_back(gpu):
-    claim = Claim(gpu, lambda: None, never)
+    claim = Claim(gpu, lambda: None, lambda: None)
     claim.reach(lambda: None)
     claim.close()
     claim.close()
@@ -195,16 +195,17 @@ def test_a_grade_that_ends_otherwise_leaves_nothing_running(gpu):
         time.sleep(0.2)
         done.append(1)
 
-    claim = Claim(gpu, lambda: None, never)
+    claim = Claim(gpu, lambda: None, lambda: None)
     claim.reach(slowly)
     claim.close()
     assert done == [1]
     assert free(gpu)
 
 
-def test_what_cannot_be_got_ready_ahead_is_left_to_who_settles(gpu):
+@pytest.mark.parametrize("raised", [MemoryError, SystemExit, KeyboardInterrupt])
+def test_what_cannot_be_got_ready_ahead_is_left_to_who_settles(gpu, raised):
     def broken():
-        raise MemoryError
+        raise raised
 
     claim = Claim(gpu, lambda: None, never)
     claim.reach(broken)
@@ -212,3 +213,23 @@ def test_what_cannot_be_got_ready_ahead_is_left_to_who_settles(gpu):
     assert not free(gpu)
     claim.close()
     assert free(gpu)
+
+
+def test_what_failed_to_get_ready_leaves_no_memory_behind_either(gpu):
+    dropped, got = [], threading.Event()
+
+    def broken():
+        raise MemoryError
+
+    def clear():
+        dropped.append(free(gpu))
+        raise RuntimeError("a sticky error")
+
+    claim = Claim(gpu, lambda: None, clear)
+    claim.reach(broken)
+    other = waits(gpu, got)
+    assert got.wait(20)
+    other.join()
+    assert dropped == [False]
+    claim.close()
+    assert dropped == [False]

@@ -2,9 +2,11 @@
 
 import ast
 
+import msgspec
 import pytest
 
-from evaluator.frames import BuildRequest
+from evaluator.findings import Code
+from evaluator.frames import MAX_FRAME_BYTES, BuildRequest
 from evaluator.lint.foresee import foreseen_builds
 from evaluator.lint.look import look
 from evaluator.lint.names import Names
@@ -87,14 +89,35 @@ def test_what_the_text_does_not_tell_is_not_guessed(text):
     assert foreseen(text) == []
 
 
-def test_a_list_of_lists_of_lists_takes_no_time():
-    names = [f"A{level} = [A{level + 1}, A{level + 1}]" for level in range(60)]
-    assert foreseen("\n".join([*names, "A60 = 'x'", "load_inline('e', A0)", "load_inline('f', 'x')"])) == []
+def test_a_text_that_is_twice_a_text_that_is_twice_a_text_takes_no_time():
+    names = [f"A{level} = A{level + 1} + A{level + 1}" for level in range(60)]
+    assert foreseen("\n".join([*names, "A60 = ''", "load_inline('e', A0)", "load_inline('f', 'x')"])) == []
 
 
 def test_a_text_cannot_be_repeated_without_end():
     text = "S = '" + "x" * 300_000 + "'\n"
     assert len(foreseen(text + "load_inline('e', [S, S])\nload_inline('f', [S, S])")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"load_inline('e', 0x{'f' * 5000})",
+        f"load_inline('e', [0x{'f' * 5000}])",
+        "load_inline('e', '\\ud800')",
+        f"N = 0x{'f' * 3500}\nload_inline('e', 'x', extra_cflags=[{'N, ' * 9000}])",
+        f"S = '{chr(0xE0001) * 6500}'\nload_inline('e', 'x', functions=[{', '.join(['[S, S]'] * 160)}])",
+        f"S = '{chr(0xE0001) * 6500}'\nload_inline('e', 'x', functions=[{', '.join(['S'] * 160)}])",
+        "S = '" + chr(0xE0001) * 4000 + "'\n"
+        + "\n".join(f"load_inline('e{n}', 'x', extra_cflags=[{', '.join(['S'] * 60)}])" for n in range(9)),
+    ],
+)  # fmt: skip
+def test_no_text_hides_what_else_was_noticed(text):
+    """A lint child that dies of a text says nothing of the rest of it."""
+    forward = "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n"
+    looked = look(f"{HEAD}{forward}if 0:\n    " + text.replace("\n", "\n    "))
+    assert Code.LIBRARY_IN_FORWARD in {each.code for each in looked.noticed}
+    assert len(msgspec.msgpack.encode(looked)) < MAX_FRAME_BYTES
 
 
 def test_a_few_builds_are_enough():

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from evaluator.catalog.lock import Lock, SizeLock, fits, lock_text, read_lock
 from evaluator.errors import ProblemError
 from evaluator.judge import mixture as mixtures
-from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture, decide, decided, mixture_for
+from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture, decide, decided, is_known, mixture_for
 from evaluator.judge.profiles import PROFILES, RULES
+from evaluator.judge.reference import Reference
 from evaluator.judge.trial import fresh_seed
 from evaluator.records import Precision, Profile, SizeName, ToleranceOverride, ToleranceRule
 from tests.unit.references import problem, reference
@@ -151,11 +152,27 @@ def test_a_decision_that_was_cut_short_is_not_kept(tmp_path, monkeypatch):
 def test_a_cut_short_decision_of_the_small_size_is_no_decision_of_a_larger_one(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
     monkeypatch.setattr(mixtures, "_BUDGET_S", 1e-9)
-    monkeypatch.setattr(mixtures, "_is_too_much", lambda _: True)
+    monkeypatch.setattr(mixtures, "_is_large", lambda _: True)
     made = reference("torch.relu(x)", sizes={SizeName.SMALL: {}, SizeName.FULL: {}})
     assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == PROFILES[1:]
     assert decided(made, SizeName.FULL, thorough=True).use == list(PROFILES)
     assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == ()
+
+
+def test_that_a_forward_was_slow_once_is_not_kept(tmp_path, monkeypatch):
+    """Of the small size no errors of rounding are taken over, so every later tolerance would be too narrow."""
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    long, linear = "torch.randn(32, 1 << 12)", "self.linear = nn.Linear(1 << 12, 32, bias=False)"
+    sizes = {SizeName.SMALL: {"n": 1}, SizeName.FULL: {"n": 2}}
+    plain = problem("self.linear(x)", long, linear, tolerance=ToleranceOverride(floor=1e-7), sizes=sizes)
+    made = Reference(replace(plain, source=f"{plain.source}\nn = 2\n"), SizeName.FULL, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(mixtures, "_SLOW_S", 0.0)
+        slow = mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED)
+        assert (slow.use, slow.rounding) == (PROFILES, {})
+        assert not is_known(made.problem, SizeName.FULL, ToleranceRule.MEASURED, "cpu")
+    assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).rounding != {}
+    assert is_known(made.problem, SizeName.FULL, ToleranceRule.MEASURED, "cpu")
 
 
 def test_a_function_with_steps_moves_few_elements_far_and_the_others_hardly():
