@@ -158,6 +158,8 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
 def test_leaving_it_ends_it(tmp_path):
     with early(functools.partial(Sleeping, folder=tmp_path)):
         soon(asleep)
+        started = time.monotonic()
+    assert time.monotonic() - started < 30
     assert asleep() == []
 
 
