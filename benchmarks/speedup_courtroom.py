@@ -21,11 +21,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.catalog import find_problem
-from evaluator.devices.gpu import Gpu, choose
-from evaluator.isolation import SandboxMode
-from evaluator.records import DeviceKind, Problem, SizeName, Timing, ToleranceRule
-from evaluator.report.text import duration
+TOP = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TOP))
+
+from evaluator.catalog import find_problem  # noqa: E402
+from evaluator.devices.gpu import Gpu, choose  # noqa: E402
+from evaluator.isolation import SandboxMode  # noqa: E402
+from evaluator.records import DeviceKind, Problem, SizeName, Timing, ToleranceRule  # noqa: E402
+from evaluator.report.text import duration  # noqa: E402
 
 AS_SUBMISSION = "from model import Model\n\n\nclass ModelNew(Model):\n    pass\n"
 LONG_MS, SHORT_MS = 0.2, 0.02

@@ -1,5 +1,6 @@
 """What a grade needs of its problem before the first call: the reference on its device, and plans for its values."""
 
+import contextlib
 import time
 from typing import NamedTuple
 
@@ -36,9 +37,14 @@ def get_ready(terms: Terms, weight_seed: int, equipment: Equipment) -> Ready:
     return Ready(reference, mixture, rig, reference_s)
 
 
-def give_memory_back() -> None:
-    """Let another process have the GPU's memory that PyTorch keeps for this one."""
-    torch.cuda.empty_cache()
+def make_context() -> None:
+    """Have CUDA make this process's context, and its first kernel loaded. What fails here fails again where it counts.
+
+    PyTorch makes it once, whichever thread asks first.
+    """
+    with contextlib.suppress(Exception):
+        torch.zeros(1, device="cuda").add_(1)
+        torch.cuda.synchronize()
 
 
 def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, float]:

@@ -25,7 +25,7 @@ from evaluator.judge.early import Early
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.mixture import AS_GIVEN_ALONE, is_known
 from evaluator.judge.place import Place
-from evaluator.judge.ready import Ready, get_ready, give_memory_back
+from evaluator.judge.ready import Ready, get_ready, make_context
 from evaluator.judge.reference import Reference
 from evaluator.judge.resource_desk import ResourceDesk
 from evaluator.judge.rig import GpuRig, Rig
@@ -37,17 +37,9 @@ from evaluator.judge.terms import Terms
 from evaluator.judge.tools import Tools
 from evaluator.judge.watch import Watch
 from evaluator.lint.ask import look_at
-from evaluator.records import (
-    DeviceKind,
-    Finding,
-    RunnerOutput,
-    SandboxFacts,
-)
+from evaluator.records import DeviceKind, Finding, RunnerOutput, SandboxFacts
 
 _RUNNER = "evaluator.runner.main:run"
-_IMPORT_TIMEOUT_S = 60.0
-
-
 _FIRST = 4
 """Runners that the first grade of a workshop takes: the submission's for check and timing, the reference's two."""
 _SPARES = 2
@@ -81,7 +73,7 @@ class Workshop:
         self._mixture = AS_GIVEN_ALONE
         self._early = early
         self.ours: frozenset[int] = frozenset()
-        self._claim = None if terms.gpu is None else Claim[Ready](terms.gpu, self._bring_up, give_memory_back)
+        self._claim = None if terms.gpu is None else Claim(terms.gpu, self._bring_up)
         if terms.gpu is not None:
             os.environ.update(show_only(terms.gpu.uuid))
             _keep_tf32_out()
@@ -125,7 +117,7 @@ class Workshop:
         try:
             with contextlib.ExitStack() as leaving:
                 if self._claim is not None:
-                    leaving.callback(self._claim.close, wait=error is None or isinstance(error, Exception))
+                    leaving.callback(self._claim.close)
                 leaving.callback(self.baseline.close)
                 leaving.callback(self.spares.close)
             if error is None:
@@ -168,9 +160,9 @@ class Workshop:
         return self._equipment.kernels
 
     def reach_for_device(self) -> None:
-        """Have the GPU and the problem got ready while the submission is being built, if nobody else wants it."""
-        if self._claim is not None and self._ready is None and self._is_decided():
-            self._claim.reach(self._get_ready)
+        """Have contexts made on the GPU while the submission is being built, if nobody else wants it meanwhile."""
+        if self._claim is not None and self._ready is None:
+            self._claim.reach(make_context)
 
     def have_device(self) -> None:
         """Have the device, to the end. A GPU that another grade has is waited for here."""
@@ -179,7 +171,8 @@ class Workshop:
         if self._ready is not None:
             self._begin_watch()
             return
-        self._take_over(self._claim.settle() or self._get_ready())
+        self._claim.settle()
+        self._take_over(self._get_ready())
 
     def _bring_up(self) -> None:
         """Look at the GPU, and only then have runners bring it up. Where one cannot, no other stays there."""
@@ -198,16 +191,12 @@ class Workshop:
         """Name the processes that are kept on the GPU from one submission to the next."""
         return self.ours | self.spares.processes
 
-    def _is_decided(self) -> bool:
-        """Say whether it is known which values calls of this problem may have."""
-        terms = self.terms
-        return is_known(terms.problem, terms.size, terms.tolerance, "cpu" if terms.gpu is None else "cuda")
-
     def _get_ready(self) -> Ready:
-        if not self._is_decided():
-            # How many kinds are tried depends on the time: nothing of a submission may take it.
+        terms = self.terms
+        if not is_known(terms.problem, terms.size, terms.tolerance, "cpu" if terms.gpu is None else "cuda"):
+            # How many kinds of values are tried depends on the time: nothing of a submission may take it.
             self.end_early()
-        return get_ready(self.terms, self.seeds.weight, self._equipment)
+        return get_ready(terms, self.seeds.weight, self._equipment)
 
     def _take_over(self, ready: Ready) -> None:
         """Go on with what was got ready."""

@@ -41,10 +41,6 @@ def waits(gpu, got):
     return thread
 
 
-def never():
-    pytest.fail("nothing was dropped")
-
-
 def soon(what):
     deadline = time.monotonic() + 20
     while not what():
@@ -53,27 +49,25 @@ def soon(what):
 
 
 def test_a_free_gpu_is_taken_before_the_build_and_kept(gpu):
-    brought_up = []
-    claim = Claim(gpu, lambda: brought_up.append(free(gpu)), never)
-    claim.reach(lambda: "ready")
+    brought_up, beside = [], []
+    claim = Claim(gpu, lambda: brought_up.append(free(gpu)))
+    claim.reach(lambda: beside.append(1))
     assert not free(gpu)
-    assert claim.settle() == "ready"
+    claim.settle()
     assert not free(gpu)
     claim.close()
-    assert brought_up == [False]
+    assert (brought_up, beside) == ([False], [1])
     assert free(gpu)
 
 
 def test_it_is_given_to_who_waits_for_it_and_waited_for_again(gpu):
-    brought_up, dropped, got = [], [], threading.Event()
-    claim = Claim(gpu, lambda: brought_up.append(1), lambda: dropped.append(free(gpu)))
-    claim.reach(lambda: "ready")
+    brought_up, got = [], threading.Event()
+    claim = Claim(gpu, lambda: brought_up.append(1))
+    claim.reach(lambda: None)
     other = waits(gpu, got)
     assert got.wait(20)
     other.join()
-    # What was got ready took memory that the other one may need: it was gone before the GPU was given back.
-    assert dropped == [False]
-    assert claim.settle() is None
+    claim.settle()
     assert len(brought_up) == 2
     assert not free(gpu)
     claim.close()
@@ -82,7 +76,7 @@ def test_it_is_given_to_who_waits_for_it_and_waited_for_again(gpu):
 
 def test_it_is_not_given_back_any_more_when_the_submission_is_built(gpu):
     got = threading.Event()
-    claim = Claim(gpu, lambda: None, never)
+    claim = Claim(gpu, lambda: None)
     claim.reach(lambda: None)
     claim.settle()
     other = waits(gpu, got)
@@ -103,10 +97,10 @@ def test_who_comes_in_the_moment_in_which_it_is_settled_waits(gpu, monkeypatch):
         return len(seen) > 1
 
     monkeypatch.setattr(claims, "is_awaited", awaited)
-    claim = Claim(gpu, lambda: None, lambda: None)
+    claim = Claim(gpu, lambda: None)
     claim.reach(lambda: None)
-    soon(lambda: len(seen) == 2)
-    time.sleep(0.1)
+    claim._ahead.join(20)
+    assert len(seen) == 2
     assert not free(gpu)
     claim.close()
 
@@ -114,7 +108,7 @@ def test_who_comes_in_the_moment_in_which_it_is_settled_waits(gpu, monkeypatch):
 @pytest.mark.parametrize("how", ["held", "awaited"])
 def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, how, monkeypatch):
     brought_up = []
-    claim = Claim(gpu, lambda: brought_up.append(1), never)
+    claim = Claim(gpu, lambda: brought_up.append(1))
     monkeypatch.setattr(claims, "is_awaited", lambda _: how == "awaited")
     if how == "held":
         with leased(gpu, 1.0):
@@ -127,7 +121,7 @@ def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, how, 
 
 def test_where_nobody_can_say_that_he_waits_somebody_may(gpu):
     Path("/tmp", f"warpgrade-{gpu.uuid}.waiting").symlink_to("/dev/null")  # It is not followed.
-    claim = Claim(gpu, lambda: None, never)
+    claim = Claim(gpu, lambda: None)
     assert is_awaited(gpu)
     claim.reach(lambda: pytest.fail("it was taken"))
     claim.settle()
@@ -139,7 +133,7 @@ def test_what_cannot_be_brought_up_is_not_kept(gpu):
     def broken():
         raise JudgeFailed("no room")
 
-    claim = Claim(gpu, broken, never)
+    claim = Claim(gpu, broken)
     claim.reach(lambda: pytest.fail("it was not taken"))
     assert free(gpu)
     with pytest.raises(JudgeFailed, match="no room"):
@@ -149,87 +143,9 @@ def test_what_cannot_be_brought_up_is_not_kept(gpu):
 
 
 def test_a_grade_that_ends_while_it_builds_gives_it_back(gpu):
-    claim = Claim(gpu, lambda: None, lambda: None)
+    claim = Claim(gpu, lambda: None)
     claim.reach(lambda: None)
     claim.close()
     claim.close()
     assert free(gpu)
     assert not is_awaited(gpu)
-
-
-def test_what_is_still_being_got_ready_is_waited_for(gpu):
-    go = threading.Event()
-
-    def slowly():
-        go.wait(20)
-        return "ready"
-
-    claim = Claim(gpu, lambda: None, never)
-    claim.reach(slowly)
-    threading.Timer(0.2, go.set).start()
-    assert claim.settle() == "ready"
-    claim.close()
-    assert free(gpu)
-
-
-def test_a_grade_that_is_interrupted_waits_for_nothing_and_nobody_else_gets_in_between(gpu):
-    go, dropped = threading.Event(), []
-
-    def slowly():
-        go.wait(20)
-        return "ready"
-
-    claim = Claim(gpu, lambda: None, lambda: dropped.append(free(gpu)))
-    claim.reach(slowly)
-    claim.close(wait=False)
-    assert not free(gpu)
-    go.set()
-    soon(lambda: free(gpu))
-    assert dropped == [False]
-
-
-def test_a_grade_that_ends_otherwise_leaves_nothing_running(gpu):
-    done = []
-
-    def slowly():
-        time.sleep(0.2)
-        done.append(1)
-
-    claim = Claim(gpu, lambda: None, lambda: None)
-    claim.reach(slowly)
-    claim.close()
-    assert done == [1]
-    assert free(gpu)
-
-
-@pytest.mark.parametrize("raised", [MemoryError, SystemExit, KeyboardInterrupt])
-def test_what_cannot_be_got_ready_ahead_is_left_to_who_settles(gpu, raised):
-    def broken():
-        raise raised
-
-    claim = Claim(gpu, lambda: None, never)
-    claim.reach(broken)
-    assert claim.settle() is None
-    assert not free(gpu)
-    claim.close()
-    assert free(gpu)
-
-
-def test_what_failed_to_get_ready_leaves_no_memory_behind_either(gpu):
-    dropped, got = [], threading.Event()
-
-    def broken():
-        raise MemoryError
-
-    def clear():
-        dropped.append(free(gpu))
-        raise RuntimeError("a sticky error")
-
-    claim = Claim(gpu, lambda: None, clear)
-    claim.reach(broken)
-    other = waits(gpu, got)
-    assert got.wait(20)
-    other.join()
-    assert dropped == [False]
-    claim.close()
-    assert dropped == [False]
