@@ -1,6 +1,7 @@
 """Say what this machine can and cannot do for a grade, and for everything that is missing how to get it."""
 
 import importlib.metadata
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -68,6 +69,8 @@ _ALL_WALLS = (
 )
 _EVERYWHERE = [DeviceKind.CPU, DeviceKind.EMULATED, DeviceKind.CUDA]
 _GPU_ONLY = [DeviceKind.CUDA]
+_LARGE_PACKAGES = ("torch", "sympy", "numpy")
+"""What PyTorch's import reads, or its first operation without memory: 3000 files of Python."""
 
 
 def diagnose() -> Diagnosis:
@@ -75,6 +78,7 @@ def diagnose() -> Diagnosis:
     checks: list[Callable[[], Line]] = [
         _python,
         _torch,
+        _bytecode,
         _compiler,
         _ninja,
         _sandbox,
@@ -146,6 +150,25 @@ def _torch() -> Line:
     if answer is None:
         return _line("PyTorch", f"{version} cannot be imported", ok=False, fix=f"{fix} --force-reinstall")
     return _line("PyTorch", f"{version} ({answer})", ok=True, fix="")
+
+
+def _bytecode() -> Line:
+    """Look whether Python's compiled forms are kept. An image that was told to write none compiles at each start.
+
+    With them `import torch` takes 1.1 s on an H200 machine, without them 2.5 to 4 (docs/evidence/grade_speed_h200.md).
+    """
+    specs = [importlib.util.find_spec(name) for name in _LARGE_PACKAGES]
+    files = {spec.name: Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None}
+    without = {name: file for name, file in files.items() if not _is_compiled(file)}
+    if not without:
+        return _line("bytecode", f"kept for {', '.join(files)}", ok=True, fix="", needed_for=[])
+    folders = " ".join(str(file.parent) for file in without.values())
+    fix = f"grades work without it, and take seconds longer: {sys.executable} -m compileall -q {folders}"
+    return _line("bytecode", f"none for {', '.join(without)}", ok=False, fix=fix, needed_for=[])
+
+
+def _is_compiled(file: Path) -> bool:
+    return Path(importlib.util.cache_from_source(str(file))).exists()
 
 
 def _compiler() -> Line:

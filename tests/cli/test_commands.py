@@ -13,6 +13,7 @@ import pytest
 
 import cli
 from evaluator import pipeline
+from evaluator.build import toolchain
 from evaluator.build.ahead import Part
 from evaluator.build.cache import BuildCache
 from evaluator.doctor import Diagnosis
@@ -426,6 +427,20 @@ def test_the_doctor_sees_this_machine(run: Run) -> None:
     assert "prepared       cpu      not yet: warpgrade doctor --prepare\n" in run.out
     assert [each["device"] for each in diagnosis["prepared"]] == ["cpu", "emulated"] or "cuda" in diagnosis["ready"]
     assert not Path("cache").exists()
+
+
+def test_the_doctor_says_that_python_compiles_pytorch_at_each_start(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = "  bytecode       ok       kept for torch, sympy, numpy\n"
+    run("doctor")
+    assert kept in run.out
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    code = run("doctor", "--json")
+    line = next(line for line in json.loads(run.out)["lines"] if line["name"] == "bytecode")
+    assert (line["ok"], line["found"], line["needed_for"]) == (False, "none for torch, sympy, numpy", [])
+    assert f"{sys.executable} -m compileall -q {Path(toolchain.library_path()).parent} " in line["fix"]
+    assert code == 0  # It is no reason not to grade.
 
 
 def _stand_in(monkeypatch: pytest.MonkeyPatch, *parts: Part) -> None:
