@@ -206,7 +206,7 @@ def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples 
         if fault is None or fault.finding.code not in measure.DISTURBED or number == measure.TRIES:
             return TimeOutcome(None, failed.check if failed else None, fault, []), []
         message = f"timed again, the slowest is quoted: {fault.finding.message}"
-        remarks.append(finding(Code(fault.finding.code), message))
+        remarks.append(finding(Code(fault.finding.code), message, attempt=number))
     raise AssertionError("one of these tries is the last")
 
 

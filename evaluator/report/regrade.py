@@ -76,9 +76,14 @@ def _with_new_statistics(card: Scorecard) -> Scorecard:
     timing = card.timing
     assert timing is not None  # noqa: S101 - for the type checker: the caller has looked
     said = quote(timing.clock, timing.reference_before, timing.submission, timing.reference_after)
-    others = [each for each in card.findings if each.code not in _OF_THE_SAMPLES]
-    place = next((at for at, each in enumerate(card.findings) if each.code in _OF_THE_SAMPLES), len(others))
+    others = [each for each in card.findings if not _of_the_samples(each)]
+    place = next((at for at, each in enumerate(card.findings) if _of_the_samples(each)), len(others))
     return replace(card, timing=said.timing, findings=[*others[:place], *said.findings, *others[place:]])
+
+
+def _of_the_samples(remark: Finding) -> bool:
+    """Say whether samples alone lead to it; that a side was timed again they do not show."""
+    return remark.code in _OF_THE_SAMPLES and "attempt" not in remark.details
 
 
 def _contradiction(check: Check) -> Finding | None:

@@ -49,6 +49,14 @@ def test_findings_of_the_samples_are_made_anew_and_others_stay():
     assert other in again.findings
 
 
+def test_that_a_side_was_timed_again_stays():
+    card = settled(cards.card())
+    again = finding(Code.NOT_QUIET, "timed again, the slowest is quoted", attempt=1)
+    stale = finding(Code.NOT_QUIET, "an empty call takes 1 ms, give or take 2 ms")
+    assert regraded(replace(card, findings=[again, stale])).findings[:1] == [again]
+    assert stale not in regraded(replace(card, findings=[again, stale])).findings
+
+
 def broken_check(card, **tensor):
     first = card.checks[0]
     tensors = [replace(first.tensors[0], **tensor), *first.tensors[1:]]

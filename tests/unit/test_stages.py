@@ -56,7 +56,7 @@ def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.NOT_QUIET)
     samples, remarks = stages._timed_submission(shop, None)
     assert samples.median_ms == 1.0
-    assert [each.code for each in remarks] == ["T306", "T305"]
+    assert [(each.code, each.details) for each in remarks] == [("T306", {"attempt": 1}), ("T305", {"attempt": 2})]
     assert len(shop.runners) == 3
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE)
     refused, _ = stages._timed_submission(shop, None)
