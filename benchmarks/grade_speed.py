@@ -88,7 +88,7 @@ def ours(problem: str, path: Path, cache: Path, folder: Path, repeat: int) -> di
     for _ in range(repeat):
         before = set(cache.rglob("*"))
         row["cold_s"].append(command(grade, cache)[0])
-        told = json.loads(card.read_text())
+        told = whole(card)
         row["status"] = told["status"]
         row["cold_stages_s"] = told["stages_s"]
         row["build_s"] = [round(unit["wall_s"], 2) for unit in (told.get("build") or {}).get("units", [])]
@@ -97,8 +97,16 @@ def ours(problem: str, path: Path, cache: Path, folder: Path, repeat: int) -> di
     command(grade, cache)
     for _ in range(repeat):
         row["cached_s"].append(command(grade, cache)[0])
-    row["cached_stages_s"] = json.loads(card.read_text())["stages_s"]
+        row["cached_stages_s"] = whole(card)["stages_s"]
     return row
+
+
+def whole(card: Path) -> dict[str, Any]:
+    """Read the card of a grade that came to a verdict: how soon one fails for want of a machine is no speed."""
+    told: dict[str, Any] = json.loads(card.read_text())
+    if told["status"] == "infra_error":
+        raise SystemExit(f"{told['submission']['name']}: {told['reason']['message']}")
+    return told
 
 
 def naive(problem: str, path: Path, folder: Path, repeat: int) -> dict[str, Any]:
