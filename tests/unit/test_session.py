@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 
 import pytest
 
@@ -62,6 +63,7 @@ class Builder:
 
     def build(self, request):
         self.asked += 1
+        time.sleep(self._wall_s)
         unit = BuildUnit(
             name=request.name, key="0" * 64, ok=False, cached=False, wall_s=self._wall_s, diagnostics=[], log=""
         )
@@ -107,8 +109,8 @@ def test_as_many_builds_as_a_submission_may_have_are_served(asking):
 
 
 def test_builds_that_took_too_long_are_told_of_once(asking):
-    builder = Builder(wall_s=31.0)
-    desk = BuildDesk(builder, 60.0)
+    builder = Builder(wall_s=0.31)
+    desk = BuildDesk(builder, 0.6)
     assert isinstance(asking(desk, 10), Loaded)
     assert builder.asked == 2
     assert [failure.code for failure in desk.failures] == [*["B203"] * 2, Code.COMPILER_TIMED_OUT.value]
