@@ -55,7 +55,7 @@ def test_a_runner_that_never_stops_is_at_fault_and_not_this_machine(monkeypatch)
 
 
 class Builder:
-    """Refuses everything, and counts; each refusal takes `wall_s`, by its own word."""
+    """Refuses everything, and counts; each refusal takes `wall_s`."""
 
     def __init__(self, wall_s=0.0):
         self.asked = 0
