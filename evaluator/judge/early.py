@@ -51,7 +51,7 @@ class Early:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
+        self._kill()
         self._threads.shutdown()
 
     def remarks(self) -> list[Finding]:
@@ -79,7 +79,11 @@ class Early:
         return None if late else built
 
     def end(self) -> None:
-        """End what nobody asked for: nothing may run while calls are timed."""
+        """End the builds that nobody asked for: none may run while calls are timed. The look comes to its own end."""
+        wait([self._looked])
+        self._kill()
+
+    def _kill(self) -> None:
         self._ended = True
         while not self._are_done():
             # Again and again: a build may be about to start the next program.
