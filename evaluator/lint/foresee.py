@@ -6,7 +6,6 @@ it runs, asks for exactly the same.
 
 import ast
 import contextlib
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +14,12 @@ import msgspec
 from evaluator.frames import BuildRequest
 from evaluator.lint.names import Names
 from evaluator.lint.remark import MAX_BUILDS
-from evaluator.runner.requests import WITHOUT_EFFECT, inline_request
+from evaluator.runner.requests import WITHOUT_EFFECT, load_inline
 
 _MAX_CHARACTERS = 1 << 20
 _MAX_STEPS = 20_000
 """For all calls of a text together: a name may stand for two of another, and so on."""
 _INLINE = "torch.utils.cpp_extension.load_inline"
-_ARGUMENTS = frozenset(inspect.signature(inline_request).parameters)
-_IN_PYTORCHS_PLACE = 10
-"""So many of its first arguments are PyTorch's first ones; the next there is without effect."""
 
 Value = str | bool | None | list[str] | dict[str, str]
 
@@ -76,17 +72,14 @@ def _assigned_once(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
 
 
 def _request(call: ast.Call, reader: "_Reader") -> BuildRequest:
-    if len(call.args) > _IN_PYTORCHS_PLACE:
-        raise _NotForeseen
-    given: dict[str, Any] = {}
-    for keyword in call.keywords:
-        if keyword.arg in WITHOUT_EFFECT:
-            continue
-        if keyword.arg not in _ARGUMENTS:
-            raise _NotForeseen
-        given[keyword.arg] = reader.value(keyword.value)
     arguments: list[Any] = [reader.value(argument) for argument in call.args]
-    return inline_request(*arguments, **given)
+    named: dict[str, Any] = {}
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            raise _NotForeseen
+        if keyword.arg not in WITHOUT_EFFECT:  # Of these the value need not be known.
+            named[keyword.arg] = reader.value(keyword.value)
+    return load_inline(*arguments, **named)
 
 
 class _Reader:

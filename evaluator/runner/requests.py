@@ -9,7 +9,7 @@ WITHOUT_EFFECT = frozenset({"build_directory", "verbose", "keep_intermediates", 
 """Arguments of `load_inline` that change nothing here: where it is built, and how quickly, is the judge's business."""
 
 
-def inline_request(
+def load_inline(
     name: str,
     cpp_sources: str | Sequence[str],
     cuda_sources: str | Sequence[str] | None = None,
@@ -20,13 +20,17 @@ def inline_request(
     extra_sycl_cflags: Sequence[str] | None = None,
     extra_ldflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[str] | None = None,
-    with_cuda: bool | None = None,  # noqa: FBT001 - PyTorch's own order
+    build_directory: str | None = None,  # noqa: ARG001 - without effect
+    verbose: bool = False,  # noqa: ARG001, FBT001, FBT002
+    with_cuda: bool | None = None,  # noqa: FBT001
     with_sycl: bool | None = None,  # noqa: FBT001
     is_python_module: bool = True,  # noqa: FBT001, FBT002
     with_pytorch_error_handling: bool = True,  # noqa: FBT001, FBT002
+    keep_intermediates: bool = True,  # noqa: ARG001, FBT001, FBT002
+    use_pch: bool = False,  # noqa: ARG001, FBT001, FBT002
     no_implicit_headers: bool = False,  # noqa: FBT001, FBT002
 ) -> BuildRequest:
-    """Put the arguments of PyTorch's `load_inline` into a request. Raises RuntimeError for SYCL."""
+    """Put the arguments of PyTorch's function of that name into a request. Raises RuntimeError for SYCL."""
     if sycl_sources or with_sycl or extra_sycl_cflags:
         raise RuntimeError("SYCL extensions are not supported")
     cuda = as_list(cuda_sources)

@@ -1,9 +1,11 @@
 """Which builds a text foretells: what PyTorch's `load_inline` would be asked for, or nothing."""
 
 import ast
+import inspect
 
 import msgspec
 import pytest
+from torch.utils import cpp_extension
 
 from evaluator.findings import Code
 from evaluator.frames import MAX_FRAME_BYTES, BuildRequest
@@ -58,11 +60,21 @@ def asked(text: str, monkeypatch) -> BuildRequest:
         "load_inline('e', 'int f();', extra_cuda_cflags=['-O3'] + ['--use_fast_math'], no_implicit_headers=True)",
         "load_inline('e', '', ('a', 'b'), None, 'f', extra_ldflags=['-lm'], with_pytorch_error_handling=False)",
         "def build():\n    return load_inline(name='e', cpp_sources='x', build_directory=str(1))\nbuild()",
+        "load_inline('e', 'x', None, None, None, None, None, None, None, None, '/tmp', True, False)",
         "from torch.utils import cpp_extension as c\nc.load_inline('e', 'x', is_python_module=False)",
     ],
 )
 def test_what_is_foreseen_is_what_is_asked_for(text, monkeypatch):
     assert foreseen(text) == [asked(text, monkeypatch)]
+
+
+def test_the_arguments_are_pytorchs_own_in_pytorchs_order(monkeypatch):
+    pytorchs = list(inspect.signature(cpp_extension.load_inline).parameters)
+    monkeypatch.setattr(cpp_extension, "load_inline", None)
+    monkeypatch.setattr(cpp_extension, "load", None)
+    ExtensionLoader(Listening(), None).install()
+    assert list(inspect.signature(cpp_extension.load_inline).parameters) == pytorchs
+    assert cpp_extension.load_inline.__name__ == "load_inline"
 
 
 @pytest.mark.parametrize(
