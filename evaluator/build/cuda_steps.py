@@ -16,7 +16,7 @@ from evaluator.build.prepared import prepared
 from evaluator.build.sources import source_files
 from evaluator.build.split_build import DEVICE_LISTING, HOST_LISTING, SplitBuild, split_build
 from evaluator.build.split_items import NotSplittable
-from evaluator.emulator.headers import LIGHT_FOLDER, light_headers
+from evaluator.emulator.headers import LIGHT_FOLDER, functions_in, light_headers
 from evaluator.frames import BuildRequest
 from evaluator.isolation import ToolResult
 
@@ -81,12 +81,19 @@ class _OneUnitEach:
         self.with_cuda = request.with_cuda or any(_is_cuda(name) for name in self._files)
 
     def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
-        shadows = {**light_headers(), **_without_bindings(light_headers())} if self._light else {}
-        texts = {**shadows, **self._files, "build.ninja": self._ninja_text()}
+        texts = {**self._shadows(), **self._files, "build.ninja": self._ninja_text()}
         with work_folder() as work:
             _write(work, texts)
             result = _ninja(run_tool, work, timeout_s)
             return Attempt(result, read_library(work / f"{self._request.name}.so") if result.ok else None)
+
+    def _shadows(self) -> dict[str, str]:
+        """Give the headers that stand before PyTorch's: with no more functions than the sources have words for."""
+        if not self._light:
+            return {}
+        include = Path(toolchain.include_paths()[0])
+        headers = light_headers(functions_in(self._files.values(), include))
+        return headers | _without_bindings(headers)
 
     def _ninja_text(self) -> str:
         request = self._request

@@ -5,6 +5,7 @@ A file that needs more fails to compile with these, and is compiled again with P
 """
 
 import re
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 INCLUDE = Path(__file__).parent / "include"
@@ -20,13 +21,6 @@ CUDA_HEADER = re.compile(
 """Names of headers that come with CUDA, or with a PyTorch for CUDA."""
 LIBRARY_HEADER = re.compile(rf"{CUDA_HEADER.pattern}|(?:torch|ATen|c10|pybind11)/.*|Python\.h|\w+")
 """Names of headers that are no submission's own."""
-
-_FREE_FUNCTIONS = (
-    "abs", "add", "arange", "argmax", "bmm", "cat", "clone", "div", "empty", "empty_like", "empty_strided",
-    "exp", "eye", "from_blob", "full", "full_like", "linear", "log", "matmul", "max", "mean", "min", "mm",
-    "mul", "mv", "ones", "ones_like", "pow", "rand_like", "randn", "relu", "scalar_tensor", "sigmoid",
-    "softmax", "sqrt", "stack", "sub", "sum", "tanh", "tensor", "transpose", "where", "zeros", "zeros_like",
-)  # fmt: skip
 
 _NAMES = """\
 namespace torch {
@@ -54,26 +48,42 @@ def has_header(name: str) -> bool:
     return ".." not in Path(name).parts and path.is_file()
 
 
-def light_headers() -> dict[str, str]:
-    """Give the light headers: their paths in the compiler's folder, and their texts."""
+def light_headers(functions: Collection[str] | None = None) -> dict[str, str]:
+    """Give the light headers: their paths in the compiler's folder, and their texts.
+
+    They declare those of PyTorch's free functions (`at::relu`) that `functions` names; where it is None all of them, on
+    which nvcc spends more than on the rest of PyTorch.
+    """
     tensor = "torch/types.h"
     texts = {
-        tensor: _tensor_header(),
-        "torch/extension.h": _including("torch/types.h", "torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h"),
+        tensor: _tensor_header(functions),
+        "torch/extension.h": _including(tensor, "torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h"),
         "torch/all.h": _including(tensor),
         "torch/torch.h": _including(tensor),
         "ATen/ATen.h": _including(tensor),
     }
-    return {f"{LIGHT_FOLDER}/{name}": text for name, text in texts.items()}
+    return {f"{LIGHT_FOLDER}/{name}": f"#pragma once\n{text}" for name, text in texts.items()}
 
 
-def _tensor_header() -> str:
-    operators = [f"ATen/ops/{name}.h" for name in _FREE_FUNCTIONS]
-    return (
-        _including("ATen/core/Tensor.h", "ATen/DeviceGuard.h", "ATen/Dispatch.h", "ATen/TensorOperators.h", *operators)
-        + _NAMES
-    )
+def functions_in(texts: Iterable[str], include: Path) -> list[str]:
+    """Name the free functions of PyTorch that `texts` may call: their words that have a header below `include`."""
+    words = {word for text in texts for word in re.findall(r"[a-z_]\w*", text)}
+    return sorted(word for word in words if (include / _header_of(word)).is_file())
+
+
+def _header_of(function: str) -> str:
+    return f"ATen/ops/{function}.h"
+
+
+def _tensor_header(functions: Collection[str] | None) -> str:
+    plain = _including("ATen/core/Tensor.h", "ATen/DeviceGuard.h", "ATen/Dispatch.h")
+    operators = _including("ATen/TensorOperators.h")
+    if functions is None:
+        return plain + operators + _NAMES
+    # Without this macro the header of the operators includes that of all functions.
+    alone = f"#define AT_PER_OPERATOR_HEADERS\n{operators}#undef AT_PER_OPERATOR_HEADERS\n"
+    return plain + alone + _including(*map(_header_of, functions)) + _NAMES
 
 
 def _including(*names: str) -> str:
-    return "".join(["#pragma once\n", *(f"#include <{name}>\n" for name in names)])
+    return "".join(f"#include <{name}>\n" for name in names)
