@@ -32,6 +32,8 @@ _ARENA_SLACK_BYTES = 256 << 20
 # What a context takes of a GPU, with CUDA's libraries in it; and a process with PyTorch of the host.
 _CONTEXT_BYTES = 1 << 30
 _RUNNER_BASE_BYTES = 512 << 20
+# Runners that wait for their turn may have this part of a GPU's memory together: an eighth.
+_PART_OF_GPU = 8
 # Room in which the inputs' addresses change from call to call: a quarter of a million places.
 _ROTATION_BYTES = 64 << 20
 # Beyond this the time of a first access after a change of context no longer grows (measured).
@@ -133,7 +135,11 @@ class GpuRig:
         return contextlib.closing(SealedClock(session, memory, self._kernels))
 
     def room_for(self, runners: int) -> bool:
-        """Count a runner's inputs and its arena, its context, and as much as the inputs for weights and temporaries."""
+        """Count a runner's inputs and its arena, its context, and as much as the inputs for weights and temporaries.
+
+        Where they take more than a small part of the GPU, one after the other has it: what a grade takes would be
+        three times what it needs.
+        """
         runner_bytes = 2 * self._input_bytes + self._arena_bytes + _CONTEXT_BYTES
-        free_bytes, _ = torch.cuda.mem_get_info()
-        return runners * runner_bytes <= free_bytes // 2
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        return runners * runner_bytes <= min(free_bytes // 2, total_bytes // _PART_OF_GPU)

@@ -1,0 +1,36 @@
+from types import SimpleNamespace
+
+import pytest
+
+from evaluator.judge import rig
+from evaluator.judge.rig import CallSizes, GpuRig
+
+GIB = 1 << 30
+H200 = 139 * GIB
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """Plan for calls on a GPU of which nothing but its memory is known here."""
+    monkeypatch.setattr(rig, "FusedComparison", lambda _: SimpleNamespace(begin=None))
+
+    def made(sizes, free_bytes, total_bytes):
+        monkeypatch.setattr(rig.torch.cuda, "mem_get_info", lambda: (free_bytes, total_bytes))
+        return GpuRig(sizes, SimpleNamespace(kernels=b"", library=None), SimpleNamespace(nodes=()))
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("gib", "free", "total", "there_is"),
+    [
+        (0.03, H200, H200, True),
+        (0.5, H200, H200, True),
+        (6.0, H200, H200, False),  # relu, 4096 x 393216: 25 GiB each.
+        (0.5, 4 * GIB, H200, False),
+        (0.5, 12 * GIB, 12 * GIB, False),
+    ],
+)
+def test_runners_wait_beside_others_only_where_they_are_small(planned, gib, free, total, there_is):
+    size = int(gib * GIB)
+    assert planned(CallSizes(size, size), free, total).room_for(2) is there_is
