@@ -1,6 +1,7 @@
 """How much of a GPU the judge takes, by the driver's own count."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -36,10 +37,11 @@ def test_the_judge_of_the_largest_problem_takes_no_more_than_was_promised(tmp_pa
     submission, card = tmp_path / "same.py", tmp_path / "card.json"
     submission.write_text("from model import Model as ModelNew\n")
     command = [sys.executable, str(TOP / "cli.py"), "grade", "relu", str(submission), "--quiet", "--output", str(card)]
+    environment = os.environ | {"WARPGRADE_CACHE": str(tmp_path / "cache")}  # All is decided and measured anew.
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
     most_bytes = 0
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as judge:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as judge:
         while judge.poll() is None:
             most_bytes = max(most_bytes, taken_bytes(handle, judge.pid) or 0)
             time.sleep(ROUND_S)
