@@ -19,6 +19,8 @@ from types import ModuleType
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from evaluator.devices.gpu import choose, show_only
 from evaluator.isolation import SandboxMode
 from evaluator.judge import measure
