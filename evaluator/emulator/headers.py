@@ -4,6 +4,7 @@
 A file that needs more fails to compile with these, and is compiled again with PyTorch's own.
 """
 
+import functools
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -67,12 +68,12 @@ def light_headers(functions: Collection[str] | None = None) -> dict[str, str]:
 
 def functions_in(texts: Iterable[str], include: Path) -> list[str]:
     """Name the free functions of PyTorch that `texts` may call: their words that have a header below `include`."""
-    words = {word for text in texts for word in re.findall(r"[a-z_]\w*", text)}
-    return sorted(word for word in words if (include / _header_of(word)).is_file())
+    return sorted(_functions(include).intersection(word for text in texts for word in re.findall(r"\w+", text)))
 
 
-def _header_of(function: str) -> str:
-    return f"ATen/ops/{function}.h"
+@functools.cache
+def _functions(include: Path) -> frozenset[str]:
+    return frozenset(path.stem for path in (include / "ATen/ops").glob("*.h"))
 
 
 def _tensor_header(functions: Collection[str] | None) -> str:
@@ -82,7 +83,7 @@ def _tensor_header(functions: Collection[str] | None) -> str:
         return plain + operators + _NAMES
     # Without this macro the header of the operators includes that of all functions.
     alone = f"#define AT_PER_OPERATOR_HEADERS\n{operators}#undef AT_PER_OPERATOR_HEADERS\n"
-    return plain + alone + _including(*map(_header_of, functions)) + _NAMES
+    return plain + alone + _including(*(f"ATen/ops/{name}.h" for name in functions)) + _NAMES
 
 
 def _including(*names: str) -> str:
