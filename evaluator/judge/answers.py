@@ -9,7 +9,7 @@ from evaluator.frames import Done, Items, Node, Table, TensorView
 from evaluator.judge.clock import Sample
 from evaluator.judge.reference import Honest, by_path
 from evaluator.judge.snapshot import Snapshot
-from evaluator.judge.trees import Pair, Value
+from evaluator.judge.trees import Pair, Value, unravelled
 from evaluator.records import Finding
 from evaluator.runner import calls
 
@@ -44,7 +44,7 @@ def late(snapshots: list[Snapshot], samples: dict[str, Sample]) -> Finding | Non
     for path, _, tensor, _ in snapshots:
         if (sample := samples.get(path)) is None:
             continue
-        now = tensor[torch.unravel_index(sample.positions, tensor.shape)].reshape(-1, 1).view(torch.uint8)
+        now = tensor[unravelled(sample.positions, tensor.shape)].reshape(-1, 1).view(torch.uint8)
         changed = int((now != sample.content).any(1).sum())
         if changed:
             message = f"{path}: {changed} of {len(now)} sampled values were written after the call was over"

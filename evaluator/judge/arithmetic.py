@@ -1,6 +1,6 @@
 """The reference computed otherwise: sums in another order, rounding elsewhere, operands in fewer bits.
 
-What PyTorch calls below a model is caught (`TorchDispatchMode`), so this works for any reference. Another order shows
+What PyTorch calls below a model is caught (`OperationMode`), so this works for any reference. Another order shows
 what an honest kernel may be off by, fewer bits what one that rounds its operands is off by. A mode changes matrix
 products, convolutions and sums; what it does not know stays as it is.
 
@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from evaluator.dispatch import OperationMode
 
 aten = torch.ops.aten
 
@@ -81,7 +82,7 @@ def moved(tensor: torch.Tensor, generator: torch.Generator | None = None) -> tor
     return torch.where(torch.isfinite(tensor), tensor * (1 + (2 * sign - 1) * step), tensor)
 
 
-class _Altered(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Altered(OperationMode):
     """Calls handlers in the place of the operations that have one."""
 
     def __init__(self, handlers: Mapping[Any, Callable[..., Any]]) -> None:
@@ -97,7 +98,7 @@ class _Altered(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **given) if handler is None else handler(func, *args, **given)
 
 
-class _EachResult(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _EachResult(OperationMode):
     """Changes each floating-point result."""
 
     def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -127,7 +128,7 @@ def in_order(order: Order) -> Iterator[None]:
         yield
 
 
-def _mode(order: Order) -> TorchDispatchMode:
+def _mode(order: Order) -> OperationMode:
     match order:
         case Order.REVERSED:
             return _Altered(_REVERSED)

@@ -18,7 +18,7 @@ import torch
 from evaluator.errors import ProblemError
 from evaluator.judge.arithmetic import Format, rounded, with_operands, with_results
 from evaluator.judge.reference import Arguments, Reference, by_path
-from evaluator.judge.trees import Value
+from evaluator.judge.trees import Value, unravelled
 from evaluator.runner.calls import mapped
 
 _COEFFICIENTS = (0.4, 1.6)
@@ -79,7 +79,7 @@ def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> 
         places = torch.arange(count, device=device)
     else:
         places = torch.randint(count, (_SAMPLE,), generator=generator, device=device)
-    at = torch.unravel_index(places, honest.shape)
+    at = unravelled(places, honest.shape)
     return Errors(places, actual[at].double(), exact[at].double(), honest[at].double())
 
 

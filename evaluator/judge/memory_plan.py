@@ -56,34 +56,40 @@ def judge_bytes(input_bytes: int, output_bytes: int, *, in_blocks: bool) -> int:
 _WORTH_PLANNING_BYTES = 64 << 20
 
 
+class _Planned(Record, frozen=True):
+    """A plan, or that it was not worth one."""
+
+    plan: Plan | None
+
+
 def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | None:
     """Work the sizes out on the meta device, where tensors have shapes and no memory; None where that fails.
 
     Inputs and weights below `from_bytes` are not worth it either: the first operation on that device imports 800
-    modules, a second of every grade. So what is worth it is kept in the cache.
+    modules, a second of every grade, and so do some of the functions that inputs are drawn with. What was found is
+    kept in the cache.
     """
-    space: dict[str, object] = {"__name__": "model"}
     source = sized_source(problem, size)
+    parts = ["plan", source, from_bytes, torch.__version__]
     try:
         # What the author's code prints is shown when it runs in earnest.
-        with torch.device("meta"), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(source, problem.path, "exec"), space)  # noqa: S102 - the author's code
-            inputs, init = _call(space, "get_inputs"), _call(space, "get_init_inputs")
-            model = space["Model"](*init[0], **init[1])  # type: ignore[operator]
-            input_bytes, state_bytes = _bytes(inputs), _bytes(model.state_dict())
-            if input_bytes + state_bytes < from_bytes:
-                return None
-            return kept(
-                ["plan", source, torch.__version__],
-                Plan,
-                lambda: Plan(
-                    input_bytes=input_bytes,
-                    output_bytes=_bytes(model(*inputs[0], **inputs[1])),
-                    state_bytes=state_bytes,
-                ),
-            )
+        with contextlib.redirect_stdout(io.StringIO()):
+            return kept(parts, _Planned, lambda: _Planned(plan=_worked_out(source, problem.path, from_bytes))).plan
     except (Exception, SystemExit):  # noqa: BLE001 - no shapes without values; then there is no plan, and no refusal either
         return None
+
+
+def _worked_out(source: str, path: str, from_bytes: int) -> Plan | None:
+    space: dict[str, object] = {"__name__": "model"}
+    with torch.device("meta"), torch.no_grad():
+        exec(compile(source, path, "exec"), space)  # noqa: S102 - the author's code
+        inputs, init = _call(space, "get_inputs"), _call(space, "get_init_inputs")
+        model = space["Model"](*init[0], **init[1])  # type: ignore[operator]
+        input_bytes, state_bytes = _bytes(inputs), _bytes(model.state_dict())
+        if input_bytes + state_bytes < from_bytes:
+            return None
+        output_bytes = _bytes(model(*inputs[0], **inputs[1]))
+    return Plan(input_bytes=input_bytes, output_bytes=output_bytes, state_bytes=state_bytes)
 
 
 def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import torch
 
-from evaluator.judge.trees import Value, tensors
+from evaluator.judge.trees import Value, tensors, unravelled
 from evaluator.records import Layout, Profile
 from evaluator.runner.calls import mapped
 
@@ -200,7 +200,7 @@ def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) 
     """
     size = _corner(own).double().abs().max() * _OUTLIER.get(own.dtype, _DEFAULT_OUTLIER)
     drawn = torch.randint(own.numel(), (2 * _TRIES,), generator=generator, device=own.device)
-    places = torch.unravel_index(drawn, own.shape)
+    places = unravelled(drawn, own.shape)
     if _is_symmetric(own):
         places = (*places[:-2], places[-1], places[-1])
     taken = own[places] != 0

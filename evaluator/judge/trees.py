@@ -1,6 +1,6 @@
 """Value trees, on the judge's side: inputs into shared memory, answers held against the expected structure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -40,6 +40,18 @@ def plain(value: Value) -> Value:
     """
     kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
     return value if kind is None else kind(value)
+
+
+def unravelled(places: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
+    """Give the index in each dimension of `places` (int64) in a contiguous tensor of `shape`.
+
+    `torch.unravel_index` does the same, and imports sympy for it: a quarter of a second of every grade.
+    """
+    found: list[torch.Tensor] = []
+    for size in reversed(shape):
+        found.append(places % size)
+        places = places // size
+    return tuple(reversed(found))
 
 
 def is_number(value: Value) -> bool:

@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from evaluator.dispatch import OperationMode
 
 _ONLY_SHAPES = ("_like", "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
 
@@ -34,7 +35,7 @@ def covered_bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
     return {key: min(size_bytes, sum(elements[key].values())) for key, size_bytes in sizes.items()}
 
 
-class Looks(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Looks(OperationMode):
     """Notes the storages whose values the code under it uses. A view, or a tensor of the same shape, uses none."""
 
     def __init__(self) -> None:

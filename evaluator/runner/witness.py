@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Any, Self
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
+from evaluator.dispatch import OperationMode
 from evaluator.frames import Counted
 
 _LIBRARY = frozenset(("aten", "prims", "quantized", "mkldnn", "mkl", "onednn", "torchvision", "inductor"))
@@ -85,7 +84,7 @@ class Witness:
             self._mixed += 1
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(OperationMode):
     """Tells the witness of every operation, from Python or from C++."""
 
     def __init__(self, witness: Witness) -> None:

@@ -411,6 +411,19 @@ def test_what_the_problem_prints_goes_to_stderr(capsys):
         assert said in printed.err
 
 
+@pytest.mark.parametrize("from_bytes", [0, 1 << 20])
+def test_a_problem_is_planned_once_and_its_code_not_run_again(tmp_path, monkeypatch, from_bytes):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
+    told = tmp_path / "told"
+    told.write_text("")
+    tell = f"import pathlib; told = pathlib.Path({str(told)!r}); told.write_text(told.read_text() + 'drawn '); "
+    one = problem(inputs=tell + "return [torch.randn(n, 4)]")
+    first = plan(one, SizeName.FULL, from_bytes=from_bytes)
+    assert plan(one, SizeName.FULL, from_bytes=from_bytes) == first
+    assert (first is None) is (from_bytes > 0)
+    assert told.read_text() == "drawn "
+
+
 def test_planning_prints_nothing_and_ends_nothing(capsys):
     sizes = plan(problem("print('in forward'); return self.linear(x)"), SizeName.FULL)
     assert (sizes.input_bytes, sizes.output_bytes, sizes.state_bytes) == (128, 128, 80)

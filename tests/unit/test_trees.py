@@ -15,7 +15,7 @@ from evaluator.devices.memory import HostRegion
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.findings import Code
 from evaluator.frames import Items, Opaque, Scalar, Table, TensorView
-from evaluator.judge.trees import leaves, pair_up, place, tensors
+from evaluator.judge.trees import leaves, pair_up, place, tensors, unravelled
 from evaluator.records import Finding
 from evaluator.runner.calls import mapped
 from evaluator.runner.trees import to_value
@@ -253,3 +253,12 @@ def test_hundreds_of_hostile_keys_do_not_fill_the_card():
 def test_a_named_tuple_is_a_tuple():
     pairs = pair_up(Point(X, X), items(VIEW, VIEW))
     assert [pair.path for pair in pairs] == ["output[0]", "output[1]"]
+
+
+@given(st.lists(st.integers(1, 7), max_size=5), st.data())
+def test_places_have_the_index_that_pytorch_gives_them(shape, data):
+    count = int(np.prod(shape))
+    places = torch.tensor(data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=9)))
+    ours, theirs = unravelled(places, shape), torch.unravel_index(places, shape)
+    assert len(ours) == len(theirs) == len(shape)
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))

@@ -1,0 +1,33 @@
+"""What a grade must not wait for: PyTorch's compiler, and the algebra that it uses, take a second to import."""
+
+import subprocess
+import sys
+
+from tests.grading.harness import TOP
+
+SUBMISSION = """
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        raised = torch.exp2((x - x.amax(-1, keepdim=True)) * 1.4426950408889634)
+        return raised / raised.sum(-1, keepdim=True)
+"""
+GRADE = """
+import sys
+import cli
+code = cli.run()
+print(code, [name for name in ("torch._dynamo", "sympy") if name in sys.modules], file=sys.stderr)
+"""
+
+
+def test_a_problem_that_is_known_is_graded_without_the_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
+    submission = tmp_path / "submission.py"
+    submission.write_text(SUBMISSION)
+    options = ["--device", "cpu", "--size", "small", "--quiet", "--output", str(tmp_path / "card.json")]
+    command = [sys.executable, "-c", GRADE, "grade", "softmax", str(submission), *options]
+    said = [subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False) for _ in range(2)]
+    assert said[1].stderr.splitlines()[-1] == "0 []", said[1].stderr
