@@ -38,8 +38,7 @@ class Evidence(_Table, frozen=True, kw_only=True):
 
 
 class Control(_Table, frozen=True, kw_only=True):
-    """Which naive grader accepts the cheat; see `naive_grader.py`. `gain` is the least speedup that it must report, in
-    one of `tries`: its clock scatters by more than some cheats gain.
+    """Which naive grader accepts the cheat; see `naive_grader.py`. `gain` is the least speedup that it must report.
 
     `clock`, on a GPU: events on the current stream, or the host's around `torch.cuda.synchronize`; `flush` overwrites
     the cache between calls. On a GPU where the row's device is one, or `needs_gpu`.
@@ -53,7 +52,6 @@ class Control(_Table, frozen=True, kw_only=True):
     stress: bool = False
     size: SizeName | None = None
     gain: float = 0.0
-    tries: int = 1
     needs_gpu: bool = False
     clock: Literal["host", "events", "synchronize"] = "host"
     flush: bool = False

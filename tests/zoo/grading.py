@@ -188,20 +188,11 @@ def _gained(evidence: Evidence, outcome: Outcome, twin: Outcome | None) -> str:
 
 
 def control(entry: Entry, submission: Path, folder: Path) -> Accepted | None:
-    """Have the naive grader of the row grade `submission` in `folder`.
+    """Have the naive grader of the row grade `submission` in `folder`, as often as the row asks; the last one counts.
 
-    Accepted is what it calls correct with at least the speedup that the row asks for, once in its tries. A naive grader
-    that fails open also accepts where its own process was ended. None where nothing can confine it to `folder`.
+    Accepted is what it calls correct with at least the speedup that the row asks for. A naive grader that fails open
+    also accepts where its own process was ended. None where nothing can confine it to `folder`.
     """
-    for _ in range(entry.expected.control.tries):
-        said = _naive_verdict(entry, submission, folder)
-        if said is None or said.accepted:
-            return said
-    return said
-
-
-def _naive_verdict(entry: Entry, submission: Path, folder: Path) -> Accepted | None:
-    """Run it as often as the row asks; the last one counts."""
     expected = entry.expected
     reference = folder / "reference.py"
     reference.write_text(sized_source(entry.problem(), expected.control.size or expected.size))
