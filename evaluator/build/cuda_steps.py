@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from evaluator.build import nvcc, toolchain
 from evaluator.build.builder import LIMITS, RunTool, read_library, work_folder
 from evaluator.build.flags import words
+from evaluator.build.light_headers import LIGHT_FOLDER, light_headers_for
 from evaluator.build.nvcc_flags import nvcc_flags
 from evaluator.build.prepared import prepared
 from evaluator.build.sources import source_files
 from evaluator.build.split_build import DEVICE_LISTING, HOST_LISTING, SplitBuild, split_build
 from evaluator.build.split_items import NotSplittable
-from evaluator.emulator.headers import LIGHT_FOLDER, functions_in, light_headers
 from evaluator.frames import BuildRequest
 from evaluator.isolation import ToolResult
 
@@ -88,11 +88,10 @@ class _OneUnitEach:
             return Attempt(result, read_library(work / f"{self._request.name}.so") if result.ok else None)
 
     def _shadows(self) -> dict[str, str]:
-        """Give the headers that stand before PyTorch's: with no more functions than the sources have words for."""
+        """Give the headers that stand before PyTorch's."""
         if not self._light:
             return {}
-        include = Path(toolchain.include_paths()[0])
-        headers = light_headers(functions_in(self._files.values(), include))
+        headers = light_headers_for(self._files.values())
         return headers | _without_bindings(headers)
 
     def _ninja_text(self) -> str:

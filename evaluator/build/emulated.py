@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.build import toolchain
+from evaluator.build import light_headers, toolchain
 from evaluator.build.builder import (
     CPP_SUFFIXES,
     LIMITS,
@@ -171,8 +171,8 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
 
 @functools.cache
 def _emulator_sha256() -> str:
-    """Hash the emulator's headers and its front end: another version of either builds another library."""
-    digest = hashlib.sha256()
+    """Hash the emulator's headers, the light ones and its front end: another version of any builds another library."""
+    digest = hashlib.sha256(Path(light_headers.__file__).read_bytes())
     package = Path(headers.__file__).parent
     for path in sorted([*headers.INCLUDE.rglob("*"), *package.glob("*.py")]):
         if path.is_file():

@@ -8,11 +8,11 @@ test gets the text, as if there were no such file.
 from typing import NamedTuple
 
 from evaluator.build import toolchain
-from evaluator.emulator import headers
+from evaluator.build.light_headers import LIGHT_FOLDER
 from evaluator.emulator.unit import build_steps
 from evaluator.frames import BuildRequest
 
-_HEADER = f"{headers.LIGHT_FOLDER}/torch/extension.h"
+_HEADER = f"{LIGHT_FOLDER}/torch/extension.h"
 PRECOMPILED = f"{_HEADER}.gch"
 """Where it lies in the compiler's folder. About 460 MB."""
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from evaluator.build import toolchain
 from evaluator.build.flags import words
+from evaluator.build.light_headers import LIGHT_FOLDER, light_headers
 from evaluator.build.sources import source_files
 from evaluator.emulator import headers
 from evaluator.emulator.features import unsupported
@@ -82,7 +83,7 @@ def build_steps(request: BuildRequest) -> list[Step]:
     separate = {f"{index}.cpp": _marked(file) for index, file in enumerate(sources)}
     flags = _flags(request, files)
     return [
-        _step(StepName.LIGHT, request, {**single, **headers.light_headers()}, ["unit.cpp"], ["-Ilight", *flags]),
+        _step(StepName.LIGHT, request, {**single, **light_headers()}, ["unit.cpp"], [f"-I{LIGHT_FOLDER}", *flags]),
         _step(StepName.FULL, request, single, ["unit.cpp"], flags),
         _step(StepName.SPLIT, request, {**local, **separate}, list(separate), flags),
     ]

@@ -32,8 +32,9 @@ _ARENA_SLACK_BYTES = 256 << 20
 # What a context takes of a GPU, with CUDA's libraries in it; and a process with PyTorch of the host.
 _CONTEXT_BYTES = 1 << 30
 _RUNNER_BASE_BYTES = 512 << 20
-# Runners that wait for their turn may have this part of a GPU's memory together: an eighth.
+# Runners that wait for their turn may have this part of a GPU's memory together, an eighth; or so much, on a small one.
 _PART_OF_GPU = 8
+_WAITING_BYTES = 6 << 30
 # Room in which the inputs' addresses change from call to call: a quarter of a million places.
 _ROTATION_BYTES = 64 << 20
 # Beyond this the time of a first access after a change of context no longer grows (measured).
@@ -142,4 +143,5 @@ class GpuRig:
         """
         runner_bytes = 2 * self._input_bytes + self._arena_bytes + _CONTEXT_BYTES
         free_bytes, total_bytes = torch.cuda.mem_get_info()
-        return runners * runner_bytes <= min(free_bytes // 2, total_bytes // _PART_OF_GPU)
+        waiting_bytes = max(total_bytes // _PART_OF_GPU, _WAITING_BYTES)
+        return runners * runner_bytes <= min(free_bytes // 2, waiting_bytes)

@@ -19,7 +19,7 @@ GRADE = """
 import sys
 import cli
 code = cli.run()
-print(code, [name for name in ("torch._dynamo", "sympy") if name in sys.modules], file=sys.stderr)
+print("imported:", code, [name for name in ("torch._dynamo", "sympy") if name in sys.modules], file=sys.stderr)
 """
 
 
@@ -29,5 +29,8 @@ def test_a_problem_that_is_known_is_graded_without_the_compiler(monkeypatch, tmp
     submission.write_text(SUBMISSION)
     options = ["--device", "cpu", "--size", "small", "--quiet", "--output", str(tmp_path / "card.json")]
     command = [sys.executable, "-c", GRADE, "grade", "softmax", str(submission), *options]
-    said = [subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False) for _ in range(2)]
-    assert said[1].stderr.splitlines()[-1] == "0 []", said[1].stderr
+    for first in (True, False):
+        run = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False, timeout=300)
+        told = [line for line in run.stderr.splitlines() if line.startswith("imported: 0 ")]
+        assert len(told) == 1, run.stderr
+        assert first or told == ["imported: 0 []"]

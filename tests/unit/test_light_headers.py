@@ -1,58 +1,83 @@
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from evaluator.build import light_headers as light
 from evaluator.build import toolchain
-from evaluator.emulator.headers import functions_in, light_headers
+from evaluator.build.light_headers import light_headers, light_headers_for
 
-INCLUDE = Path(toolchain.include_paths()[0])
 SOURCE = """
 #include <torch/extension.h>
 torch::Tensor run(torch::Tensor x, torch::Tensor weight) {
-    auto y = torch::layer_norm(x, {x.size(-1)}) + at::native_group_norm_stand_in;
-    return relu(y * 2);
+    auto y = torch::layer_norm(x, {x.size(-1)}) + at::no_such_function;
+    return torch::mm_out(y, x, weight) + relu(y * 2);
 }
 """
 
 
-def test_the_words_that_are_functions_are_found():
-    assert functions_in([SOURCE], INCLUDE) == ["layer_norm", "relu", "size"]
+def named(headers):
+    return set(re.findall(r"ATen/ops/(\w+)\.h", headers["light/ATen/Functions.h"]))
 
 
-def test_a_word_cannot_leave_the_folder_of_the_functions():
-    assert functions_in(["../core/Tensor"], INCLUDE) == []
-    assert functions_in(["#include <ATen/ops/../core/Tensor.h>"], INCLUDE) == []
+def test_the_words_that_are_functions_are_declared():
+    without = named(light_headers_for([]))
+    assert named(light_headers_for([SOURCE])) - without == {"layer_norm", "relu", "mm"}
+    assert "var" in without  # The header of all functions has an overload of it that its own has not.
 
 
-def test_a_word_of_any_length_is_no_more_than_a_word():
-    assert functions_in(["relu" * 10_000, "relu"], INCLUDE) == ["relu"]
+@pytest.mark.parametrize("text", ["../core/Tensor", "#include <ATen/ops/../core/Tensor.h>", "relu" * 10_000])
+def test_a_word_is_no_more_than_a_word(text):
+    assert named(light_headers_for([text])) == named(light_headers_for([]))
 
 
-def test_only_what_was_named_is_declared():
-    few = light_headers(["relu"])["light/torch/types.h"]
-    assert re.findall(r"ATen/ops/\w+", few) == ["ATen/ops/relu"]
-    assert few.index("#define AT_PER_OPERATOR_HEADERS") < few.index("TensorOperators.h") < few.index("#undef")
+def test_where_the_header_of_all_functions_looks_otherwise_it_stays(tmp_path, monkeypatch):
+    light._defined_beside_functions.cache_clear()
+    monkeypatch.setattr(light, "_include", lambda: tmp_path)
+    try:
+        assert light_headers_for([SOURCE]) == light_headers()
+        (tmp_path / "ATen").mkdir()
+        (tmp_path / "ATen/Functions.h").write_text("#pragma once\n")
+        light._defined_beside_functions.cache_clear()
+        assert light_headers_for([SOURCE]) == light_headers()
+    finally:
+        light._defined_beside_functions.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("functions", "call", "compiles"),
-    [
-        (["layer_norm"], "torch::layer_norm(x, {2})", True),
-        (["layer_norm"], "2 * x + x / x", True),
-        (["relu"], "torch::layer_norm(x, {2})", False),
-        (None, "torch::layer_norm(x, {2})", True),
-    ],
-)
-def test_a_function_that_was_named_can_be_called(tmp_path, functions, call, compiles):
-    for name, text in light_headers(functions).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    unit = tmp_path / "unit.cpp"
-    unit.write_text(f"#include <torch/types.h>\ntorch::Tensor run(torch::Tensor x) {{ return {call}; }}\n")
+def called(folder, headers, body):
+    """Compile a unit; give the operations of PyTorch that it calls, or what the compiler said."""
+    for name, text in headers.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "unit.cpp").write_text(f"#include <torch/types.h>\ntorch::Tensor run(torch::Tensor x) {{ {body} }}\n")
     includes = [f"-isystem{path}" for path in toolchain.include_paths()]
-    command = [toolchain.cxx().path, f"-std={toolchain.language_standard()}", "-fsyntax-only", "-Ilight", *includes]
-    said = subprocess.run([*command, unit.name], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (said.returncode == 0) is compiles, said.stderr
-    assert compiles or "layer_norm" in said.stderr
+    command = [toolchain.cxx().path, f"-std={toolchain.language_standard()}", "-fPIC", "-Ilight", *includes]
+    said = subprocess.run(
+        [*command, "-c", "unit.cpp", "-o", "unit.o"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if said.returncode:
+        return said.stderr
+    symbols = subprocess.run(
+        ["nm", "-C", "-u", "unit.o"], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
+    return set(re.findall(r"at::_ops::(\w+)::call\((.*?)\)", symbols))
+
+
+BODY = """
+    auto [spread, middle] = torch::var_mean(x, -1);
+    auto all = torch::std(x, 0) + torch::var(x, 1) + std::get<0>(torch::std_mean(x, 0)) + 2 * x / x;
+    return torch::layer_norm(all, {at::size(x, 0)}) + (torch::is_complex(x) ? spread : middle) * at::numel(x);
+"""
+
+
+def test_a_call_means_what_it_means_to_all_of_pytorch(tmp_path):
+    ours, all_of_it = tmp_path / "ours", tmp_path / "all"
+    ours.mkdir(), all_of_it.mkdir()
+    found = called(ours, light_headers_for([BODY]), BODY)
+    assert found == called(all_of_it, {}, BODY)
+    assert {"var_correction", "std_correction", "var_mean_correction"} <= {name for name, _ in found}
+
+
+def test_what_was_not_named_cannot_be_called(tmp_path):
+    said = called(tmp_path, light_headers_for(["relu"]), "return torch::layer_norm(torch::relu(x), {2});")
+    assert re.findall(r"error: .(\w+). is not a member", said) == ["layer_norm"]

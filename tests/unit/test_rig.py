@@ -28,7 +28,8 @@ def planned(monkeypatch):
         (0.5, H200, H200, True),
         (6.0, H200, H200, False),  # relu, 4096 x 393216: 25 GiB each.
         (0.5, 4 * GIB, H200, False),
-        (0.5, 12 * GIB, 12 * GIB, False),
+        (0.03, 12 * GIB, 12 * GIB, True),
+        (0.5, 24 * GIB, 24 * GIB, False),
     ],
 )
 def test_runners_wait_beside_others_only_where_they_are_small(planned, gib, free, total, there_is):

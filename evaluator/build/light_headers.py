@@ -1,0 +1,100 @@
+"""Light headers in the place of PyTorch's heaviest.
+
+`torch/extension.h` pulls in all of PyTorch and takes three times as long to parse as what most submissions use of it.
+A file that needs more fails to compile with these, and is compiled again with PyTorch's own. What does compile means
+the same: a function is declared with all its overloads or not at all.
+"""
+
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from evaluator.build import toolchain
+
+LIGHT_FOLDER = "light"
+"""Where they lie, in the compiler's folder."""
+
+_FUNCTIONS = "ATen/Functions.h"
+_FUNCTION = "#include <ATen/ops/"
+_OF_OPERATORS = "empty_like"
+"""What the operators of tensors call."""
+_VARIANT = re.compile(r"(?:_symint)?(?:_outf?)?$")
+
+_NAMES = """\
+namespace torch {
+using namespace at;
+using Dtype = at::ScalarType;
+constexpr auto kUInt8 = at::kByte;
+constexpr auto kInt8 = at::kChar;
+constexpr auto kInt16 = at::kShort;
+constexpr auto kInt32 = at::kInt;
+constexpr auto kInt64 = at::kLong;
+constexpr auto kFloat16 = at::kHalf;
+constexpr auto kFloat32 = at::kFloat;
+constexpr auto kFloat64 = at::kDouble;
+}  // namespace torch
+"""
+
+
+def light_headers() -> dict[str, str]:
+    """Give their paths in the compiler's folder, and their texts."""
+    tensor = "torch/types.h"
+    texts = {
+        tensor: _including("ATen/core/Tensor.h", "ATen/DeviceGuard.h", "ATen/Dispatch.h", "ATen/TensorOperators.h")
+        + _NAMES,
+        "torch/extension.h": _including(tensor, "torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h"),
+        "torch/all.h": _including(tensor),
+        "torch/torch.h": _including(tensor),
+        "ATen/ATen.h": _including(tensor),
+    }
+    return {f"{LIGHT_FOLDER}/{name}": f"#pragma once\n{text}" for name, text in texts.items()}
+
+
+def light_headers_for(sources: Iterable[str]) -> dict[str, str]:
+    """Give them with no more of PyTorch's free functions (`at::relu`) than `sources` have words for.
+
+    The operators of tensors include the header of all functions, and nvcc spends more on that than on the rest. One in
+    its place declares some of them, and has what that header defines itself: overloads that their own headers lack.
+    """
+    headers = light_headers()
+    if (own := _defined_beside_functions()) is not None:
+        names = sorted(_functions_in([*sources, own, _OF_OPERATORS]))
+        text = _including(*(f"ATen/ops/{name}.h" for name in names)) + own
+        headers[f"{LIGHT_FOLDER}/{_FUNCTIONS}"] = f"#pragma once\n{text}"
+    return headers
+
+
+def _including(*names: str) -> str:
+    return "".join(f"#include <{name}>\n" for name in names)
+
+
+def _functions_in(texts: Iterable[str]) -> frozenset[str]:
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    return _functions() & (words | {_VARIANT.sub("", word) for word in words})
+
+
+@functools.cache
+def _functions() -> frozenset[str]:
+    """Name the functions that have a header of their own."""
+    return frozenset(path.stem for path in (_include() / "ATen/ops").glob("*.h"))
+
+
+@functools.cache
+def _defined_beside_functions() -> str | None:
+    """Give what follows the functions' headers in the header of all; None where it does not look as it is known to."""
+    try:
+        lines = (_include() / _FUNCTIONS).read_text(encoding="utf-8").splitlines(keepends=True)
+    except OSError:
+        return None
+    listed = [number for number, line in enumerate(lines) if line.startswith(_FUNCTION)]
+    if not listed:
+        return None
+    own = lines[listed[-1] + 1 :]
+    # Behind it stands what is said to those who must not include this header.
+    ends = [number for number, line in enumerate(own) if line.startswith("#")]
+    return "".join(own[: ends[0]] if ends else own)
+
+
+def _include() -> Path:
+    return Path(toolchain.include_paths()[0])
