@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from probes import answer, libc, outcome, question, system_call
+from probes import answer, outcome, question, system_call
 
 _X86 = os.uname().machine == "x86_64"
 _CLONE_VFORK = 0x4000
@@ -66,9 +66,13 @@ def stuck_in_a_second_process(sock, private):
 
 
 def _vfork(its_life_s):
-    """Wait in vfork until the child ends."""
+    """Wait in vfork until the child ends.
+
+    With the interpreter's lock: another thread might have it just now, and in the child nobody would give it back.
+    """
     flags = _CLONE_VFORK | int(signal.SIGCHLD)
-    if libc.syscall(ctypes.c_long(56 if _X86 else 220), ctypes.c_long(flags), *[ctypes.c_long(0)] * 4) == 0:
+    call = [ctypes.c_long(each) for each in (56 if _X86 else 220, flags, 0, 0, 0, 0)]
+    if ctypes.PyDLL(None).syscall(*call) == 0:
         time.sleep(its_life_s)
         os._exit(0)
     os.wait()
