@@ -40,8 +40,8 @@ def look_up(parts: Sequence[object], form: type[R]) -> R | None:
 
 
 def _key(parts: Sequence[object], form: type[Record]) -> str:
-    fields = [f"{field.name}: {field.type}" for field in msgspec.structs.fields(form)]
-    return hashlib.sha256(msgspec.json.encode([form.__name__, fields, *parts], enc_hook=str)).hexdigest()
+    # With the records inside of it: a change of one is a change of what is kept.
+    return hashlib.sha256(msgspec.json.encode([msgspec.json.schema(form), *parts], enc_hook=str)).hexdigest()
 
 
 def _shelf() -> BuildCache:
