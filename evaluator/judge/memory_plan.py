@@ -41,13 +41,13 @@ class Plan(Record, frozen=True):
         return (2 * once if backward else once) + (3 << 30)
 
 
-_BLOCKS_BYTES = 896 << 20
+_BLOCKS_BYTES = 704 << 20
 
 
 def judge_bytes(input_bytes: int, output_bytes: int, *, in_blocks: bool) -> int:
     """Say how much of a GPU the judge needs beside what it shares: its inputs, and the expected values.
 
-    In blocks those take 896 MiB at most, temporaries and the overwriting of L2 included; whole, they are the inputs in
+    In blocks those take 704 MiB at most, temporaries and the overwriting of L2 included; whole, they are the inputs in
     float64 (2 x), and the outputs as they are and in float64 (3 x).
     """
     return input_bytes + (_BLOCKS_BYTES if in_blocks else 2 * input_bytes + 3 * output_bytes + (64 << 20))

@@ -331,7 +331,7 @@ class Reference:
             ) from None
 
 
-_BLOCK_BYTES = 256 << 20
+_BLOCK_BYTES = 192 << 20
 
 
 def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:
