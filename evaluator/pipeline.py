@@ -5,10 +5,11 @@ the reference is timed in others, before and after.
 """
 
 import contextlib
+import gc
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from evaluator.build.builder import RunTool
     from evaluator.build.equipment import ExtensionBuilder
     from evaluator.judge.early import Early
+    from evaluator.judge.foothold import Foothold
     from evaluator.judge.keeper import Keeper
     from evaluator.judge.terms import Terms
 
@@ -172,16 +174,31 @@ def _judged(
     uuid = None if request.gpu is None else request.gpu.uuid
     with contextlib.ExitStack() as own:
         starter = own.enter_context(starter_for(request.device, uuid, request.sandbox, _threads()))
+        foothold = None if request.gpu is None or built_only else _reach_for(request.gpu, starter, own)
         early = _begin_early(request, source, own) if _may_begin_early(request) else None
         return _judged_by(
-            lambda: own.enter_context(_keeper(starter, early)), request, source, stopwatch, begun, built_only=built_only
+            lambda: own.enter_context(_keeper(starter, early, foothold)),
+            request,
+            source,
+            stopwatch,
+            begun,
+            built_only=built_only,
         )
 
 
-def _keeper(starter: Starter, early: "Early | None") -> "Keeper":
+def _reach_for(gpu: Gpu, starter: Starter, own: contextlib.ExitStack) -> "Foothold":
+    """Have contexts made on the GPU while torch is imported; `own` gives it back."""
+    from evaluator.judge.foothold import Foothold
+
+    foothold = own.enter_context(Foothold(gpu, starter))
+    foothold.reach()
+    return foothold
+
+
+def _keeper(starter: Starter, early: "Early | None", foothold: "Foothold | None") -> "Keeper":
     from evaluator.judge.keeper import Keeper
 
-    return Keeper(starter, lasting=False, early=early)
+    return Keeper(starter, lasting=False, early=early, foothold=foothold)
 
 
 def _may_begin_early(request: GradeRequest) -> bool:
@@ -247,7 +264,8 @@ def _judged_by(
     built_only: bool,
 ) -> tuple[Outcome, Seeds | None]:
     with stopwatch.stage("read", request.problem.name), held_back():
-        from evaluator.judge import verdict
+        with _nothing_collected():
+            from evaluator.judge import verdict
 
         keeper, terms = have_keeper(), _terms(request)
         keeper.make_room(terms)
@@ -272,6 +290,20 @@ def _judged_by(
         message = printable(f"{type(error).__name__}: {error}")
         reason = finding(Code.OWN_FAULT, message[:_FAULT_CHARACTERS])
     return Outcome().failed(Status.INFRA_ERROR, reason), seeds
+
+
+@contextlib.contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Import torch: what is imported stays, and looking through it for garbage again and again takes its time."""
+    if "torch" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _threads() -> int:

@@ -10,7 +10,7 @@ from evaluator.records import Record
 
 _ELF = b"\x7fELF"
 _FATBIN = re.compile(rb"\.nv_fatbin|__nv_relfatbin")
-_STUB = re.compile(rb"(\d{0,4})(__device_stub_\w{1,2000})")
+_STUB = re.compile(rb"__device_stub_\w{1,2000}")
 _STUB_PREFIX = "__device_stub_"
 _NAMES = re.compile(r"(\d{1,4})")
 _LIBRARIES = ("at::", "c10::", "torch::", "cub::", "thrust::", "cudnn", "cublas", "cutlass::")
@@ -46,8 +46,14 @@ def kernels_in_library(library: bytes) -> Kernels:
     """
     if not library.startswith(_ELF) or _FATBIN.search(library) is None:
         return NONE
-    names = {_of_stub(match[1].decode(), match[2].decode()) for match in _STUB.finditer(library)}
+    # A pattern that began with the digits would be tried at every byte of megabytes.
+    names = {_of_stub(_digits_before(library, match.start()), match[0].decode()) for match in _STUB.finditer(library)}
     return Kernels(device_code=True, names=sorted(names)[:_MAX_KERNELS])
+
+
+def _digits_before(library: bytes, place: int) -> str:
+    before = library[max(place - 4, 0) : place]
+    return before[len(before.rstrip(b"0123456789")) :].decode()
 
 
 def _of_stub(length: str, symbol: str) -> str:

@@ -73,6 +73,17 @@ def _call(function: str, *arguments: object) -> None:
     raise DriverError(function, (name.value or b"unknown").decode(), (text.value or b"").decode())
 
 
+def make_context() -> None:
+    """Make this process's primary context on the first device that is visible: the one that PyTorch will use.
+
+    That takes a fifth of a second, and other threads of Python's go on meanwhile. Raises OSError without a driver.
+    """
+    _call("cuInit", 0)
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    _call("cuDeviceGet", ctypes.byref(device), 0)
+    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+
+
 def create_memory(device: int, size_bytes: int) -> Mapping:
     """Make device memory that lies in an allocation of its own and can be exported; the size is rounded up."""
     properties = _AllocationProperties(_PINNED, _POSIX_DESCRIPTOR, _Location(_ON_DEVICE, device))

@@ -71,7 +71,7 @@ class Baseline:
         for _ in range(_IN_TURN):
             place = self._kept.enter_context(self._shop.runner(AS_REFERENCE))
             self._runners.append(place.session.child)
-            self._shop.ours |= place.session.child.members()
+            self._shop.count_as_ours(place.session.child)
             if (fault := place.begin()) is not None:
                 raise _failed(fault)
             self._begun.append(place)

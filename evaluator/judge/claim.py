@@ -24,8 +24,8 @@ class Claim:
         self._for_good = threading.Event()
         self._ahead: threading.Thread | None = None
 
-    def reach(self, beside: Callable[[], None]) -> None:
-        """Take the GPU if nobody else has it or wants it, and do `beside` in a thread.
+    def reach(self) -> None:
+        """Take the GPU if nobody else has it or wants it, and bring it up in a thread.
 
         It is given back if somebody comes to wait for it before it is `settle`d. What was brought up stays and rests.
         """
@@ -34,37 +34,55 @@ class Claim:
         with contextlib.suppress(InfraError):  # `settle` waits for it, or says what is wrong.
             self._take(wait_s=0.0)
             self._for_good.clear()
-            self._ahead = threading.Thread(target=self._until_it_is_wanted, args=(beside,), daemon=True)
+            self._ahead = threading.Thread(target=self._until_it_is_wanted, daemon=True)
             self._ahead.start()
 
     def settle(self) -> None:
-        """Have the GPU until `close`; wait for it where another grade has it. Raises InfraError if that takes long."""
-        with self._hand:
-            self._for_good.set()
+        """Have the GPU, brought up, until `close`; wait for it where another grade has it.
+
+        Raises InfraError if that takes long, and what bringing it up raises.
+        """
+        self.rest()
         if not self._held:
             self._take(_WAIT_S)
+            self._bring_up_or_give_back()
 
-    def close(self) -> None:
-        """Give it back. What was brought up is gone by now."""
+    def rest(self) -> None:
+        """Wait for what is being brought up, and give the GPU to nobody who waits for it from now on."""
         with self._hand:
             self._for_good.set()
         if self._ahead is not None:
             self._ahead.join()
-        self._held = False
-        self._lease.close()
+
+    def close(self) -> None:
+        """Give it back. What was brought up is gone by now."""
+        self.rest()
+        self._give_back()
 
     def _take(self, wait_s: float) -> None:
         with contextlib.ExitStack() as lease:
             lease.enter_context(leased(self._gpu, wait_s))
-            self._bring_up()
             self._lease, self._held = lease.pop_all(), True
 
-    def _until_it_is_wanted(self, beside: Callable[[], None]) -> None:
-        beside()
+    def _give_back(self) -> None:
+        self._held = False
+        self._lease.close()
+
+    def _bring_up_or_give_back(self) -> None:
+        try:
+            self._bring_up()
+        except BaseException:
+            self._give_back()
+            raise
+
+    def _until_it_is_wanted(self) -> None:
+        try:
+            self._bring_up_or_give_back()
+        except Exception:  # noqa: BLE001 - `settle` tries again, and there it counts
+            return
         while not self._for_good.wait(_LOOK_ROUND_S):
             if is_awaited(self._gpu):
                 with self._hand:
                     if not self._for_good.is_set():
-                        self._held = False
-                        self._lease.close()
+                        self._give_back()
                 return

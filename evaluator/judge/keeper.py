@@ -7,6 +7,7 @@ from typing import Self
 
 from evaluator.isolation import Starter
 from evaluator.judge.early import Early
+from evaluator.judge.foothold import Foothold
 from evaluator.judge.memory_plan import refuse_what_does_not_fit
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
@@ -17,14 +18,17 @@ from evaluator.records import Scorecard
 class Keeper:
     """Hands out workshops. A context manager: leaving it ends what was kept."""
 
-    def __init__(self, starter: Starter, *, lasting: bool, early: Early | None = None) -> None:
+    def __init__(
+        self, starter: Starter, *, lasting: bool, early: Early | None = None, foothold: Foothold | None = None
+    ) -> None:
         """Hand out workshops with runners of `starter`; `lasting` ones are kept between grades on the same terms.
 
-        `early` is what was begun of the one grade of a keeper that is not.
+        `early` and `foothold` are what was begun of the one grade of a keeper that is not.
         """
         self._starter = starter
         self._lasting = lasting
         self._early = early
+        self._foothold = foothold
         self._kept: Workshop | None = None
 
     def __enter__(self) -> Self:
@@ -47,7 +51,9 @@ class Keeper:
         One in which a grade ended by an exception is not used again.
         """
         if not self._lasting:
-            with Workshop(terms, source, SeedBook(card), starter=self._starter, early=self._early) as shop:
+            with Workshop(
+                terms, source, SeedBook(card), starter=self._starter, early=self._early, foothold=self._foothold
+            ) as shop:
                 yield shop
             return
         if self._kept is None:

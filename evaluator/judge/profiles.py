@@ -80,14 +80,13 @@ def _write(profile: Profile, own: torch.Tensor, generator: torch.Generator, *, k
         return
     symmetric, rising = _is_symmetric(own), _is_sorted(own)
     scratch = None if keep else torch.empty(0, dtype=own.dtype, device=own.device)
+    zero = torch.zeros((), dtype=own.dtype, device=own.device)
     for piece, values in _pieces(profile, own, generator, symmetric=symmetric):
         target = piece if scratch is None else scratch.resize_(piece.shape)
         if profile in _FACTORS:
             torch.mul(piece, _factor(profile, own.dtype), out=target)
         else:
-            torch.where(
-                piece != 0, values.to(own.dtype), torch.zeros((), dtype=own.dtype, device=own.device), out=target
-            )
+            torch.where(piece != 0, values.to(own.dtype), zero, out=target)
     if symmetric and profile is not Profile.CONSTANT_ROWS:
         ordered = own.triu() + own.triu(1).mT
     elif rising and profile is not Profile.CONSTANT_ROWS:

@@ -1,6 +1,5 @@
 """What a grade needs of its problem before the first call: the reference on its device, and plans for its values."""
 
-import contextlib
 import time
 from typing import NamedTuple
 
@@ -33,18 +32,8 @@ def get_ready(terms: Terms, weight_seed: int, equipment: Equipment) -> Ready:
     # Deciding may take more memory than a grade: what it leaves is given back before the judge keeps its own.
     mixture = mixture_for(reference, terms.size, terms.tolerance)
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
-    rig: Rig = HostRig(sizes, equipment) if terms.gpu is None else GpuRig(sizes, equipment, terms.gpu)
+    rig: Rig = HostRig(sizes, equipment) if terms.gpu is None else GpuRig(sizes, equipment)
     return Ready(reference, mixture, rig, reference_s)
-
-
-def make_context() -> None:
-    """Have CUDA make this process's context, and its first kernel loaded. What fails here fails again where it counts.
-
-    PyTorch makes it once, whichever thread asks first.
-    """
-    with contextlib.suppress(Exception):
-        torch.zeros(1, device="cuda").add_(1)
-        torch.cuda.synchronize()
 
 
 def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, float]:

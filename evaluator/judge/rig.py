@@ -2,19 +2,18 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import psutil
 import torch
 
 from evaluator.build.equipment import Equipment
-from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, room_for
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.isolation import Limits
 from evaluator.judge.clock import Clock
 from evaluator.judge.compare import Reading, Sides, begin
+from evaluator.judge.foothold import RUNNER_LIMITS
 from evaluator.judge.fused import FusedComparison
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.sealed_clock import SealedClock
@@ -25,8 +24,6 @@ from evaluator.judge.tolerance import Bounds
 _RUNNER_BYTES = 16 << 30
 # The allocator's arena holds outputs of two calls, gradients, weights and workspaces; its pages cost nothing unused.
 _ARENA_FACTOR = 8
-# CUDA reserves addresses for all memory of every GPU; a limit on address space says nothing there.
-_CUDA_ADDRESSES = 1 << 46
 # What a forward allocates beside its outputs and should find in the arena too: cuBLAS alone takes 32 MiB on Hopper.
 _ARENA_SLACK_BYTES = 256 << 20
 # What a context takes of a GPU, with CUDA's libraries in it; and a process with PyTorch of the host.
@@ -56,7 +53,6 @@ class Rig(Protocol):
     """A device as the judge uses it."""
 
     limits: Limits
-    nodes: tuple[Path, ...]
     compare: Comparison
 
     def memory(self) -> contextlib.AbstractContextManager[SharedMemory]:
@@ -71,8 +67,6 @@ class Rig(Protocol):
 
 class HostRig:
     """Devices `cpu` and `emulated`."""
-
-    nodes: tuple[Path, ...] = ()
 
     def __init__(self, sizes: CallSizes, equipment: Equipment) -> None:
         """Plan for calls of `sizes`."""
@@ -103,10 +97,10 @@ class HostRig:
 class GpuRig:
     """Device `cuda`."""
 
-    limits = Limits(memory_bytes=_CUDA_ADDRESSES)
+    limits = RUNNER_LIMITS
 
-    def __init__(self, sizes: CallSizes, equipment: Equipment, gpu: Gpu) -> None:
-        """Plan for calls of `sizes` on `gpu`.
+    def __init__(self, sizes: CallSizes, equipment: Equipment) -> None:
+        """Plan for calls of `sizes`.
 
         The arena holds the outputs of two calls: the last one's stay alive, so that two which share memory are seen.
         """
@@ -119,7 +113,6 @@ class GpuRig:
         self._input_bytes = sizes.input_bytes + _ROTATION_BYTES
         self._output_bytes = sizes.output_bytes
         self._arena_bytes = 2 * sizes.output_bytes + _ARENA_SLACK_BYTES
-        self.nodes = gpu.nodes
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[SharedMemory]:

@@ -32,6 +32,8 @@ from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault
 from evaluator.records import DeviceKind, Finding, Status
 
+RUNNER = "evaluator.runner.main:run"
+"""What a starter is asked for, to talk to."""
 _EXIT_WAIT_S = 5.0
 _STOP_S = 5.0
 _STOP_AGAIN_S = 0.001

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from evaluator.judge.session import Session
 from evaluator.records import DeviceKind
 
+SPARES = 2
+"""One runner for the timing of a submission whose checks run, and one for the checks of the next."""
 _WARM_S = 60.0
 
 

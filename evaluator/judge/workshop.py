@@ -1,7 +1,6 @@
 """What all stages of one grade share: the problem's reference, the builder, and the making of runners."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,38 +11,32 @@ from msgspec.structs import replace
 
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
-from evaluator.devices.gpu import GpuState, show_only
+from evaluator.devices.gpu import GpuState
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.errors import SandboxUnavailable
-from evaluator.isolation import Starter, ToolResult, run_tool
+from evaluator.isolation import ConfinedProcess, Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
-from evaluator.judge.claim import Claim
 from evaluator.judge.deadlines import Deadlines, deadlines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.early import Early
+from evaluator.judge.foothold import RUNNER_LIMITS, Foothold
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.mixture import AS_GIVEN_ALONE, is_known
 from evaluator.judge.place import Place
-from evaluator.judge.ready import Ready, get_ready, make_context
+from evaluator.judge.ready import Ready, get_ready
 from evaluator.judge.reference import Reference
 from evaluator.judge.resource_desk import ResourceDesk
-from evaluator.judge.rig import GpuRig, Rig
+from evaluator.judge.rig import Rig
 from evaluator.judge.seeds import SeedBook
-from evaluator.judge.session import Session
-from evaluator.judge.spares import Spares
+from evaluator.judge.session import RUNNER, Session
+from evaluator.judge.spares import SPARES, Spares
 from evaluator.judge.starting import starter_for
 from evaluator.judge.terms import Terms
 from evaluator.judge.tools import Tools
 from evaluator.judge.watch import Watch
 from evaluator.lint.ask import look_at
 from evaluator.records import DeviceKind, Finding, RunnerOutput, SandboxFacts
-
-_RUNNER = "evaluator.runner.main:run"
-_FIRST = 4
-"""Runners that the first grade of a workshop takes: the submission's for check and timing, the reference's two."""
-_SPARES = 2
-"""One runner for the timing of a submission whose checks run, and one for the checks of the next."""
 
 
 class Workshop:
@@ -62,20 +55,18 @@ class Workshop:
         starter: Starter | None = None,
         lasting: bool = False,
         early: Early | None = None,
+        foothold: Foothold | None = None,
     ) -> None:
         """Start the starter, unless one is lent. Without a GPU the problem's own code is run while that gets ready.
 
-        `early` is what was begun ahead of the one submission with the text `source`.
+        `early` is what was begun ahead of the one submission with the text `source`; `foothold`, which is closed here,
+        has the GPU of these terms.
         """
         self.terms = terms
         self.seeds = seeds
-        self.watch: Watch | None = None
         self._mixture = AS_GIVEN_ALONE
         self._early = early
-        self.ours: frozenset[int] = frozenset()
-        self._claim = None if terms.gpu is None else Claim(terms.gpu, self._bring_up)
         if terms.gpu is not None:
-            os.environ.update(show_only(terms.gpu.uuid))
             _keep_tf32_out()
         self._lent = starter is not None
         self._starter = starter or starter_for(terms.device, terms.gpu and terms.gpu.uuid, terms.sandbox, terms.threads)
@@ -90,7 +81,11 @@ class Workshop:
                 lambda entry, limits: self._starter.spawn(entry, limits=limits),
             )
             self._ready: Ready | None = None
-            self.spares = Spares(self._empty_runner, terms.device, _SPARES if lasting else 0)
+            count = SPARES if lasting else 0
+            if terms.gpu is not None and foothold is None:
+                foothold = Foothold(terms.gpu, self._starter, spares=count)
+            self._foothold = foothold
+            self.spares = foothold.spares if foothold else Spares(self._empty_runner, terms.device, count)
             self.baseline = Baseline(self, lasting=lasting)
             self.turn_to(source, seeds)
             if terms.gpu is None:
@@ -116,10 +111,8 @@ class Workshop:
     ) -> None:
         try:
             with contextlib.ExitStack() as leaving:
-                if self._claim is not None:
-                    leaving.callback(self._claim.close)
+                leaving.callback(self.spares.close if self._foothold is None else self._foothold.close)
                 leaving.callback(self.baseline.close)
-                leaving.callback(self.spares.close)
             if error is None:
                 self._equipment.wait()
         finally:
@@ -161,35 +154,28 @@ class Workshop:
 
     def reach_for_device(self) -> None:
         """Have contexts made on the GPU while the submission is being built, if nobody else wants it meanwhile."""
-        if self._claim is not None and self._ready is None:
-            self._claim.reach(make_context)
+        if self._foothold is not None and self._ready is None:
+            self._foothold.reach()
 
     def have_device(self) -> None:
         """Have the device, to the end. A GPU that another grade has is waited for here."""
-        if self._claim is None:
+        if self._foothold is None:
             return
         if self._ready is not None:
-            self._begin_watch()
+            self._foothold.begin_watch()
             return
-        self._claim.settle()
+        self._foothold.settle()
         self._take_over(self._get_ready())
 
-    def _bring_up(self) -> None:
-        """Look at the GPU, and only then have runners bring it up. Where one cannot, no other stays there."""
-        self._begin_watch()
-        try:
-            self.spares.refill(_FIRST)
-        except BaseException:
-            self.spares.close()
-            raise
+    @property
+    def watch(self) -> Watch | None:
+        """What is seen of the GPU during this grade."""
+        return None if self._foothold is None else self._foothold.watch
 
-    def _begin_watch(self) -> None:
-        if self.terms.gpu is not None:
-            self.watch = Watch(self.terms.gpu, self._own_processes)
-
-    def _own_processes(self) -> frozenset[int]:
-        """Name the processes that are kept on the GPU from one submission to the next."""
-        return self.ours | self.spares.processes
+    def count_as_ours(self, process: ConfinedProcess) -> None:
+        """Take note of a runner that stays on the GPU from one submission to the next."""
+        if self._foothold is not None:
+            self._foothold.count_as_ours(process.members())
 
     def _get_ready(self) -> Ready:
         terms = self.terms
@@ -258,7 +244,7 @@ class Workshop:
         with (
             contextlib.closing(HostRegion(PAGE_BYTES)) as inputs,
             contextlib.closing(HostRegion(PAGE_BYTES)) as outputs,
-            Session(self._starter.spawn(_RUNNER), desk) as session,
+            Session(self._starter.spawn(RUNNER), desk) as session,
         ):
             try:
                 memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
@@ -281,11 +267,8 @@ class Workshop:
                     self.output = session.child.output()
 
     def _empty_runner(self) -> Session:
-        """Start a runner with nothing of a submission in it."""
-        if self.terms.gpu is None:
-            return Session(self._starter.spawn(_RUNNER, limits=self.rig.limits, devices=self.rig.nodes), None)
-        # Before the rig is there: a context takes long to make, and the problem is read in meanwhile.
-        return Session(self._starter.spawn(_RUNNER, limits=GpuRig.limits, devices=self.terms.gpu.nodes), None)
+        """Start a runner with nothing of a submission in it, and no GPU."""
+        return Session(self._starter.spawn(RUNNER, limits=self.rig.limits), None)
 
     def run_on_gpu(
         self, argv: Sequence[str], *, work: Path, timeout_s: float, kept_output_bytes: int, readable: Sequence[Path]
@@ -301,7 +284,7 @@ class Workshop:
             argv,
             work=work,
             timeout_s=timeout_s,
-            limits=replace(GpuRig.limits, kept_output_bytes=kept_output_bytes),
+            limits=replace(RUNNER_LIMITS, kept_output_bytes=kept_output_bytes),
             readable=readable,
             devices=self.terms.gpu.nodes,
             environment={"HOME": str(work), "TMPDIR": str(work)},

@@ -49,21 +49,48 @@ def soon(what):
 
 
 def test_a_free_gpu_is_taken_before_the_build_and_kept(gpu):
-    brought_up, beside = [], []
+    brought_up = []
     claim = Claim(gpu, lambda: brought_up.append(free(gpu)))
-    claim.reach(lambda: beside.append(1))
+    claim.reach()
     assert not free(gpu)
     claim.settle()
     assert not free(gpu)
     claim.close()
-    assert (brought_up, beside) == ([False], [1])
+    assert brought_up == [False]
+    assert free(gpu)
+
+
+def test_bringing_it_up_is_not_waited_for_before_it_is_settled(gpu):
+    may_end, ended = threading.Event(), []
+
+    def bring_up():
+        assert may_end.wait(20)
+        ended.append(1)
+
+    claim = Claim(gpu, bring_up)
+    claim.reach()
+    assert ended == []
+    may_end.set()
+    claim.settle()
+    assert ended == [1]
+    claim.close()
+
+
+def test_what_is_being_brought_up_when_a_grade_ends_is_waited_for(gpu):
+    ended = []
+    claim = Claim(gpu, lambda: (time.sleep(0.2), ended.append(1)))
+    claim.reach()
+    claim.rest()
+    assert ended == [1]
+    assert not free(gpu)
+    claim.close()
     assert free(gpu)
 
 
 def test_it_is_given_to_who_waits_for_it_and_waited_for_again(gpu):
     brought_up, got = [], threading.Event()
     claim = Claim(gpu, lambda: brought_up.append(1))
-    claim.reach(lambda: None)
+    claim.reach()
     other = waits(gpu, got)
     assert got.wait(20)
     other.join()
@@ -77,7 +104,7 @@ def test_it_is_given_to_who_waits_for_it_and_waited_for_again(gpu):
 def test_it_is_not_given_back_any_more_when_the_submission_is_built(gpu):
     got = threading.Event()
     claim = Claim(gpu, lambda: None)
-    claim.reach(lambda: None)
+    claim.reach()
     claim.settle()
     other = waits(gpu, got)
     soon(lambda: is_awaited(gpu))
@@ -98,7 +125,7 @@ def test_who_comes_in_the_moment_in_which_it_is_settled_waits(gpu, monkeypatch):
 
     monkeypatch.setattr(claims, "is_awaited", awaited)
     claim = Claim(gpu, lambda: None)
-    claim.reach(lambda: None)
+    claim.reach()
     claim._ahead.join(20)
     assert len(seen) == 2
     assert not free(gpu)
@@ -112,9 +139,10 @@ def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, how, 
     monkeypatch.setattr(claims, "is_awaited", lambda _: how == "awaited")
     if how == "held":
         with leased(gpu, 1.0):
-            claim.reach(lambda: pytest.fail("it was taken"))
+            claim.reach()
     else:
-        claim.reach(lambda: pytest.fail("it was taken"))
+        claim.reach()
+    claim.rest()
     assert brought_up == []
     claim.close()
 
@@ -123,28 +151,33 @@ def test_where_nobody_can_say_that_he_waits_somebody_may(gpu):
     Path("/tmp", f"warpgrade-{gpu.uuid}.waiting").symlink_to("/dev/null")  # It is not followed.
     claim = Claim(gpu, lambda: None)
     assert is_awaited(gpu)
-    claim.reach(lambda: pytest.fail("it was taken"))
+    claim.reach()
+    assert free(gpu)
     claim.settle()
     assert not free(gpu)
     claim.close()
 
 
 def test_what_cannot_be_brought_up_is_not_kept(gpu):
+    tried = []
+
     def broken():
+        tried.append(1)
         raise JudgeFailed("no room")
 
     claim = Claim(gpu, broken)
-    claim.reach(lambda: pytest.fail("it was not taken"))
-    assert free(gpu)
+    claim.reach()
+    soon(lambda: free(gpu))
     with pytest.raises(JudgeFailed, match="no room"):
         claim.settle()
+    assert tried == [1, 1]
     assert free(gpu)
     claim.close()
 
 
 def test_a_grade_that_ends_while_it_builds_gives_it_back(gpu):
     claim = Claim(gpu, lambda: None)
-    claim.reach(lambda: None)
+    claim.reach()
     claim.close()
     claim.close()
     assert free(gpu)

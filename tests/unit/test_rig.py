@@ -16,7 +16,7 @@ def planned(monkeypatch):
 
     def made(sizes, free_bytes, total_bytes):
         monkeypatch.setattr(rig.torch.cuda, "mem_get_info", lambda: (free_bytes, total_bytes))
-        return GpuRig(sizes, SimpleNamespace(kernels=b"", library=None), SimpleNamespace(nodes=()))
+        return GpuRig(sizes, SimpleNamespace(kernels=b"", library=None))
 
     return made
 

@@ -47,12 +47,21 @@ def test_a_number_alone_has_no_rows():
     assert same_as(answers(torch.tensor(2.0)), shot(torch.tensor(2.0))) == frozenset()
 
 
-def test_nothing_is_computed_after_a_difference():
+def test_nothing_is_computed_after_a_first_block_that_differs():
     def blocks():
         yield from answers(X[:2] + 1)
         raise AssertionError
 
     assert same_as(blocks(), shot(X)) is None
+
+
+@pytest.mark.parametrize("at", range(40))
+def test_a_difference_in_any_of_many_blocks_is_seen(at):
+    wanted = torch.arange(80.0).view(40, 2)
+    other = wanted.clone()
+    other[at, 1] += 1
+    assert same_as(answers(*wanted.split(1)), shot(other)) is None
+    assert same_as(answers(*wanted.split(1)), shot(wanted)) == frozenset()
 
 
 def test_what_is_borrowed_in_any_block_is_told():

@@ -1,0 +1,86 @@
+"""A grade's foothold on its GPU: the lease, the judge's context, runners with theirs, and a watch over the GPU.
+
+Nothing of it needs PyTorch, so a lone grade has it by the time that PyTorch is imported.
+"""
+
+import contextlib
+import os
+from types import TracebackType
+from typing import Self
+
+from evaluator.devices import driver
+from evaluator.devices.gpu import Gpu, show_only
+from evaluator.isolation import Limits, Starter
+from evaluator.judge.claim import Claim
+from evaluator.judge.session import RUNNER, Session
+from evaluator.judge.spares import Spares
+from evaluator.judge.watch import Watch
+from evaluator.records import DeviceKind
+
+RUNNER_LIMITS = Limits(memory_bytes=1 << 46)
+"""CUDA reserves addresses for all memory of every GPU: a tighter limit on address space says nothing there."""
+_FIRST = 4
+"""Runners that the first grade takes: the submission's for check and timing, the reference's two."""
+
+
+class Foothold:
+    """What a judge has of one GPU. A context manager: leaving it ends its runners, then gives the GPU back."""
+
+    def __init__(self, gpu: Gpu, starter: Starter, *, spares: int = 0) -> None:
+        """Have nothing yet. Runners come from `starter`; so many `spares` are made again when they are taken."""
+        os.environ.update(show_only(gpu.uuid))
+        self._gpu = gpu
+        self._starter = starter
+        self._ours: frozenset[int] = frozenset()
+        self._claim = Claim(gpu, self._bring_up)
+        self.spares = Spares(self._empty_runner, DeviceKind.CUDA, spares)
+        self.watch: Watch | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def reach(self) -> None:
+        """Have contexts made on the GPU in a thread, if nobody else wants it meanwhile."""
+        self._claim.reach()
+
+    def settle(self) -> None:
+        """Have the GPU until `close`, with contexts on it. One that another grade has is waited for."""
+        self._claim.settle()
+
+    def close(self) -> None:
+        """End the runners that nobody took, and give the GPU back. Calling it again changes nothing."""
+        with contextlib.ExitStack() as leaving:
+            leaving.callback(self._claim.close)
+            leaving.callback(self.spares.close)
+            leaving.callback(self._claim.rest)
+
+    def begin_watch(self) -> None:
+        """Look at the GPU before anything of a grade runs on it."""
+        self.watch = Watch(self._gpu, self._own_processes)
+
+    def count_as_ours(self, processes: frozenset[int]) -> None:
+        """Take note of processes that are kept on the GPU from one submission to the next."""
+        self._ours |= processes
+
+    def _own_processes(self) -> frozenset[int]:
+        return self._ours | self.spares.processes
+
+    def _bring_up(self) -> None:
+        """Look at the GPU, and only then have contexts made. Where a runner cannot have one, no other stays there."""
+        self.begin_watch()
+        with contextlib.suppress(driver.DriverError, OSError):  # It fails again where it counts.
+            driver.make_context()
+        try:
+            self.spares.refill(_FIRST)
+        except BaseException:
+            self.spares.close()
+            raise
+
+    def _empty_runner(self) -> Session:
+        """Start a runner with nothing of a submission in it."""
+        return Session(self._starter.spawn(RUNNER, limits=RUNNER_LIMITS, devices=self._gpu.nodes), None)
