@@ -38,7 +38,8 @@ class Evidence(_Table, frozen=True, kw_only=True):
 
 
 class Control(_Table, frozen=True, kw_only=True):
-    """Which naive grader accepts the cheat; see `naive_grader.py`. `gain` is the least speedup that it must report.
+    """Which naive grader accepts the cheat; see `naive_grader.py`. `gain` is the least speedup that it must report, as a
+    multiple of its twin's where that is `over_twin`: there the work itself is faster than the reference's.
 
     `clock`, on a GPU: events on the current stream, or the host's around `torch.cuda.synchronize`; `flush` overwrites
     the cache between calls. On a GPU where the row's device is one, or `needs_gpu`.
@@ -52,6 +53,7 @@ class Control(_Table, frozen=True, kw_only=True):
     stress: bool = False
     size: SizeName | None = None
     gain: float = 0.0
+    over_twin: bool = False
     needs_gpu: bool = False
     clock: Literal["host", "events", "synchronize"] = "host"
     flush: bool = False

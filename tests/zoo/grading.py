@@ -188,11 +188,24 @@ def _gained(evidence: Evidence, outcome: Outcome, twin: Outcome | None) -> str:
 
 
 def control(entry: Entry, submission: Path, folder: Path) -> Accepted | None:
-    """Have the naive grader of the row grade `submission` in `folder`, as often as the row asks; the last one counts.
+    """Have the naive grader of the row grade `submission` in `folder`.
 
     Accepted is what it calls correct with at least the speedup that the row asks for. A naive grader that fails open
     also accepts where its own process was ended. None where nothing can confine it to `folder`.
     """
+    said = _naive_verdict(entry, submission, folder)
+    if said is None:
+        return None
+    least = entry.expected.control.gain
+    if entry.expected.control.over_twin:
+        twin = _naive_verdict(entry, entry.honest, folder)
+        assert twin is not None and twin.accepted, "the naive grader refuses the twin"
+        least *= twin.speedup
+    return Accepted(said.accepted and said.speedup >= least, said.speedup)
+
+
+def _naive_verdict(entry: Entry, submission: Path, folder: Path) -> Accepted | None:
+    """Run it as often as the row asks; the last one counts."""
     expected = entry.expected
     reference = folder / "reference.py"
     reference.write_text(sized_source(entry.problem(), expected.control.size or expected.size))
@@ -218,7 +231,7 @@ def control(entry: Entry, submission: Path, folder: Path) -> Accepted | None:
         if process.returncode == NO_LANDLOCK:
             return None
         said = _said(printed, fails_open=expected.control.channel == "fail open")
-    return Accepted(said.accepted and said.speedup >= expected.control.gain, said.speedup)
+    return said
 
 
 def _said(printed: bytes, *, fails_open: bool) -> Accepted:
