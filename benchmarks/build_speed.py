@@ -1,13 +1,13 @@
 """How long each way of building inline CUDA takes, which one builds a submission, and whether the results are right.
 
     python benchmarks/build_speed.py speed FILE ... [--steps split light plain] [--repeat 3]
-    python benchmarks/build_speed.py corpus [--only NAME ...]
-    python benchmarks/build_speed.py results [--only NAME ...]
+    python benchmarks/build_speed.py corpus [--steps split light plain] [--only NAME ...]
+    python benchmarks/build_speed.py results [--steps split light plain] [--only NAME ...]
 
 `speed` builds every extension of the files by each step, in turns, and prints the median of wall and CPU seconds.
-`corpus` builds all of tests/corpus and the CUDA of solutions/ by the quickest step that can. `results`, on a GPU, runs
-the entries of tests/corpus on such builds, and marks what is not as expected. `plain` is what PyTorch's own load_inline
-does. Compilers run without a sandbox here: their CPU seconds are counted, and the sources are our own.
+`corpus` builds all of tests/corpus and the CUDA of solutions/ by the quickest of the steps that can. `results`, on a
+GPU, runs the entries of tests/corpus on such builds, and marks what is not as expected. `plain` is what PyTorch's own
+load_inline does. Compilers run without a sandbox here: their CPU seconds are counted, and the sources are our own.
 """
 
 import argparse
@@ -41,17 +41,18 @@ TIMEOUT_S = 600.0
 class Bench:
     """A prepared cache and a compiler."""
 
-    def __init__(self, folder: Path) -> None:
-        """Make the shared headers in `folder`, where they are not there yet."""
+    def __init__(self, folder: Path, wanted: list[str]) -> None:
+        """Make the shared headers in `folder`, where they are not there yet; take the `wanted` steps alone."""
         self.folder = folder
+        self._wanted = wanted
         self.tool: RunTool = local_tool(stand_ins(folder / "stand-ins"))
         started = time.monotonic()
         self.ready = prepare(self.tool, folder) is not None
         self.prepare_s = time.monotonic() - started
 
     def ladder(self, request: BuildRequest) -> list[Step]:
-        """Give the steps that a build of `request` would take."""
-        return steps(request, ARCHITECTURE, self.folder).steps
+        """Give the steps that a build of `request` would take, as far as they are wanted."""
+        return [step for step in steps(request, ARCHITECTURE, self.folder).steps if step.name in self._wanted]
 
     def requests(self, path: Path) -> list[BuildRequest]:
         """Read what a submission asks for."""
@@ -67,12 +68,12 @@ def measured(bench: Bench, step: Step) -> tuple[Attempt, float, float]:
     return attempt, wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def speed(bench: Bench, files: list[Path], wanted: list[str], repeat: int) -> list[dict[str, Any]]:
+def speed(bench: Bench, files: list[Path], repeat: int) -> list[dict[str, Any]]:
     """Build the extensions of each file by each step, in turns."""
     rows = []
     for path in files:
         for request in bench.requests(path):
-            there = {step.name: step for step in bench.ladder(request) if step.name in wanted}
+            there = {step.name: step for step in bench.ladder(request)}
             taken: dict[str, list[tuple[float, float]]] = {name: [] for name in there}
             built = dict.fromkeys(there, False)
             for _ in range(repeat):
@@ -127,11 +128,11 @@ def corpus(bench: Bench, names: list[str], workers: int) -> list[dict[str, Any]]
         return list(pool.map(lambda pair: one(*pair), wanted))
 
 
-def results(bench: Bench, names: list[str], workers: int) -> dict[str, str]:
+def results(bench: Bench, names: list[str], wanted: list[str], workers: int) -> dict[str, str]:
     """Run each entry of the corpus on the GPU, in a process of its own, with extensions that our steps built."""
 
     def one(name: str) -> str:
-        command = [sys.executable, __file__, "answer", name, "--cache", str(bench.folder)]
+        command = [sys.executable, __file__, "answer", name, "--cache", str(bench.folder), "--steps", *wanted]
         process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
         lines = process.stdout.splitlines()
         said = [line[8:] for line in lines if line.startswith("answer: ")]
@@ -193,7 +194,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as own:
-        bench = Bench(options.cache or Path(own))
+        bench = Bench(options.cache or Path(own), options.steps)
         if options.what == "answer":
             answer(bench, options.targets[0])
         print(
@@ -202,13 +203,14 @@ def main() -> int:
         found: Any
         match options.what:
             case "speed":
-                found = speed(bench, [Path(name) for name in options.targets], options.steps, options.repeat)
+                found = speed(bench, [Path(name) for name in options.targets], options.repeat)
             case "corpus":
                 found = corpus(bench, options.only or list(corpus_files()), options.workers)
                 counts = {step: sum(row["step"] == step for row in found) for step in (*STEPS, "none")}
                 print(", ".join(f"{step}: {count}" for step, count in counts.items()))
             case _:
-                found = results(bench, options.only or [entry.name for entry in entries()], options.workers)
+                names = options.only or [entry.name for entry in entries()]
+                found = results(bench, names, options.steps, options.workers)
         if options.json is not None:
             options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
