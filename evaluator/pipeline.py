@@ -191,6 +191,7 @@ def _reach_for(gpu: Gpu, starter: Starter, own: contextlib.ExitStack) -> "Footho
     from evaluator.judge.foothold import Foothold
 
     foothold = own.enter_context(Foothold(gpu, starter))
+    own.callback(starter.give_up)  # A grade that ends before the starter is ready need not wait for its runners.
     foothold.reach()
     return foothold
 

@@ -65,6 +65,7 @@ class Starter:
         self._environment = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", **(environment or {})}
         self._readable = tuple(readable)
         self._machine: Machine | None = None
+        self._ended_for = ""
         self._alive: set[ConfinedProcess] = set()
         self._lock = threading.RLock()
         self._socket, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -196,6 +197,11 @@ class Starter:
         for process in tuple(self._alive):
             process.condemn()
 
+    def give_up(self) -> None:
+        """End a starter that still imports, so that nobody waits for it; one that is ready goes on."""
+        if self._machine is None:
+            self._process.kill()
+
     def close(self) -> None:
         """Kill every runner that is left, and the starter."""
         with contextlib.ExitStack() as closing:
@@ -204,9 +210,7 @@ class Starter:
 
     def _end_process(self) -> None:
         self._socket.close()
-        if self._machine is None:
-            # It is still importing and would only then see that nobody waits.
-            self._process.kill()
+        self.give_up()  # It would only see that nobody waits when it has imported all.
         try:
             self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
@@ -266,11 +270,14 @@ class Starter:
         return message.machine
 
     def _lost(self, what: str) -> NoReturn:
-        self._process.kill()
-        self._process.wait()
-        self._stderr.finish(1.0)
-        said = self._stderr.text().text.strip()
-        raise JudgeFailed(f"{what}: {said}" if said else what, hint="run `warpgrade doctor`, then grade again")
+        """Raise JudgeFailed. Whoever asks again is told for what it ended first."""
+        with self._lock:
+            self._process.kill()
+            self._process.wait()
+            self._stderr.finish(1.0)
+            said = self._stderr.text().text.strip()
+            self._ended_for = self._ended_for or (f"{what}: {said}" if said else what)
+        raise JudgeFailed(self._ended_for, hint="run `warpgrade doctor`, then grade again")
 
 
 def hand_over(folder: Path, user: int, group: int) -> None:

@@ -22,20 +22,27 @@ class Claim:
         self._held = False
         self._hand = threading.Lock()
         self._for_good = threading.Event()
-        self._ahead: threading.Thread | None = None
+        # Not the thread's own end: whoever is interrupted in `Thread.join` can never wait for that thread again.
+        self._rests = threading.Event()
+        self._rests.set()
 
-    def reach(self) -> None:
-        """Take the GPU if nobody else has it or wants it, and bring it up in a thread.
+    def reach(self, first: Callable[[], None]) -> None:
+        """Take the GPU if nobody else has it or wants it; in a thread, do `first` and bring it up.
 
         It is given back if somebody comes to wait for it before it is `settle`d. What was brought up stays and rests.
         """
         if self._held or is_awaited(self._gpu):
             return
-        with contextlib.suppress(InfraError):  # `settle` waits for it, or says what is wrong.
+        with contextlib.suppress(InfraError, RuntimeError):  # `settle` waits for it, or says what is wrong.
             self._take(wait_s=0.0)
             self._for_good.clear()
-            self._ahead = threading.Thread(target=self._until_it_is_wanted, daemon=True)
-            self._ahead.start()
+            self._rests.clear()
+            try:
+                threading.Thread(target=self._until_it_is_wanted, args=(first,), daemon=True).start()
+            except BaseException:  # There may be no room for another thread.
+                self._rests.set()
+                self._give_back()
+                raise
 
     def settle(self) -> None:
         """Have the GPU, brought up, until `close`; wait for it where another grade has it.
@@ -51,8 +58,7 @@ class Claim:
         """Wait for what is being brought up, and give the GPU to nobody who waits for it from now on."""
         with self._hand:
             self._for_good.set()
-        if self._ahead is not None:
-            self._ahead.join()
+        self._rests.wait()
 
     def close(self) -> None:
         """Give it back. What was brought up is gone by now."""
@@ -75,11 +81,17 @@ class Claim:
             self._give_back()
             raise
 
-    def _until_it_is_wanted(self) -> None:
+    def _until_it_is_wanted(self, first: Callable[[], None]) -> None:
         try:
+            first()
             self._bring_up_or_give_back()
+            self._look_who_waits()
         except Exception:  # noqa: BLE001 - `settle` tries again, and there it counts
             return
+        finally:
+            self._rests.set()
+
+    def _look_who_waits(self) -> None:
         while not self._for_good.wait(_LOOK_ROUND_S):
             if is_awaited(self._gpu):
                 with self._hand:

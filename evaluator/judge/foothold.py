@@ -10,6 +10,7 @@ from typing import Self
 
 from evaluator.devices import driver
 from evaluator.devices.gpu import Gpu, show_only
+from evaluator.errors import JudgeFailed
 from evaluator.isolation import Limits, Starter
 from evaluator.judge.claim import Claim
 from evaluator.judge.session import RUNNER, Session
@@ -32,6 +33,7 @@ class Foothold:
         self._gpu = gpu
         self._starter = starter
         self._ours: frozenset[int] = frozenset()
+        self._leaving = False
         self._claim = Claim(gpu, self._bring_up)
         self.spares = Spares(self._empty_runner, DeviceKind.CUDA, spares)
         self.watch: Watch | None = None
@@ -46,7 +48,7 @@ class Foothold:
 
     def reach(self) -> None:
         """Have contexts made on the GPU in a thread, if nobody else wants it meanwhile."""
-        self._claim.reach()
+        self._claim.reach(self._make_context)
 
     def settle(self) -> None:
         """Have the GPU until `close`, with contexts on it. One that another grade has is waited for."""
@@ -54,6 +56,7 @@ class Foothold:
 
     def close(self) -> None:
         """End the runners that nobody took, and give the GPU back. Calling it again changes nothing."""
+        self._leaving = True
         with contextlib.ExitStack() as leaving:
             leaving.callback(self._claim.close)
             leaving.callback(self.spares.close)
@@ -70,11 +73,14 @@ class Foothold:
     def _own_processes(self) -> frozenset[int]:
         return self._ours | self.spares.processes
 
-    def _bring_up(self) -> None:
-        """Look at the GPU, and only then have contexts made. Where a runner cannot have one, no other stays there."""
-        self.begin_watch()
-        with contextlib.suppress(driver.DriverError, OSError):  # It fails again where it counts.
+    def _make_context(self) -> None:
+        """Have the judge's own, for which no starter is needed. What fails here fails again where it counts."""
+        with contextlib.suppress(driver.DriverError, OSError):
             driver.make_context()
+
+    def _bring_up(self) -> None:
+        """Look at the GPU, and only then have runners made. Where one cannot be, no other stays there."""
+        self.begin_watch()
         try:
             self.spares.refill(_FIRST)
         except BaseException:
@@ -83,4 +89,6 @@ class Foothold:
 
     def _empty_runner(self) -> Session:
         """Start a runner with nothing of a submission in it."""
+        if self._leaving:
+            raise JudgeFailed("the grade ended before its runners were made")
         return Session(self._starter.spawn(RUNNER, limits=RUNNER_LIMITS, devices=self._gpu.nodes), None)

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import psutil
@@ -183,6 +184,29 @@ def test_closing_the_starter_leaves_nobody():
 def test_a_starter_that_cannot_import_says_why():
     with make_starter(preload=["no_such_module"]) as starter, pytest.raises(JudgeFailed, match="no_such_module"):
         starter.spawn("probes:sleeper")
+
+
+def test_a_starter_that_was_lost_says_why_to_all_who_ask():
+    with make_starter(preload=["no_such_module"]) as starter:
+        for _ in range(3):
+            with pytest.raises(JudgeFailed, match=r"ended before it was ready: [\s\S]*no_such_module"):
+                starter.spawn("probes:sleeper")
+
+
+def test_a_starter_that_is_given_up_is_waited_for_by_nobody():
+    with make_starter(preload=["torch"]) as starter:
+        threading.Timer(0.05, starter.give_up).start()
+        started = time.monotonic()
+        with pytest.raises(JudgeFailed, match="ended before it was ready"):
+            starter.machine  # noqa: B018 - it waits
+        assert time.monotonic() - started < 30
+
+
+def test_a_starter_that_is_ready_is_not_given_up():
+    with make_starter(preload=["probes"]) as starter:
+        assert starter.machine
+        starter.give_up()
+        assert hear(starter.spawn("probes:sleeper"))
 
 
 def test_a_starter_that_was_killed_is_the_machines_failure():

@@ -1,5 +1,6 @@
 """Who holds a GPU while a submission is being built. Without a GPU: leases are locks of files."""
 
+import signal
 import threading
 import time
 from pathlib import Path
@@ -49,14 +50,14 @@ def soon(what):
 
 
 def test_a_free_gpu_is_taken_before_the_build_and_kept(gpu):
-    brought_up = []
-    claim = Claim(gpu, lambda: brought_up.append(free(gpu)))
-    claim.reach()
+    done = []
+    claim = Claim(gpu, lambda: done.append(("brought up", free(gpu))))
+    claim.reach(lambda: done.append(("first", free(gpu))))
     assert not free(gpu)
     claim.settle()
     assert not free(gpu)
     claim.close()
-    assert brought_up == [False]
+    assert done == [("first", False), ("brought up", False)]
     assert free(gpu)
 
 
@@ -68,7 +69,7 @@ def test_bringing_it_up_is_not_waited_for_before_it_is_settled(gpu):
         ended.append(1)
 
     claim = Claim(gpu, bring_up)
-    claim.reach()
+    claim.reach(lambda: None)
     assert ended == []
     may_end.set()
     claim.settle()
@@ -79,7 +80,7 @@ def test_bringing_it_up_is_not_waited_for_before_it_is_settled(gpu):
 def test_what_is_being_brought_up_when_a_grade_ends_is_waited_for(gpu):
     ended = []
     claim = Claim(gpu, lambda: (time.sleep(0.2), ended.append(1)))
-    claim.reach()
+    claim.reach(lambda: None)
     claim.rest()
     assert ended == [1]
     assert not free(gpu)
@@ -87,10 +88,37 @@ def test_what_is_being_brought_up_when_a_grade_ends_is_waited_for(gpu):
     assert free(gpu)
 
 
+def test_who_is_interrupted_while_it_is_brought_up_can_wait_for_it_again(gpu):
+    ended = []
+    claim = Claim(gpu, lambda: (time.sleep(0.5), ended.append(1)))
+    claim.reach(lambda: None)
+    main = threading.get_ident()
+    threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        claim.settle()
+    assert ended == []
+    claim.close()
+    assert ended == [1]
+    assert free(gpu)
+
+
+def test_no_room_for_a_thread_is_no_room_for_a_claim(gpu, monkeypatch):
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    claim = Claim(gpu, lambda: None)
+    monkeypatch.setattr(claims.threading.Thread, "start", start)
+    claim.reach(lambda: None)
+    assert free(gpu)
+    claim.settle()
+    assert not free(gpu)
+    claim.close()
+
+
 def test_it_is_given_to_who_waits_for_it_and_waited_for_again(gpu):
     brought_up, got = [], threading.Event()
     claim = Claim(gpu, lambda: brought_up.append(1))
-    claim.reach()
+    claim.reach(lambda: None)
     other = waits(gpu, got)
     assert got.wait(20)
     other.join()
@@ -104,7 +132,7 @@ def test_it_is_given_to_who_waits_for_it_and_waited_for_again(gpu):
 def test_it_is_not_given_back_any_more_when_the_submission_is_built(gpu):
     got = threading.Event()
     claim = Claim(gpu, lambda: None)
-    claim.reach()
+    claim.reach(lambda: None)
     claim.settle()
     other = waits(gpu, got)
     soon(lambda: is_awaited(gpu))
@@ -125,8 +153,8 @@ def test_who_comes_in_the_moment_in_which_it_is_settled_waits(gpu, monkeypatch):
 
     monkeypatch.setattr(claims, "is_awaited", awaited)
     claim = Claim(gpu, lambda: None)
-    claim.reach()
-    claim._ahead.join(20)
+    claim.reach(lambda: None)
+    assert claim._rests.wait(20)
     assert len(seen) == 2
     assert not free(gpu)
     claim.close()
@@ -139,9 +167,9 @@ def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, how, 
     monkeypatch.setattr(claims, "is_awaited", lambda _: how == "awaited")
     if how == "held":
         with leased(gpu, 1.0):
-            claim.reach()
+            claim.reach(lambda: None)
     else:
-        claim.reach()
+        claim.reach(lambda: None)
     claim.rest()
     assert brought_up == []
     claim.close()
@@ -151,7 +179,7 @@ def test_where_nobody_can_say_that_he_waits_somebody_may(gpu):
     Path("/tmp", f"warpgrade-{gpu.uuid}.waiting").symlink_to("/dev/null")  # It is not followed.
     claim = Claim(gpu, lambda: None)
     assert is_awaited(gpu)
-    claim.reach()
+    claim.reach(lambda: None)
     assert free(gpu)
     claim.settle()
     assert not free(gpu)
@@ -166,7 +194,7 @@ def test_what_cannot_be_brought_up_is_not_kept(gpu):
         raise JudgeFailed("no room")
 
     claim = Claim(gpu, broken)
-    claim.reach()
+    claim.reach(lambda: None)
     soon(lambda: free(gpu))
     with pytest.raises(JudgeFailed, match="no room"):
         claim.settle()
@@ -177,7 +205,7 @@ def test_what_cannot_be_brought_up_is_not_kept(gpu):
 
 def test_a_grade_that_ends_while_it_builds_gives_it_back(gpu):
     claim = Claim(gpu, lambda: None)
-    claim.reach()
+    claim.reach(lambda: None)
     claim.close()
     claim.close()
     assert free(gpu)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,25 @@ def test_a_grade_that_ends_at_once_leaves_nothing(gpu, monkeypatch):
     foothold.close()
 
 
+def test_what_is_made_while_a_grade_ends_is_cut_short(gpu, monkeypatch):
+    alive, reached, may_go_on = [], threading.Event(), threading.Event()
+
+    def slowly(child, desk):
+        reached.set()
+        assert may_go_on.wait(20)
+        return Runner(alive)
+
+    starter = Starter()
+    monkeypatch.setattr(footholds, "Session", slowly)
+    foothold = Foothold(gpu, starter)
+    foothold.reach()
+    assert reached.wait(20)
+    threading.Timer(0.1, may_go_on.set).start()
+    foothold.close()
+    assert alive == []
+    assert len(starter.asked) == 1
+
+
 def test_no_driver_is_not_told_here(gpu, monkeypatch):
     def missing():
         raise OSError("libcuda.so.1: cannot open shared object file")
@@ -114,5 +134,6 @@ def test_no_driver_is_not_told_here(gpu, monkeypatch):
     monkeypatch.setattr(driver, "make_context", missing)
     monkeypatch.setattr(footholds, "Session", lambda child, desk: Runner([]))
     with Foothold(gpu, Starter()) as foothold:
+        foothold.reach()
         foothold.settle()
         assert foothold.spares.processes

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -48,10 +49,11 @@ class Verdict(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """What a naive grader said."""
+    """What a naive grader said; `least` is the speedup that it was to report."""
 
     accepted: bool
     speedup: float
+    least: float = 0.0
 
 
 class Judge:
@@ -194,14 +196,13 @@ def control(entry: Entry, submission: Path, folder: Path) -> Accepted | None:
     also accepts where its own process was ended. None where nothing can confine it to `folder`.
     """
     said = _naive_verdict(entry, submission, folder)
-    if said is None:
-        return None
+    if said is None or not said.accepted:
+        return said
     least = entry.expected.control.gain
     if entry.expected.control.over_twin:
         twin = _naive_verdict(entry, entry.honest, folder)
-        assert twin is not None and twin.accepted, "the naive grader refuses the twin"
-        least *= twin.speedup
-    return Accepted(said.accepted and said.speedup >= least, said.speedup)
+        least *= twin.speedup if twin is not None and twin.accepted else math.inf
+    return Accepted(said.speedup >= least, said.speedup, least)
 
 
 def _naive_verdict(entry: Entry, submission: Path, folder: Path) -> Accepted | None:
