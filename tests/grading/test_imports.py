@@ -16,10 +16,12 @@ class ModelNew(nn.Module):
         return raised / raised.sum(-1, keepdim=True)
 """
 GRADE = """
+import gc
 import sys
 import cli
 code = cli.run()
 print("imported:", code, [name for name in ("torch._dynamo", "sympy") if name in sys.modules], file=sys.stderr)
+print("garbage:", gc.isenabled(), gc.get_freeze_count() > 100_000, file=sys.stderr)
 """
 
 
@@ -33,4 +35,5 @@ def test_a_problem_that_is_known_is_graded_without_the_compiler(monkeypatch, tmp
         run = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False, timeout=300)
         told = [line for line in run.stderr.splitlines() if line.startswith("imported: 0 ")]
         assert len(told) == 1, run.stderr
+        assert "garbage: True True" in run.stderr.splitlines()  # Looked for again, but not in what was imported.
         assert first or told == ["imported: 0 []"]

@@ -7,6 +7,7 @@ question, the answer is "allowed" or the name of the error, or whatever the test
 import ctypes
 import errno
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -280,6 +281,11 @@ def own_sources(sock, private):
         else:
             results[name] = "imported"
     answer(sock, results)
+
+
+def garbage(sock, private):
+    """Say whether garbage is collected, and whether what was imported is left alone."""
+    answer(sock, [gc.isenabled(), gc.get_freeze_count() > 1000])
 
 
 def sleeper(sock, private):

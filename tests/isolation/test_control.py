@@ -193,6 +193,10 @@ def test_a_starter_that_was_lost_says_why_to_all_who_ask():
                 starter.spawn("probes:sleeper")
 
 
+def test_a_runner_collects_its_own_garbage_and_leaves_the_starters_alone(starter, spawn):
+    assert hear(spawn(starter, "probes:garbage")) == [True, True]
+
+
 def test_a_starter_that_is_given_up_is_waited_for_by_nobody():
     with make_starter(preload=["torch"]) as starter:
         threading.Timer(0.05, starter.give_up).start()

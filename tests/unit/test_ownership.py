@@ -128,6 +128,21 @@ def test_kernels_are_read_from_a_library(library):
 
 
 @pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (b"_Z33__device_stub__Z11relu_kernelPKfPflPKfPfl", "relu_kernel"),
+        (b"99_Z33__device_stub__Z11relu_kernelPKfPflPKfPfl", "relu_kernel"),
+        (b"_Z20__device_stub__plainPf", "plain"),
+        (b"__device_stub__plain", "plain"),
+        (b"\x0020__device_stub__plainPf", "plain"),
+    ],
+)
+def test_a_stub_is_read_with_the_length_that_stands_before_it(text, name):
+    for before in (b"", b"\0", bytes(3)):
+        assert kernels_in_library(b"\x7fELF.nv_fatbin\0" + before + text + b"\0").names == [name]
+
+
+@pytest.mark.parametrize(
     ("profiled", "own"),
     [
         ("relu_kernel(float const*, float*, long)", True),

@@ -11,7 +11,22 @@ from evaluator.runner import calls
 X = torch.arange(24.0).view(6, 4)
 
 
+class OnGpu(torch.Tensor):
+    """A tensor that says that it is on a GPU, where comparisons are queued and read later."""
+
+    is_cuda = True
+
+
+@pytest.fixture(params=[torch.Tensor, OnGpu], autouse=True)
+def kind(request, monkeypatch):
+    monkeypatch.setattr("tests.unit.test_same_as.KIND", request.param)
+
+
+KIND: type[torch.Tensor] = torch.Tensor
+
+
 def shot(tensor: torch.Tensor) -> list[Snapshot]:
+    tensor = tensor.as_subclass(KIND)
     return [Snapshot("output", tensor, tensor, None)]
 
 
