@@ -24,6 +24,21 @@ print("imported:", code, [name for name in ("torch._dynamo", "sympy") if name in
 print("garbage:", gc.isenabled(), gc.get_freeze_count() > 100_000, file=sys.stderr)
 """
 
+IMPORT = """
+import gc, sys
+from evaluator.pipeline import _nothing_collected
+for _ in range(2):
+    with _nothing_collected():
+        print(gc.isenabled(), "torch" in sys.modules)
+        import torch
+    print(gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
+
+
+def test_nothing_is_collected_while_torch_is_imported():
+    run = subprocess.run([sys.executable, "-c", IMPORT], cwd=TOP, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["False False", "True True", "True True", "True True"]
+
 
 def test_a_problem_that_is_known_is_graded_without_the_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))

@@ -15,7 +15,7 @@ import pytest
 from confinement import HERE, alive, hear, make_starter, tell
 
 from evaluator.errors import JudgeFailed, SandboxUnavailable
-from evaluator.isolation import Machine, SandboxMode, files
+from evaluator.isolation import Machine, SandboxMode, files, supervision
 from evaluator.isolation.machine import choose_walls
 from evaluator.isolation.namespaces import Namespaces
 
@@ -190,6 +190,15 @@ def test_a_starter_that_was_lost_says_why_to_all_who_ask():
     with make_starter(preload=["no_such_module"]) as starter:
         for _ in range(3):
             with pytest.raises(JudgeFailed, match=r"ended before it was ready: [\s\S]*no_such_module"):
+                starter.spawn("probes:sleeper")
+
+
+def test_a_starter_that_hangs_is_told_of_by_its_first_failure(monkeypatch):
+    monkeypatch.setattr(supervision, "_READY_S", 0.2)
+    with make_starter(preload=["torch"]) as starter:
+        starter._process.send_signal(signal.SIGSTOP)
+        for _ in range(2):
+            with pytest.raises(JudgeFailed, match="was not ready within"):
                 starter.spawn("probes:sleeper")
 
 

@@ -1,5 +1,6 @@
 """What a grade has of its GPU before PyTorch is imported. Without a GPU: its runners are made by the real starter."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -85,6 +86,7 @@ def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu
         assert {entry for entry, _ in starter.asked} == {"evaluator.runner.main:run"}
         assert all(what["limits"].memory_bytes == 1 << 46 for _, what in starter.asked)
         assert foothold.watch is not None
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu.uuid
         taken = foothold.spares.take()
         foothold.count_as_ours(frozenset({1}))
         assert foothold._own_processes() == {1, *(id(runner) for runner in alive if runner is not taken)}
@@ -94,9 +96,10 @@ def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu
 def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
     alive = []
     monkeypatch.setattr(footholds, "Session", lambda child, desk: Runner(alive))
-    with Foothold(gpu, Starter(failing=True)) as foothold, pytest.raises(JudgeFailed, match="no more"):
-        foothold.settle()
-    assert alive == []
+    with Foothold(gpu, Starter(failing=True)) as foothold:
+        with pytest.raises(JudgeFailed, match="no more"):
+            foothold.settle()
+        assert alive == []
 
 
 def test_a_grade_that_ends_at_once_leaves_nothing(gpu, monkeypatch):
@@ -108,12 +111,14 @@ def test_a_grade_that_ends_at_once_leaves_nothing(gpu, monkeypatch):
     foothold.close()
 
 
-def test_what_is_made_while_a_grade_ends_is_cut_short(gpu, monkeypatch):
+@pytest.mark.parametrize("at", [1, 4])
+def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
     alive, reached, may_go_on = [], threading.Event(), threading.Event()
 
     def slowly(child, desk):
-        reached.set()
-        assert may_go_on.wait(20)
+        if len(starter.asked) == at:
+            reached.set()
+            assert may_go_on.wait(20)
         return Runner(alive)
 
     starter = Starter()
@@ -124,7 +129,7 @@ def test_what_is_made_while_a_grade_ends_is_cut_short(gpu, monkeypatch):
     threading.Timer(0.1, may_go_on.set).start()
     foothold.close()
     assert alive == []
-    assert len(starter.asked) == 1
+    assert len(starter.asked) == at
 
 
 def test_no_driver_is_not_told_here(gpu, monkeypatch):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from evaluator.judge import answers as answers_module
 from evaluator.judge.answers import same_as
 from evaluator.judge.reference import Honest
 from evaluator.judge.snapshot import Snapshot
@@ -19,7 +20,7 @@ class OnGpu(torch.Tensor):
 
 @pytest.fixture(params=[torch.Tensor, OnGpu], autouse=True)
 def kind(request, monkeypatch):
-    monkeypatch.setattr("tests.unit.test_same_as.KIND", request.param)
+    monkeypatch.setitem(globals(), "KIND", request.param)
 
 
 KIND: type[torch.Tensor] = torch.Tensor
@@ -77,6 +78,20 @@ def test_a_difference_in_any_of_many_blocks_is_seen(at):
     other[at, 1] += 1
     assert same_as(answers(*wanted.split(1)), shot(other)) is None
     assert same_as(answers(*wanted.split(1)), shot(wanted)) == frozenset()
+
+
+def test_what_is_of_another_dtype_or_shape_is_not_the_same():
+    assert same_as(answers(X.double()), shot(X)) is None
+    assert same_as(answers(X[:, :1]), shot(X[:, :1].expand(6, 4).clone())) is None
+    assert same_as(answers(X, X[:1]), shot(X)) is None
+
+
+def test_a_gpu_is_waited_for_after_the_first_block_and_then_seldom(monkeypatch):
+    waits = []
+    monkeypatch.setattr(answers_module, "_all_true", lambda found: waits.append(len(found)) or True)
+    wanted = torch.arange(80.0).view(40, 2)
+    assert same_as(answers(*wanted.split(1)), shot(wanted)) == frozenset()
+    assert [count for count in waits if count] == ([1, 16, 16, 7] if KIND is OnGpu else [])
 
 
 def test_what_is_borrowed_in_any_block_is_told():
