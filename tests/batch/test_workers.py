@@ -86,21 +86,32 @@ def cards(tmp_path):
     return {path.stem: read_card(path) for path in (tmp_path / "run/cards").glob("relu/*.json")}
 
 
+def workers_of(process):
+    """Find the batch's workers."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        yield from psutil.Process(process.pid).children()
+
+
 def grades_of(process):
     """Find the processes that make grades: the children of the batch's workers, which judge or start runners."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        for worker in psutil.Process(process.pid).children():
+        for worker in workers_of(process):
             yield from worker.children()
+
+
+def awaited(find, *arguments):
+    """Wait until `find` finds something, and give it."""
+    deadline = time.monotonic() + 120
+    while not (found := list(find(*arguments))):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
 
 
 def test_a_grade_that_is_killed_is_made_again(started, tmp_path):
     hand_in(tmp_path, ["right"], 2)
     with nobody_left_behind(), started() as process:
-        deadline = time.monotonic() + 120
-        while not (victims := list(grades_of(process))):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        victims[0].kill()
+        awaited(grades_of, process)[0].kill()
         _, err = process.communicate(timeout=_LIMIT_S)
     assert process.returncode == 0, err
     assert {name: card.status for name, card in cards(tmp_path).items()} == dict.fromkeys(
@@ -109,12 +120,12 @@ def test_a_grade_that_is_killed_is_made_again(started, tmp_path):
     assert "attempt 2" in (tmp_path / "run/logs/batch.log").read_text()
 
 
-@pytest.mark.parametrize("later_s", [0.5, 4.0])
-def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, later_s):
-    """At 0.5 s the worker is importing PyTorch, at 4 s it is at a grade."""
+@pytest.mark.parametrize("find", [workers_of, grades_of])
+def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, find):
+    """A worker that has just begun is importing PyTorch; one with children is at a grade."""
     hand_in(tmp_path, ["right"], 3)
     with nobody_left_behind(), started() as process:
-        time.sleep(later_s)
+        awaited(find, process)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -173,10 +184,7 @@ def test_a_kept_runner_that_dies_costs_one_attempt(started, tmp_path):
     """The reference's runner stays from one submission to the next; somebody may kill it in between."""
     expected = hand_in(tmp_path, ["right"], 4)
     with nobody_left_behind(), started("--jobs", "1") as process:
-        deadline = time.monotonic() + 120
-        while not cards(tmp_path):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        awaited(cards, tmp_path)
         for each in psutil.Process(process.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
                 if not each.children():
