@@ -28,9 +28,18 @@ from evaluator.batch.manifest import RunManifest, Terms
 from evaluator.batch.tasks import Planned, Task
 from evaluator.errors import CardError, InfraError, UsageError
 from evaluator.records import Record
+from evaluator.submissions import STDIN
 from evaluator.version import __version__
 
 _MOSTLY_OUTDATED = 2
+_UNSAID = {
+    "size": "the device's own size",
+    "timeout_s": "the judge's own timeout",
+    "require_own_kernel": "no required share of own kernels",
+    "baselines": "no baselines",
+    "problems": "the shipped problems",
+}
+"""What it means where nothing was said."""
 
 
 class RunFolder(Record, frozen=True):
@@ -69,7 +78,8 @@ class RunFolder(Record, frozen=True):
             return msgspec.json.decode(self.manifest.read_bytes(), type=RunManifest)
         except OSError as error:
             hint = "name a folder that `warpgrade batch --run` made"
-            raise CardError(f"{self.path} is not the folder of a run: {error.strerror}", hint=hint) from error
+            why = "it has no manifest.json" if self.path.is_dir() and not self.manifest.exists() else error.strerror
+            raise CardError(f"{self.path} is not the folder of a run: {why}", hint=hint) from error
         except ValueError as error:
             raise CardError(f"{self.manifest} is not the manifest of a run: {error}") from error
 
@@ -182,7 +192,7 @@ def manifest_for(terms: Terms, problems: Path | None, submissions: str) -> RunMa
     return RunManifest(
         terms=terms,
         problems=str(problems.resolve()) if problems is not None else None,
-        submissions=submissions,
+        submissions=_place(submissions),
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         warpgrade=__version__,
         python=platform.python_version(),
@@ -198,13 +208,38 @@ def _refuse_strangers(folder: RunFolder) -> None:
         raise UsageError(f"{folder.path} holds other things than a run", hint="name a new folder with --run")
 
 
+def _place(submissions: str) -> str:
+    """Spell a place of submissions in the one way; what is gone, or a pipe, has only the text that it was given by."""
+    path = Path(submissions)
+    lasts = submissions != STDIN and (path.is_dir() or path.is_file())
+    return str(path.resolve()) if lasts else submissions
+
+
 def _compare(begun: RunManifest, wanted: RunManifest, path: Path) -> None:
-    before = msgspec.to_builtins(begun.terms) | {"problems": begun.problems}
-    now = msgspec.to_builtins(wanted.terms) | {"problems": wanted.problems}
-    changed = [f"{name} {before[name]}, not {now[name]}" for name in now if before[name] != now[name]]
+    before, now = _asked(begun), _asked(wanted)
+    changed = [f"{before[name]}, not {now[name]}" for name in now if before[name] != now[name]]
     if changed:
-        hint = "name another folder with --run, or begin this one again with --fresh"
+        hint = "name another folder with --run, or begin this one again with --fresh: that removes its cards"
         raise UsageError(f"{path} was begun with {'; '.join(changed)}", hint=hint)
+
+
+def _asked(manifest: RunManifest) -> dict[str, str]:
+    """Put into words what every session on a run must share."""
+    terms = msgspec.to_builtins(manifest.terms)
+    places = {"problems": manifest.problems, "submissions": _place(manifest.submissions)}
+    return {name: _in_words(name, value) for name, value in (terms | places).items()}
+
+
+def _in_words(name: str, value: object) -> str:
+    match value:
+        case None | []:
+            return _UNSAID[name]
+        case bool():
+            return f"{name} {'on' if value else 'off'}"
+        case list():
+            return f"{name} {', '.join(value)}"
+        case _:
+            return f"{name} {value}"
 
 
 def _write_manifest(folder: RunFolder, manifest: RunManifest) -> None:

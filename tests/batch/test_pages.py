@@ -138,7 +138,7 @@ def test_the_forms_say_the_same(run):
     ("arguments", "message"),
     [
         (["report", "run", "--json", "--csv"], "choose one of them"),
-        (["report", "submissions"], "is not the folder of a run"),
+        (["report", "submissions"], "submissions is not the folder of a run: it has no manifest.json"),
         (["report", "run", "run"], "is in two of these runs"),
         (["report", "run", "--html", "no/such/folder.html"], "cannot be written"),
         (["compare", "run", "run", "--fail-on", "speed"], "is no rule to fail on"),

@@ -10,14 +10,16 @@ from collections import Counter
 from pathlib import Path
 
 import filelock
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
 import cli
 from evaluator.batch import inputs, run_folder, session
+from evaluator.batch.manifest import Terms
 from evaluator.batch.run_folder import RunFolder
-from evaluator.errors import CardNotWritten
-from evaluator.records import Status
+from evaluator.errors import CardNotWritten, UsageError
+from evaluator.records import BaselineKind, DeviceKind, SizeName, Status
 from evaluator.schema import SchemaName, schema
 from evaluator.store import read_card
 
@@ -205,7 +207,94 @@ def test_other_terms_need_another_folder(batch, hand_in):
     hand_in({"relu/a.py": "# right"})
     batch()
     assert batch("--size", "full") == 2
-    assert "was begun with size None, not full" in batch.err
+    assert "was begun with the device's own size, not size full" in batch.err
+
+
+def manifest(terms=None, problems=None, submissions="-"):
+    return run_folder.manifest_for(terms or Terms(device=DeviceKind.CPU), problems, submissions)
+
+
+def refusal(path, begun, wanted):
+    """Say what the second of two sittings on the folder `path` is told."""
+    with run_folder.opened(path, begun):
+        pass
+    with pytest.raises(UsageError) as raised, run_folder.opened(path, wanted):
+        pass
+    return raised.value
+
+
+def test_terms_that_were_left_out_are_told_in_words(tmp_path):
+    terms = Terms(
+        device=DeviceKind.CPU,
+        size=SizeName.SMALL,
+        timeout_s=5.0,
+        require_own_kernel=0.5,
+        strict=True,
+        baselines=[BaselineKind.COMPILE],
+    )
+    told = refusal(tmp_path / "run", manifest(), manifest(terms, tmp_path)).message
+    assert told.partition("was begun with ")[2].split("; ") == [
+        "the device's own size, not size small",
+        "the judge's own timeout, not timeout_s 5.0",
+        "no required share of own kernels, not require_own_kernel 0.5",
+        "strict off, not strict on",
+        "no baselines, not baselines compile",
+        f"the shipped problems, not problems {tmp_path}",
+    ]
+
+
+def test_every_term_that_may_be_left_out_has_words():
+    empty = [field.name for field in msgspec.structs.fields(Terms) if field.default is None]
+    assert set(empty) <= set(run_folder._UNSAID)
+
+
+def test_other_submissions_need_another_folder(batch, hand_in, tmp_path, monkeypatch):
+    hand_in({"relu/a.py": "# right"})
+    assert batch() == 0
+    before = (tmp_path / "run/cards/relu/a.json").read_bytes()
+    (tmp_path / "others/relu").mkdir(parents=True)
+    (tmp_path / "others/relu/a.py").write_text("# wrong")
+    assert batch(submissions="others") == 2
+    assert f"was begun with submissions {tmp_path}/submissions, not submissions {tmp_path}/others" in batch.err
+    assert "name another folder with --run, or begin this one again with --fresh" in batch.err
+    assert (tmp_path / "run/cards/relu/a.json").read_bytes() == before
+    assert batch("--fresh", submissions="others") == 1
+
+
+def test_one_place_of_submissions_may_be_spelled_in_many_ways(batch, hand_in, tmp_path, monkeypatch):
+    hand_in({"relu/a.py": "# right"})
+    (tmp_path / "link").symlink_to("submissions")
+    for spelled in ("submissions", "./submissions/", tmp_path / "submissions", "link"):
+        assert batch(submissions=spelled) == 0, batch.err
+    earlier = tmp_path / "run/manifest.json"  # an earlier version wrote the place as it was given
+    earlier.write_text(earlier.read_text().replace(f"{tmp_path}/submissions", "submissions"))
+    assert batch(submissions="./submissions") == 0, batch.err
+
+
+def test_the_same_words_in_another_folder_are_other_submissions(batch, hand_in, tmp_path, monkeypatch):
+    hand_in({"relu/a.py": "# right"})
+    assert batch() == 0
+    (tmp_path / "other/submissions/relu").mkdir(parents=True)
+    (tmp_path / "other/submissions/relu/a.py").write_text("# wrong")
+    monkeypatch.chdir(tmp_path / "other")
+    assert batch("--run", tmp_path / "run") == 2
+    assert "was begun with submissions" in batch.err
+
+
+def test_submissions_that_are_gone_are_known_by_their_text(tmp_path):
+    told = refusal(tmp_path / "run", manifest(submissions="/gone/a"), manifest(submissions="/gone/b"))
+    assert "submissions /gone/a, not submissions /gone/b" in told.message
+    with run_folder.opened(tmp_path / "run", manifest(submissions="/gone/a")):
+        pass
+
+
+def test_a_pipe_is_known_by_its_text():
+    """What /dev/fd/63 leads to is another pipe each time the same command is given."""
+    end, other = os.pipe()
+    os.close(other)
+    place = f"/dev/fd/{end}"
+    assert manifest(submissions=place).submissions == place
+    os.close(end)
 
 
 def test_a_second_batch_on_the_folder_is_told(batch, hand_in, tmp_path):
