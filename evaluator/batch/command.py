@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from evaluator.batch.displays import display_on
 from evaluator.batch.handle import Hire, Slot
-from evaluator.batch.inputs import Item, Problems, named_once, read_folder, read_lines, submission_files
+from evaluator.batch.inputs import Item, Problems, expected, named_once, open_lines, read_folder, read_lines
 from evaluator.batch.manifest import Terms
 from evaluator.batch.run_folder import Plan, manifest_for, opened
 from evaluator.batch.session import Session, Tally
@@ -50,6 +50,14 @@ class BatchWish(NamedTuple):
     fail_fast: bool
 
 
+class Given(NamedTuple):
+    """Where submissions come from: a stream of `lines`, or else a folder with so many in `total`."""
+
+    origin: str
+    lines: BinaryIO | None
+    total: int | None
+
+
 def run_batch(wish: BatchWish, stream: TextIO, jsonl: TextIO | None) -> Tally:
     """Grade everything that has no card yet. Progress goes to `stream`, lines of JSON to `jsonl`.
 
@@ -72,13 +80,15 @@ def run_batch(wish: BatchWish, stream: TextIO, jsonl: TextIO | None) -> Tally:
     )
     shard = parse_shard(wish.shard) if wish.shard else None
     problems = Problems(wish.problems, terms.actual_size)
-    total = None if shard else _total(wish.submissions, wish.limit)
     with contextlib.ExitStack() as stack:
+        # Before the run's folder is made, or emptied with --fresh: this may be refused.
+        given = _given(wish.submissions, stack)
+        total = _total(given, wish.limit) if shard is None else None
         slots, hire = _crew(wish, device, stack)
         manifest = manifest_for(terms, wish.problems, wish.submissions)
         folder = stack.enter_context(opened(wish.run, manifest, fresh=wish.fresh))
         plan = stack.enter_context(Plan(folder))
-        items = named_once(_items(wish.submissions, problems, plan, stack))
+        items = named_once(_items(given, problems, plan))
         if shard is not None:
             items = filter(shard.holds, items)
         display = stack.enter_context(display_on(stream, total, jsonl=jsonl))
@@ -115,23 +125,22 @@ def parse_shard(text: str) -> Shard:
     return Shard(number=int(found[1]), of=int(found[2]))
 
 
-def _total(submissions: str, limit: int | None) -> int | None:
-    """Count what will come, where that costs next to nothing."""
-    if submissions == STDIN or not Path(submissions).is_dir():
-        return None
-    count = len(submission_files(Path(submissions)))
-    return count if limit is None else min(count, limit)
-
-
-def _items(submissions: str, problems: Problems, plan: Plan, stack: contextlib.ExitStack) -> Iterator[Item]:
+def _given(submissions: str, stack: contextlib.ExitStack) -> Given:
+    """Find what was handed in; a file that is opened is closed with `stack`."""
     if submissions == STDIN:
-        return read_lines(sys.stdin.buffer, "stdin", problems)
+        return Given("stdin", sys.stdin.buffer, None)
     path = Path(submissions)
     if path.is_dir():
-        return read_folder(path, problems, plan.by_origin())
-    try:
-        stream: BinaryIO = stack.enter_context(path.open("rb"))
-    except OSError as error:
-        hint = "name a folder of submissions, a file of JSON lines, or - for stdin"
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
-    return read_lines(stream, submissions, problems)
+        return Given(submissions, None, expected(path))
+    return Given(submissions, stack.enter_context(open_lines(path)), None)
+
+
+def _total(given: Given, limit: int | None) -> int | None:
+    """Say how many will come, where that is known."""
+    return given.total if given.total is None or limit is None else min(given.total, limit)
+
+
+def _items(given: Given, problems: Problems, plan: Plan) -> Iterator[Item]:
+    if given.lines is None:
+        return read_folder(Path(given.origin), problems, plan.by_origin())
+    return read_lines(given.lines, given.origin, problems)

@@ -90,6 +90,27 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
             yield _read_file(path, folder, problems)
 
 
+def expected(folder: Path) -> int:
+    """Count the submissions in `folder`. Raises UsageError where there are none, or it cannot be listed."""
+    count = len(submission_files(folder))
+    if not count:
+        hint = "submissions lie there as PROBLEM/NAME.py, .txt or .md"
+        raise UsageError(f"{folder} holds no submissions", hint=hint)
+    return count
+
+
+def open_lines(path: Path) -> BinaryIO:
+    """Open a file of JSON lines. Raises UsageError where it cannot be read, or is a submission itself."""
+    if path.suffix.lower() in SUFFIXES and path.is_file():
+        hint = f"`warpgrade grade PROBLEM {path}` grades it"
+        raise UsageError(f"{path} is one submission, not a folder of them", hint=hint)
+    try:
+        return path.open("rb")
+    except OSError as error:
+        hint = "name a folder of submissions, a file of JSON lines, or - for stdin"
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+
+
 def submission_files(folder: Path) -> list[str]:
     """List the files that `read_folder` takes for submissions, those of one problem after another.
 

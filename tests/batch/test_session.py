@@ -297,6 +297,41 @@ def test_a_pipe_is_known_by_its_text():
     os.close(end)
 
 
+@pytest.mark.parametrize(
+    ("submissions", "message", "hint"),
+    [
+        ("nowhere", "nowhere cannot be read: No such file", "name a folder of submissions, a file of JSON lines"),
+        ("empty", "empty holds no submissions", "PROBLEM/NAME.py"),
+        ("submissions/relu/a.py", "a.py is one submission", "`warpgrade grade PROBLEM submissions/relu/a.py`"),
+        ("submissions/relu/b.MD", "b.MD is one submission", "`warpgrade grade PROBLEM submissions/relu/b.MD`"),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--shard", "1/2")])
+def test_what_cannot_begin_leaves_no_folder(batch, hand_in, tmp_path, worker, submissions, message, hint, more):
+    hand_in({"relu/a.py": "# right\nx = 1\n", "relu/b.MD": "none"})
+    (tmp_path / "empty/relu").mkdir(parents=True)
+    assert batch(*more, submissions=submissions) == 2
+    assert message in batch.err
+    assert hint in batch.err
+    assert "refused" not in batch.err
+    assert not (tmp_path / "run").exists()
+    assert worker.started == []
+
+
+def test_what_cannot_begin_removes_no_cards(batch, hand_in, tmp_path):
+    hand_in({"relu/a.py": "# right"})
+    batch()
+    assert batch("--fresh", submissions="nowhere") == 2
+    assert statuses(tmp_path) == {"relu/a.json": "correct"}
+
+
+def test_a_part_without_submissions_is_no_mistake(batch, hand_in, tmp_path):
+    """Of four parts of one submission three are empty: whoever shares a batch out cannot know which."""
+    hand_in({"relu/a.py": "# right"})
+    assert [batch("--shard", f"{part}/4") for part in range(1, 5)] == [0] * 4
+    assert statuses(tmp_path) == {"relu/a.json": "correct"}
+
+
 def test_a_second_batch_on_the_folder_is_told(batch, hand_in, tmp_path):
     hand_in({"relu/a.py": "# right"})
     batch()
