@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from evaluator.report.compare import Comparison, Pair
+from evaluator.report.summary import MISSING
 from evaluator.report.text import counted, one_line, significant
 
 if TYPE_CHECKING:
@@ -39,6 +40,22 @@ def _names(pair: Pair) -> dict[str, Any]:
     }
 
 
+def _same(pair: Pair) -> bool:
+    """Say whether there is one verdict in both; what has no card has none."""
+    return pair.before.status is not None and pair.before.status is pair.after.status
+
+
+def _speed(comparison: Comparison) -> str:
+    """Say how much faster the second run is, in words."""
+    faster = comparison.faster
+    if faster is None:
+        return "no submission has a speedup in both runs: no speedups can be compared"
+    interval = "no interval: the clock's is not known"
+    if faster.low is not None and faster.high is not None:
+        interval = f"95 %: {significant(faster.low)}x to {significant(faster.high)}x"
+    return f"{significant(faster.value)}x as fast, over {counted(comparison.timed, 'submission')} ({interval})"
+
+
 def render_comparison(comparison: Comparison, console: "Console") -> None:
     """Show it on a terminal: the whole, what changed its verdict, and the largest changes of speed."""
     from rich.text import Text
@@ -52,20 +69,13 @@ def render_comparison(comparison: Comparison, console: "Console") -> None:
     for name, found in (("first", comparison.only_before), ("second", comparison.only_after)):
         if found:
             line(f"{len(found)} only in the {name} run: not compared")
-    faster = comparison.faster
-    if faster is None:
-        line("no speedup in both runs: nothing to compare")
-    else:
-        interval = "no interval: the clock's is not known"
-        if faster.low is not None and faster.high is not None:
-            interval = f"95 %: {significant(faster.low)}x to {significant(faster.high)}x"
-        line(f"{significant(faster.value)}x as fast, over {counted(comparison.timed, 'submission')} ({interval})")
+    if comparison.pairs:
+        line(f"the same verdict in both: {sum(map(_same, comparison.pairs))} of {len(comparison.pairs)}")
+    line(_speed(comparison))
     for title, pairs, style in (("broken", comparison.broken, "red"), ("mended", comparison.mended, "green")):
         for pair in pairs[:_MOST]:
-            names = _names(pair)
-            line(
-                f"{title}: {pair.before.problem}/{pair.before.name}: {names['before']} before, {names['after']}", style
-            )
+            before, after = (side.status or MISSING for side in pair)
+            line(f"{title}: {pair.before.problem}/{pair.before.name}: {before} before, {after} now", style)
         if len(pairs) > _MOST:
             line(f"and {len(pairs) - _MOST} more {title}", style)
     changed = [(pair.ratio, pair) for pair in comparison.pairs if pair.ratio is not None]

@@ -1,10 +1,14 @@
 """Two runs beside each other: what counts as worse, and what chance explains."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from evaluator.errors import UsageError
 from evaluator.records import Status
 from evaluator.report.compare import Rule, Timed, compare, failures, parse_rule
+from evaluator.report.comparison import render_comparison
 
 
 def run(*speedups, problem="relu", noise=0.01, status=Status.CORRECT):
@@ -88,6 +92,36 @@ def test_a_share_falls_beyond_chance():
     assert failures(compare(before, [*wrong[:5], *before[5:]]), [CORRECT]) == [
         "50.0 points fewer are correct (p = 0.031)"
     ]
+
+
+def shown(before, after):
+    drawn = io.StringIO()
+    render_comparison(compare(before, after), Console(file=drawn, width=80))
+    return drawn.getvalue().splitlines()
+
+
+def test_without_speedups_verdicts_are_compared_all_the_same():
+    untimed = [Timed("a", name, Status.CORRECT) for name in "xy"]
+    missing = Timed("a", "z", None)
+    assert shown([*untimed, missing], [*untimed, missing]) == [
+        "3 submissions in both runs",
+        "the same verdict in both: 2 of 3",
+        "no submission has a speedup in both runs: no speedups can be compared",
+    ]
+    assert shown([], []) == [
+        "0 submissions in both runs",
+        "no submission has a speedup in both runs: no speedups can be compared",
+    ]
+
+
+def test_what_broke_is_told_with_both_verdicts():
+    right = [Timed("a", name, Status.CORRECT) for name in "xy"]
+    wrong = [Timed("a", "x", Status.WRONG_RESULT), Timed("a", "y", None)]
+    assert shown(right, wrong)[-2:] == [
+        "broken: a/x: correct before, wrong_result now",
+        "broken: a/y: correct before, missing now",
+    ]
+    assert shown(wrong, right)[-1] == "mended: a/y: missing before, correct now"
 
 
 @pytest.mark.parametrize(
