@@ -101,7 +101,7 @@ class JsonLines:
 
 
 class Table:
-    """Draws, in place: how far it is, what each slot does, the last results."""
+    """Draws, in place: how far it is, what each slot does, the last correct ones. What is not correct stays above."""
 
     def __init__(self, console: "Console", total: int | None) -> None:
         """Draw on `console`, which is a terminal."""
@@ -113,7 +113,7 @@ class Table:
         self._hows: Counter[str] = Counter()
         self._refused = 0
         self._slots: dict[int, tuple[Began, float]] = {}
-        self._last: deque[Result | Refused] = deque(maxlen=_LAST)
+        self._last: deque[str] = deque(maxlen=_LAST)
         self._began_s = time.monotonic()
         self._lock = threading.Lock()
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=1 / _REDRAW_S, transient=True)
@@ -126,21 +126,31 @@ class Table:
             self._slots[event.slot] = before if same and before is not None else (event, time.monotonic())
 
     def result(self, result: Result) -> None:
-        """Count it, and show it among the last."""
+        """Count it, and show it: among the last, or for good where it is not correct."""
+        status = Status(result.row.status)
         with self._lock:
-            self._counts[Status(result.row.status)] += 1
+            self._counts[status] += 1
             self._hows[result.how] += 1
             for slot, (event, _) in list(self._slots.items()):
                 if event.task.card == result.row.card:
                     del self._slots[slot]
-            if result.how != "kept":
-                self._last.append(result)
+            if status is Status.CORRECT and result.how != "kept":
+                self._last.append(summary(result))
+        if status is not Status.CORRECT and result.how != "kept":
+            self._leave(summary(result), _STYLES.get(status, "red"))
 
     def refused(self, refused: Refused) -> None:
-        """Count it, and show it among the last."""
+        """Count it, and show it for good."""
         with self._lock:
             self._refused += 1
-            self._last.append(refused)
+        self._leave(f"refused {refused.origin}: {refused.reason}", "red")
+
+    def _leave(self, text: str, style: str) -> None:
+        """Write a line that stays, above what is drawn. Never while the lock is held: who draws takes it too."""
+        from rich.text import Text
+
+        with contextlib.suppress(OSError):  # as `Lines`
+            self.live.console.print(Text(one_line(text, 240, self._encoding), style))
 
     def _draw(self) -> "RenderableType":
         from rich.console import Group
@@ -157,7 +167,8 @@ class Table:
                 seconds = "" if event.stage in STILL else f"{time.monotonic() - since_s:.0f} s"
                 name = one_line(f"{event.task.problem.name}/{event.task.name}", 60, self._encoding)
                 working.add_row(Text(str(slot), "dim"), Text(event.stage, "cyan"), Text(seconds), Text(name))
-            return Group(head, working, *map(self._line, self._last))
+            last = [Text(one_line(line, 110, self._encoding), _STYLES[Status.CORRECT]) for line in self._last]
+            return Group(head, working, *last)
 
     def _progress(self) -> str:
         done = sum(self._counts.values()) + self._refused
@@ -168,14 +179,6 @@ class Table:
             if self._total and self._total > done:
                 text += f"   {(self._total - done) * elapsed_s / graded / 60:.0f} min left"
         return text
-
-    def _line(self, last: Result | Refused) -> "RenderableType":
-        from rich.text import Text
-
-        if isinstance(last, Refused):
-            return Text(one_line(f"refused {last.origin}: {last.reason}", 110, self._encoding), "red")
-        style = _STYLES.get(Status(last.row.status), "red")
-        return Text(one_line(summary(last), 110, self._encoding), style)
 
 
 @contextlib.contextmanager

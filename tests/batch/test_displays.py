@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import sys
 
 from rich.console import Console
@@ -29,11 +30,11 @@ def shown(table):
 
 
 def test_the_table_shows_stages_counts_and_the_last_results():
-    table = Table(Console(file=io.StringIO(), width=100), total=4)
+    table = Table(Console(file=io.StringIO(), width=100), total=5)
     table.began(Began(0, TASK, "build"))
     table.began(Began(1, TASK, "time"))
     before = shown(table)
-    assert "0/4" in before
+    assert "0/5" in before
     assert "build" in before
     assert "\x1b[2J" not in before
     timed = next(line for line in before.splitlines() if "time" in line)
@@ -41,13 +42,47 @@ def test_the_table_shows_stages_counts_and_the_last_results():
     table.result(result("kept"))
     table.result(result(make=cards.wrong_card, card=TASK.card))
     table.refused(Refused("in.jsonl:3", "the line is not a submission"))
+    table.result(result(card="relu/other.json"))
     after = shown(table)
-    assert "3/4" in after
-    assert "1 correct" in after
+    assert "4/5" in after
+    assert "2 correct" in after
     assert "1 wrong_result" in after
-    assert cards.wrong_card().reason.code in after
-    assert "refused in.jsonl:3" in after
+    assert after.count("relu/relu_inline, correct, 2.98x") == 1  # not the one from before
     assert "build" not in after  # its slot is free
+
+
+def test_what_is_not_correct_stays_on_the_terminal():
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
+    table = Table(console, total=5)
+    with table.live:
+        table.result(result("kept", make=cards.crashed_card))
+        table.result(result())
+        table.result(result(make=cards.wrong_card))
+        table.refused(Refused("submissions/" + "x" * 60 + ".py", "\x1b[2Jthere is no problem named 'rleu'"))
+    lines = left_by(stream.getvalue())
+    wrong = cards.wrong_card().reason.code
+    assert lines[0].startswith(f"relu/relu_inline, wrong_result, {wrong}, ")
+    assert "".join(lines[1:]).replace(" ", "").endswith("thereisnoproblemnamed'rleu'")
+    assert max(map(len, lines)) <= 80
+    assert "correct, 2.98x" not in "".join(lines)
+
+
+def left_by(written):
+    """Give the lines that a terminal still shows after `written`: it moves up and erases, and draws again."""
+    lines = [""]
+    row = 0
+    for text, code in re.findall(r"([^\x1b\r\n]+|\n|\r)|\x1b\[([0-9;?]*[A-Za-z])", written):
+        if code == "2K":
+            lines[row] = ""
+        elif code.endswith("A"):
+            row -= int(code[:-1] or 1)
+        elif text == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif text and text != "\r":
+            lines[row] += text
+    return [line for line in lines if line.strip()]
 
 
 def test_lines_pass_over_what_is_from_before():
