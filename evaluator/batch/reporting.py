@@ -10,11 +10,22 @@ from evaluator.batch.results import Entry, Results
 from evaluator.errors import CardError, UsageError
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import Scorecard
+from evaluator.report.batch import Failed
 from evaluator.report.batch_html import Detail, PageEntry, detail_of, write_page
 from evaluator.report.batch_junit import Case, junit
 from evaluator.report.batch_kernelbench import Graded, documents
 from evaluator.report.summary import MISSING, sections
 from evaluator.store import read_card
+
+
+def failed(results: Results) -> list[Failed]:
+    """List what is not correct; what is missing comes last, as it says nothing of the submission."""
+    found = [entry for entry in results.entries if not entry.sample.correct]
+    found.sort(key=lambda entry: entry.sample.status is None)
+    return [
+        Failed(entry.sample.name, entry.sample.problem, _status(entry), (entry.row and entry.row.reason) or "")
+        for entry in found
+    ]
 
 
 def write_junit(results: Results, path: Path) -> None:
@@ -77,7 +88,7 @@ def _pages(results: Results) -> Iterator[PageEntry]:
             problem=sample.problem,
             level=sample.level,
             name=sample.name,
-            status=sample.status.value if sample.status else MISSING,
+            status=_status(entry),
             reason=_reason(entry),
             speedup=sample.speedup,
             wall_s=row.wall_s if row else 0.0,
@@ -98,6 +109,11 @@ def _card(entry: Entry) -> Scorecard | None:
         return read_card(entry.cards / entry.row.card)
     except CardError:
         return None
+
+
+def _status(entry: Entry) -> str:
+    status = entry.sample.status
+    return status.value if status else MISSING
 
 
 def _reason(entry: Entry) -> str:

@@ -68,9 +68,9 @@ def report(
     elif as_csv:
         terminal.emit(said.csv_text(summaries))
     elif as_markdown:
-        terminal.emit(said.markdown(summaries))
+        terminal.emit(said.markdown(summaries, reporting.failed(results)))
     else:
-        terminal.show(lambda console: said.render(summaries, console))
+        terminal.show(lambda console: said.render(summaries, console, reporting.failed(results)))
     for broken in results.broken:
         terminal.complain("broken", broken)
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.report.intervals import Estimate
@@ -14,8 +14,26 @@ if TYPE_CHECKING:
 
 _NOTHING = "-"
 _NAME = 40
+_MOST_FAILED = 20
 _IN_TABLES = (1.0, 1.5, 2.0)
 """The p of fast_p that a table by problem has room for; CSV and JSON have all."""
+
+
+class Made(NamedTuple):
+    """A table in words."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+class Failed(NamedTuple):
+    """One submission that is not correct; `code` is that of its reason, empty where it has none."""
+
+    name: str
+    problem: str
+    status: str
+    code: str
 
 
 def document(sections: list[Section]) -> dict[str, Any]:
@@ -78,18 +96,25 @@ def _no_formula(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
-def markdown(sections: list[Section]) -> str:
+def markdown(sections: list[Section], failed: Sequence[Failed] = ()) -> str:
     """Make what `--markdown` writes."""
-    return "\n".join(_markdown(section) for section in sections) or "There is nothing to report.\n"
+    parts = list(map(_markdown, sections)) or ["There is nothing to report.\n"]
+    if failed:
+        title, header, rows = _failed(failed)
+        parts.append("\n".join([f"## {title}", "", *_markdown_table(header, rows), *_beyond(failed), ""]))
+    return "\n".join(parts)
 
 
 def _markdown(section: Section) -> str:
     lines = [f"## {_cell(_title(section))}", "", *_remarks(section), ""]
     for title, header, rows in _tables(section):
-        lines += [f"### {title}", "", f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-        lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-        lines.append("")
+        lines += [f"### {title}", "", *_markdown_table(header, rows)]
     return "\n".join(lines)
+
+
+def _markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+    return [*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
 
 
 def _cell(text: str) -> str:
@@ -100,9 +125,8 @@ def _cell(text: str) -> str:
     return text
 
 
-def render(sections: list[Section], console: "Console") -> None:
+def render(sections: list[Section], console: "Console", failed: Sequence[Failed] = ()) -> None:
     """Show it on a terminal."""
-    from rich.table import Table
     from rich.text import Text
 
     encoding = console.encoding
@@ -110,24 +134,47 @@ def render(sections: list[Section], console: "Console") -> None:
         console.print(Text(one_line(_title(section), 120, encoding), "bold"))
         for remark in _remarks(section):
             console.print(Text(one_line(remark, 200, encoding)))
-        for title, header, rows in _tables(section):
-            table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-            for number, name in enumerate(header):
-                table.add_column(name, justify="right" if number else "left", no_wrap=True)
-            for row in rows:
-                table.add_row(*[Text(one_line(cell, _NAME, encoding)) for cell in row])
-            console.print(table)
+        for table in _tables(section):
+            _render_table(table, console)
             console.print()
     if not sections:
         console.print(Text("There is nothing to report."))
+    if failed:
+        _render_table(_failed(failed), console, numbers=False)
+        for line in _beyond(failed):
+            console.print(Text(line))
+
+
+def _render_table(made: Made, console: "Console", *, numbers: bool = True) -> None:
+    """Draw a table; all columns but the first are to the right where they are `numbers`."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=made.title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    for number, name in enumerate(made.header):
+        table.add_column(name, justify="right" if number and numbers else "left", no_wrap=True)
+    for row in made.rows:
+        table.add_row(*[Text(one_line(cell, _NAME, console.encoding)) for cell in row])
+    console.print(table)
+
+
+def _failed(failed: Sequence[Failed]) -> Made:
+    rows = [list(each) for each in failed[:_MOST_FAILED]]
+    return Made("Not correct", ["submission", "problem", "status", "code"], rows)
+
+
+def _beyond(failed: Sequence[Failed]) -> list[str]:
+    """Say how many the list leaves out, where it does, and where they are."""
+    left = len(failed) - _MOST_FAILED
+    return [f"and {left} more: --html FILE has all"] if left > 0 else []
 
 
 class Described(NamedTuple):
-    """One device's section in words: title, remarks, and tables of (title, header, rows)."""
+    """One device's section in words: title, remarks, and tables."""
 
     title: str
     remarks: list[str]
-    tables: list[tuple[str, list[str], list[list[str]]]]
+    tables: list[Made]
 
 
 def described(section: Section) -> Described:
@@ -154,9 +201,9 @@ def _remarks(section: Section) -> list[str]:
     return remarks
 
 
-def _tables(section: Section) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+def _tables(section: Section) -> Iterator[Made]:
     total = section.total
-    yield "All", ["", "value", "95 % interval"], list(_facts(total))
+    yield Made("All", ["", "value", "95 % interval"], list(_facts(total)))
     shown = _IN_TABLES if section.device.timed else ()
     header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in shown), "speedup"]
     for title, groups in (
@@ -167,7 +214,7 @@ def _tables(section: Section) -> Iterator[tuple[str, list[str], list[list[str]]]
         for name, summary in groups.items():
             shares = [summary.built, summary.correct, *(summary.fast[p] for p in shown)]
             rows.append([name, str(summary.samples), *map(_percent, shares), _times(summary.speedup)])
-        yield title, ["", *header], rows
+        yield Made(title, ["", *header], rows)
 
 
 def _facts(summary: Summary) -> Iterator[list[str]]:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import cli
+from evaluator.store import read_card
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 HOSTILE = "<script>alert(1)</script>"
@@ -132,6 +133,41 @@ def test_the_forms_say_the_same(run):
     assert re.search(r"correct \(fast_0\)\s+25.0 %", run.out)
     run("report", "run", "--markdown")
     assert "| correct (fast\\_0) | 25.0 % |" in run.out
+
+
+def test_what_is_not_correct_is_listed(run, tmp_path):
+    (tmp_path / "run/cards/relu/a.json").unlink()
+    codes = {name: read_card(tmp_path / f"run/cards/relu/{name}.json").reason.code for name in "bd"}
+    run("report", "run")
+    listed = [line.split() for line in run.out.partition("Not correct")[2].splitlines()[1:]]
+    assert listed[0] == ["submission", "problem", "status", "code"]
+    assert listed[1:3] == [["b", "relu", "wrong_result", codes["b"]], ["d", "relu", "infra_error", codes["d"]]]
+    assert listed[-1] == ["a", "relu", "missing"]
+    assert len(listed) == 5
+    run("report", "run", "--markdown")
+    listed = run.out.partition("\n## Not correct\n\n")[2].splitlines()
+    assert listed[:2] == ["| submission | problem | status | code |", "|---|---|---|---|"]
+    assert f"| b | relu | wrong\\_result | {codes['b']} |" in listed
+    assert HOSTILE not in run.out
+    assert "more" not in run.out
+
+
+def test_where_all_are_correct_nothing_is_listed(batch, hand_in, capsys):  # noqa: F811
+    hand_in({"relu/a.py": "# right"})
+    batch()
+    for form in ([], ["--markdown"]):
+        assert cli.run(["report", "run", *form]) == 0
+        assert "Not correct" not in capsys.readouterr().out
+
+
+def test_a_long_list_of_what_is_not_correct_is_cut(batch, hand_in, capsys):  # noqa: F811
+    hand_in({f"relu/{number:02}.py": f"# wrong {number}" for number in range(23)})
+    batch()
+    for form in ([], ["--markdown"]):
+        cli.run(["report", "run", *form])
+        listed = capsys.readouterr().out.partition("Not correct")[2]
+        assert listed.count("wrong") == 20
+        assert listed.strip().endswith("and 3 more: --html FILE has all")
 
 
 @pytest.mark.parametrize(
