@@ -99,6 +99,13 @@ def grades_of(process):
             yield from worker.children()
 
 
+def judges_of(process):
+    """Find the processes that are at a grade: forked from a worker, whose starter is another program."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for worker in workers_of(process):
+            yield from (each for each in worker.children() if each.cmdline() == worker.cmdline())
+
+
 def awaited(find, *arguments):
     """Wait until `find` finds something, and give it."""
     deadline = time.monotonic() + 120
@@ -111,7 +118,7 @@ def awaited(find, *arguments):
 def test_a_grade_that_is_killed_is_made_again(started, tmp_path):
     hand_in(tmp_path, ["right"], 2)
     with nobody_left_behind(), started() as process:
-        awaited(grades_of, process)[0].kill()
+        awaited(judges_of, process)[0].kill()
         _, err = process.communicate(timeout=_LIMIT_S)
     assert process.returncode == 0, err
     assert {name: card.status for name, card in cards(tmp_path).items()} == dict.fromkeys(
@@ -120,9 +127,9 @@ def test_a_grade_that_is_killed_is_made_again(started, tmp_path):
     assert "attempt 2" in (tmp_path / "run/logs/batch.log").read_text()
 
 
-@pytest.mark.parametrize("find", [workers_of, grades_of])
+@pytest.mark.parametrize("find", [workers_of, grades_of, judges_of])
 def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, find):
-    """A worker that has just begun is importing PyTorch; one with children is at a grade."""
+    """A worker has just begun; one with a starter is importing PyTorch; one with a judge is at a grade."""
     hand_in(tmp_path, ["right"], 3)
     with nobody_left_behind(), started() as process:
         awaited(find, process)
