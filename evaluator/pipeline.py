@@ -234,6 +234,13 @@ def _begin_early(request: GradeRequest, source: str, own: contextlib.ExitStack) 
     return own.enter_context(Early(starter, Tools(starter, request.device), builder_of, source))
 
 
+def _first_of_all(request: GradeRequest) -> str:
+    """Say what the first grade on a machine waits for."""
+    from evaluator.build.equipment import to_build
+
+    return to_build(request.device)
+
+
 def _terms(request: GradeRequest) -> "Terms":
     from evaluator.judge.terms import Terms
 
@@ -272,7 +279,9 @@ def _judged_by(
         keeper.make_room(terms)
     seeds: Seeds | None = None
     try:
-        with keeper.workshop(terms, source, request.replay) as shop:
+        with contextlib.ExitStack() as stack:
+            with stopwatch.stage("prepare", _first_of_all(request)):
+                shop = stack.enter_context(keeper.workshop(terms, source, request.replay))
             seeds = shop.seeds.record()
             if built_only:
                 return verdict.begin(shop, stopwatch), seeds

@@ -56,6 +56,7 @@ out_features = 4096
 divisor = 2.0
 
 
+# Run in float64 too, for the exact result: it takes dtypes from x, and names none.
 class Model(nn.Module):
     """Apply a linear layer, set what is negative to zero, and divide."""
 
@@ -66,7 +67,6 @@ class Model(nn.Module):
         self.divisor = divisor
 
     def forward(self, x):
-        # This is run in float64 too, for the exact result: take dtypes from x, and name none here.
         return torch.relu(self.linear(x)) / self.divisor
 
 

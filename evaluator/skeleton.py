@@ -5,12 +5,14 @@ The reference is read with `ast`, never run; what is kept of it is kept to the b
 
 import ast
 import re
+import shlex
 import symtable
 from collections.abc import Iterator
 from enum import StrEnum
 from string import Template
 from typing import NamedTuple
 
+from evaluator.catalog import Origin
 from evaluator.errors import UsageError
 from evaluator.records import Problem
 
@@ -145,7 +147,7 @@ def solution_text(problem: Problem, language: Language) -> str:
     title = problem.title.replace("\\", " ").replace('"', "'")
     kernel = _CUDA if language is Language.CUDA else _CPP
     parts = [
-        _HEAD.substitute(name=problem.name, title=title, kernel=used, imports="\n".join([*imports, *missing])),
+        _HEAD.substitute(name=_as_named(problem), title=title, kernel=used, imports="\n".join([*imports, *missing])),
         kernel.substitute(extension="kernels_" + re.sub(r"\W", "_", problem.name.rpartition("/")[2])),
         *(_spaced(problem.source, helper) for helper in _helpers(problem, tree, model)),
         _AUTOGRAD if problem.backward else "",
@@ -154,6 +156,12 @@ def solution_text(problem: Problem, language: Language) -> str:
     text = "".join(parts)
     compile(text, f"<submission for {problem.name}>", "exec", dont_inherit=True)
     return text
+
+
+def _as_named(problem: Problem) -> str:
+    """Give what a command line finds the problem by: the name of a shipped one, else where it lies."""
+    by_path = problem.origin == Origin.FOLDER.value and not set(problem.path) & set('"\\\n')
+    return shlex.quote(problem.path) if by_path else problem.name
 
 
 def _helpers(problem: Problem, tree: ast.Module, model: ast.ClassDef) -> list[ast.stmt]:

@@ -31,6 +31,11 @@ class _Part(NamedTuple):
     rules: str
 
 
+def runtime_is_built(cache: BuildCache) -> bool:
+    """Say whether the emulator's runtime is there already. Raises ToolchainMissing where there is no compiler."""
+    return cache.parts.folder(_runtime_part().key) is not None
+
+
 def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
     """Give the emulator's runtime. Raises ToolchainMissing where there is no compiler: nothing works without it."""
     cache = cache.parts

@@ -11,7 +11,7 @@ from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.cuda import CudaBuilder
 from evaluator.build.emulated import EmulatedBuilder
-from evaluator.build.emulator_parts import build_runtime
+from evaluator.build.emulator_parts import build_runtime, runtime_is_built
 from evaluator.build.native import build_allocator, build_device_allocator, build_kernels
 from evaluator.build.preparation import Preparation
 from evaluator.build.prepared import worth_trying
@@ -53,6 +53,13 @@ class Equipment(NamedTuple):
             self.preparation.end(kill)
         if self.library is not None:
             os.close(self.library)
+
+
+def to_build(device: DeviceKind) -> str:
+    """Say what `equipment` will build that takes long; empty where it is there."""
+    if device is DeviceKind.EMULATED and not runtime_is_built(BuildCache(cache_folder())):
+        return "building the emulator, once on this machine"
+    return ""
 
 
 def equipment(

@@ -12,6 +12,9 @@ from evaluator.errors import ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
 from evaluator.records import Problem
 
+OWN_PROBLEMS = Path("problems")
+"""Where `warpgrade new problem` puts a problem, below the current folder."""
+
 
 class Listing(NamedTuple):
     """What a folder holds: the problems by level and name, and what is wrong with those that cannot be read."""
@@ -58,7 +61,7 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
         folder: where names are looked up; the shipped problems where None.
 
     Raises:
-        ProblemNotFound: nothing has that name; carries the nearest ones.
+        ProblemNotFound: nothing has that name; carries the nearest ones, or the path of one in `OWN_PROBLEMS`.
         ProblemError: it is there and broken.
     """
     places = _places(folder)
@@ -71,7 +74,8 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
     at_path = _place_at(Path(name))
     if at_path is not None:
         return at_path.read()
-    raise ProblemNotFound(name, _nearest(name, places))
+    beside = OWN_PROBLEMS / name
+    raise ProblemNotFound(name, [str(beside)] if _place_at(beside) is not None else _nearest(name, places))
 
 
 def _places(folder: Path | None) -> list[_Place]:

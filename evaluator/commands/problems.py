@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from evaluator.catalog import find_problem, list_problems
+from evaluator.catalog import OWN_PROBLEMS, find_problem, list_problems
 from evaluator.commands import terminal
 from evaluator.commands.options import complete_problem, json_option, problems_option
 from evaluator.errors import ExitCode
@@ -85,7 +85,7 @@ def new() -> None:
 @click.option(
     "--problems",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("problems"),
+    default=OWN_PROBLEMS,
     show_default=True,
     help="The folder in which the problem's own is made.",
 )

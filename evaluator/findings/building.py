@@ -33,7 +33,7 @@ ENTRIES: dict[Code, Entry] = {
         "this device cannot run it",
         "The submission asks for something that the chosen device lacks (inline CUDA on `cpu`, for instance). "
         "That says nothing about whether it is right.",
-        "Grade it with --device cuda on a machine with a GPU.",
+        "Grade inline CUDA with --device emulated, or with --device cuda on a machine with a GPU.",
     ),
     Code.COMPILER_TIMED_OUT: Entry(
         "the compiler ran too long",

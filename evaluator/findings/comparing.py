@@ -26,12 +26,12 @@ ENTRIES: dict[Code, Entry] = {
     Code.WRONG_VALUES: Entry(
         "the values differ",
         "The largest error is beyond what the honest reference's own error against float64 allows, scaled to the row.",
-        "The first mismatch is in the scorecard, with its index.",
+        "Look at the element of the first mismatch: a tail that is left out, an index, a missing __syncthreads().",
     ),
     Code.NOT_FINITE: Entry(
         "NaN or infinity where a number belongs",
         "An output is NaN or infinite where the reference is not (or the other way round).",
-        "Look for an element that is never written, a division by zero, or an overflow.",
+        "Look for an element that is never written, a missing __syncthreads(), a division by zero, or an overflow.",
     ),
     Code.NO_GRADIENT: Entry(
         "no gradient",

@@ -25,7 +25,7 @@ from evaluator.schema import check_card
 from evaluator.store import card_bytes, read_card
 
 TOP = Path(__file__).parents[2]
-PROGRESS = ("read", "lint", "build", "device", "check", "time", "roofline", "profile", "replay")
+PROGRESS = ("read", "prepare", "lint", "build", "device", "check", "time", "roofline", "profile", "replay")
 EXIT_CODES = {Status.CORRECT: 0, Status.INFRA_ERROR: 3}
 """Those that are not 1."""
 _LIMIT_S = 240
