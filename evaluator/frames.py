@@ -28,6 +28,8 @@ _LEAST_TIMEOUT_S = 0.001  # Zero would mean "do not wait" to a socket, which has
 Text = Annotated[str, msgspec.Meta(max_length=4 << 20)]
 ShortText = Annotated[str, msgspec.Meta(max_length=65_536)]
 Dimension = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Token = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+"""What nobody knows before a question was read, and an answer must hold."""
 Stride = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 Dimensions = Annotated[tuple[Dimension, ...], msgspec.Meta(max_length=64)]
 Strides = Annotated[tuple[Stride, ...], msgspec.Meta(max_length=64)]
@@ -130,10 +132,11 @@ class Construct(Frame, frozen=True):
 class Prepare(Frame, frozen=True):
     """Judge: let go of the call before last, and fill what is free with `poison`. The clock does not run.
 
-    `random_seed` is for random numbers inside of forward.
+    `random_seed` is for random numbers inside of forward. The answer has the `token` in it.
     """
 
     index: int
+    token: Token
     random_seed: int
     poison: Annotated[int, msgspec.Meta(ge=0, le=255)]
     ahead_bytes: int
@@ -153,10 +156,11 @@ class Call(Frame, frozen=True):
     With `empty` the model is left out and the last call's outputs are described again: what that takes (less a probe,
     on `cuda`) is the clock's overhead. With `forked` too, the probe is on a stream of its own, which is joined.
     On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
-    the same.
+    the same. The answer has the `token` in it, so none can be sent before the question was read.
     """
 
     index: int
+    token: Token
     empty: bool
     forked: bool
     ticket: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
@@ -230,12 +234,16 @@ class Done(Frame, frozen=True):
     """Runner: the call is over. `gradients` are by name: `input x`, `parameter fc.weight`; None where there is none.
 
     `launches` counts the kernels of this call on `emulated`: evidence, which a submission could forge upwards.
+    `busy_ns` is what the runner took for an empty call from reading the question to answering it: believed of the
+    reference's runner alone.
     """
 
     index: int
     outputs: Node
+    token: Token = 0
     gradients: dict[ShortText, TensorView | None] | None = None
     launches: Dimension | None = None
+    busy_ns: Dimension = 0
 
 
 class Counted(Frame, frozen=True):

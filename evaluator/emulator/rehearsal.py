@@ -1,15 +1,16 @@
-"""Whether a submission's text is too much for the front end, tried where that harms nobody.
+"""What the emulator reads of a submission's text where that harms nobody: in a confined child.
 
 The front end is Python, and runs in the judge without a limit of its own. A text of some length goes through it in a
-confined child first, with little time and memory. What the child gets through, the judge does too.
+child first, with little time and memory. What the child gets through, the judge does too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from evaluator.build.sources import source_files
-from evaluator.emulator.child import Rehearsed
-from evaluator.frames import BuildRequest, Channel, Closed, DeadlinePassed, FrameError
+from evaluator.emulator.child import FindSizes, FoundSizes, Rehearsed
+from evaluator.frames import BuildRequest, Channel, Closed, DeadlinePassed, Frame, FrameError
 from evaluator.isolation import Child, Limits
+from evaluator.records import Constant
 
 REHEARSING = "evaluator.emulator.child"
 _SHORT = 1 << 14
@@ -30,16 +31,37 @@ def too_much(request: BuildRequest, spawn: Spawn) -> str | None:
     """
     if sum(len(file.text) for file in source_files(request)) <= _SHORT:
         return None
-    child = spawn(f"{REHEARSING}:run", _LIMITS)
-    channel = Channel(child.socket, receives=Rehearsed)
     try:
-        channel.send(request, timeout_s=_LIMIT_S)
-        channel.receive(_LIMIT_S)
+        _asked(request, "run", Rehearsed, spawn)
     except DeadlinePassed:
         return f"the emulator needs more than {_LIMIT_S:g} s to read the sources"
     except (Closed, FrameError):
         return "the emulator cannot read the sources: they nest too deeply, or take more than 1 GiB"
+    return None
+
+
+def full_size_numbers(
+    source: str, full: Mapping[str, Constant], small: Mapping[str, Constant], spawn: Spawn
+) -> list[tuple[int, int]]:
+    """List numbers of the full size in a submission, with their lines (`sizes.hard_coded`); none in an unreadable one.
+
+    Raises:
+        JudgeFailed: the child could not be started.
+    """
+    try:
+        answer = _asked(FindSizes(source, dict(full), dict(small)), "find_sizes", FoundSizes, spawn)
+    except (DeadlinePassed, Closed, FrameError):
+        return []
+    return answer.found if isinstance(answer, FoundSizes) else []
+
+
+def _asked(question: Frame, entry: str, receives: type[Frame], spawn: Spawn) -> Frame:
+    """Have a confined child answer one question. Raises DeadlinePassed, Closed or FrameError where it does not."""
+    child = spawn(f"{REHEARSING}:{entry}", _LIMITS)
+    channel = Channel(child.socket, receives=receives)
+    try:
+        channel.send(question, timeout_s=_LIMIT_S)
+        return channel.receive(_LIMIT_S)
     finally:
         child.kill()
         channel.close()
-    return None

@@ -77,18 +77,28 @@ def _python_numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
 
 
 def _working(tree: ast.Module) -> list[ast.stmt]:
-    """Give the statements of the submission's own work: no drawing of inputs, and no constant that only that needs."""
+    """Give the statements of the submission's own work: no drawing of inputs, and no constant that only that needs.
+
+    Each statement is looked at once, however long a chain of constants is: from those that are no constants on to the
+    constants that they need, and those that these need.
+    """
     kept = [node for node in tree.body if not _is_aside(node)]
-    while True:
-        used = {name.id for node in kept for name in ast.walk(node) if isinstance(name, ast.Name) and _is_read(name)}
-        needed = [node for node in kept if not (targets := _constant_targets(node)) or targets & used]
-        if len(needed) == len(kept):
-            return kept
-        kept = needed
+    makers: dict[str, list[int]] = {}
+    for place, node in enumerate(kept):
+        for name in _constant_targets(node):
+            makers.setdefault(name, []).append(place)
+    needed = {place for place, node in enumerate(kept) if not _constant_targets(node)}
+    todo = list(needed)
+    while todo:
+        for name in _read_names(kept[todo.pop()]):
+            found = set(makers.pop(name, ())) - needed
+            needed |= found
+            todo += found
+    return [node for place, node in enumerate(kept) if place in needed]
 
 
-def _is_read(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Load)
+def _read_names(node: ast.stmt) -> set[str]:
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)}
 
 
 def _is_aside(node: ast.stmt) -> bool:

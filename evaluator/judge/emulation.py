@@ -1,14 +1,13 @@
 """What the emulator says of a failed call, as a finding; and which failures at a small size are no verdict at all."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from evaluator.build.diagnostics import LineMap
-from evaluator.emulator.sizes import hard_coded
 from evaluator.emulator.unit import CUDA_SUFFIXES
 from evaluator.findings import Code, finding
-from evaluator.records import Constant, Finding
+from evaluator.records import Finding
 
 _FAULT = re.compile(r"emulator\[(?P<word>[a-z-]+)\]: (?P<text>.*)", re.DOTALL)
 _PLACE = re.compile(r"\((?:(?P<file>[\w.+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
@@ -69,14 +68,11 @@ class _Places:
         return found.pop() if len(found) == 1 else None
 
 
-def hard_coded_size(
-    source: str, full: Mapping[str, Constant], small: Mapping[str, Constant], why: Finding
-) -> Finding | None:
-    """Find a number of the full size in code that failed at a small one: then the failure says nothing."""
-    found = hard_coded(source, full, small)
-    if not found:
+def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding) -> Finding | None:
+    """Give no verdict on code that failed at a small size and has `numbers` of the full one, each with its line."""
+    if not numbers:
         return None
-    number, line = found[0]
+    number, line = numbers[0]
     return finding(
         Code.HARD_CODED_SIZE, f"{number} is written into the code (line {line}); at this size: {why.message}", line=line
     )

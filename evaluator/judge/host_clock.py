@@ -14,7 +14,7 @@ import torch
 
 from evaluator.frames import Call, Done, Prepare
 from evaluator.judge.clock import Answered
-from evaluator.judge.session import Fault, Session, Stage
+from evaluator.judge.session import Fault, Session, Stage, answers
 
 
 class HostClock:
@@ -51,6 +51,6 @@ class HostClock:
         elapsed_ms = (time.perf_counter_ns() - start_ns) / 1e6
         if fault is not None:
             return fault
-        if isinstance(answer, Done) and answer.index == frame.index:
+        if isinstance(answer, Done) and answers(answer, frame):
             return Answered(answer, elapsed_ms)
         return self._session.out_of_place(answer)

@@ -28,7 +28,7 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, Done, Frame, Prepare, Queued
 from evaluator.judge.clock import Answered, Sample
-from evaluator.judge.session import Fault, Session, Stage
+from evaluator.judge.session import Fault, Session, Stage, answers
 from evaluator.records import Status
 from evaluator.timing.stats import median
 
@@ -187,7 +187,7 @@ class SealedClock:
         queued_ns = queued_ns if in_time else time.perf_counter_ns()
         if isinstance(answer, Queued) and answer.index == frame.index:
             answer = self._session.answer(Stage.CALL, queued_timeout_s)
-            if isinstance(answer, Done) and answer.index == frame.index:
+            if isinstance(answer, Done) and answers(answer, frame):
                 return answer, queued_ns, lag_ms
         return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
 

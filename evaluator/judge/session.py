@@ -11,6 +11,7 @@ from evaluator.findings import Code, finding
 from evaluator.frames import (
     BuildReply,
     BuildRequest,
+    Call,
     Channel,
     Closed,
     Construct,
@@ -124,7 +125,7 @@ class Session:
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
         """Have the runner get ready for a call; its clock does not run."""
         answer = self.ask(frame, Stage.CALL, timeout_s)
-        if isinstance(answer, Done) and answer.index == frame.index:
+        if isinstance(answer, Done) and answers(answer, frame):
             return None
         return answer if isinstance(answer, Fault) else self.out_of_place(answer)
 
@@ -256,6 +257,11 @@ class Session:
             Status.REJECTED,
             finding(Code.MALFORMED_FRAME, f"the runner sent a {type(answer).__name__} where none belongs"),
         )
+
+
+def answers(done: Done, frame: Prepare | Call) -> bool:
+    """Say whether this is the answer to `frame`, from somebody who has read it: another may have been sent before."""
+    return done.index == frame.index and done.token == frame.token
 
 
 def _too_slow(stage: Stage, timeout_s: float) -> Fault:

@@ -153,14 +153,13 @@ def _excused(fault: Fault, shop: Workshop) -> Fault:
     Only on `emulated`, which has no full size to grade it at, and only for what a wrong size leads to: elsewhere a
     number in the text would be a way around a verdict.
     """
-    size, sizes = shop.terms.size, shop.terms.problem.sizes
     if (
         shop.terms.device is not DeviceKind.EMULATED
-        or size is SizeName.FULL
+        or shop.terms.size is SizeName.FULL
         or Code(fault.finding.code) not in _EXCUSABLE
     ):
         return fault
-    excuse = hard_coded_size(shop.source, sizes[SizeName.FULL], sizes[size], fault.finding)
+    excuse = hard_coded_size(shop.full_size_numbers(), fault.finding)
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 
 

@@ -172,7 +172,13 @@ class Bench:
         """Have the runner prepare itself, then let the clock reveal the inputs. Nothing `wanted`: an empty call."""
         poison = secrets.randbelow(256)
         fault = self._clock.prepare(
-            Prepare(index=index, random_seed=random_seed, poison=poison, ahead_bytes=self._poison_bytes),
+            Prepare(
+                index=index,
+                token=_token(),
+                random_seed=random_seed,
+                poison=poison,
+                ahead_bytes=self._poison_bytes,
+            ),
             timeout_s=timeout_s,
         )
         if fault is not None:
@@ -191,6 +197,7 @@ class Bench:
         count = len(nodes) - len(inputs.kwargs)
         frame = Call(
             index=index,
+            token=_token(),
             empty=wanted is None,
             forked=forked,
             ticket=0,
@@ -384,6 +391,10 @@ _PIECE = 256 << 20
 
 def _status(problem: Finding) -> Status:
     return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT
+
+
+def _token() -> int:
+    return secrets.randbits(62)
 
 
 def fresh_seed() -> int:

@@ -14,8 +14,9 @@ from evaluator.build.equipment import equipment
 from evaluator.devices.gpu import GpuState
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
+from evaluator.emulator.rehearsal import full_size_numbers
 from evaluator.errors import SandboxUnavailable
-from evaluator.isolation import ConfinedProcess, Starter, ToolResult, run_tool
+from evaluator.isolation import Child, ConfinedProcess, Limits, Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
 from evaluator.judge.deadlines import Deadlines, deadlines
 from evaluator.judge.desk import BuildDesk
@@ -36,7 +37,7 @@ from evaluator.judge.terms import Terms
 from evaluator.judge.tools import Tools
 from evaluator.judge.watch import Watch
 from evaluator.lint.ask import look_at
-from evaluator.records import DeviceKind, Finding, RunnerOutput, SandboxFacts
+from evaluator.records import DeviceKind, Finding, RunnerOutput, SandboxFacts, SizeName
 
 
 class Workshop:
@@ -78,7 +79,7 @@ class Workshop:
                 self._run_tool,
                 BuildCache(cache_folder()),
                 terms.build_timeout_s,
-                lambda entry, limits: self._starter.spawn(entry, limits=limits),
+                self._spawn,
             )
             self._ready: Ready | None = None
             count = SPARES if lasting else 0
@@ -211,6 +212,14 @@ class Workshop:
     def lint(self) -> list[Finding]:
         """Look at the submission's text, in a confined child that runs nothing of it."""
         return look_at(self.source, self._starter).findings if self._early is None else self._early.remarks()
+
+    def full_size_numbers(self) -> list[tuple[int, int]]:
+        """List the numbers of the problem's full size in the submission's text, with their lines: a child reads it."""
+        sizes = self.terms.problem.sizes
+        return full_size_numbers(self.source, sizes[SizeName.FULL], sizes[self.terms.size], self._spawn)
+
+    def _spawn(self, entry: str, limits: Limits) -> Child:
+        return self._starter.spawn(entry, limits=limits)
 
     def end_early(self) -> None:
         """End what was begun ahead and that nobody asked for."""

@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -127,9 +128,10 @@ class Runner:
         del self._held[:-1]
         seed_torch(frame.random_seed)
         self._shared.arena.poison(frame.poison, frame.ahead_bytes)  # Last: nothing is freed unpoisoned behind it.
-        return Done(index=frame.index, outputs=Scalar(value=None))
+        return Done(index=frame.index, token=frame.token, outputs=Scalar(value=None))
 
     def _call(self, frame: Call) -> Frame:
+        began_ns = time.perf_counter_ns()
         memory = self._shared
         args = to_value(frame.args, memory.inputs)
         kwargs = to_value(frame.kwargs, memory.inputs)
@@ -147,9 +149,11 @@ class Runner:
         outbox = Outbox(memory.arena)
         answer = Done(
             index=frame.index,
+            token=frame.token,
             outputs=outbox.from_value(result.outputs),
             gradients=_gradient_views(result.gradients, outbox),
             launches=launches,
+            busy_ns=time.perf_counter_ns() - began_ns if frame.empty else 0,
         )
         if memory.gate is not None:
             gradient_places = [

@@ -1,7 +1,10 @@
 """Numbers of a problem's full size in a submission's code."""
 
+import ast
+
 import pytest
 
+from evaluator.emulator import sizes
 from evaluator.emulator.sizes import hard_coded
 
 FULL = {"batch": 4096, "dim": 393216, "kernel": 3, "name": "x", "flag": True, "shape": [128, 500]}
@@ -50,3 +53,19 @@ def test_block_sizes_and_the_small_sizes_own_numbers_do_not_count():
     assert hard_coded("f(1024, 2048, 768, 64 * 16)", full, small) == [(2048, 1)]
     assert hard_coded("f(2048)", {"rows": 4096, "columns": 2048}, {"rows": 2048, "columns": 32}) == []
     assert hard_coded("f(4096 * 768)", {"a": 4096, "b": 4096}, {"a": 4096, "b": 4096}) == []
+
+
+def test_a_constant_counts_where_something_needs_it_by_way_of_others():
+    chain = "a = 4096\nb = a\nc = b\n"
+    assert hard_coded(chain + "f(c)", FULL, SMALL) == [(4096, 1)]
+    assert hard_coded(chain + "def get_inputs():\n    return c", FULL, SMALL) == []
+    assert hard_coded("a = b\nb = a + 4096\ndef get_inputs():\n    return a", FULL, SMALL) == []
+
+
+def test_a_long_chain_of_constants_is_followed_once(monkeypatch):
+    """It was walked through as often as it has links: 30 000 of them took hours."""
+    walked = []
+    monkeypatch.setattr(sizes.ast, "walk", lambda node, walk=ast.walk: walked.append(node) or walk(node))
+    chain = "".join(f"a{i} = a{i - 1}\n" for i in range(1, 500))
+    assert hard_coded(f"a0 = 4096\n{chain}", FULL, SMALL) == []
+    assert len(walked) < 20 * 500

@@ -20,6 +20,7 @@ from evaluator.devices.memory import HostRegion, SharedMemory, strided
 from evaluator.findings import Code
 from evaluator.frames import Call, Done, Prepare, Scalar, ToRunner
 from evaluator.isolation.child import ExitInfo
+from evaluator.judge import trial
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.reference import Reference
 from evaluator.judge.session import Session
@@ -27,6 +28,8 @@ from evaluator.judge.trial import Bench
 from evaluator.records import SizeName, Status, ToleranceRule
 from tests.grading.harness import module
 
+TOKEN = 7
+UNKNOWN_TOKEN = trial._token
 SHAPE = (7, 1023)
 STRIDES = (1023, 1)
 OUTPUT_BYTES = 1 << 20
@@ -66,6 +69,14 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
+@pytest.fixture(scope="module", autouse=True)
+def known_token():
+    """Let the frames of these tests be made before the question: what keeps them out otherwise is not all there is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "_token", lambda: TOKEN)
+        yield
+
+
 @pytest.fixture(scope="module")
 def reference():
     return Reference(find_problem("relu"), SizeName.AWKWARD, weight_seed=1)
@@ -96,7 +107,7 @@ def _perform(act, puppet, inputs, outputs):
     try:
         prepare = puppet.hear()
         assert isinstance(prepare, Prepare)
-        puppet.tell(Done(index=prepare.index, outputs=Scalar(value=None)))
+        puppet.tell(Done(index=prepare.index, token=prepare.token, outputs=Scalar(value=None)))
         call = puppet.hear()
         assert isinstance(call, Call)
         act(puppet, call, inputs, outputs)
@@ -110,7 +121,7 @@ def view(**changes):
 
 
 def done(outputs, **changes):
-    return {"type": "Done", "index": 0, "outputs": outputs} | changes
+    return {"type": "Done", "index": 0, "token": TOKEN, "outputs": outputs} | changes
 
 
 def compute(call, inputs, outputs, *, offset_bytes=4096, strides=STRIDES):
@@ -205,7 +216,9 @@ STREAMS = {
     "two values in one frame": framed(msgspec.msgpack.encode(done(view())) * 2),
     "invalid UTF-8": framed(b"\x81\xa4type\xa4\xff\xff\xff\xff"),
     "an array of four billion": framed(b"\x83\xa4type\xa4Done\xa5index\x00\xa7outputs\xdd\xff\xff\xff\xff"),
-    "the judge's own frame": framed(msgspec.msgpack.encode(Prepare(index=0, random_seed=0, poison=0, ahead_bytes=0))),
+    "the judge's own frame": framed(
+        msgspec.msgpack.encode(Prepare(index=0, token=0, random_seed=0, poison=0, ahead_bytes=0))
+    ),
     "a failure with forged lines": framed(
         msgspec.msgpack.encode(
             {"type": "Failed", "kind": "k" * 65_536, "message": "\x1b[2J", "lines": [(-(2**63), "")]}
@@ -281,6 +294,22 @@ trees = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+@pytest.mark.parametrize("token", [TOKEN + 1, 0, -1, "7", None])
+def test_an_answer_from_somebody_who_has_not_read_the_question_is_refused(play, token):
+    def act(puppet, call, inputs, outputs):
+        compute(call, inputs, outputs)
+        puppet.tell(done(view(), token=token))
+
+    fault = play(act).fault
+    assert (fault.status, fault.finding.code) == (Status.REJECTED, Code.MALFORMED_FRAME.value)
+
+
+def test_no_two_questions_have_the_same_token():
+    drawn = {UNKNOWN_TOKEN() for _ in range(1000)}
+    assert len(drawn) == 1000
+    assert max(drawn) > 2**55
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -33,7 +33,7 @@ from evaluator.report.live import Silent
 from evaluator.stopwatch import Stopwatch
 from evaluator.submissions import MAX_CODE_BYTES, Submission, read_submission
 from tests.grading.harness import passable_folder
-from tests.grading.test_frames import FAILURES, OUTPUT_BYTES, Puppet, done, framed, view
+from tests.grading.test_frames import FAILURES, OUTPUT_BYTES, Puppet, done, framed, known_token, view  # noqa: F401
 
 CASES = int(os.environ.get("WARPGRADE_FUZZ", "60"))
 LIMIT_S = 5.0
@@ -54,7 +54,7 @@ HONEST = [
         {"type": "Failed", "kind": "ValueError", "message": "no", "lines": [[1, "x"]]},
         {"type": "BuildRequest", "name": "x", "cuda_sources": ["__global__ void k() {}"], "functions": {"f": "f"}},
         {"type": "Warmed"},
-        {"type": "Prepare", "index": 0, "random_seed": 0, "poison": 0, "ahead_bytes": 0},
+        {"type": "Prepare", "index": 0, "token": 0, "random_seed": 0, "poison": 0, "ahead_bytes": 0},
     )
 ]
 TAGS = [
@@ -146,7 +146,7 @@ class Hostile(Puppet):
             if prepares:
                 frame = self.hear()
                 assert isinstance(frame, Prepare)
-                self.tell(Done(index=frame.index, outputs=Scalar(value=None)))
+                self.tell(Done(index=frame.index, token=frame.token, outputs=Scalar(value=None)))
                 assert isinstance(self.hear(), Call)
             self.hostile.sendall(stream)
             self.hostile.shutdown(socket.SHUT_WR)

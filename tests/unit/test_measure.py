@@ -19,8 +19,9 @@ HOST = Overhead(0.1, 0.01, None, None, None, None, None)
 class Script:
     """Answers call by call from `times_ms`, the last one again and again."""
 
-    def __init__(self, times_ms, empty_ms=0.0, **seen):
+    def __init__(self, times_ms, empty_ms=0.0, busy_ns=0, **seen):
         self.empty_ms = empty_ms
+        self._busy_ns = busy_ns
         self._times_ms = itertools.chain(times_ms, itertools.repeat(times_ms[-1]))
         self._seen = seen
 
@@ -28,7 +29,7 @@ class Script:
         return Trial(None, None, next(self._times_ms), copied=False, **self._seen)
 
     def run_empty(self, index, *, timeout_s, forked=False):
-        done = Done(index=index, outputs=None, gradients=None)
+        done = Done(index=index, outputs=None, gradients=None, busy_ns=self._busy_ns)
         return Answered(done, next(self._times_ms), **self._seen)
 
 
@@ -47,6 +48,13 @@ def test_on_the_host_it_is_what_an_empty_call_takes_at_least():
     measured = side("submission", script, itertools.count(), empty, 1.0)
     assert measured.samples.median_ms == pytest.approx(20.0)
     assert measured.samples.overhead_iqr_ms == empty.spread_ms
+
+
+def test_on_the_host_nobody_is_credited_with_what_his_own_runner_does_not_do():
+    """A submission may answer without the runner's Python; what that takes is taken off all the same."""
+    empty = overhead(Script([0.3], busy_ns=120_000), 1.0)
+    assert empty.taken_off_ms == 0.3
+    assert empty.spread_ms == pytest.approx(0.12)
 
 
 def test_the_hosts_part_of_an_empty_call_is_measured_where_there_is_a_gpu():
