@@ -74,8 +74,9 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
     at_path = _place_at(Path(name))
     if at_path is not None:
         return at_path.read()
-    beside = OWN_PROBLEMS / name
-    raise ProblemNotFound(name, [str(beside)] if _place_at(beside) is not None else _nearest(name, places))
+    own = OWN_PROBLEMS / name
+    nearest = [str(own)] if name.isidentifier() and _place_at(own) is not None else _nearest(name, places)
+    raise ProblemNotFound(name, nearest)
 
 
 def _places(folder: Path | None) -> list[_Place]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evaluator import paths
-from evaluator.catalog import Origin, find_problem, kernelbench, list_problems, sized_source
+from evaluator import paths, scaffold
+from evaluator.catalog import OWN_PROBLEMS, Origin, find_problem, kernelbench, list_problems, sized_source
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
 from evaluator.records import Mode, Precision, Problem, RooflineOverride, SizeName
@@ -399,6 +399,14 @@ class TestFind:
         with pytest.raises(ProblemNotFound) as caught:
             find_problem(name)
         assert nearest in caught.value.nearest
+
+    def test_one_that_was_just_scaffolded_is_what_was_meant(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        scaffold.new_problem("fused_thing", OWN_PROBLEMS)
+        with pytest.raises(ProblemNotFound) as caught:
+            find_problem("fused_thing")
+        assert caught.value.nearest == ("problems/fused_thing",)
+        assert find_problem(caught.value.nearest[0]).name == "fused_thing"
 
     @pytest.mark.parametrize("name", ["", "no_such_problem_at_all", "x" * 5000, "a\0b", "missing.py", "../.."])
     def test_names_of_nothing(self, name):

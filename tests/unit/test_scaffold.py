@@ -184,6 +184,16 @@ def test_a_model_that_is_no_class_cannot_be_started_from() -> None:
         solution_text(_with_source(source), Language.CUDA)
 
 
+def test_a_skeleton_says_how_its_problem_is_found(tmp_path: Path) -> None:
+    assert "warpgrade grade relu THIS_FILE" in solution_text(find_problem("relu"), Language.CUDA)
+    own = find_problem(str(new_problem("mine", tmp_path / "my problems")))
+    text = solution_text(own, Language.CUDA)
+    assert f"warpgrade grade '{tmp_path}/my problems/mine' THIS_FILE" in text
+    assert "float64" not in text
+    odd = msgspec.structs.replace(own, path='a"""\nimport os')
+    assert "warpgrade grade mine THIS_FILE" in solution_text(odd, Language.CUDA)
+
+
 def test_a_title_cannot_end_the_docstring() -> None:
     problem = msgspec.structs.replace(find_problem("relu"), title='"""\nimport os\\')
     assert ast.get_docstring(ast.parse(solution_text(problem, Language.CPP)))
