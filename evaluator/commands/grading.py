@@ -8,7 +8,7 @@ import click
 
 from evaluator.commands import terminal
 from evaluator.commands.options import ValueMayFollow, complete_problem, grading_options, json_option
-from evaluator.errors import CardNotWritten, ExitCode
+from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
 
 
@@ -65,11 +65,13 @@ def grade(
     request = request_for(Wish(**wish))
     target = output or default_target(request)
     check_target(target)
+    before = None if output is not None else _card_at(target)
     with progress_on(sys.stderr, quiet=quiet) as progress:
         card = pipeline.grade(request, progress)
     not_written: CardNotWritten | None = None
     try:
         write_card(card, target)
+        _tell_replaced(before, card, target)
     except CardNotWritten as error:
         not_written = error  # the grade is known all the same: show it before failing
     if as_json:
@@ -81,6 +83,28 @@ def grade(
     if not_written is not None:
         raise not_written
     return _exit_code(card)
+
+
+def _card_at(path: Path) -> Scorecard | None:
+    """Read what lies where a card will be written; None where that is no card."""
+    from evaluator.store import read_card
+
+    try:
+        return read_card(path)
+    except CardError:
+        return None
+
+
+def _tell_replaced(before: Scorecard | None, card: Scorecard, path: Path) -> None:
+    """Say what was replaced, if it was a grade of another kind: one place holds one card of a submission."""
+    if before is None or _kind(before) == _kind(card):
+        return
+    was = f"{before.status.value} on {before.device.kind.value}, size {before.problem.size.value}"
+    click.echo(f"replaced: {path} held another grade ({was}); --output FILE keeps both", err=True)
+
+
+def _kind(card: Scorecard) -> tuple[str, str]:
+    return card.device.kind.value, card.problem.size.value
 
 
 def _tell_replay(before: Scorecard, after: Scorecard) -> None:

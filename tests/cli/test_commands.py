@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import pytest
 
 import cli
@@ -354,6 +355,25 @@ def test_a_card_that_cannot_be_stored_is_shown_all_the_same(
     assert run("grade", "relu", submission, "--json") == 3
     assert json.loads(run.out)["status"] == "correct"
     assert len(graded.requests) == 2
+
+
+def test_who_replaces_a_grade_of_another_kind_is_told(run: Run, graded: FakeGrade, submission: Path) -> None:
+    first = graded.card
+    run("grade", "relu", submission)
+    run("grade", "relu", submission)
+    assert "replaced" not in run.err
+    device = msgspec.structs.replace(first.device, kind=DeviceKind.CUDA)
+    graded.card = msgspec.structs.replace(first, device=device)
+    run("grade", "relu", submission)
+    was = f"correct on {first.device.kind.value}, size {first.problem.size.value}"
+    told = f"replaced: scorecards/relu/mine.json held another grade ({was}); --output FILE keeps both\n"
+    assert run.err.endswith(told)
+    graded.card = first
+    run("grade", "relu", submission, "--output", "scorecards/relu/mine.json")
+    assert "replaced" not in run.err  # Whoever names the place means it.
+    Path("scorecards/relu/mine.json").write_text("no card")
+    assert run("grade", "relu", submission) == 0
+    assert "replaced" not in run.err
 
 
 def test_what_cannot_be_read_as_code_still_gets_a_card(run: Run, graded: FakeGrade) -> None:
