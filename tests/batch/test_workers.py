@@ -115,7 +115,7 @@ def awaited(find, *arguments):
     return found
 
 
-def test_a_grade_that_is_killed_is_made_again(started, tmp_path):
+def test_a_grade_that_is_killed_is_made_again(started, grader, tmp_path):
     hand_in(tmp_path, ["right"], 2)
     with nobody_left_behind(), started() as process:
         awaited(judges_of, process)[0].kill()
@@ -125,6 +125,8 @@ def test_a_grade_that_is_killed_is_made_again(started, tmp_path):
         ["s00", "s01"], Status.CORRECT
     )
     assert "attempt 2" in (tmp_path / "run/logs/batch.log").read_text()
+    remove_abandoned(grader.temporary)  # As the next starter does: a killed grade cannot.
+    assert list(grader.temporary.glob("warpgrade*")) == []
 
 
 @pytest.mark.parametrize("find", [workers_of, grades_of, judges_of])
