@@ -9,12 +9,14 @@ from evaluator.frames import Done, Items, Node, Table, TensorView
 from evaluator.judge.clock import Sample
 from evaluator.judge.reference import Honest, by_path
 from evaluator.judge.snapshot import Snapshot
-from evaluator.judge.trees import Pair, Value, unravelled
+from evaluator.judge.trees import Pair, Placed, Value, unravelled
 from evaluator.records import Finding
 from evaluator.runner import calls
 
 _AT_ONCE = 16
 """So many comparisons are queued on a GPU before it is waited for what they say."""
+_PIECE = 256 << 20
+"""On a GPU `torch.equal` takes a byte of memory for each element that it compares."""
 
 
 def same_as(
@@ -71,6 +73,24 @@ def late(snapshots: list[Snapshot], samples: dict[str, Sample]) -> Finding | Non
             message = f"{path}: {changed} of {len(now)} sampled values were written after the call was over"
             return finding(Code.LATE_OUTPUT, message, path=path)
     return None
+
+
+def changed_input(placed: Placed, exempt: frozenset[int]) -> Finding | None:
+    """Find an input that was written to. Those with an `exempt` number the reference writes into, so anyone may."""
+    for number, (path, own, shared) in enumerate(placed.pairs):
+        if number in exempt:
+            continue
+        pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
+        if not all(torch.equal(before, after) for before, after in pieces):
+            return finding(Code.INPUT_CHANGED, f"{path} was written to", path=path)
+    return None
+
+
+def _contents(*equals: torch.Tensor) -> list[torch.Tensor]:
+    """Give tensors' bytes, which differ where NaNs or signs of zero do; eight at a time where all can be."""
+    contents = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in equals]
+    whole = all(each.numel() % 8 == 0 and each.data_ptr() % 8 == 0 for each in contents)
+    return [each.view(torch.int64) for each in contents] if whole else contents
 
 
 def views(node: Node) -> list[TensorView]:

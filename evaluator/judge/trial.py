@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, EmulatorSchedule, Items, Prepare, Table
-from evaluator.judge.answers import gradient_pairs, late, same_as, views
+from evaluator.judge.answers import changed_input, gradient_pairs, late, same_as, views
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
@@ -253,7 +253,7 @@ class Bench:
             return [], True, too_late
         if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
-            return [], False, _changed_input(placed, self._reference.written) or earlier
+            return [], False, changed_input(placed, self._reference.written) or earlier
         parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
         starts = dict.fromkeys(parts, 0)
         borrowed: frozenset[str] = frozenset()
@@ -266,7 +266,7 @@ class Bench:
         problem = next((problem for check in checks if (problem := _verdict(check)) is not None), None)
         # Always looked at: a call may follow one that was wrong, and is held against it.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
-        return checks, in_float64, problem or _changed_input(placed, self._reference.written) or earlier
+        return checks, in_float64, problem or changed_input(placed, self._reference.written) or earlier
 
     def look_closely(self) -> Trial | None:
         """Look at the errors of one right call: fewer bits than the problem asks for may be well within the tolerance.
@@ -365,28 +365,6 @@ def _verdict(check: TensorCheck) -> Finding | None:
     code = Code.NOT_FINITE if check.nonfinite else Code.WRONG_VALUES
     total = torch.Size(check.shape).numel()
     return finding(code, f"{check.path}: {check.mismatches} of {total} values differ{place}", path=check.path)
-
-
-def _changed_input(placed: Placed, exempt: frozenset[int]) -> Finding | None:
-    """Find an input that was written to. Those with an `exempt` number the reference writes into, so anyone may."""
-    for number, (path, own, shared) in enumerate(placed.pairs):
-        if number in exempt:
-            continue
-        pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
-        if not all(torch.equal(before, after) for before, after in pieces):
-            return finding(Code.INPUT_CHANGED, f"{path} was written to", path=path)
-    return None
-
-
-def _contents(*equals: torch.Tensor) -> list[torch.Tensor]:
-    """Give tensors' bytes, which differ where NaNs or signs of zero do; eight at a time where all can be."""
-    contents = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in equals]
-    whole = all(each.numel() % 8 == 0 and each.data_ptr() % 8 == 0 for each in contents)
-    return [each.view(torch.int64) for each in contents] if whole else contents
-
-
-_PIECE = 256 << 20
-"""On a GPU `torch.equal` takes a byte of memory for each element that it compares."""
 
 
 def _status(problem: Finding) -> Status:

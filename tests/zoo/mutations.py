@@ -163,7 +163,7 @@ def _reference_on_the_runners_inputs(patch: pytest.MonkeyPatch) -> None:
         return judged(self, answer, wanted, [self._reference.expected(shared, 0, None)], placed, honest)
 
     patch.setattr(Bench, "_judge", on_shared)
-    patch.setattr(trial, "_changed_input", lambda placed, exempt: None)
+    patch.setattr(trial, "changed_input", lambda placed, exempt: None)
 
 
 def _forgiving(*codes: Code) -> Switch:
