@@ -1,0 +1,54 @@
+"""What the judge makes of a child that reads a text and does not answer."""
+
+import socket
+import threading
+
+import pytest
+
+from evaluator.emulator import rehearsal
+from evaluator.emulator.child import find_sizes
+from evaluator.emulator.rehearsal import full_size_numbers
+
+
+class Child:
+    """A child whose end of the socket a test holds."""
+
+    def __init__(self, act):
+        self.socket, theirs = socket.socketpair()
+        self._theirs = theirs
+        self.killed = False
+        act(theirs)
+
+    def kill(self):
+        self.killed = True
+        self._theirs.close()
+
+
+def asked(act):
+    made = []
+    found = full_size_numbers(
+        "f(4096)", {"n": 4096}, {"n": 8}, lambda entry, limits: made.append(Child(act)) or made[0]
+    )
+    assert made[0].killed
+    return found
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda theirs: theirs.close(),
+        lambda theirs: theirs.sendall(b"\x00\x00\x00\x02\xff\xff"),
+        lambda theirs: theirs.sendall(b"\xff\xff\xff\xff"),
+        lambda theirs: None,
+    ],
+)
+def test_who_brings_the_child_down_has_no_excuse(act, monkeypatch):
+    monkeypatch.setattr(rehearsal, "_LIMIT_S", 0.2)
+    assert asked(act) == []
+
+
+def test_one_that_answers_is_heard():
+    def act(theirs):
+        threading.Thread(target=find_sizes, args=(theirs, None), daemon=True).start()
+
+    assert asked(act) == [(4096, 1)]
