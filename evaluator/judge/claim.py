@@ -44,6 +44,13 @@ class Claim:
                 self._give_back()
                 raise
 
+    def keep(self) -> bool:
+        """Give the GPU to nobody who waits for it from now on, if it is held; say whether it is."""
+        with self._hand:
+            if self._held:
+                self._for_good.set()
+            return self._held
+
     def settle(self) -> None:
         """Have the GPU, brought up, until `close`; wait for it where another grade has it.
 

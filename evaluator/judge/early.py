@@ -62,6 +62,13 @@ class Early:
         """Give a builder that hands out what was begun here, and leaves the rest to `builder`."""
         return _InFront(self, builder)
 
+    def has_built(self) -> bool:
+        """Say whether what the text foresees is built by now, and all of it without a fault."""
+        if not self._looked.done() or not self._builds:
+            return False
+        begun = [build for _, build in self._builds]
+        return all(build.done() and build.exception() is None and build.result().finding is None for build in begun)
+
     def build_of(self, request: BuildRequest) -> Built | None:
         """Wait for a build that was begun; None where this one was not. Raises what building raises."""
         self._looked.result()

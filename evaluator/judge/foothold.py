@@ -50,6 +50,10 @@ class Foothold:
         """Have contexts made on the GPU in a thread, if nobody else wants it meanwhile."""
         self._claim.reach(self._make_context)
 
+    def stands(self) -> bool:
+        """Say whether the judge can work on the GPU by now, and keep it if so. Runners may still be missing."""
+        return self.watch is not None and self._claim.keep()
+
     def settle(self) -> None:
         """Have the GPU until `close`, with contexts on it. One that another grade has is waited for."""
         self._claim.settle()

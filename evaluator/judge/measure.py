@@ -31,7 +31,7 @@ _NARROW = 0.002
 _NARROW_TO_THE_CLOCK = 0.5
 """And where it is this narrow, relative to what the clock can tell: twice that much is added on either side anyway."""
 _EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
-_EMPTY_S = 0.25
+_EMPTY_S = 0.15
 """Where inputs are so large that this time is over, so are calls, and what an empty one takes matters little."""
 _LAG_MS = 0.030
 """How much longer than in a clean runner a GPU may take to come to rest.
@@ -120,13 +120,13 @@ def _on_the_host(times_ms: list[float], busy_ms: float) -> Overhead:
 def _empty_calls(bench: Bench, timeout_s: float, *, forked: bool = False) -> list[Answered] | Fault:
     answers: list[Answered] = []
     started = time.monotonic()
-    for index in range(_FORKED_CALLS if forked else _EMPTY_CALLS):
-        if index >= _FEW_EMPTY_CALLS and time.monotonic() - started > _EMPTY_S:
-            break
-        answer = bench.run_empty(index, timeout_s=timeout_s, forked=forked)
+    calls = bench.run_empty(timeout_s=timeout_s, forked=forked)
+    for answer in itertools.islice(calls, _FORKED_CALLS if forked else _EMPTY_CALLS):
         if isinstance(answer, Fault):
             return answer
         answers.append(answer)
+        if len(answers) >= _FEW_EMPTY_CALLS and time.monotonic() - started > _EMPTY_S:
+            break
     return answers
 
 

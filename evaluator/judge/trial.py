@@ -1,5 +1,6 @@
 """One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls are the same trials."""
 
+import itertools
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -147,15 +148,19 @@ class Bench:
         """What an empty call's own work takes, in ms."""
         return self._clock.empty_ms
 
-    def run_empty(self, index: int, *, timeout_s: float, forked: bool = False) -> Answered | Fault:
-        """Do all of a call but the model's own work, in a runner that has answered before; `forked`, on two streams."""
+    def run_empty(self, *, timeout_s: float, forked: bool = False) -> Iterator[Answered | Fault]:
+        """Do all of a call but the model's own work, again and again, in a runner that has answered before.
+
+        `forked`, on two streams. All calls have the same inputs: nobody looks at them.
+        """
         seed = fresh_seed()
         inputs = self._reference.draw(seed)
         gradients = self._output_gradients(inputs, 0, seed)
-        _, answer = self._call(
-            index, inputs, gradients, None, random_seed=0, schedule=None, timeout_s=timeout_s, forked=forked
-        )
-        return answer
+        for index in itertools.count():
+            _, answer = self._call(
+                index, inputs, gradients, None, random_seed=0, schedule=None, timeout_s=timeout_s, forked=forked
+            )
+            yield answer
 
     def _call(
         self,

@@ -20,6 +20,9 @@ def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
     """
     shop.insist_on_walls()
     shop.reach_for_device()
+    if shop.may_get_ahead():
+        with stopwatch.stage("device"):
+            shop.get_ahead()
     begun = _built(shop, stopwatch)
     return begun if begun.reason is not None else finish(shop, begun, stopwatch)
 

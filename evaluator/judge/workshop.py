@@ -162,10 +162,23 @@ class Workshop:
         """Have the device, to the end. A GPU that another grade has is waited for here."""
         if self._foothold is None:
             return
-        if self._ready is not None:
-            self._foothold.begin_watch()
-            return
         self._foothold.settle()
+        if self._ready is None:
+            self._take_over(self._get_ready())
+        elif self._early is None:  # The problem is of a submission before this one, and so is the watch.
+            self._foothold.begin_watch()
+
+    def may_get_ahead(self) -> bool:
+        """Say whether nothing is left to compile, and the judge has the GPU, while runners are still to come.
+
+        Beside a compiler nothing is gained: the threads that run it wait for Python's lock.
+        """
+        if self._early is None or self._foothold is None:
+            return False
+        return self._early.has_built() and self._foothold.stands()
+
+    def get_ahead(self) -> None:
+        """Get the problem ready before anything of the submission runs."""
         self._take_over(self._get_ready())
 
     @property
@@ -246,7 +259,7 @@ class Workshop:
     @contextlib.contextmanager
     def reader(self, desk: BuildDesk) -> Iterator[Place]:
         """Start a runner that only reads the submission in. For a GPU's extensions that needs none of its memory."""
-        if self._ready is not None:
+        if self.terms.gpu is None:
             with self.runner(self.source, desk) as place:
                 yield place
             return

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import wait
 
 import psutil
 import pytest
@@ -99,6 +100,38 @@ def test_what_was_not_foreseen_is_built_when_it_is_asked_for():
     with early(lambda _: ahead) as begun:
         assert begun.in_front_of(later).build(OTHER) == built(OTHER)
     assert (ahead.asked, later.asked) == ([ASKED], [OTHER])
+
+
+def test_it_says_when_all_that_was_foreseen_is_built():
+    may_end = threading.Event()
+
+    class Waiting(Noting):
+        def build(self, request):
+            assert may_end.wait(30)
+            return super().build(request)
+
+    ahead = Waiting()
+    with early(lambda _: ahead) as begun:
+        assert not begun.has_built()
+        may_end.set()
+        soon(begun.has_built)
+        assert ahead.asked == [ASKED]
+
+
+def test_what_failed_or_was_not_foreseen_is_not_built():
+    class Failing:
+        def build(self, request):
+            return built(request, None)._replace(finding=finding(Code.COMPILE_FAILED, "no"))
+
+    class Broken:
+        def build(self, request):
+            raise MemoryError
+
+    for builder, text in ((Failing(), TEXT), (Broken(), TEXT), (Noting(), FORWARD)):
+        with early(lambda _, builder=builder: builder, text=text) as begun:
+            begun.remarks()
+            wait([build for _, build in begun._builds])
+            assert not begun.has_built()
 
 
 def test_a_machine_that_fails_is_told_to_who_asks():

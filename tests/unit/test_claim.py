@@ -142,6 +142,32 @@ def test_it_is_not_given_back_any_more_when_the_submission_is_built(gpu):
     other.join()
 
 
+def test_who_wants_to_work_on_it_before_it_is_brought_up_keeps_it(gpu):
+    got, may_end = threading.Event(), threading.Event()
+    claim = Claim(gpu, lambda: may_end.wait(20))
+    assert not claim.keep()
+    claim.reach(lambda: None)
+    assert claim.keep()
+    other = waits(gpu, got)
+    soon(lambda: is_awaited(gpu))
+    may_end.set()
+    assert not got.wait(0.2)
+    claim.close()
+    assert got.wait(20)
+    other.join()
+
+
+def test_what_was_given_to_another_grade_is_not_kept(gpu):
+    got = threading.Event()
+    claim = Claim(gpu, lambda: None)
+    claim.reach(lambda: None)
+    other = waits(gpu, got)
+    assert got.wait(20)
+    assert not claim.keep()
+    other.join()
+    claim.close()
+
+
 def test_who_comes_in_the_moment_in_which_it_is_settled_waits(gpu, monkeypatch):
     seen = []
 

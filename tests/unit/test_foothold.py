@@ -132,6 +132,26 @@ def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
     assert len(starter.asked) == at
 
 
+def test_the_judge_can_work_on_it_before_its_runners_are_there(gpu, monkeypatch):
+    reached, may_go_on = threading.Event(), threading.Event()
+
+    def slowly(child, desk):
+        reached.set()
+        assert may_go_on.wait(20)
+        return Runner([])
+
+    monkeypatch.setattr(footholds, "Session", slowly)
+    with Foothold(gpu, Starter()) as foothold:
+        assert not foothold.stands()
+        foothold.reach()
+        assert reached.wait(20)
+        assert foothold.stands()
+        watch_of_then = foothold.watch
+        may_go_on.set()
+        foothold.settle()
+        assert foothold.watch is watch_of_then
+
+
 def test_no_driver_is_not_told_here(gpu, monkeypatch):
     def missing():
         raise OSError("libcuda.so.1: cannot open shared object file")

@@ -1,5 +1,7 @@
 """One trial, with the runner's own code in this process: what it answers is judged, whatever the inputs look like."""
 
+import itertools
+
 import msgspec
 import numpy as np
 import pytest
@@ -120,6 +122,17 @@ def test_only_a_first_call_that_has_not_queued_its_work_may_take_longer(bench):
     made = bench("torch.rand(8)", "x * 2", first_call_s=10.0)
     trials(made, 2)
     assert made._clock.limits_s == [(10.0, 1), (1, 1)]
+
+
+def test_empty_calls_have_inputs_that_are_drawn_once(bench, monkeypatch):
+    made = bench("torch.rand(8)", "x * 2")
+    trials(made, 1)
+    drawn = []
+    draw = made._reference.draw
+    monkeypatch.setattr(made._reference, "draw", lambda *asked: drawn.append(asked) or draw(*asked))
+    answers = list(itertools.islice(made.run_empty(timeout_s=1), 4))
+    assert [answer.done.index for answer in answers] == [0, 1, 2, 3]
+    assert len(drawn) == 1
 
 
 HONEST = {
