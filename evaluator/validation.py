@@ -81,7 +81,11 @@ def _on(device: DeviceKind) -> Iterator[None]:
 
 
 def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
-    """Decide anew, for `size` and the smaller ones, and replace the lock by one rename; others keep what they have."""
+    """Decide anew, and replace the lock by one rename. Sizes that are not decided anew keep what they have.
+
+    Those are `size` and the smaller ones; beside the full one, which a GPU is asked about, only smaller ones that lack
+    a decision.
+    """
     if problem.origin == Origin.KERNELBENCH:
         raise UsageError(
             f"{problem.name} is a file without a folder of its own: what is decided about it is kept in the cache",
@@ -96,7 +100,8 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
     with contextlib.suppress(ProblemError):  # A broken one is what this is to mend.
         before = read_lock(path)
     sizes = dict(before.sizes) if before is not None and fits(before, problem, RULES) else {}
-    for name in {size, SizeName.SMALL, SizeName.AWKWARD} & set(problem.sizes):
+    smaller = {SizeName.SMALL, SizeName.AWKWARD} & set(problem.sizes)
+    for name in {size} | (smaller - set(sizes) if size is SizeName.FULL else smaller):
         sizes[name] = decide(Reference(problem, name, LOCK_SEED, _place(device)), name)
     draft = path.with_name(f".{LOCK_FILE}.{os.getpid()}")
     try:

@@ -5,10 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import cli
 from evaluator.catalog import list_problems
-from evaluator.catalog.lock import LOCK_FILE, fits, read_lock
+from evaluator.catalog.lock import LOCK_FILE, fits, lock_text, read_lock
 from evaluator.judge.profiles import RULES
 from evaluator.records import Profile, SizeName
 
@@ -108,6 +109,20 @@ def test_a_lock_is_written_kept_to_and_told_when_it_is_out_of_date(own, capsys):
     assert code == 2
     assert out == ""
     assert "--write" in err
+
+
+def test_the_full_size_is_decided_beside_what_is_known_of_smaller_ones(own, capsys):
+    folder = own("mine")
+    path = folder / LOCK_FILE
+    run(capsys, folder, "--size", "full", "--write")
+    lock = read_lock(path)
+    assert set(lock.sizes) == {SizeName.SMALL, SizeName.FULL}
+    marked = replace(lock.sizes[SizeName.SMALL], left_out={Profile.LARGE: "another machine's reason"})
+    path.write_text(lock_text(replace(lock, sizes={SizeName.SMALL: marked})))
+    run(capsys, folder, "--size", "full", "--write")
+    assert read_lock(path).sizes == {SizeName.SMALL: marked, SizeName.FULL: lock.sizes[SizeName.FULL]}
+    run(capsys, folder, "--size", "small", "--write")
+    assert read_lock(path) == lock
 
 
 def test_what_cannot_be_done_is_refused(own, capsys):
