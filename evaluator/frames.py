@@ -234,8 +234,8 @@ class Done(Frame, frozen=True):
     """Runner: the call is over. `gradients` are by name: `input x`, `parameter fc.weight`; None where there is none.
 
     `launches` counts the kernels of this call on `emulated`: evidence, which a submission could forge upwards.
-    `busy_ns` is what the runner took for an empty call from reading the question to answering it: believed of the
-    reference's runner alone.
+    `busy_ns` is what the runner took for an empty call from having decoded the question to encoding the answer:
+    believed of the reference's runner alone.
     """
 
     index: int

@@ -25,7 +25,7 @@ class Terms(Record, frozen=True):
 
 
 class RunManifest(Record, frozen=True, kw_only=True):
-    """What a run was asked for. Every session on the same folder has the same terms and problems."""
+    """What a run was asked for. Every session on the same folder has the same terms, problems and submissions."""
 
     run_version: int = RUN_VERSION
     terms: Terms

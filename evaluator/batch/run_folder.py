@@ -151,7 +151,7 @@ class Plan:
 
 @contextlib.contextmanager
 def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[RunFolder]:
-    """Have the folder of a run to oneself: a new one, or one with the same terms to go on with.
+    """Have the folder of a run to oneself: a new one, or one with the same terms and places to go on with.
 
     Args:
         path: the folder; it is made where it is missing.

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from evaluator.devices.gpu import Gpu, is_awaited, leased
 from evaluator.errors import InfraError
@@ -44,12 +44,11 @@ class Claim:
                 self._give_back()
                 raise
 
-    def keep(self) -> bool:
-        """Give the GPU to nobody who waits for it from now on, if it is held; say whether it is."""
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[bool]:
+        """Say whether the GPU is held. While this lasts it is given to nobody; whoever waits for it waits longer."""
         with self._hand:
-            if self._held:
-                self._for_good.set()
-            return self._held
+            yield self._held
 
     def settle(self) -> None:
         """Have the GPU, brought up, until `close`; wait for it where another grade has it.
@@ -59,7 +58,11 @@ class Claim:
         self.rest()
         if not self._held:
             self._take(_WAIT_S)
-            self._bring_up_or_give_back()
+            try:
+                self._bring_up()
+            except BaseException:
+                self._give_back()
+                raise
 
     def rest(self) -> None:
         """Wait for what is being brought up, and give the GPU to nobody who waits for it from now on."""
@@ -81,20 +84,14 @@ class Claim:
         self._held = False
         self._lease.close()
 
-    def _bring_up_or_give_back(self) -> None:
-        try:
-            self._bring_up()
-        except BaseException:
-            self._give_back()
-            raise
-
     def _until_it_is_wanted(self, first: Callable[[], None]) -> None:
         try:
             first()
-            self._bring_up_or_give_back()
+            self._bring_up()
             self._look_who_waits()
-        except Exception:  # noqa: BLE001 - `settle` tries again, and there it counts
-            return
+        except BaseException:  # noqa: BLE001 - `settle` tries again, and there it counts
+            with self._hand:
+                self._give_back()
         finally:
             self._rests.set()
 

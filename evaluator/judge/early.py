@@ -63,7 +63,7 @@ class Early:
         return _InFront(self, builder)
 
     def has_built(self) -> bool:
-        """Say whether what the text foresees is built by now, and all of it without a fault."""
+        """Say whether the text foresees builds, and all of them are there by now, without a fault."""
         if not self._looked.done() or not self._builds:
             return False
         begun = [build for _, build in self._builds]

@@ -5,6 +5,7 @@ Nothing of it needs PyTorch, so a lone grade has it by the time that PyTorch is 
 
 import contextlib
 import os
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -50,9 +51,14 @@ class Foothold:
         """Have contexts made on the GPU in a thread, if nobody else wants it meanwhile."""
         self._claim.reach(self._make_context)
 
-    def stands(self) -> bool:
-        """Say whether the judge can work on the GPU by now, and keep it if so. Runners may still be missing."""
-        return self.watch is not None and self._claim.keep()
+    @contextlib.contextmanager
+    def standing(self) -> Iterator[bool]:
+        """Say whether the judge can work on the GPU by now, which is given to nobody while this lasts.
+
+        Runners may still be missing.
+        """
+        with self._claim.kept() as held:
+            yield held and self.watch is not None
 
     def settle(self) -> None:
         """Have the GPU until `close`, with contexts on it. One that another grade has is waited for."""

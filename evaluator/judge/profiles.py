@@ -99,10 +99,13 @@ def _write(profile: Profile, own: torch.Tensor, generator: torch.Generator, *, k
 def _where_not_zero(values: torch.Tensor, piece: torch.Tensor, target: torch.Tensor) -> None:
     """Write `values` into `target` where `piece` is not 0, and 0 where it is.
 
-    That is the gradient of hardshrink with a threshold of 0: one pass over memory, where a comparison and `torch.where`
-    make two.
+    On a GPU that is the gradient of hardshrink with a threshold of 0: one pass over memory, where a comparison and
+    `torch.where` make two. On a CPU that gradient is 0 for NaN too, or not, as the elements happen to lie.
     """
-    torch.ops.aten.hardshrink_backward.grad_input(values, piece, 0, grad_input=target)
+    if piece.is_cuda:
+        torch.ops.aten.hardshrink_backward.grad_input(values, piece, 0, grad_input=target)
+    else:
+        torch.where(piece != 0, values, torch.zeros((), dtype=values.dtype), out=target)
 
 
 def _factor(profile: Profile, dtype: torch.dtype) -> float:

@@ -15,7 +15,8 @@ from evaluator.stopwatch import Stopwatch
 def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
     """Look at the text, then build, check and time the submission; the cheapest rejection comes first.
 
-    A failed one is not timed. The emulator has no time to tell: there the checks are all. What the text shows decides
+    But where the build is there already, the problem is got ready first: what runs a submission is still being made. A
+    failed one is not timed. The emulator has no time to tell: there the checks are all. What the text shows decides
     nothing: it is added to the findings.
     """
     shop.insist_on_walls()

@@ -169,17 +169,23 @@ class Workshop:
             self._foothold.begin_watch()
 
     def may_get_ahead(self) -> bool:
-        """Say whether nothing is left to compile, and the judge has the GPU, while runners are still to come.
+        """Say whether the problem can be got ready on a GPU before the submission is read in.
 
-        Beside a compiler nothing is gained: the threads that run it wait for Python's lock.
+        Where the builds that its text foresees are there: beside a compiler nothing is gained, for the threads that run
+        it wait for Python's lock. And where nothing is left to decide (see `is_known`): runners are still being made.
         """
         if self._early is None or self._foothold is None:
             return False
-        return self._early.has_built() and self._foothold.stands()
+        terms = self.terms
+        return is_known(terms.problem, terms.size, terms.tolerance, "cuda") and self._early.has_built()
 
     def get_ahead(self) -> None:
-        """Get the problem ready before anything of the submission runs."""
-        self._take_over(self._get_ready())
+        """Get the problem ready, if the GPU is at hand. It may still be given to somebody who waits for it."""
+        if self._foothold is None:
+            return
+        with self._foothold.standing() as stands:
+            if stands:
+                self._take_over(self._get_ready())
 
     @property
     def watch(self) -> Watch | None:
@@ -258,7 +264,10 @@ class Workshop:
 
     @contextlib.contextmanager
     def reader(self, desk: BuildDesk) -> Iterator[Place]:
-        """Start a runner that only reads the submission in. For a GPU's extensions that needs none of its memory."""
+        """Start a runner that only reads the submission in. For a GPU's extensions that needs none of its memory.
+
+        Nor is it one of those that were made ahead for the GPU: they may be in the making.
+        """
         if self.terms.gpu is None:
             with self.runner(self.source, desk) as place:
                 yield place

@@ -7,7 +7,7 @@ import torch
 
 import cli
 from evaluator.findings import Code
-from evaluator.judge.profiles import PROFILES, change, rehearse
+from evaluator.judge.profiles import PROFILES, _where_not_zero, change, rehearse
 from evaluator.records import Layout, Profile, Status
 from tests.gpu.test_cuda_device import HEAD, grade, grader
 from tests.grading.harness import TOP
@@ -60,6 +60,20 @@ def test_a_profile_is_drawn_on_the_gpu(profile):
     assert torch.equal(other, again)
     assert torch.isfinite(other).all()
     assert not torch.equal(other, given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_zeros_and_nothing_else_stay_on_the_gpu_as_on_the_cpu(dtype):
+    odd = [0.0, -0.0, torch.nan, torch.inf, -torch.inf, torch.finfo(dtype).smallest_normal / 4, 1.0]
+    piece = torch.tensor(odd * 1001, dtype=torch.float64).to(dtype).reshape(7, 1001)
+    values = torch.randn(7, 1001, dtype=torch.float64).to(dtype)
+    for mine, drawn in ((piece, values), (piece.mT, values.mT), (piece, values[:, :1].expand(7, 1001))):
+        wanted = torch.empty_like(mine)
+        _where_not_zero(drawn, mine, wanted)
+        found = torch.empty_like(mine, device="cuda")
+        _where_not_zero(drawn.cuda(), mine.cuda(), found)
+        assert torch.equal(found.cpu(), wanted)
+        assert torch.equal(wanted == 0, (mine == 0) | (drawn == 0))
 
 
 def test_a_copy_is_no_relu(grade):

@@ -142,29 +142,46 @@ def test_it_is_not_given_back_any_more_when_the_submission_is_built(gpu):
     other.join()
 
 
-def test_who_wants_to_work_on_it_before_it_is_brought_up_keeps_it(gpu):
-    got, may_end = threading.Event(), threading.Event()
-    claim = Claim(gpu, lambda: may_end.wait(20))
-    assert not claim.keep()
-    claim.reach(lambda: None)
-    assert claim.keep()
-    other = waits(gpu, got)
-    soon(lambda: is_awaited(gpu))
-    may_end.set()
-    assert not got.wait(0.2)
-    claim.close()
-    assert got.wait(20)
-    other.join()
-
-
-def test_what_was_given_to_another_grade_is_not_kept(gpu):
+def test_while_somebody_works_on_it_nobody_else_gets_it(gpu):
     got = threading.Event()
     claim = Claim(gpu, lambda: None)
+    with claim.kept() as held:
+        assert not held
     claim.reach(lambda: None)
-    other = waits(gpu, got)
+    with claim.kept() as held:
+        assert held
+        other = waits(gpu, got)
+        soon(lambda: is_awaited(gpu))
+        assert not got.wait(0.2)
     assert got.wait(20)
-    assert not claim.keep()
     other.join()
+    with claim.kept() as held:
+        assert not held
+    claim.close()
+
+
+def test_nor_where_bringing_it_up_fails_meanwhile(gpu):
+    tries, may_fail, fails = [], threading.Event(), threading.Event()
+
+    def bring_up():
+        tries.append(1)
+        if len(tries) == 1:
+            assert may_fail.wait(20)
+            fails.set()
+            raise JudgeFailed("no runner")
+
+    claim = Claim(gpu, bring_up)
+    claim.reach(lambda: None)
+    with claim.kept() as held:
+        assert held
+        may_fail.set()
+        assert fails.wait(20)
+        time.sleep(0.05)
+        assert not free(gpu)
+    soon(lambda: free(gpu))
+    claim.settle()
+    assert len(tries) == 2
+    assert not free(gpu)
     claim.close()
 
 

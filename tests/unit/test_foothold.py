@@ -132,6 +132,11 @@ def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
     assert len(starter.asked) == at
 
 
+def stands(foothold):
+    with foothold.standing() as whether:
+        return whether
+
+
 def test_the_judge_can_work_on_it_before_its_runners_are_there(gpu, monkeypatch):
     reached, may_go_on = threading.Event(), threading.Event()
 
@@ -142,14 +147,33 @@ def test_the_judge_can_work_on_it_before_its_runners_are_there(gpu, monkeypatch)
 
     monkeypatch.setattr(footholds, "Session", slowly)
     with Foothold(gpu, Starter()) as foothold:
-        assert not foothold.stands()
+        assert not stands(foothold)
         foothold.reach()
         assert reached.wait(20)
-        assert foothold.stands()
+        assert stands(foothold)
         watch_of_then = foothold.watch
         may_go_on.set()
         foothold.settle()
         assert foothold.watch is watch_of_then
+
+
+def test_but_not_before_somebody_looked_who_else_is_there(gpu, monkeypatch):
+    looks, may_go_on = threading.Event(), threading.Event()
+
+    def look(_):
+        looks.set()
+        assert may_go_on.wait(20)
+        return QUIET
+
+    monkeypatch.setattr(watch, "state", look)
+    monkeypatch.setattr(footholds, "Session", lambda child, desk: Runner([]))
+    with Foothold(gpu, Starter()) as foothold:
+        foothold.reach()
+        assert looks.wait(20)
+        assert not stands(foothold)
+        may_go_on.set()
+        foothold.settle()
+        assert stands(foothold)
 
 
 def test_no_driver_is_not_told_here(gpu, monkeypatch):

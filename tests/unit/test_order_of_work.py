@@ -1,11 +1,13 @@
 """What of a grade comes first: the cheapest rejection, unless nothing is left to compile."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.judge import stages, verdict
+from evaluator.judge import workshop as workshops
 from evaluator.judge.session import Fault
 from evaluator.judge.workshop import Workshop
 from evaluator.records import Build, Status
@@ -45,14 +47,28 @@ class Foothold:
         self.asked = []
         self._stands = stands
 
-    def stands(self):
-        return self._stands
+    @contextlib.contextmanager
+    def standing(self):
+        self.asked.append("kept")
+        yield self._stands
+        self.asked.append("let go")
 
     def settle(self):
         self.asked.append("settle")
 
     def begin_watch(self):
         self.asked.append("watch")
+
+
+def workshop(foothold, *, early=None, ready=None):
+    return SimpleNamespace(
+        terms=SimpleNamespace(problem="a problem", size="full", tolerance="measured", gpu="a GPU"),
+        _foothold=foothold,
+        _early=early,
+        _ready=ready,
+        _get_ready=lambda: foothold.asked.append("get ready"),
+        _take_over=lambda _: None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,27 +82,52 @@ class Foothold:
 )
 def test_what_got_ahead_is_not_made_again_and_each_submission_has_a_watch(early, ready, asked):
     foothold = Foothold()
-    shop = SimpleNamespace(
-        _foothold=foothold,
-        _early=early,
-        _ready=ready,
-        _get_ready=lambda: foothold.asked.append("get ready"),
-        _take_over=lambda _: None,
-    )
-    Workshop.have_device(shop)
+    Workshop.have_device(workshop(foothold, early=early, ready=ready))
     assert foothold.asked == asked
 
 
-@pytest.mark.parametrize(
-    ("has_built", "stands", "may"), [(True, True, True), (False, True, False), (True, False, False)]
-)
-def test_nobody_gets_ahead_while_something_is_compiled_or_another_has_the_gpu(has_built, stands, may):
-    shop = SimpleNamespace(_early=SimpleNamespace(has_built=lambda: has_built), _foothold=Foothold(stands=stands))
-    assert Workshop.may_get_ahead(shop) is may
+@pytest.mark.parametrize(("stands", "asked"), [(True, ["kept", "get ready", "let go"]), (False, ["kept", "let go"])])
+def test_the_gpu_is_kept_as_long_as_a_problem_is_got_ready_on_it(stands, asked):
+    foothold = Foothold(stands=stands)
+    Workshop.get_ahead(workshop(foothold))
+    assert foothold.asked == asked
+
+
+@pytest.mark.parametrize(("has_built", "known"), [(True, True), (False, True), (True, False)])
+def test_nobody_gets_ahead_while_something_is_compiled_or_to_be_decided(monkeypatch, has_built, known):
+    monkeypatch.setattr(
+        workshops, "is_known", lambda *asked: asked == ("a problem", "full", "measured", "cuda") and known
+    )
+    shop = workshop(Foothold(), early=SimpleNamespace(has_built=lambda: has_built))
+    assert Workshop.may_get_ahead(shop) is (has_built and known)
 
 
 @pytest.mark.parametrize("missing", ["_early", "_foothold"])
-def test_nor_where_nothing_was_begun_early_or_there_is_no_gpu(missing):
-    shop = SimpleNamespace(_early=SimpleNamespace(has_built=lambda: True), _foothold=Foothold())
+def test_nor_where_nothing_was_begun_early_or_there_is_no_gpu(monkeypatch, missing):
+    monkeypatch.setattr(workshops, "is_known", lambda *_: True)
+    shop = workshop(Foothold(), early=SimpleNamespace(has_built=lambda: True))
     setattr(shop, missing, None)
     assert not Workshop.may_get_ahead(shop)
+
+
+def test_a_submission_for_a_gpu_is_read_in_by_no_runner_of_those_in_the_making(monkeypatch):
+    read_by = []
+
+    class Session:
+        def __init__(self, child, desk):
+            self.child = SimpleNamespace(kill=lambda: None, output=lambda: None)
+            read_by.append(child)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(workshops, "Session", Session)
+    shop = workshop(Foothold(), ready="ready")
+    shop.source = ""
+    shop._starter = SimpleNamespace(spawn=lambda entry: ("spawned", entry))
+    with Workshop.reader(shop, None):
+        pass
+    assert read_by == [("spawned", workshops.RUNNER)]

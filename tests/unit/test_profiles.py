@@ -55,6 +55,18 @@ def test_a_large_tensor_is_changed_in_place_piece_by_piece(monkeypatch, profile,
         assert not torch.equal(other.flatten()[:100], other.flatten()[100:200])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_nothing_but_a_zero_stays_what_it_is(dtype):
+    given = positive(201, 199, dtype=dtype)
+    odd = [0.0, -0.0, torch.nan, torch.inf, torch.finfo(dtype).smallest_normal / 4]
+    given[100:, 100:130] = torch.tensor(odd * 6, dtype=torch.float64).to(dtype)
+    other = drawn(Profile.SIGNED_NORMAL, given)
+    assert torch.isfinite(other).all()
+    # One in some thousand values is drawn as zero in half precision.
+    assert (other[100:, 100:130] == 0).double().mean() == pytest.approx(2 / 5, abs=0.01)
+    assert not other[given == 0].any()
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("pieces", [100, 1 << 24])
 def test_a_rehearsal_changes_nothing(monkeypatch, profile, pieces):
