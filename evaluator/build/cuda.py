@@ -8,7 +8,7 @@ is tried, until two agree on an error that is the submission's own. All three gi
 import functools
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -44,19 +44,22 @@ class CudaBuilder:
         cache: BuildCache,
         submission: str,
         timeout_s: float,
+        too_much: Callable[[BuildRequest], str | None],
         architecture: str,
         *,
         cache_root: Path | None = None,
     ) -> None:
         """Compile through `run_tool` for `architecture` ("90a"), keep libraries in `cache`.
 
-        Messages are brought back to lines of `submission`. What `prepare` made lies in `cache_root`, the user's
+        Messages are brought back to lines of `submission`. `too_much` says what about a text is more than should be
+        taken apart (see `emulator/rehearsal.py`). What `prepare` made lies in `cache_root`, the user's
         cache if nothing else is said; without it the quickest step is left out.
         """
         self._run_tool = run_tool
         self._cache = cache
         self._submission = submission
         self._timeout_s = timeout_s
+        self._too_much = too_much
         self._architecture = architecture
         self._cache_root = cache_root if cache_root is not None else cache_folder()
         self._failures = Failures(cache, submission)
@@ -78,9 +81,9 @@ class CudaBuilder:
 
     def _climb(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
         """Try one step after the other. An error that two steps agree on is the submission's own, and final."""
-        ladder = steps(request, self._architecture, self._cache_root)
-        notes = [*_architecture_note(request, self._architecture), *ladder.notes]
         started = time.monotonic()
+        ladder = steps(request, self._architecture, self._cache_root, self._too_much)
+        notes = [*_architecture_note(request, self._architecture), *ladder.notes]
         errors: list[Diagnostic] = []
         for step in ladder.steps:
             attempt = step.build(self._run_tool, self._timeout_s - (time.monotonic() - started))
@@ -144,10 +147,11 @@ def _key(request: BuildRequest, files: list[SourceFile], architecture: str) -> s
 
 @functools.cache
 def _builder_sha256() -> str:
-    """Hash this package and its headers: another version may build another library."""
+    """Hash this package, its headers and what it reads C++ with: another version may build another library."""
     digest = hashlib.sha256()
     package = Path(__file__).parent
-    for path in sorted([*package.glob("*.py"), *(package / "host_half").iterdir()]):
+    reads = [package.parent / "emulator" / f"{name}.py" for name in ("edits", "launches", "lexer")]
+    for path in sorted([*package.glob("*.py"), *(package / "host_half").iterdir(), *reads]):
         if path.is_file():
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol
 
@@ -52,8 +52,17 @@ class Ladder(NamedTuple):
     notes: list[str]
 
 
-def steps(request: BuildRequest, architecture: str, cache_root: Path) -> Ladder:
-    """Give the steps of a build; the last is PyTorch's own."""
+def _nothing(_: BuildRequest) -> None:
+    """Find nothing too much."""
+
+
+def steps(
+    request: BuildRequest,
+    architecture: str,
+    cache_root: Path,
+    too_much: Callable[[BuildRequest], str | None] = _nothing,
+) -> Ladder:
+    """Give the steps of a build; the last is PyTorch's own. `too_much` says why it should not be taken apart."""
     plain = _OneUnitEach(request, architecture, light=False)
     if not plain.with_cuda:
         return Ladder([plain], [])
@@ -63,6 +72,8 @@ def steps(request: BuildRequest, architecture: str, cache_root: Path) -> Ladder:
         return Ladder(
             [light, plain], ["note: split left out: its headers are not prepared (warpgrade doctor --prepare)"]
         )
+    if (why := too_much(request)) is not None:
+        return Ladder([light, plain], [f"note: split left out: {why}"])
     try:
         return Ladder([_Split(split_build(request, architecture, there)), light, plain], [])
     except NotSplittable as reason:

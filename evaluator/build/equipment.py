@@ -17,7 +17,7 @@ from evaluator.build.preparation import Preparation
 from evaluator.build.prepared import worth_trying
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
-from evaluator.emulator.rehearsal import Spawn, too_much
+from evaluator.emulator.rehearsal import Spawn, too_much, too_much_to_split
 from evaluator.frames import BuildRequest
 from evaluator.records import DeviceKind
 
@@ -100,7 +100,8 @@ def builder(
             rehearse = functools.partial(too_much, spawn=spawn)
             return EmulatedBuilder(run_tool, cache, source, build_timeout_s, rehearse)
         case DeviceKind.CUDA:
-            return CudaBuilder(run_tool, cache, source, build_timeout_s, _architecture(gpu))
+            rehearse = functools.partial(too_much_to_split, spawn=spawn)
+            return CudaBuilder(run_tool, cache, source, build_timeout_s, rehearse, _architecture(gpu))
 
 
 def _architecture(gpu: Gpu | None) -> str:

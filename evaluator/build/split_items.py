@@ -188,12 +188,10 @@ class _Cutter:
         found: set[str] = set()
         index = start
         while index < end:
-            if self._code.text(index) in ("(", "[", "{"):
-                index = self._code.partner.get(index, index)
-            elif self._code.kind(index) is Kind.WORD:
+            if self._code.kind(index) is Kind.WORD:
                 word = self._code.text(index)
                 found |= {word, *re.findall(r"\w+", self._macros.get(word, ""))}
-            index += 1
+            index = self._code.after(index)
         return found
 
     def _names(self, begin: int, end: int, parameters: int | None) -> Iterator[str]:
@@ -210,4 +208,4 @@ class _Cutter:
             text = code.text(index)
             if code.kind(index) is Kind.WORD and code.text(index + 1) in ("=", "[", "{", ";", ",", ":", "<", "final"):
                 yield text
-            index = code.partner.get(index, index) + 1 if text in ("(", "[", "{") else index + 1
+            index = code.after(index)

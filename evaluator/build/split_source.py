@@ -4,6 +4,7 @@ The host half keeps its C++ meaning: kernels become declarations of the host fun
 launch becomes what nvcc itself makes of it. Both halves keep every token on its line, so messages need no translation.
 """
 
+import bisect
 import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -95,20 +96,22 @@ class _Half:
 
     def _needed(self, roots: Iterable[Item], words_of: Callable[[Item], set[str]]) -> set[Item]:
         """Find the `EITHER` items that `roots` name, directly or through each other and through macros."""
-        words = set().union(*(words_of(item) for item in roots))
-        chosen: set[Item] = set()
-        while True:
-            macros = {name: body for name, body in self._source.macros.items() if name in words}
-            words |= {word for body in macros.values() for word in re.findall(r"\w+", body)}
-            more = {
-                item
-                for item in self._source.items
-                if item.side is Side.EITHER and item not in chosen and item.names & words
-            }
-            if not more:
-                return chosen
-            chosen |= more
-            words = words.union(*(words_of(item) for item in more))
+        items_of: dict[str, list[Item]] = {}
+        for item in self._source.items:
+            for name in item.names if item.side is Side.EITHER else ():
+                items_of.setdefault(name, []).append(item)
+        known = set().union(*(words_of(item) for item in roots))
+        todo, chosen = list(known), set[Item]()
+        while todo:
+            word = todo.pop()
+            named = set(re.findall(r"\w+", self._source.macros.get(word, "")))
+            for item in items_of.pop(word, []):
+                if item not in chosen:
+                    chosen.add(item)
+                    named |= words_of(item)
+            todo += named - known
+            known |= named
+        return chosen
 
     def _mentions(self, item: Item, namespaces: frozenset[str]) -> bool:
         code = self._code
@@ -210,7 +213,7 @@ class _HostHalf(_Half):
         while index < end:
             text = code.text(index)
             if text in _KERNEL_CALLS:
-                stop = code.partner.get(index + 1, index) + 1
+                stop = code.after_brackets(index)
                 self._edits.blank(index, stop)
                 index = stop
                 continue
@@ -232,7 +235,7 @@ class _HostHalf(_Half):
         at = next(index for index in range(item.start, item.end) if code.text(index) == name)
         stop = at + 1
         while code.text(stop) == "[":
-            stop = code.partner.get(stop, stop) + 1
+            stop = code.after(stop)
         if code.text(stop) not in (";", "=", "{"):
             raise NotSplittable(f"the declaration of {name} cannot be read")
         dropped = frozenset(("__constant__", "__device__", "__managed__", "static", "extern", "const", "volatile"))
@@ -258,8 +261,13 @@ class _HostHalf(_Half):
     def _drop_device_methods(self, item: Item) -> None:
         """Take the bodies of a class's functions for the device out."""
         code = self._code
-        for function in code.functions():
-            if not (item.start < function.body[0] < item.end) or "__device__" not in function.qualifiers:
+        functions = code.functions()
+        first, end = (
+            bisect.bisect_left(functions, place, key=lambda function: function.parameters[0])
+            for place in (item.start, item.end)
+        )
+        for function in functions[first:end]:
+            if "__device__" not in function.qualifiers:
                 continue
             if "__host__" not in function.qualifiers:
                 start = next(

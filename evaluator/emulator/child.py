@@ -1,5 +1,6 @@
-"""The confined process that reads a submission's text for the emulator: one frame in, one frame out."""
+"""The confined process that reads a submission's C++ before the judge does: one frame in, one frame out."""
 
+import contextlib
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,8 @@ from typing import Annotated
 import msgspec
 
 from evaluator.build.sources import source_files
+from evaluator.build.split_items import NotSplittable
+from evaluator.build.split_source import split
 from evaluator.emulator.device_code import device_code
 from evaluator.emulator.features import unsupported
 from evaluator.emulator.lexer import Code, tokens
@@ -19,7 +22,7 @@ _MAX_NUMBERS = 64
 
 
 class Rehearsed(Frame, frozen=True):
-    """Child: the front end got to its end."""
+    """Child: what reads the text got to its end."""
 
 
 def run(sock: socket.socket, _: Path) -> None:
@@ -28,6 +31,17 @@ def run(sock: socket.socket, _: Path) -> None:
     asked = channel.receive()
     if isinstance(asked, BuildRequest):
         go_through([file.text for file in source_files(asked)])
+        channel.send(Rehearsed())
+
+
+def run_split(sock: socket.socket, _: Path) -> None:
+    """Try to split a build request, whether that can be done or not."""
+    channel = Channel(sock, receives=BuildRequest)
+    asked = channel.receive()
+    if isinstance(asked, BuildRequest):
+        for file in source_files(asked):
+            with contextlib.suppress(NotSplittable):
+                split(file.text)
         channel.send(Rehearsed())
 
 

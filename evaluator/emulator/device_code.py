@@ -71,5 +71,5 @@ def _item_end(code: Code, index: int, bodies: dict[int, int]) -> int:
             return bodies[index] + 1
         if code.text(index) == ";":
             return index + 1
-        index = code.partner.get(index, index) + 1 if code.text(index) in ("(", "[", "{") else index + 1
+        index = code.after(index)
     return len(code)

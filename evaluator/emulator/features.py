@@ -161,10 +161,10 @@ def _launches(code: Code, functions: Sequence[Function], line_offset: int) -> It
 
 def _launch_end(code: Code, launch: int) -> int | None:
     index = launch + 1
-    while index < len(code) and code.text(index) not in (";", "<<<", ")", "}"):
+    while index < len(code) and code.text(index) not in (";", "<<<", ")", "]", "}"):
         if code.adjacent(index, ">>>") and code.text(index + 3) == "(":
             return index
-        index = code.partner.get(index, index) + 1
+        index = code.after(index)
     return None
 
 

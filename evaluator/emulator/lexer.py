@@ -169,6 +169,7 @@ class Code:
         self.tokens: list[Token] = [token for token in all_tokens if token.kind not in unseen]
         self.partner: dict[int, int] = {}
         self._block: list[int | None] = []
+        self._functions: list[Function] | None = None
         self._pair()
         self._nest()
 
@@ -206,6 +207,14 @@ class Code:
     def kind(self, index: int) -> Kind | None:
         """Give the kind at `index`; None outside of the code."""
         return self.tokens[index].kind if 0 <= index < len(self.tokens) else None
+
+    def after(self, index: int) -> int:
+        """Give the index after the brackets that open at `index`, or after the token there. It is never one before."""
+        return max(self.partner.get(index, index), index) + 1
+
+    def after_brackets(self, index: int) -> int:
+        """Give the index after the token at `index` and the brackets that open right behind it, if any do."""
+        return max(self.partner.get(index + 1, index), index) + 1
 
     def words(self, start: int, end: int) -> Iterator[str]:
         """Give the words from `start` up to `end`."""
@@ -294,7 +303,11 @@ class Code:
 
     def functions(self) -> list[Function]:
         """Find the functions that are defined here, in the order of their names."""
-        found = []
+        if self._functions is None:
+            self._functions = list(self._defined())
+        return self._functions
+
+    def _defined(self) -> Iterator[Function]:
         for index in range(1, len(self.tokens)):
             if self.text(index) == "(" and index in self.partner:
                 name = self._name_before(index)
@@ -302,8 +315,7 @@ class Code:
                 if name is not None and body is not None:
                     where = (index, self.partner[index])
                     end = self.partner.get(body, len(self.tokens))
-                    found.append(Function(name, self._qualifiers(index), where, (body, end)))
-        return found
+                    yield Function(name, self._qualifiers(index), where, (body, end))
 
     def outermost(self) -> list[Function]:
         """Find the functions that are not inside of another one."""
@@ -331,10 +343,10 @@ class Code:
         while self.text(index) in _AFTER_PARAMETERS:
             index += 1
             if self.text(index) == "(":
-                index = self.partner.get(index, index) + 1
+                index = self.after(index)
         if self.text(index) == "->":
-            while index < len(self) and self.text(index) not in ("{", ";", "}", ")"):
-                index = self.partner.get(index, index) + 1
+            while index < len(self) and self.text(index) not in ("{", ";", "}", ")", "]"):
+                index = self.after(index)
         elif self.text(index) == ":":
             index = self._after_initializers(index + 1)
         return index if self.text(index) == "{" else None
@@ -342,7 +354,7 @@ class Code:
     def _after_initializers(self, index: int) -> int:
         """Step over `member(x), other{y}` of a constructor."""
         while self.kind(index) is Kind.WORD and self.text(index + 1) in ("(", "{"):
-            index = self.partner.get(index + 1, index) + 1
+            index = self.after_brackets(index)
             if self.text(index) != ",":
                 break
             index += 1

@@ -1,20 +1,17 @@
-"""What the emulator reads of a submission's text where that harms nobody: in a confined child.
+"""What is read of a submission's C++ where that harms nobody: in a confined child.
 
-The front end is Python, and runs in the judge without a limit of its own. A text of some length goes through it in a
-child first, with little time and memory. What the child gets through, the judge does too.
+The emulator's front end and the splitting of builds are Python, and run in the judge without a limit of their own. A
+text goes through them in a child first, with little time and memory. What the child gets through, the judge does too.
 """
 
 from collections.abc import Callable, Mapping
 
-from evaluator.build.sources import source_files
 from evaluator.emulator.child import FindSizes, FoundSizes, Rehearsed
 from evaluator.frames import BuildRequest, Channel, Closed, DeadlinePassed, Frame, FrameError
 from evaluator.isolation import Child, Limits
 from evaluator.records import Constant
 
 REHEARSING = "evaluator.emulator.child"
-_SHORT = 1 << 14
-"""Characters that are not worth a child: whatever they are, they take less than a second."""
 _LIMIT_S = 10.0
 """A real submission takes 0.1 s."""
 _LIMITS = Limits(memory_bytes=1 << 30, processes=16, file_bytes=0, open_files=64, private_folder_bytes=1 << 20)
@@ -29,14 +26,25 @@ def too_much(request: BuildRequest, spawn: Spawn) -> str | None:
     Raises:
         JudgeFailed: the child could not be started.
     """
-    if sum(len(file.text) for file in source_files(request)) <= _SHORT:
-        return None
+    return _rehearsed(request, "run", "the emulator", spawn)
+
+
+def too_much_to_split(request: BuildRequest, spawn: Spawn) -> str | None:
+    """Say what was too much about the files of a build to split them; None where nothing was.
+
+    Raises:
+        JudgeFailed: the child could not be started.
+    """
+    return _rehearsed(request, "run_split", "whoever splits them", spawn)
+
+
+def _rehearsed(request: BuildRequest, entry: str, who: str, spawn: Spawn) -> str | None:
     try:
-        _asked(request, "run", Rehearsed, spawn)
+        _asked(request, entry, Rehearsed, spawn)
     except DeadlinePassed:
-        return f"the emulator needs more than {_LIMIT_S:g} s to read the sources"
+        return f"{who} needs more than {_LIMIT_S:g} s to read the sources"
     except (Closed, FrameError):
-        return "the emulator cannot read the sources: they nest too deeply, or take more than 1 GiB"
+        return f"{who} cannot read the sources: they nest too deeply, or take more than 1 GiB"
     return None
 
 

@@ -99,8 +99,9 @@ class _Returns:
             index = kernel.body[0] + 1
             while index < kernel.body[1]:
                 if code.text(index) == "{" and self._is_inner_body(index, kernel):
-                    index = code.partner.get(index, index)
-                elif code.text(index) == "return":
+                    index = code.after(index)
+                    continue
+                if code.text(index) == "return":
                     self._mark_return(index)
                 index += 1
 
@@ -110,8 +111,8 @@ class _Returns:
     def _mark_return(self, index: int) -> None:
         """Make `return;` and `return f();` tell, after anything else that they do."""
         end = index + 1
-        while self._code.text(end) not in (";", ""):
-            end = self._code.partner.get(end, end) + 1
+        while self._code.text(end) not in (";", "", ")", "]", "}"):
+            end = self._code.after(end)
         if self._code.text(end) == ";":
             self._edits.insert_before(end, " emu::early_return()" if end == index + 1 else ", emu::early_return()")
 

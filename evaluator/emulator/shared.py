@@ -132,8 +132,9 @@ class SharedMemory:
         kept, index = [], shared.start
         while index < shared.declarators:
             if code.text(index) in _ALIGNMENT:
-                index = code.partner.get(index + 1, index)
-            elif code.text(index) not in _DROPPED:
+                index = code.after_brackets(index)
+                continue
+            if code.text(index) not in _DROPPED:
                 kept.append(code.tokens[index])
             index += 1
         return kept
@@ -201,8 +202,8 @@ def shared_declaration(code: Code, index: int, end: int) -> _Shared | None:
 
 
 def _declaration_end(code: Code, index: int) -> int:
-    while index < len(code) and code.text(index) not in (";", ")", "}"):
-        index = code.partner.get(index, index) + 1
+    while index < len(code) and code.text(index) not in (";", ")", "]", "}"):
+        index = code.after(index)
     return index
 
 
@@ -227,20 +228,20 @@ def _first_declarator(code: Code, start: int, end: int) -> int | None:  # noqa: 
         text, after = code.text(index), code.text(index + 1)
         if text in _ALIGNMENT or text in ("decltype", "typeof", "__typeof__"):
             has_type = has_type or text not in _ALIGNMENT
-            index = code.partner.get(index + 1, index) + 1
+            index = code.after_brackets(index)
         elif text in ("*", "&", "("):
             return index if has_type else None
         elif text in _DROPPED or text in _CV or text in ("typename", "struct", "union", "class", "enum", "::"):
             index += 1
             if code.text(index) == "{":
                 has_type = True
-                index = code.partner.get(index, index) + 1
+                index = code.after(index)
         elif code.kind(index) is not Kind.WORD:
             return None
         elif after == "<" and (past := code.after_template(index + 1)) is not None:
             has_type, index = True, past
         elif after == "{" and code.text(index - 1) in ("struct", "union", "class"):
-            has_type, index = True, code.partner.get(index + 1, index) + 1
+            has_type, index = True, code.after_brackets(index)
         elif after == "::":
             index += 2
         elif has_type and (index + 1 >= end or after in ("[", ",", "=", "{", "(")):
@@ -259,6 +260,6 @@ def declarators(code: Code, start: int, end: int) -> list[_Declarator]:
         if name is not None:
             suffix = name + 1
             while code.text(suffix) in ("[", ")") and suffix < stop:
-                suffix = code.partner.get(suffix, suffix) + 1 if code.text(suffix) == "[" else suffix + 1
+                suffix = code.after(suffix)
             found.append(_Declarator(first, name, suffix, stop))
     return found

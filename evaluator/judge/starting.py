@@ -14,7 +14,7 @@ def starter_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, threa
     Waiting threads sleep: where they spin, two busy cores make a parallel loop six times slower (measured), and the
     time of every call depends on what else the machine does.
     """
-    own = [_LINT, *([REHEARSING] if device is DeviceKind.EMULATED else [])]
+    own = [_LINT, *([] if device is DeviceKind.CPU else [REHEARSING])]
     return Starter(mode=sandbox, environment=_environment(device, gpu, threads), preload=(*DEFAULT_PRELOAD, *own))
 
 
@@ -23,7 +23,7 @@ def light_starter_for(device: DeviceKind, sandbox: SandboxMode) -> Starter:
 
     It is ready in a fifth of the time.
     """
-    return Starter(mode=sandbox, preload=(_LINT, *([REHEARSING] if device is DeviceKind.EMULATED else [])))
+    return Starter(mode=sandbox, preload=(_LINT, *([] if device is DeviceKind.CPU else [REHEARSING])))
 
 
 def _environment(device: DeviceKind, gpu: str | None, threads: int) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""The front end's confined child: a text that is too much for it is told, and costs the judge little."""
+"""The confined child that reads C++ before the judge does: a text that is too much is told, and costs little."""
 
 import pytest
 
 from evaluator.emulator import rehearsal
-from evaluator.emulator.rehearsal import REHEARSING, too_much
+from evaluator.emulator.rehearsal import REHEARSING, too_much, too_much_to_split
 from evaluator.frames import BuildRequest
 from evaluator.isolation import Limits, Starter
 
@@ -24,8 +24,15 @@ def test_a_long_text_of_usual_code_is_not_too_much(spawn):
     assert too_much(request(KERNEL * 1000), spawn) is None
 
 
-def test_a_short_text_needs_no_child():
-    assert too_much(request(KERNEL), spawn=None) is None
+@pytest.mark.parametrize("reads", [too_much, too_much_to_split])
+def test_a_text_of_any_length_is_read_by_a_child_first(spawn, reads):
+    asked = []
+    assert reads(request(KERNEL), lambda entry, limits: asked.append(entry) or spawn(entry, limits)) is None
+    assert len(asked) == 1
+
+
+def test_a_text_that_cannot_be_split_is_not_too_much(spawn):
+    assert too_much_to_split(request("#ifdef __CUDACC__\n#endif\n" + KERNEL), spawn) is None
 
 
 def test_a_text_that_takes_too_long_is_told(spawn, monkeypatch):
@@ -39,6 +46,11 @@ def test_a_text_that_takes_too_much_memory_is_told(spawn, monkeypatch):
     assert "read the sources" in too_much(request(KERNEL * 10_000), spawn)
 
 
-def test_a_child_that_ends_without_an_answer_is_told(spawn, monkeypatch):
-    monkeypatch.setattr(rehearsal, "_SHORT", 0)
+def test_so_is_one_that_takes_too_long_to_split(spawn, monkeypatch):
+    monkeypatch.setattr(rehearsal, "_LIMIT_S", 0.1)
+    said = too_much_to_split(request(KERNEL * 40_000), spawn)
+    assert said == "whoever splits them needs more than 0.1 s to read the sources"
+
+
+def test_a_child_that_ends_without_an_answer_is_told(spawn):
     assert "cannot read the sources" in too_much(request(KERNEL), lambda _, limits: spawn("os:abort", limits))

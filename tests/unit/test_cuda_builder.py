@@ -84,10 +84,10 @@ def _fake_toolchains(monkeypatch, tmp_path):
 
 @pytest.fixture
 def made(tmp_path):
-    def builder(tools, *, ready=True, submission=SUBMISSION):
+    def builder(tools, *, ready=True, submission=SUBMISSION, too_much=lambda _: None):
         if ready:
             assert prepare(Tools(), tmp_path) is not None
-        return CudaBuilder(tools, BuildCache(tmp_path), submission, 30.0, "90a", cache_root=tmp_path)
+        return CudaBuilder(tools, BuildCache(tmp_path), submission, 30.0, too_much, "90a", cache_root=tmp_path)
 
     return builder
 
@@ -197,7 +197,7 @@ def test_what_decides_the_library_decides_the_key(made, change):
 
 
 def test_another_gpu_has_other_keys(made, tmp_path):
-    other = CudaBuilder(Tools(), BuildCache(tmp_path), SUBMISSION, 30.0, "80", cache_root=tmp_path)
+    other = CudaBuilder(Tools(), BuildCache(tmp_path), SUBMISSION, 30.0, lambda _: None, "80", cache_root=tmp_path)
     assert made(Tools()).build(REQUEST).unit.key != other.build(REQUEST).unit.key
 
 
