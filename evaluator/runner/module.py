@@ -1,12 +1,16 @@
 """The submission's `ModelNew`: read in, constructed, given weights, called. Everything it raises is passed on."""
 
+import codecs
 import importlib.util
+import io
 import linecache
 import sys
+import tokenize
 import traceback
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -24,13 +28,32 @@ class NoModelNew(Exception):
     """The submission was read to its end and defines no class ModelNew."""
 
 
+class _Loader(SourceFileLoader):
+    """Runs the text that the judge read, whatever encoding a first line of it declares."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__("submission", str(path))
+        self._text = text
+
+    def get_code(self, _: str) -> CodeType:
+        return compile(self._text, self.path, "exec", dont_inherit=True)
+
+    def get_source(self, _: str) -> str:
+        return self._text
+
+
 def read_in(folder: Path, submission: str, model: str) -> type:
-    """Import the submission from `folder`, with the reference's `Model` importable as `model`, and find ModelNew."""
+    """Import the submission from `folder`, with the reference's `Model` importable as `model`, and find ModelNew.
+
+    What runs, what tracebacks show and what `inspect`, TorchScript and Triton read is `submission` itself.
+    """
     (folder / MODEL_FILE).write_text(model, encoding="utf-8")
     path = folder / SUBMISSION_FILE
-    path.write_text(submission, encoding="utf-8")
+    path.write_bytes(_on_disk(submission))
+    # With no time of change an entry is never looked up on disk again.
+    linecache.cache[str(path)] = (len(submission), None, _lines(submission), str(path))
     sys.path.insert(0, str(folder))
-    spec = importlib.util.spec_from_file_location("submission", path)
+    spec = importlib.util.spec_from_file_location("submission", path, loader=_Loader(path, submission))
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported")
     module: ModuleType = importlib.util.module_from_spec(spec)
@@ -40,6 +63,24 @@ def read_in(folder: Path, submission: str, model: str) -> type:
     if not isinstance(found, type):
         raise NoModelNew("the submission defines no class ModelNew")
     return found
+
+
+def _lines(text: str) -> list[str]:
+    """Divide a text as Python does when it reads a file: any end of a line is a newline, the last one's too."""
+    return io.StringIO(text if text.endswith("\n") else f"{text}\n", newline=None).readlines()
+
+
+def _on_disk(text: str) -> bytes:
+    """Give the bytes of a text for its file; who reads that by another encoding that it declares is told of an error.
+
+    A mark of UTF-8 contradicts such a declaration. Without one the file has no mark.
+    """
+    content = text.encode()
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    except SyntaxError:
+        return content
+    return content if encoding == "utf-8" else codecs.BOM_UTF8 + content
 
 
 def construct(
