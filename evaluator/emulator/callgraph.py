@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from evaluator.emulator.headers import LIBRARY_HEADER
+from evaluator.emulator.launch_bounds import macro_bounds
 from evaluator.emulator.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
 
 _WAITS = re.compile(
@@ -29,6 +30,7 @@ class CallGraph:
         self._everywhere = False
         sources = [tokens(text) for text in texts]
         defined = [macro for source in sources for macro, _ in macros(source)]
+        self.macro_bounds = macro_bounds(defined)
         for macro in defined:
             self._mentions.setdefault(macro.name, set()).update(macro.words)
         device = DEVICE | {macro.name for macro in defined if DEVICE & macro.words}

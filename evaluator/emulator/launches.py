@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from evaluator.emulator.callgraph import CallGraph
 from evaluator.emulator.edits import Edits
+from evaluator.emulator.launch_bounds import check_bounds
 from evaluator.emulator.lexer import Code, Function, Kind, Token, flat
 
 KEYWORDS = frozenset(("return", "else", "do"))
@@ -23,7 +24,8 @@ class Launches:
         self._macro = macro
 
     def edit(self) -> None:
-        """Turn every launch into a call."""
+        """Turn every launch into a call, which the kernel's own bounds can refuse."""
+        check_bounds(self._code, self._edits, self._functions, self._graph.macro_bounds)
         for index in range(len(self._code)):
             if self._code.text(index) == "<<<":
                 self._launch(index)

@@ -415,6 +415,24 @@ CASE(big_block) {
   say("%s", cudaGetErrorName(cudaGetLastError()));
 }
 
+// As the rewriter leaves a kernel with __launch_bounds__(N); it waits where `a` says so.
+template <int N>
+__global__ void bounded(int* y) {
+  if (emu::beyond_bounds(N)) return;
+  atomicAdd(y, 1);
+}
+
+CASE(launch_bounds) {
+  int* y = device_array<int>(1);
+  y[0] = 0;
+  if (a != 0) {
+    LAUNCH(true, bounded<128>, 4, dim3(b, c), 0, y);
+  } else {
+    LAUNCH(false, bounded<128>, 4, dim3(b, c), 0, y);
+  }
+  say("%d %s", y[0], cudaGetErrorName(cudaGetLastError()));
+}
+
 CASE(opt_in) {
   int* y = device_array<int>(1);
   y[0] = 0;

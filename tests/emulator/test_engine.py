@@ -304,6 +304,31 @@ class TestLaunches:
     def test_threads_of_a_block(self, run, block, answer):
         assert run("big_block", *block) == answer
 
+    @EVERY_WORKERS
+    @pytest.mark.parametrize("waits", [0, 1])
+    @pytest.mark.parametrize(
+        ("block", "answer"),
+        [((128, 1), "512 cudaSuccess"), ((129, 1), "0 cudaErrorInvalidValue"), ((64, 3), "0 cudaErrorInvalidValue")],
+    )
+    def test_launch_bounds(self, run, emulator, block, answer, waits, workers):
+        before = emulator.warpgrade_emu_launches()
+        assert run("launch_bounds", waits, *block, workers=workers) == answer
+        assert emulator.warpgrade_emu_launches() - before == (block == (128, 1))
+
+    def test_a_launch_beyond_its_bounds_is_told_once(self, libraries):
+        program = (
+            "import ctypes, os, sys\n"
+            "ctypes.CDLL(sys.argv[1], mode=os.RTLD_GLOBAL)\n"
+            "cases = ctypes.CDLL(sys.argv[2])\n"
+            "for _ in range(3): cases.launch_bounds(ctypes.create_string_buffer(99), 99, 0, 64, 3)\n"
+        )
+        argv = [sys.executable, "-c", program, *map(str, libraries)]
+        answer = subprocess.run(argv, capture_output=True, text=True, check=True)
+        assert answer.stderr == (
+            "emulator: kernel bounded<128> was launched with 192 threads in a block; its __launch_bounds__ allow 128, "
+            "so the launch was refused\n"
+        )
+
     def test_more_dynamic_memory_after_opting_in(self, run):
         assert run("opt_in") == "cudaErrorInvalidValue 1 cudaSuccess"
 

@@ -61,6 +61,62 @@ def test_a_build_error_is_told_at_the_answers_own_line(emulated):
     assert any("library.def(" in line for line in own)
 
 
+KERNEL = """
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+CUDA = r'''
+#include <torch/extension.h>
+#include <cassert>
+OTHER
+__global__ void BOUNDS relu_kernel(const float* x, float* out, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) out[i] = x[i] <= 0.0f ? 0.0f : x[i];
+}
+torch::Tensor relu(const torch::Tensor& x) {
+    auto out = torch::empty_like(x);
+    int count = x.numel();
+    FIRST
+    relu_kernel<<<(count + 255) / 256, 256>>>(x.data_ptr<float>(), out.data_ptr<float>(), count);
+    LAST
+    return out;
+}
+'''
+extension = load_inline(
+    name="bent", cpp_sources="torch::Tensor relu(const torch::Tensor& x);", cuda_sources=CUDA, functions=["relu"]
+)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.relu(x)
+"""
+
+
+@pytest.fixture
+def bent(grader, tmp_path):
+    """Grade a right kernel with something put in at its places."""
+
+    def run(**parts):
+        text = KERNEL
+        for place in ("OTHER", "BOUNDS", "FIRST", "LAST"):
+            text = text.replace(place, parts.get(place.lower(), ""))
+        return grader(tmp_path, text, *EMULATED, problem="relu", timeout_s=TIMEOUT_S)
+
+    return run
+
+
+def test_a_launch_within_its_bounds(bent):
+    checked = "TORCH_CHECK(cudaGetLastError() == cudaSuccess);"
+    bent(bounds="__launch_bounds__(256, 2)", last=checked).verdict(Status.CORRECT)
+
+
+def test_a_launch_beyond_its_bounds_computes_nothing(bent):
+    card = bent(bounds="__launch_bounds__(128)").verdict(Status.WRONG_RESULT, Code.NOT_FINITE)
+    assert "launched with 256 threads in a block; its __launch_bounds__ allow 128, so the" in card.output.text
+
+
 TRITON = """
 import torch
 import triton

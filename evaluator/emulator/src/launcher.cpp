@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -76,6 +77,18 @@ cudaError_t check(const Config& config) {
   return cudaSuccess;
 }
 
+// The error of a launch may be one that nobody asks for: what was printed stands in the scorecard. Once: a kernel is
+// launched in every call.
+void tell_refusal(const Kernel& kernel, const Config& config, long long bound) {
+  static std::atomic<bool> told{false};
+  if (told.exchange(true)) return;
+  const dim3& block = config.block;
+  std::fprintf(stderr,
+               "emulator: kernel %s was launched with %u threads in a block; its __launch_bounds__ allow %lld, so the "
+               "launch was refused\n",
+               kernel.name, block.x * block.y * block.z, bound);
+}
+
 // One launch, shared by the workers that run its blocks.
 class Execution {
  public:
@@ -89,17 +102,19 @@ class Execution {
         // One worker takes all blocks in order; several come back for more, so that none is left with the longest.
         chunk_(workers_ == 1 ? blocks_.count() : std::max<std::uint64_t>(1, blocks_.count() / (workers_ * 8))) {}
 
-  void run() {
+  // Gives the launch bound that refused it, in threads of a block; 0 where it ran.
+  long long run() {
     const HandlersInstalled handlers;
     std::vector<std::thread> helpers;
     for (std::uint64_t i = 1; i < workers_; ++i) helpers.emplace_back([this] { work(); });
     work();
     for (std::thread& helper : helpers) helper.join();
     if (thrown_) std::rethrow_exception(thrown_);
+    return broken_bound_.load();
   }
 
  private:
-  // Runs blocks on this OS thread until there are none, or until any worker's block has failed.
+  // Runs blocks on this OS thread until there are none, or until any worker's block has failed or was refused.
   void work() {
     try {
       std::unique_ptr<Worker> own = worker_pool().take();
@@ -110,6 +125,7 @@ class Execution {
       blockDim = config_.block;
       gridDim = config_.grid;
       own->kernel = &kernel_;
+      own->broken_bound = 0;
       own->shared.begin_launch(config_.dynamic_bytes);
       own->waiting_block = kernel_.waits ? &own->block : nullptr;
       if (kernel_.waits) own->block.begin_launch(kernel_, threads_);
@@ -146,6 +162,10 @@ class Execution {
       kernel_.run(kernel_.closure, first, first + threads_.indices.size());
     }
     if (const std::string damage = own.shared.damage(); !damage.empty()) fail_in_block("shared-out-of-bounds", damage);
+    if (own.broken_bound != 0) {
+      broken_bound_ = own.broken_bound;
+      failed_ = true;
+    }
   }
 
   const Kernel& kernel_;
@@ -156,11 +176,14 @@ class Execution {
   const std::uint64_t chunk_;
   std::atomic<std::uint64_t> taken_{0};
   std::atomic<bool> failed_{false};
+  std::atomic<long long> broken_bound_{0};
   std::mutex mutex_;
   std::exception_ptr thrown_;
 };
 
 }  // namespace
+
+void refuse_launch(long long bound) { worker->broken_bound = bound; }
 
 cudaError_t run(const Kernel& kernel, const Config& config) {
   if (worker != nullptr) fail("unsupported", "a kernel that launches kernels");
@@ -173,7 +196,11 @@ cudaError_t run(const Kernel& kernel, const Config& config) {
     std::lock_guard lock(schedule_mutex);
     schedule = current_schedule;
   }
-  Execution(kernel, config, schedule, number).run();
+  if (const long long bound = Execution(kernel, config, schedule, number).run(); bound != 0) {
+    launches.fetch_sub(1);
+    tell_refusal(kernel, config, bound);
+    return record_error(cudaErrorInvalidValue);
+  }
   // Between a tensor's end and its guard page nothing faults: what was written there is found now.
   if (std::string damage; heap_damage(&damage) != 0) fail_after(kernel, "illegal-access", damage);
   return cudaSuccess;

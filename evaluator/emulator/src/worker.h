@@ -19,6 +19,7 @@ struct Worker {
   SharedArena shared;
   FaultCatcher faults;
   Lines lines;
+  long long broken_bound = 0;  // of the launch that runs, in threads of a block; 0: none was broken
 };
 
 // The worker that runs a kernel on this OS thread; null in host code.

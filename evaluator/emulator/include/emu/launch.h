@@ -38,6 +38,17 @@ struct Kernel {
 // cudaGetLastError() gives. Throws KernelError, and what the kernel itself throws.
 EMU_API cudaError_t run(const Kernel& kernel, const Config& config);
 
+// Has the launch that the calling kernel belongs to refused, for more threads in a block than `bound`.
+EMU_API void refuse_launch(long long bound);
+
+// What the rewriter makes of `__launch_bounds__(bound)`: the first thing that each thread of a kernel asks, and returns
+// where it is true. So nothing runs, as on a GPU. Asked inside, where a template's parameters have their values.
+inline bool beyond_bounds(long long bound) {
+  if (__builtin_expect(bound <= 0 || block_threads() <= bound, 1)) return false;
+  refuse_launch(bound);
+  return true;
+}
+
 #ifdef WARPGRADE_EMU_MARKS_RETURNS
 static constexpr bool kMarksReturns = true;
 #else
