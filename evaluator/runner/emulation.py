@@ -36,6 +36,7 @@ class Emulation:
         self._library.warpgrade_emu_launches.restype = ctypes.c_uint64
         self._library.warpgrade_emu_library_launches.restype = ctypes.c_uint64
         self._library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_fault.restype = ctypes.c_uint64
         self._library.warpgrade_emu_install()
         self._triton = TritonLaunches()
         pretend_to_have_a_gpu()
@@ -58,7 +59,7 @@ class Emulation:
         before = self._launches()
         result = calls.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
         launches = self._launches() - before
-        self._check_canaries()
+        self._check_memory()
         with torch.no_grad():
             for shared, guarded in pairs:
                 shared.copy_(guarded)
@@ -72,11 +73,15 @@ class Emulation:
     def _launches(self) -> int:
         return int(self._library.warpgrade_emu_launches()) + self._triton.count
 
-    def _check_canaries(self) -> None:
-        """Raise for writes into the few bytes between a tensor's end and its guard page."""
+    def _check_memory(self) -> None:
+        """Raise for a kernel's fault, which the submission may have caught, and for writes around a tensor's data.
+
+        A GPU's context is lost with its first fault, so one counts in every call that follows.
+        """
         text = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        if self._library.warpgrade_emu_guard_damage(text, ctypes.c_uint64(_MESSAGE_BYTES)):
-            raise RuntimeError(text.value.decode("utf-8", "replace"))
+        for ask in (self._library.warpgrade_emu_fault, self._library.warpgrade_emu_guard_damage):
+            if ask(text, ctypes.c_uint64(_MESSAGE_BYTES)):
+                raise RuntimeError(text.value.decode("utf-8", "replace"))
 
 
 def _guarded(value: Any, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:

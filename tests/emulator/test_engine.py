@@ -245,6 +245,46 @@ class TestGuards:
         assert answer.returncode == -signal.SIGSEGV
 
 
+class TestCaughtFaults:
+    PROGRAM = """if True:
+        import ctypes, os, sys
+        emulator = ctypes.CDLL(sys.argv[1], mode=os.RTLD_GLOBAL)
+        cases = ctypes.CDLL(sys.argv[2])
+        text = ctypes.create_string_buffer(500)
+        for name, *numbers in [case.split() for case in sys.argv[3:]]:
+            getattr(cases, name)(ctypes.create_string_buffer(500), 500, *map(int, numbers))
+            print(emulator.warpgrade_emu_fault(text, ctypes.c_uint64(500)), text.value.decode())
+    """
+
+    def told(self, libraries, *cases):
+        """Say after each case what the runtime knows of faults; every case catches its exception."""
+        argv = [sys.executable, "-c", self.PROGRAM, *map(str, libraries), *cases]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    @pytest.mark.parametrize("waits", [0, 1])
+    def test_the_first_fault_stays(self, libraries, waits):
+        none, first, after, second = self.told(
+            libraries, "reduction 0 0 0", f"write_at 1030 {waits} 0", "reduction 0 0 0", "assertion 0 0 0"
+        )
+        assert none.strip() == "0"
+        assert first.startswith("1 emulator[illegal-access]: kernel writes_at block ")
+        assert first == after == second
+
+    @pytest.mark.parametrize(
+        ("case", "word"),
+        [
+            ("assertion 0 0 0", "assert"),
+            ("write_into_slack 1014 0 0", "illegal-access"),
+            ("deadlock 0 0 0", "deadlock"),
+        ],
+    )
+    def test_faults_of_every_kind(self, libraries, case, word):
+        assert self.told(libraries, case)[0].startswith(f"1 emulator[{word}]: kernel ")
+
+    def test_a_refused_launch_and_an_exception_are_no_faults(self, libraries):
+        assert self.told(libraries, "big_block 2000 1 1", "exception 0 0 0") == ["0 ", "0 "]
+
+
 class TestSharedMemory:
     @EVERY_WORKERS
     def test_fresh_for_every_block(self, run, workers):

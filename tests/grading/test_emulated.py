@@ -117,6 +117,19 @@ def test_a_launch_beyond_its_bounds_computes_nothing(bent):
     assert "launched with 256 threads in a block; its __launch_bounds__ allow 128, so the" in card.output.text
 
 
+@pytest.mark.parametrize(
+    ("other", "code"),
+    [
+        ("__global__ void bad(float* out) { out[1ll << 40] = 1; }", Code.ILLEGAL_ACCESS),
+        ("__global__ void bad(float* out) { assert(out == nullptr); }", Code.DEVICE_ASSERT),
+    ],
+)
+def test_a_fault_that_the_submission_catches_is_a_fault_all_the_same(bent, other, code):
+    first = "try { bad<<<1, 1>>>(out.data_ptr<float>()); } catch (...) {} cudaGetLastError();"
+    card = bent(other=other, first=first).verdict(Status.RUNTIME_ERROR, code)
+    assert card.submission.source.splitlines()[card.reason.line - 1] == other
+
+
 TRITON = """
 import torch
 import triton

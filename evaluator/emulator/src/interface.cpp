@@ -8,6 +8,18 @@
 #include "heap.h"
 #include "launcher.h"
 
+namespace {
+
+// Writes as much of a text as there is room for, and a zero.
+void give(const std::string& text, char* to, std::uint64_t bytes) {
+  if (to == nullptr || bytes == 0) return;
+  const std::size_t length = std::min<std::size_t>(text.size(), bytes - 1);
+  std::memcpy(to, text.data(), length);
+  to[length] = '\0';
+}
+
+}  // namespace
+
 extern "C" {
 
 // Makes every CPU tensor from now on end at a guard page.
@@ -33,12 +45,15 @@ EMU_API std::uint64_t warpgrade_emu_guard_damage(char* text, std::uint64_t bytes
   std::string first;
   const std::size_t count = emu::heap_damage(&first);
   if (count != 0) first = "emulator[illegal-access]: code of the host: " + first;
-  if (text != nullptr && bytes != 0) {
-    const std::size_t length = std::min<std::size_t>(first.size(), bytes - 1);
-    std::memcpy(text, first.data(), length);
-    text[length] = '\0';
-  }
+  give(first, text, bytes);
   return count;
+}
+
+// Describes the first fault of any kernel in this process; gives 0 where there was none.
+EMU_API std::uint64_t warpgrade_emu_fault(char* text, std::uint64_t bytes) {
+  const std::string first = emu::first_fault();
+  give(first, text, bytes);
+  return first.empty() ? 0 : 1;
 }
 
 }  // extern "C"

@@ -31,6 +31,8 @@ Schedule current_schedule;
 std::atomic<std::uint64_t> launches{0};
 std::atomic<std::uint64_t> library_launches{0};
 std::atomic<std::size_t> dynamic_shared_limit{limits::kStaticSharedBytes};
+std::mutex fault_mutex;
+std::string& fault = *new std::string;  // the first one of this process; never destroyed, as the workers below
 
 // Workers are kept for later launches, for their stacks and mappings. Never destroyed: threads of the host may still
 // launch while the process ends.
@@ -181,12 +183,14 @@ class Execution {
   std::exception_ptr thrown_;
 };
 
-}  // namespace
+// Keeps the first fault: who launched may catch the exception, but a GPU's context would be lost.
+void keep_fault(const std::string& message) {
+  std::lock_guard lock(fault_mutex);
+  if (fault.empty()) fault = message;
+}
 
-void refuse_launch(long long bound) { worker->broken_bound = bound; }
-
-cudaError_t run(const Kernel& kernel, const Config& config) {
-  if (worker != nullptr) fail("unsupported", "a kernel that launches kernels");
+// Everything that a launch does, but for keeping its fault.
+cudaError_t launch_blocks(const Kernel& kernel, const Config& config) {
   if (const cudaError_t error = check(config); error != cudaSuccess) return record_error(error);
   const std::uint64_t number = launches.fetch_add(1);
   // The rewriter gives every launch of the submission's a line; the libraries' headers give none.
@@ -204,6 +208,25 @@ cudaError_t run(const Kernel& kernel, const Config& config) {
   // Between a tensor's end and its guard page nothing faults: what was written there is found now.
   if (std::string damage; heap_damage(&damage) != 0) fail_after(kernel, "illegal-access", damage);
   return cudaSuccess;
+}
+
+}  // namespace
+
+void refuse_launch(long long bound) { worker->broken_bound = bound; }
+
+cudaError_t run(const Kernel& kernel, const Config& config) {
+  if (worker != nullptr) fail("unsupported", "a kernel that launches kernels");
+  try {
+    return launch_blocks(kernel, config);
+  } catch (const KernelError& error) {
+    keep_fault(error.what());
+    throw;
+  }
+}
+
+std::string first_fault() {
+  std::lock_guard lock(fault_mutex);
+  return fault;
 }
 
 void set_schedule(const Schedule& schedule) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "order.h"
 
@@ -12,6 +13,10 @@ namespace emu {
 void set_schedule(const Schedule& schedule);
 std::uint64_t launch_count();
 std::uint64_t library_launch_count();
+
+// The message of the first KernelError that any launch of this process threw; empty: there was none. It stays, whoever
+// caught the exception: on a GPU, too, nothing works any more after a fault.
+std::string first_fault();
 
 // The largest dynamic shared memory that any kernel asked for with cudaFuncSetAttribute. CUDA keeps one for each
 // kernel; a launch here does not know its kernel's address, so all share one.
