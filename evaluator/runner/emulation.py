@@ -37,6 +37,8 @@ class Emulation:
         self._library.warpgrade_emu_library_launches.restype = ctypes.c_uint64
         self._library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
         self._library.warpgrade_emu_fault.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_schedules.restype = ctypes.c_uint64
+        self._schedules = 0
         self._library.warpgrade_emu_install()
         self._triton = TritonLaunches()
         pretend_to_have_a_gpu()
@@ -51,6 +53,7 @@ class Emulation:
     ) -> Emulated:
         """Call `model` on copies of its inputs that end at guard pages; what it writes into them is copied back."""
         if schedule is not None:
+            self._schedules += 1
             self._library.warpgrade_emu_schedule(
                 ctypes.c_int(schedule.order), ctypes.c_uint64(schedule.seed), ctypes.c_int(schedule.workers)
             )
@@ -60,6 +63,7 @@ class Emulation:
         result = calls.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
         launches = self._launches() - before
         self._check_memory()
+        self._check_schedule()
         with torch.no_grad():
             for shared, guarded in pairs:
                 shared.copy_(guarded)
@@ -82,6 +86,11 @@ class Emulation:
         for ask in (self._library.warpgrade_emu_fault, self._library.warpgrade_emu_guard_damage):
             if ask(text, ctypes.c_uint64(_MESSAGE_BYTES)):
                 raise RuntimeError(text.value.decode("utf-8", "replace"))
+
+    def _check_schedule(self) -> None:
+        """Raise where the order of threads was set by another than this runner: the one order may hide a race."""
+        if int(self._library.warpgrade_emu_schedules()) != self._schedules:
+            raise RuntimeError("the submission set the order of threads, which is the judge's to set")
 
 
 def _guarded(value: Any, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:

@@ -130,6 +130,12 @@ def test_a_fault_that_the_submission_catches_is_a_fault_all_the_same(bent, other
     assert card.submission.source.splitlines()[card.reason.line - 1] == other
 
 
+def test_a_submission_does_not_choose_the_order_of_its_threads(bent):
+    other = 'extern "C" void warpgrade_emu_schedule(int, unsigned long long, int) __attribute__((weak));'
+    card = bent(other=other, first="warpgrade_emu_schedule(0, 1, 1);")
+    assert "the submission set the order" in card.verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED).reason.message
+
+
 TRITON = """
 import torch
 import triton

@@ -30,6 +30,9 @@ EMU_API void warpgrade_emu_schedule(int order, std::uint64_t seed, int workers) 
   emu::set_schedule({static_cast<emu::Order>(std::clamp(order, 0, 2)), seed, std::max(workers, 1)});
 }
 
+// Gives how often that was called in this process, by whoever it was.
+EMU_API std::uint64_t warpgrade_emu_schedules() { return emu::schedule_setting_count(); }
+
 // Sets what fresh memory is filled with from now on.
 EMU_API void warpgrade_emu_poison(int byte) { emu::heap_set_poison(static_cast<unsigned char>(byte)); }
 

@@ -28,6 +28,7 @@ namespace {
 
 std::mutex schedule_mutex;
 Schedule current_schedule;
+std::uint64_t schedule_settings = 0;  // how often it was set
 std::atomic<std::uint64_t> launches{0};
 std::atomic<std::uint64_t> library_launches{0};
 std::atomic<std::size_t> dynamic_shared_limit{limits::kStaticSharedBytes};
@@ -232,6 +233,12 @@ std::string first_fault() {
 void set_schedule(const Schedule& schedule) {
   std::lock_guard lock(schedule_mutex);
   current_schedule = schedule;
+  ++schedule_settings;
+}
+
+std::uint64_t schedule_setting_count() {
+  std::lock_guard lock(schedule_mutex);
+  return schedule_settings;
 }
 
 std::uint64_t launch_count() { return launches.load(); }

@@ -11,6 +11,10 @@
 namespace emu {
 
 void set_schedule(const Schedule& schedule);
+
+// How often set_schedule() was called: somebody else than the runner may have put back what was there.
+std::uint64_t schedule_setting_count();
+
 std::uint64_t launch_count();
 std::uint64_t library_launch_count();
 
