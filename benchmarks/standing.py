@@ -15,6 +15,7 @@ from evaluator.devices.memory import HostRegion
 from evaluator.frames import TensorView
 from evaluator.judge.standing import Standing
 from evaluator.judge.trees import Pair
+from evaluator.judge.words import Words
 from evaluator.timing.stats import median
 
 _REGIONS_MIB = (32, 512, 4096)
@@ -33,7 +34,8 @@ def main() -> None:
             elements = region.size_bytes // _OUTPUT_PART // 4
             view = TensorView(dtype="float32", shape=(elements,), strides=(1,), offset_bytes=0)
             pairs = [Pair("output", torch.empty(elements, device="meta"), view)]
-            standing = Standing(region)
+            words = Words(region)
+            standing = Standing(words)
             steps: list[Callable[[], object]] = [
                 functools.partial(written.fill_, 1),
                 functools.partial(standing.look, 1),

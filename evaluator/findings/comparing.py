@@ -62,9 +62,10 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.LATE_OUTPUT: Entry(
         "an output was written after the call was over",
-        "Values that were sampled when the clock stopped are not those that stand there now: work went on behind the "
-        "call, on a stream that it does not wait for, for instance.",
-        "Join every stream of your own before forward returns (torch.cuda.current_stream().wait_stream(...)).",
+        "Values that were sampled when the call said that it was over are not those that stand there now: work went on "
+        "behind it, in a thread or on a stream that it does not wait for, for instance.",
+        "Join every thread of your own before forward returns, and every stream "
+        "(torch.cuda.current_stream().wait_stream(...)).",
     ),
     Code.DIFFERS: Entry(
         "answers to the same call differ",
@@ -81,9 +82,10 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.STOOD_BEFORE: Entry(
         "an output stood there before the inputs did",
-        "In several calls, parts of an output had their final values in memory before the call's inputs were written: "
-        "they were made before the clock started, or kept from an earlier call.",
-        "Allocate outputs in the call and write all of them there (torch.zeros, not a zeroed buffer that is kept).",
+        "Parts of an output had their final values in memory before the call's inputs were written, in several calls: "
+        "they were made before the clock started, or kept from an earlier call. Or they are wrong, for they were not "
+        "written: outputs of the last call are overwritten before the next one, as any caller may do.",
+        "Write all of an output in the call: torch.zeros there, or every element of a buffer that is kept.",
     ),
     Code.WIDE_TOLERANCE: Entry(
         "the tolerance is wide",

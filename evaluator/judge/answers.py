@@ -10,6 +10,7 @@ from evaluator.judge.clock import Sample
 from evaluator.judge.reference import Honest, by_path
 from evaluator.judge.snapshot import Snapshot
 from evaluator.judge.trees import Pair, Placed, Value, unravelled
+from evaluator.judge.words import Words
 from evaluator.records import Finding
 from evaluator.runner import calls
 
@@ -71,6 +72,16 @@ def late(snapshots: list[Snapshot], samples: dict[str, Sample]) -> Finding | Non
         changed = int((now != sample.content).any(1).sum())
         if changed:
             message = f"{path}: {changed} of {len(now)} sampled values were written after the call was over"
+            return finding(Code.LATE_OUTPUT, message, path=path)
+    return None
+
+
+def late_on_host(pairs: list[Pair], words: Words) -> Finding | None:
+    """Find a verified output that was not yet what it is now when its call said that it was over."""
+    for path, then, now in words.within(words.at_done, pairs, frozenset()):
+        changed = int((then != now).sum())
+        if changed:
+            message = f"{path}: {changed} of {len(now)} sampled words were written after the call said that it was over"
             return finding(Code.LATE_OUTPUT, message, path=path)
     return None
 

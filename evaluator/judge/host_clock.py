@@ -3,8 +3,11 @@
 Inputs are written while it is stopped, so they cannot be seen before `go`; the clock ends when it is stopped again, so
 work after `done` is either charged or never happens:
 
-    judge:   stopped | write fresh inputs | t0 | let go |                | stop | t1 | snapshot, compare
+    judge:   stopped | write fresh inputs | t0 | let go |                | look | stop | t1 | snapshot, compare
     runner:                                     | forward | done |
+
+Some of what is charged is taken off every call, so work might hide behind `done` until the runner is stopped. What is
+looked at on `done` is compared when it is: an output that is written in between was not finished.
 """
 
 import time
@@ -15,6 +18,7 @@ import torch
 from evaluator.frames import Call, Done, Prepare
 from evaluator.judge.clock import Answered
 from evaluator.judge.session import Fault, Session, Stage, answers
+from evaluator.judge.words import Words
 
 
 class HostClock:
@@ -23,8 +27,12 @@ class HostClock:
     empty_ms = 0.0
 
     def __init__(self, session: Session) -> None:
-        """Stop and let go of `session`'s runner."""
+        """Stop and let go of `session`'s runner. Who sets `words` has them looked at again when a call says it is over.
+
+        Empty calls too: what that takes is taken off all alike.
+        """
         self._session = session
+        self.words: Words | None = None
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
         """Have the runner get ready, then stop it."""
@@ -47,6 +55,8 @@ class HostClock:
         answer = self._session.ask(frame, Stage.CALL, timeout_s)
         if isinstance(answer, Fault):
             return answer
+        if self.words is not None:
+            self.words.look_again()
         fault = self._session.stop()
         elapsed_ms = (time.perf_counter_ns() - start_ns) / 1e6
         if fault is not None:

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, EmulatorSchedule, Items, Prepare, Table
-from evaluator.judge.answers import changed_input, gradient_pairs, late, same_as, views
+from evaluator.judge.answers import changed_input, gradient_pairs, late, late_on_host, same_as, views
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined
+from evaluator.judge.host_clock import HostClock
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.precision import PrecisionWatch
 from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path, derived
@@ -22,6 +23,7 @@ from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.standing import Standing
 from evaluator.judge.tolerance import Bounds, bounds
 from evaluator.judge.trees import Pair, Placed, Value, pair_up, place
+from evaluator.judge.words import Words
 from evaluator.records import (
     Check,
     Finding,
@@ -87,7 +89,10 @@ class Bench:
         self._wanted: calls.Result | None = None
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._precision = PrecisionWatch(reference.problem.precision)
-        self._standing = Standing(memory.outputs) if isinstance(memory.outputs, HostRegion) else None
+        self._words = Words(memory.outputs) if isinstance(memory.outputs, HostRegion) else None
+        self._standing = None if self._words is None else Standing(self._words)
+        if isinstance(clock, HostClock):
+            clock.words = self._words
 
     def run(
         self, index: int, seed: int, *, timeout_s: float, schedule: Schedule | None = None, quick: bool = False
@@ -254,7 +259,9 @@ class Bench:
         snapshots = take(pairs, self._outputs, self._reference.number)
         if isinstance(snapshots, Finding):
             return [], True, snapshots
-        if (too_late := late(snapshots, answer.samples or {})) is not None:
+        on_host = None if self._words is None else late_on_host(pairs, self._words)
+        too_late = late(snapshots, answer.samples or {}) or on_host
+        if too_late is not None:
             return [], True, too_late
         if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
@@ -269,6 +276,8 @@ class Bench:
             del block  # Else the next one is computed while this one's values are still there.
         checks = [joined([read() for read in readings]) for readings in parts.values()]
         problem = next((problem for check in checks if (problem := _verdict(check)) is not None), None)
+        if problem is not None and self._standing is not None:
+            problem = self._standing.unwritten(pairs) or problem
         # Always looked at: a call may follow one that was wrong, and is held against it.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
         return checks, in_float64, problem or changed_input(placed, self._reference.written) or earlier

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from evaluator.findings import Code
+from evaluator.judge import trial
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.session import Session
 from evaluator.records import Status
@@ -85,10 +87,47 @@ def test_what_is_written_after_done_is_not_compared(judged, signalled, source):
 def test_it_would_be_if_the_runner_were_not_stopped(judged, signalled, source, monkeypatch):
     """Else the test above would show nothing."""
     monkeypatch.setattr(Session, "stop", lambda self: None)
+    monkeypatch.setattr(trial, "late_on_host", lambda *_: None)
     answers = signalled(at_most_s=60.0)
     outcome = judged(source)
     assert answers == [True]
     assert outcome.checks[0].ok
+
+
+LATE = module(
+    "import threading, time",
+    "def finish(y, right, first):",
+    "    time.sleep(0.01)",
+    "    y[first:] = right[first:]",
+    forward=[
+        "right = torch.relu(x)",
+        "y = torch.empty_like(x)",
+        "first = len(x) * 7 // 8",
+        "y[:first] = right[:first]",
+        "worker = threading.Thread(target=finish, args=(y, right, first))",
+        "worker.start()",
+        "return y",
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [(LATE, Status.WRONG_RESULT), (LATE.replace("return y", "worker.join(); return y"), Status.CORRECT)],
+    ids=["left to itself", "waited for"],
+)
+def test_what_is_finished_between_done_and_the_stop_is_seen(judged, monkeypatch, source, status):
+    """A runner that is stopped so late has all of its answer there; without a look on `done` it was right."""
+    stop = Session.stop
+
+    def later(self):
+        time.sleep(0 if self._stopped else 0.03)
+        return stop(self)
+
+    monkeypatch.setattr(Session, "stop", later)
+    outcome = judged(source)
+    assert outcome.status is status
+    assert (outcome.reason and outcome.reason.code) == (None if status is Status.CORRECT else Code.LATE_OUTPUT.value)
 
 
 def test_a_thread_that_is_waited_for_is_as_good_as_any(judged, signalled):

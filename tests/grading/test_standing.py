@@ -64,6 +64,14 @@ HONEST = {
     "an output outside of the shared memory": module(
         "import numpy", forward=["return torch.from_numpy(numpy.maximum(x.numpy(), 0))"]
     ),
+    "two buffers that are kept and written in turn": module(
+        "ring = []",
+        forward=[
+            "if not ring: ring.extend(torch.empty_like(x) for _ in range(2))",
+            "ring.reverse()",
+            "return torch.clamp(x, min=0, out=ring[0])",
+        ],
+    ),
     "a part of something larger": module(
         forward=["y = torch.zeros(len(x) + 2, x.shape[1] + 3)[1:-1, 1:-2]", "return y.copy_(torch.relu(x))"]
     ),

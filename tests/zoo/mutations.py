@@ -149,6 +149,7 @@ def _work_after_done_counts(patch: pytest.MonkeyPatch) -> None:
         return answer
 
     patch.setattr(HostClock, "call", late)
+    patch.setattr(trial, "late_on_host", lambda *_: None)
 
 
 def _outputs_may_share(patch: pytest.MonkeyPatch) -> None:
