@@ -234,8 +234,6 @@ class Done(Frame, frozen=True):
     """Runner: the call is over. `gradients` are by name: `input x`, `parameter fc.weight`; None where there is none.
 
     `launches` counts the kernels of this call on `emulated`: evidence, which a submission could forge upwards.
-    `busy_ns` is what the runner took for an empty call from having decoded the question to encoding the answer:
-    believed of the reference's runner alone.
     """
 
     index: int
@@ -243,7 +241,6 @@ class Done(Frame, frozen=True):
     token: Token = 0
     gradients: dict[ShortText, TensorView | None] | None = None
     launches: Dimension | None = None
-    busy_ns: Dimension = 0
 
 
 class Counted(Frame, frozen=True):

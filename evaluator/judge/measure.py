@@ -29,7 +29,7 @@ _NEVER_QUIET_S = 20.0
 _NARROW = 0.002
 """Where the interval of the median is this narrow, relative to it, more calls tell nothing new."""
 _NARROW_TO_THE_CLOCK = 0.5
-"""And where it is this narrow, relative to what the clock can tell: twice that much is added on either side anyway."""
+"""And where it is this narrow, relative to how far the clock wanders: at least twice that is added on either side."""
 _EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
 _EMPTY_S = 0.15
 """Where inputs are so large that this time is over, so are calls, and what an empty one takes matters little."""
@@ -83,7 +83,7 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     times_ms = [answer.elapsed_ms for answer in answers]
     prepared = [answer.prepared_ms for answer in answers if answer.prepared_ms is not None]
     if not prepared:
-        return _on_the_host(times_ms, median([answer.done.busy_ns / 1e6 for answer in answers]))
+        return _on_the_host(times_ms)
     prepared_ms = median(prepared)
     quiet_ms = forked_ms = _quiet(prepared_ms)
     if prepared_ms > _SLICE_MS:
@@ -105,15 +105,14 @@ def overhead(bench: Bench, timeout_s: float) -> Overhead | Fault:
     )
 
 
-def _on_the_host(times_ms: list[float], busy_ms: float) -> Overhead:
+def _on_the_host(times_ms: list[float]) -> Overhead:
     """Take off what a call takes at least: where the cores are busy the usual one takes as much as they happen to be.
 
-    More than that must not go off a call that came when they were not: no side is quoted with less than it took. The
-    runner's own part of it, `busy_ms`, is no submission's to count on, and one that answers in a way of its own may do
-    without it: so far the clock may be off.
+    More than that must not go off a call that came when they were not. A submission that does without a part of it, or
+    works during it, is quoted with less than it took, by no more than all of it: see `quote.clock_error_ms`.
     """
     least_ms = min(times_ms)
-    spread_ms = max(interquartile_range(times_ms), median(times_ms) - least_ms) + busy_ms
+    spread_ms = max(interquartile_range(times_ms), median(times_ms) - least_ms)
     return Overhead(least_ms, spread_ms, None, None, None, None, None)
 
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -131,7 +130,6 @@ class Runner:
         return Done(index=frame.index, token=frame.token, outputs=Scalar(value=None))
 
     def _call(self, frame: Call) -> Frame:
-        began_ns = time.perf_counter_ns()
         memory = self._shared
         args = to_value(frame.args, memory.inputs)
         kwargs = to_value(frame.kwargs, memory.inputs)
@@ -153,7 +151,6 @@ class Runner:
             outputs=outbox.from_value(result.outputs),
             gradients=_gradient_views(result.gradients, outbox),
             launches=launches,
-            busy_ns=time.perf_counter_ns() - began_ns if frame.empty else 0,
         )
         if memory.gate is not None:
             gradient_places = [

@@ -19,6 +19,16 @@ it, one kernel more than another (docs/experiments, section 3). The host's clock
 _LONGEST = 1 << 12
 
 
+def clock_error_ms(clock: ClockKind, *, overhead_ms: float, spread_ms: float) -> float:
+    """Say how far a time may be off that was measured by a clock whose empty calls take `overhead_ms`.
+
+    What is taken off a host's call was time for the runner too: a submission that answers in a way of its own, or whose
+    work overlaps with that of the judge, is quoted with less than it took. By that much at most, for no more is taken
+    off; and nobody with more by more than what empty calls spread by. One is never there where the other is.
+    """
+    return max(overhead_ms, spread_ms) if clock is ClockKind.HOST else spread_ms + CLOCK_ERROR_MS[clock]
+
+
 class Quote(NamedTuple):
     """The timing as it stands in a card, and what is to be said about it."""
 
@@ -29,8 +39,8 @@ class Quote(NamedTuple):
 def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples) -> Quote:
     """Reduce the two sides; the reference's samples before and after the submission count alike.
 
-    The resolution of the clock (the spread of a call that does nothing, its own error, and for how long a side's work
-    may have begun unseen) is part of every interval.
+    The resolution of the clock (`clock_error_ms`, and for how long a side's work may have begun unseen) is part of
+    every interval.
     The speedup is None where its interval is wider than `WIDEST`; it may exclude 1, and be significant, all the same.
     One without an upper end is not: where this clock cannot tell a submission from nothing, an overhead that moved
     would look the same.
@@ -40,7 +50,8 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
     """
     sides = (before, submission, after)
     unwatched_ms = max(side.unwatched_ms for side in sides)
-    resolution_ms = max(side.overhead_iqr_ms for side in sides) + CLOCK_ERROR_MS[clock] + unwatched_ms
+    overhead_ms, spread_ms = max(side.overhead_ms for side in sides), max(side.overhead_iqr_ms for side in sides)
+    resolution_ms = clock_error_ms(clock, overhead_ms=overhead_ms, spread_ms=spread_ms) + unwatched_ms
     reference_ms = median([*before.samples_ms, *after.samples_ms])
     submission_ms = median(submission.samples_ms)
     draws = Bootstrap([before.samples_ms, after.samples_ms], submission.samples_ms)

@@ -10,7 +10,8 @@ from evaluator.judge.clock import Answered
 from evaluator.judge.measure import MIN_CALLS, REFERENCE_CALLS, Overhead, overhead, side
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
-from evaluator.records import Profile, Status
+from evaluator.records import ClockKind, Profile, Status
+from evaluator.timing.quote import quote
 
 AS_GIVEN = Profile.AS_GIVEN
 HOST = Overhead(0.1, 0.01, None, None, None, None, None)
@@ -19,9 +20,8 @@ HOST = Overhead(0.1, 0.01, None, None, None, None, None)
 class Script:
     """Answers call by call from `times_ms`, the last one again and again."""
 
-    def __init__(self, times_ms, empty_ms=0.0, busy_ns=0, **seen):
+    def __init__(self, times_ms, empty_ms=0.0, **seen):
         self.empty_ms = empty_ms
-        self._busy_ns = busy_ns
         self._times_ms = itertools.chain(times_ms, itertools.repeat(times_ms[-1]))
         self._seen = seen
 
@@ -30,7 +30,7 @@ class Script:
 
     def run_empty(self, *, timeout_s, forked=False):
         for index in itertools.count():
-            done = Done(index=index, outputs=None, gradients=None, busy_ns=self._busy_ns)
+            done = Done(index=index, outputs=None, gradients=None)
             yield Answered(done, next(self._times_ms), **self._seen)
 
 
@@ -51,11 +51,17 @@ def test_on_the_host_it_is_what_an_empty_call_takes_at_least():
     assert measured.samples.overhead_iqr_ms == empty.spread_ms
 
 
-def test_on_the_host_nobody_is_credited_with_what_his_own_runner_does_not_do():
-    """A submission may answer without the runner's Python; what that takes is taken off all the same."""
-    empty = overhead(Script([0.3], busy_ns=120_000), 1.0)
-    assert empty.taken_off_ms == 0.3
-    assert empty.spread_ms == pytest.approx(0.12)
+def test_on_the_host_no_more_can_be_hidden_than_what_the_quoted_resolution_says():
+    """A submission may answer without the runner's Python and work meanwhile; all of that is taken off all the same."""
+    empty = overhead(Script([0.3]), 1.0)
+    assert (empty.taken_off_ms, empty.spread_ms) == (0.3, 0.0)
+    reference = side("reference", Script([10.3]), itertools.count(), empty, 1.0).samples
+    hidden = side("submission", Script([10.0]), itertools.count(), empty, 1.0).samples
+    timing = quote(ClockKind.HOST, reference, hidden, reference).timing
+    assert timing.resolution_ms == pytest.approx(0.3)
+    assert timing.submission_median_ms + timing.resolution_ms == pytest.approx(10.0)
+    assert timing.submission_high_ms > 9.95
+    assert not timing.significant
 
 
 def test_the_hosts_part_of_an_empty_call_is_measured_where_there_is_a_gpu():

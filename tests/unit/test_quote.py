@@ -17,7 +17,7 @@ from tests.cards import samples
 times = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30)
 
 
-def side(*samples_ms, overhead_ms=0.02, overhead_iqr_ms=0.001, first_call_ms=None, **changes):
+def side(*samples_ms, overhead_ms=0.002, overhead_iqr_ms=0.001, first_call_ms=None, **changes):
     values = list(samples_ms)
     return replace(
         samples("submission", 1.0),
@@ -48,7 +48,7 @@ def test_an_honest_pair_is_quoted_without_a_remark():
     timing = found.timing
     assert found.findings == []
     assert (timing.reference_median_ms, timing.submission_median_ms, timing.speedup) == (2.0, 1.0, 2.0)
-    assert timing.resolution_ms == 0.001
+    assert timing.resolution_ms == 0.002
     assert 1.96 < timing.speedup_low < 2.0 < timing.speedup_high < 2.04
     assert 1.98 < timing.reference_low_ms < 2.0 < timing.reference_high_ms < 2.02
     assert 0.99 < timing.submission_low_ms < 1.0 < timing.submission_high_ms < 1.01
@@ -114,6 +114,15 @@ def test_the_worst_spread_of_the_three_is_part_of_the_resolution(worst, clock):
     assert timing.resolution_ms == pytest.approx(0.01 + CLOCK_ERROR_MS[clock])
 
 
+@pytest.mark.parametrize("worst", [0, 1, 2])
+def test_on_the_host_a_time_may_be_off_by_all_that_is_taken_off(worst):
+    overheads = [0.2] * 3
+    overheads[worst] = 0.3
+    sides = [side(10.0, overhead_ms=overhead) for overhead in overheads]
+    assert quote(ClockKind.HOST, *sides).timing.resolution_ms == 0.3
+    assert quote(ClockKind.SEALED, *sides).timing.resolution_ms == 0.001 + CLOCK_ERROR_MS[ClockKind.SEALED]
+
+
 @pytest.mark.parametrize(("clock", "quoted"), [(ClockKind.HOST, True), (ClockKind.SEALED, False)])
 def test_the_clocks_own_error_counts(clock, quoted):
     """On a GPU 0.4 ms may be 0.385 or 0.415 ms."""
@@ -124,11 +133,11 @@ def test_the_clocks_own_error_counts(clock, quoted):
 
 def test_below_the_resolution_it_is_said_how_much_longer_calls_must_take():
     """A resolution of 0.01 makes an interval 0.031 wide where a call takes 1: 5 % take 0.62, four times 0.2 at most."""
-    found = said(side(0.2, overhead_iqr_ms=0.01), side(0.2, overhead_iqr_ms=0.01))
+    found = said(side(0.2, overhead_ms=0.01, overhead_iqr_ms=0.01), side(0.2, overhead_ms=0.01, overhead_iqr_ms=0.01))
     assert codes(found) == [Code.BELOW_RESOLUTION.value]
     assert found.findings[0].details["longer_factor"] == 4
     assert "calls 4 times as long would do" in found.findings[0].message
-    longer = said(side(0.8, overhead_iqr_ms=0.01), side(0.8, overhead_iqr_ms=0.01))
+    longer = said(side(0.8, overhead_ms=0.01, overhead_iqr_ms=0.01), side(0.8, overhead_ms=0.01, overhead_iqr_ms=0.01))
     assert longer.timing.speedup == 1.0
 
 
