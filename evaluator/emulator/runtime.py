@@ -32,10 +32,15 @@ def _thread_local_flags() -> list[str]:
     return ["-mtls-dialect=gnu2"] if platform.machine() in {"x86_64", "AMD64"} else []
 
 
-@functools.cache
 def _line_table_flags() -> list[str]:
     """Give what finds the line of a fault, where the compiler has its own reader of line tables (g++ on Debian)."""
-    argv = [toolchain.cxx().path, "-print-file-name=libbacktrace.a"]
+    return ["-DWARPGRADE_EMU_BACKTRACE", "-lbacktrace"] if compiler_has("libbacktrace.a") else []
+
+
+@functools.cache
+def compiler_has(library: str) -> bool:
+    """Say whether the compiler comes with a library of this file name."""
+    argv = [toolchain.cxx().path, f"-print-file-name={library}"]
     answer = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     # A compiler that has no such file answers with the name alone.
-    return ["-DWARPGRADE_EMU_BACKTRACE", "-lbacktrace"] if Path(answer.stdout.strip()).is_absolute() else []
+    return Path(answer.stdout.strip()).is_absolute()

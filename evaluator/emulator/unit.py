@@ -18,6 +18,7 @@ from evaluator.build.sources import source_files
 from evaluator.emulator import headers
 from evaluator.emulator.features import unsupported
 from evaluator.emulator.rewriter import marks_returns, rewrite_host, rewrite_unit
+from evaluator.emulator.runtime import compiler_has
 from evaluator.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
 
@@ -42,6 +43,13 @@ KERNEL_FLAGS = [
     "-fvisibility=hidden",
 ]
 """How kernels are compiled, whatever the submission."""
+ALIGNMENT_FLAGS = ["-fsanitize=alignment", "-Wl,--wrap=__ubsan_handle_type_mismatch_v1"]
+"""Have each access ask whether its address is aligned: only where a text has vectors, for it costs up to half of a
+kernel's speed."""
+_VECTORS = re.compile(
+    r"\b(?:u?(?:char|short|int|long|longlong)[248]|(?:float|double)[24]|half2|__half2|(?:__)?nv_bfloat162"
+    r"|alignas|__align__|aligned(?:_vector)?|AlignedVector)\b"
+)
 _IMPLICIT = "#include <cuda_runtime.h>\n"
 """nvcc includes it at the start of every file."""
 
@@ -159,6 +167,7 @@ def _flags(request: BuildRequest, files: Sequence[SourceFile]) -> list[str]:
     marked = ["-DWARPGRADE_EMU_MARKS_RETURNS"] if marks_returns([file.text for file in files]) else []
     return [
         *KERNEL_FLAGS,
+        *_alignment_flags(files),
         *thread_locals,
         *marked,
         *_NVCC_DEFAULTS,
@@ -167,6 +176,13 @@ def _flags(request: BuildRequest, files: Sequence[SourceFile]) -> list[str]:
         f"-isystem{headers.INCLUDE}",
         *toolchain.compile_flags(request.name),
     ]
+
+
+def _alignment_flags(files: Sequence[SourceFile]) -> list[str]:
+    """Give what has misaligned vectors found, where there are any and the compiler, which is g++, can link it."""
+    if not any(_VECTORS.search(file.text) for file in files if _is_cuda(file.name, files)):
+        return []
+    return ALIGNMENT_FLAGS if compiler_has("libubsan.so") else []
 
 
 def _macros(flags: Sequence[str]) -> list[str]:

@@ -49,8 +49,9 @@ ENTRIES: dict[Code, Entry] = {
     Code.ILLEGAL_ACCESS: Entry(
         "an access out of bounds",
         "A kernel read or wrote memory that is not its own: past the end of a tensor, before its start, after it was "
-        "freed, or past a shared array. The message names kernel, block, thread, distance and line.",
-        "Check the index against the number of elements before the access.",
+        "freed, or past a shared array. Or it read or wrote a vector (float4) at an address that is no multiple of its "
+        "size. The message names kernel, block, thread, distance and line.",
+        "Check the index against the number of elements before the access; of a vector, that its address is aligned.",
     ),
     Code.BARRIER: Entry(
         "a barrier that not all threads reach",

@@ -182,3 +182,24 @@ def test_the_last_step_is_believed():
 def test_a_clash_of_two_files_in_one_unit_does_not_count_yet(message):
     assert final_errors([error(message)], [error(message)], last=False) == []
     assert final_errors([error(message)], [error(message)], last=True) == [error(message)]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "checked"),
+    [
+        (KERNEL, False),
+        (KERNEL.replace("p[0] = 1", "*(float4*)p = make_float4(1, 1, 1, 1)"), True),
+        (KERNEL.replace("p[0] = 1", "struct __align__(8) Pair { float a, b; }; *(Pair*)p = {1, 1}"), True),
+    ],
+)
+def test_alignment_is_checked_where_there_are_vectors(monkeypatch, kernel, checked):
+    request = BuildRequest(name="ext", cpp_sources=[""], cuda_sources=[kernel], with_cuda=True)
+    steps = build_steps(request)
+    assert all(("-fsanitize=alignment" in step.argv) is checked for step in steps)
+    monkeypatch.setattr("evaluator.emulator.unit.compiler_has", lambda _library: False)
+    assert not any("-fsanitize=alignment" in step.argv for step in build_steps(request))
+
+
+def test_a_text_without_cuda_is_not_checked_for_alignment():
+    steps = build_steps(BuildRequest(name="e", cpp_sources=["struct alignas(16) A { float4 v; };"], functions={}))
+    assert not any("-fsanitize=alignment" in step.argv for step in steps)

@@ -136,6 +136,38 @@ def test_a_submission_does_not_choose_the_order_of_its_threads(bent):
     assert "the submission set the order" in card.verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED).reason.message
 
 
+@pytest.mark.parametrize(
+    "access",
+    [
+        "reinterpret_cast<float4*>(out + 1)[0] = make_float4(1.0f, 2.0f, 3.0f, 4.0f);",
+        "float4 v = *(const float4*)(out + 2); out[0] = v.x + v.w;",
+        "float2 v = *(float2*)(out + 3); v.x += 1.0f; *(float2*)out = v;",
+    ],
+)
+def test_a_vector_that_is_not_aligned(bent, access):
+    run = bent(other=f"__global__ void bad(float* out) {{ {access} }}", first="bad<<<1, 1>>>(out.data_ptr<float>());")
+    card = run.verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
+    assert "bytes into a tensor of 1048576 bytes, at an address that is no multiple of " in card.reason.message
+    assert access in card.submission.source.splitlines()[card.reason.line - 1]
+
+
+HONEST_VECTORS = """struct alignas(32) Eight { float v[8]; };
+__global__ void moves(float* out) {
+    Eight eight = reinterpret_cast<Eight*>(out + 4)[threadIdx.x];
+    for (float& v : eight.v) v += 1.0f;
+    reinterpret_cast<Eight*>(out + 4)[threadIdx.x] = eight;
+    char own[24];
+    for (int i = 0; i < 24; ++i) own[i] = i;
+    float2 pair = *reinterpret_cast<float2*>(own + 1 + threadIdx.x);
+    out[threadIdx.x] = pair.x + pair.y;
+}"""
+
+
+def test_what_may_be_aligned_on_a_gpu_is_left_alone(bent):
+    """No access is of more than 16 bytes; where a thread's own variables lie is the compiler's choice."""
+    bent(other=HONEST_VECTORS, first="moves<<<1, 4>>>(out.data_ptr<float>());").verdict(Status.CORRECT)
+
+
 TRITON = """
 import torch
 import triton

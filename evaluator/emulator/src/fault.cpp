@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <mutex>
 #include <new>
@@ -118,6 +119,10 @@ void FaultCatcher::raise() {
     fail("integer-division", "division by zero, whose result is undefined on a GPU", fault_.pc);
   if (fault_.signal == SIGILL) fail("trap", "an illegal instruction", fault_.pc);
   const std::uintptr_t address = fault_.address;
+  if (fault_.alignment != 0) {
+    const std::string where = heap_describe(address) + ", at an address that is no multiple of ";
+    fail("misaligned-address", verb(fault_.access) + where + std::to_string(fault_.alignment), fault_.pc);
+  }
   if (worker->stacks.is_guard(address)) {
     fail("stack-overflow", "the thread's local variables need more than the emulator's 256 KiB", fault_.pc);
   }
@@ -134,6 +139,15 @@ void FaultCatcher::raise() {
     fail("misaligned-address", "the address is not a multiple of the access's size", fault_.pc);
   }
   fail("illegal-access", verb(fault_.access) + heap_describe(address), fault_.pc);
+}
+
+void misaligned(std::uintptr_t address, std::uintptr_t alignment, Access access, const void* pc) {
+  // A GPU reads and writes 16 bytes at most at once. The data of a tensor is aligned to no more here.
+  alignment = std::min<std::uintptr_t>(alignment, 16);
+  if (worker == nullptr || address % alignment == 0) return;
+  // A thread's own variables lie where this compiler put them; only memory of tensors is where it would be on a GPU.
+  if (heap_bytes_from(reinterpret_cast<const void*>(address)) == 0) return;
+  worker->faults.escape({SIGBUS, BUS_ADRALN, address, pc, access, alignment});
 }
 
 HandlersInstalled::HandlersInstalled() {

@@ -21,6 +21,7 @@ struct Fault {
   std::uintptr_t address;
   const void* pc;
   Access access;
+  std::uintptr_t alignment = 0;  // in bytes, of an access whose address is no multiple of it; else 0
 };
 
 class FaultCatcher {
@@ -43,6 +44,10 @@ class FaultCatcher {
   Fault fault_{};
   char* stack_;  // for the handler: a fiber whose own stack is full could not run it
 };
+
+// Called for an access through a pointer whose type promises an alignment that its address has not. Ends the launch
+// where a GPU would fault, and returns where that is not certain.
+void misaligned(std::uintptr_t address, std::uintptr_t alignment, Access access, const void* pc);
 
 // Installs the handlers while at least one launch runs, and puts back what was there. Others (Python's faulthandler,
 // say) may install theirs at any time, and faults outside of kernels are none of our business.

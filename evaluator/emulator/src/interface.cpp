@@ -5,6 +5,7 @@
 #include <string>
 
 #include "emu/error.h"
+#include "fault.h"
 #include "heap.h"
 #include "launcher.h"
 
@@ -18,9 +19,27 @@ void give(const std::string& text, char* to, std::uint64_t bytes) {
   to[length] = '\0';
 }
 
+// What g++ tells about an access, as its -fsanitize=alignment lays it out.
+struct Checked {
+  const char* file;
+  std::uint32_t line, column;
+  const void* type;
+  unsigned char log_alignment;
+  unsigned char kind;  // 0: a load, 1: a store; others only name a place, as `&p->x` does
+};
+
 }  // namespace
 
 extern "C" {
+
+// Where code that g++ checks with -fsanitize=alignment ends up, by the linker's --wrap. Not in the sanitizer's library:
+// that prints and goes on.
+EMU_API void __wrap___ubsan_handle_type_mismatch_v1(const Checked* checked, std::uintptr_t address) {
+  if (checked->kind > 1) return;
+  emu::misaligned(address, std::uintptr_t{1} << checked->log_alignment,
+                  checked->kind == 0 ? emu::Access::kRead : emu::Access::kWrite,
+                  static_cast<const char*>(__builtin_return_address(0)) - 1);
+}
 
 // Makes every CPU tensor from now on end at a guard page.
 EMU_API void warpgrade_emu_install() { emu::install_torch_allocator(); }
