@@ -158,7 +158,7 @@ __global__ void moves(float* out) {
     reinterpret_cast<Eight*>(out + 4)[threadIdx.x] = eight;
     char own[24];
     for (int i = 0; i < 24; ++i) own[i] = i;
-    float2 pair = *reinterpret_cast<float2*>(own + 1 + threadIdx.x);
+    float2 pair = *reinterpret_cast<float2*>(own + 1);
     out[threadIdx.x] = pair.x + pair.y;
 }"""
 
