@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import torch
 
+from evaluator.devices.memory import Region
 from evaluator.frames import Call, Done, Prepare
 from evaluator.judge.clock import Answered
 from evaluator.judge.session import Fault, Session, Stage, answers
@@ -26,13 +27,14 @@ class HostClock:
 
     empty_ms = 0.0
 
-    def __init__(self, session: Session) -> None:
-        """Stop and let go of `session`'s runner. Who sets `words` has them looked at again when a call says it is over.
+    def __init__(self, session: Session, outputs: Region) -> None:
+        """Stop and let go of `session`'s runner, which answers into `outputs`.
 
-        Empty calls too: what that takes is taken off all alike.
+        Its `words` are looked at again when a call says it is over: empty calls too, so what that takes is taken off
+        all alike.
         """
         self._session = session
-        self.words: Words | None = None
+        self.words = Words(outputs)
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
         """Have the runner get ready, then stop it."""
@@ -55,8 +57,7 @@ class HostClock:
         answer = self._session.ask(frame, Stage.CALL, timeout_s)
         if isinstance(answer, Fault):
             return answer
-        if self.words is not None:
-            self.words.look_again()
+        self.words.look_again()
         fault = self._session.stop()
         elapsed_ms = (time.perf_counter_ns() - start_ns) / 1e6
         if fault is not None:

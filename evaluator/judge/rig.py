@@ -84,9 +84,9 @@ class HostRig:
         with contextlib.closing(inputs), contextlib.closing(outputs):
             yield SharedMemory(inputs, outputs, self._copy_bytes, self._library, 2 * self._copy_bytes)
 
-    def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:  # noqa: ARG002
+    def clock(self, session: Session, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Make a clock that stops the runner between calls."""
-        return contextlib.nullcontext(HostClock(session))
+        return contextlib.nullcontext(HostClock(session, memory.outputs))
 
     def room_for(self, runners: int) -> bool:
         """Count a runner's inputs, its outputs of two calls, and as much again for what forward makes on its way."""

@@ -19,7 +19,7 @@ import secrets
 
 import torch
 
-from evaluator.devices.memory import HostRegion, strided
+from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
 from evaluator.frames import TensorView
 from evaluator.judge.trees import Pair
@@ -94,7 +94,7 @@ def _word(byte: int) -> int:
     return int.from_bytes(bytes([byte]) * WORD_BYTES, "little", signed=True)
 
 
-def _fill(region: HostRegion, view: TensorView, item_bytes: int, byte: int) -> None:
+def _fill(region: Region, view: TensorView, item_bytes: int, byte: int) -> None:
     """Fill the elements of a verified view, and nothing that lies between them: that may be what a submission keeps."""
     steps = [step if size > 1 else 0 for size, step in zip(view.shape, view.strides, strict=True)]
     # Elements that lie on each other are written once.

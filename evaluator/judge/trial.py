@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from msgspec.structs import replace
 
-from evaluator.devices.memory import HostRegion, SharedMemory
+from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, EmulatorSchedule, Items, Prepare, Table
 from evaluator.judge.answers import changed_input, gradient_pairs, late, late_on_host, same_as, views
@@ -23,7 +23,6 @@ from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.standing import Standing
 from evaluator.judge.tolerance import Bounds, bounds
 from evaluator.judge.trees import Pair, Placed, Value, pair_up, place
-from evaluator.judge.words import Words
 from evaluator.records import (
     Check,
     Finding,
@@ -89,10 +88,8 @@ class Bench:
         self._wanted: calls.Result | None = None
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._precision = PrecisionWatch(reference.problem.precision)
-        self._words = Words(memory.outputs) if isinstance(memory.outputs, HostRegion) else None
+        self._words = clock.words if isinstance(clock, HostClock) else None
         self._standing = None if self._words is None else Standing(self._words)
-        if isinstance(clock, HostClock):
-            clock.words = self._words
 
     def run(
         self, index: int, seed: int, *, timeout_s: float, schedule: Schedule | None = None, quick: bool = False

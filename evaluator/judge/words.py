@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.devices.memory import HostRegion
+from evaluator.devices.memory import Region
 from evaluator.frames import TensorView
 from evaluator.judge.trees import Pair
 
@@ -48,8 +48,8 @@ class Since(NamedTuple):
 class Words:
     """Knows the places of one call, and what stood there."""
 
-    def __init__(self, region: HostRegion) -> None:
-        """Look at `region`, into which a runner answers."""
+    def __init__(self, region: Region) -> None:
+        """Look at `region`, host memory into which a runner answers."""
         self.region = region
         self.before: Noted | None = None
         self.at_done: Noted | None = None
@@ -100,7 +100,7 @@ def _span(view: TensorView, item_bytes: int) -> tuple[int, int]:
     return start, start + elements * item_bytes
 
 
-def _read(region: HostRegion, offsets_bytes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _read(region: Region, offsets_bytes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Give the words, and the numbers of those that lie where something was written."""
     extents = []
     for extent in _extents(region):
@@ -118,7 +118,7 @@ def _read(region: HostRegion, offsets_bytes: torch.Tensor) -> tuple[torch.Tensor
     return words, torch.cat(written)
 
 
-def _extents(region: HostRegion) -> Iterator[tuple[int, int]]:
+def _extents(region: Region) -> Iterator[tuple[int, int]]:
     """List the parts of a region that were ever written, from where to where in bytes."""
     end = 0
     while end < region.size_bytes:
@@ -132,6 +132,6 @@ def _extents(region: HostRegion) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def words_of(region: HostRegion) -> torch.Tensor:
+def words_of(region: Region) -> torch.Tensor:
     """Look at a region as words (int32)."""
     return region.flat[: region.size_bytes // WORD_BYTES * WORD_BYTES].view(torch.int32)

@@ -279,7 +279,7 @@ class Workshop:
         ):
             try:
                 memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
-                yield Place(self, self.source, session, memory, HostClock(session), DeviceKind.CPU)
+                yield Place(self, self.source, session, memory, HostClock(session, outputs), DeviceKind.CPU)
             finally:
                 session.child.kill()
                 self.output = session.child.output()

@@ -91,7 +91,7 @@ def play(reference):
             puppet = Puppet()
             with Session(puppet, None) as session:
                 memory = SharedMemory(inputs, outputs, 1 << 16, None, 1 << 17)
-                bench = Bench(reference, HostClock(session), memory, ToleranceRule.MEASURED, None)
+                bench = Bench(reference, HostClock(session, outputs), memory, ToleranceRule.MEASURED, None)
                 actor = threading.Thread(target=_perform, args=(act, puppet, inputs, outputs), daemon=True)
                 actor.start()
                 started = time.monotonic()

@@ -166,7 +166,7 @@ def test_no_stream_is_a_right_answer(reference, memory, stream):
     started = time.monotonic()
     memory.outputs.flat.zero_()
     with Session(Hostile(stream, prepares=True), None) as session:
-        bench = Bench(reference, HostClock(session), memory, ToleranceRule.MEASURED, None)
+        bench = Bench(reference, HostClock(session, memory.outputs), memory, ToleranceRule.MEASURED, None)
         trial = bench.run(0, 7, timeout_s=2.0)
     assert trial.fault.status in FAILURES
     assert trial.check is None or not trial.check.ok
@@ -184,7 +184,8 @@ def test_no_stream_upsets_what_comes_before_a_call(memory, stream):
         nothing = Items(is_tuple=False, items=[])
         made = session.construct(Construct(1, False, nothing, Table([], []), Table([], [])), timeout_s=2.0)
         assert isinstance(made, Constructed | Fault)
-        counted = work_count._asked(Place(None, "", session, memory, HostClock(session), DeviceKind.CPU), 2.0)
+        place = Place(None, "", session, memory, HostClock(session, memory.outputs), DeviceKind.CPU)
+        counted = work_count._asked(place, 2.0)
         assert counted is None or isinstance(counted, Counted)
 
 
