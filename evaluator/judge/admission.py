@@ -1,7 +1,8 @@
 """Whether a problem is worth grading against: does it tell the bad submissions of `controls` from good ones?
 
 Every control answers the calls of a grade, as given and on every profile in use, under the problem's own tolerance. It
-gets away where no call shows it. Honest variants, which sum in other orders, must pass them all.
+gets away where no call shows it. Those that compute in fewer bits are looked at closely too, as timed calls are. Honest
+variants, which sum in other orders, must pass them all.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from evaluator.judge.compare import Sides, begin
 from evaluator.judge.controls import Answer, Case, Control, answer, input_paths, without_input, without_weight
 from evaluator.judge.mixture import Mixture, decided, mixture_of
 from evaluator.judge.reference import Reference, by_path
+from evaluator.judge.shown_rounding import rounding_shows
 from evaluator.judge.tolerance import Bounds, Rounding, bounds
 from evaluator.records import Admission, ControlResult, Problem, Profile, SizeName, ToleranceRule
 
@@ -78,6 +80,8 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
             trial.see(call)
         failures += _honest_failures(call)
         del call  # Before the next one is made.
+    for trial in trials:
+        trial.look_closely(reference)
     return Admission(
         problem=problem.name,
         size=size,
@@ -161,6 +165,13 @@ class _Trial:
             self._passed.append(call.profile)
         else:
             self._caught = call.profile
+
+    def look_closely(self, reference: Reference) -> None:
+        """Look for the rounding of fewer bits in the errors of answers that passed, as it is done with timed calls."""
+        passed = self._caught is None and Profile.AS_GIVEN in self._passed
+        if passed and isinstance(self._what, Control) and rounding_shows(self._what, reference):
+            self._passed.remove(Profile.AS_GIVEN)
+            self._caught = Profile.AS_GIVEN
 
     def result(self) -> ControlResult | None:
         """Say what came of it; None where it makes no sense for the problem."""

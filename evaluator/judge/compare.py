@@ -246,7 +246,7 @@ def _compare_chunk(
     if scale is not None:
         known = torch.where(torch.isfinite(of_honest), of_honest, 0.0)
         off = torch.where(finite, error, 0.0)
-        far = _far(actual, exact, off, known, bounds, scale, bounds.unit * wide.abs(), start)
+        far = _far(actual, exact, off, known, bounds, scale, wide.abs(), start)
     return Tally(
         max_abs_error=_largest(error[finite]),
         ratio=_largest(_ratio(error, allowed)[finite]),
@@ -270,16 +270,17 @@ def _far(
     of_honest: torch.Tensor,
     bounds: Bounds,
     scale: torch.Tensor,
-    own: torch.Tensor,
+    size: torch.Tensor,
     start: int,
 ) -> Far:
-    """Count errors beyond each level: a part of the row's `scale`, and `own` besides, an element's last places."""
+    """Count errors beyond each level: a part of the row's `scale`, and last places of an element of that `size`."""
     far, seldom = (level * scale for level in bounds.counted_from)
+    own, honest_own = bounds.far_unit * size, bounds.unit * size
     beyond = error > far + own
-    any_far = bool(beyond.any())
+    any_far, any_seldom = bool(beyond.any()), bool((of_honest > seldom + honest_own).any())
     return Far(
         counts=_beyond(error, far, own) if any_far else Far().counts,
-        honest=_beyond(of_honest, seldom, own) if bool((of_honest > seldom + own).any()) else Far().honest,
+        honest=_beyond(of_honest, seldom, honest_own) if any_seldom else Far().honest,
         ratio=_largest(_ratio(error, far + own)[beyond]),
         first=_first(beyond.reshape(-1), actual.reshape(-1), exact.reshape(-1), start) if any_far else None,
     )

@@ -159,30 +159,32 @@ def _on(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | 
     return _run(case.reference, changed)
 
 
-def _is_fp32(case: Case) -> bool:
-    return case.reference.problem.precision is Precision.FP32
+def in_fewer_bits(control: Control, reference: Reference, inputs: Arguments) -> Answer | None:
+    """Compute what a control answers that rounds to a format with fewer bits; None for any other.
 
-
-def _in_format(case: Case, to: Format) -> Answer | None:
-    """Round inputs and weights; sums stay in fp32, as tensor cores have them."""
-    if not _is_fp32(case):
+    What is not rounded stays in fp32, as in tensor cores: sums, and with TF32 all but the operands of products.
+    """
+    if control not in _FORMATS or reference.problem.precision is not Precision.FP32:
         return None
+    if (to := _FORMATS[control]) is Format.TF32:
+        return _run(reference, inputs, with_operands(to))
 
     def down(tensor: torch.Tensor) -> torch.Tensor:
         return rounded(tensor, to)
 
-    low = Arguments(mapped(case.inputs.args, down), mapped(case.inputs.kwargs, down))
-    return _run(case.reference, low, rounded_weights(case.reference.model, to))
+    low = Arguments(mapped(inputs.args, down), mapped(inputs.kwargs, down))
+    return _run(reference, low, rounded_weights(reference.model, to))
 
 
 def _with_other_weights(case: Case) -> Answer | None:
     return _run(case.stale, case.inputs) if any(True for _ in case.reference.model.parameters()) else None
 
 
-def _in_tf32(case: Case) -> Answer | None:
-    return _run(case.reference, case.inputs, with_operands(Format.TF32)) if _is_fp32(case) else None
+def _in_format(control: Control) -> Callable[[Case], Answer | None]:
+    return lambda case: in_fewer_bits(control, case.reference, case.inputs)
 
 
+_FORMATS = {Control.TF32: Format.TF32, Control.BF16: Format.BF16, Control.FP16: Format.FP16}
 _ANSWERS: dict[Control, Callable[[Case], Answer | None]] = {
     Control.IDENTITY: _identity,
     Control.ZEROS: lambda case: _each(case, torch.zeros_like),
@@ -196,7 +198,5 @@ _ANSWERS: dict[Control, Callable[[Case], Answer | None]] = {
     Control.POSITIVE: lambda case: _on(case, lambda tensor: tensor.clamp(min=0)),
     Control.MAGNITUDES: lambda case: _on(case, torch.abs),
     Control.HALF_INPUT: lambda case: _on(case, _half_of_rows),
-    Control.TF32: _in_tf32,
-    Control.BF16: lambda case: _in_format(case, Format.BF16),
-    Control.FP16: lambda case: _in_format(case, Format.FP16),
+    **{control: _in_format(control) for control in _FORMATS},
 }

@@ -47,7 +47,7 @@ class _Rows(ctypes.Structure):
 
 
 class _Bounds(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_double) for name in ("multiple", "floor", "unit", "far", "seldom"))
+    _fields_ = tuple((name, ctypes.c_double) for name in ("multiple", "floor", "unit", "far", "seldom", "far_unit"))
 
 
 class FusedComparison:
@@ -94,7 +94,7 @@ class FusedComparison:
                 *_pointers(actual, exact, honest),
                 shape,
                 *_pointers(squares, error),  # Scales by now.
-                _Bounds(bounds.multiple, bounds.least, bounds.unit, *bounds.counted_from),
+                _Bounds(bounds.multiple, bounds.least, bounds.unit, *bounds.counted_from, bounds.far_unit),
                 *_pointers(tally),
             ],
             tasks,

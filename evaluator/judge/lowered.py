@@ -6,11 +6,15 @@ float64 with operands, inputs or all results rounded to TF32, bf16 or fp16, it i
 and as far. So the errors of an answer are regressed on those of such a reference. The coefficient is near 1 for an
 answer with that rounding, whatever else is in its errors, and near 0 for any other. A constant and the exact values are
 in the regression too: what is off by a part of its own size was scaled, or cut off in its sums, as tensor cores do.
+
+An output of a few elements, such as a loss, has too few errors for that in one call. Those of many calls are put
+together.
 """
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -27,9 +31,17 @@ _OWN = 0.2
 """A reference that itself rounds so has the same errors, and nobody is to blame."""
 _HOPELESS = 0.25
 """Errors smaller than this part of a rounding's do not have it in them; nor that of a coarser format."""
-_LEAST, _MOST = 0.2, 0.9
+_LEAST = 0.2
 _DEVIATIONS = 8.0
-_ENOUGH = 64
+_REGRESSED = 3
+"""A constant, the exact values and the rounding: so many degrees of freedom are taken."""
+ENOUGH = 64
+"""So many errors of one output are asked by themselves, fewer together with those of other calls."""
+ENOUGH_CALLS = 12
+"""Calls that say something together, if each has one error that is independent of the others': by chance, so many
+agree as far in one case of 100 000."""
+_FIRST_CALLS = 4
+"""After so many it shows whether errors are far smaller than a rounding's."""
 _SAMPLE = 1 << 16
 _WIDEST = 0.1
 """bf16 rounds by 2**-9; what is off by a tenth of its size is wrong in some other way."""
@@ -47,7 +59,7 @@ class Errors(NamedTuple):
     honest: torch.Tensor
 
 
-class Call(NamedTuple):
+class ReferenceCall(NamedTuple):
     """One call of the reference, or one block of it; without `in_float64` only the plain model can be asked."""
 
     reference: Reference
@@ -55,6 +67,13 @@ class Call(NamedTuple):
     random_seed: int
     gradients: list[torch.Tensor] | None
     in_float64: bool
+
+
+class Asked(NamedTuple):
+    """Errors of one call's outputs, by path. `again` makes the call: inputs may be too large to keep those of many."""
+
+    again: Callable[[], ReferenceCall]
+    outputs: Mapping[str, Errors]
 
 
 class Found(NamedTuple):
@@ -65,12 +84,12 @@ class Found(NamedTuple):
 
 
 def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> Errors | None:
-    """Take a sample of an output of float32; None where it is too small to tell, or of another shape than the expected.
+    """Take a sample of an output of float32; None where it is empty, or of another shape than the expected.
 
     Places are drawn from the operating system's seed: nobody can be right there alone.
     """
     count = honest.numel()
-    if honest.dtype != torch.float32 or count < _ENOUGH or actual.shape != honest.shape:
+    if honest.dtype != torch.float32 or not count or actual.shape != honest.shape:
         return None
     device = honest.device
     generator = torch.Generator(device)
@@ -80,57 +99,99 @@ def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> 
     else:
         places = torch.randint(count, (_SAMPLE,), generator=generator, device=device)
     at = unravelled(places, honest.shape)
-    return Errors(places, actual[at].double(), exact[at].double(), honest[at].double())
+    return Errors(places, *(side[at].reshape(-1).double() for side in (actual, exact, honest)))
 
 
-def format_of(call: Call, outputs: Mapping[str, Errors]) -> Found | None:
-    """Name the format whose rounding is in the errors of one of the `outputs`, by path; None if none is.
+def format_of(calls: Sequence[Asked]) -> Found | None:
+    """Name the format whose rounding is in the errors of one output, put together from all `calls`; None if none is.
 
-    An honest answer costs three calls of the reference, and another twelve at most.
+    An honest answer costs three calls of the reference, and another twelve at most; where there are many `calls`, of
+    the first few of them as a rule.
     """
-    asked = {path: errors for path, errors in outputs.items() if _is_worth_it(errors)}
+    common = set.intersection(*(set(call.outputs) for call in calls))
+    together = {path: _together([call.outputs[path] for call in calls]) for path in common}
+    enough = {path: errors for path, errors in together.items() if _independent(calls, path) >= ENOUGH_CALLS}
+    asked = {path: errors for path, errors in enough.items() if _is_worth_it(errors)}
     best, agreement = None, 0.0
-    for way in (_operands, _inputs, _results, _outputs):
+    for way in _WAYS:
         left = dict(asked)
         for to in Format:
-            lower = way(call, to, left) if left else {}
-            for path in left.keys() & lower.keys():
-                errors, rounding = left[path], lower[path] - left[path].exact
-                if (seen := _agreement(errors, rounding)) > agreement:
-                    best, agreement = Found(path, to), seen
-            left = {path: left[path] for path in left if path not in lower or not _hopeless(left[path], lower[path])}
+            for path, rounding in _roundings(way, to, calls, left).items():
+                errors = left[path]
+                if len(rounding) == len(errors.exact):
+                    seen = _agreement(errors, rounding, _independent(calls, path))
+                    if seen > agreement:
+                        best, agreement = Found(path, to), seen
+                if _hopeless(errors, rounding):
+                    del left[path]
     return best
 
 
-def _operands(call: Call, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _together(calls: Sequence[Errors]) -> Errors:
+    return Errors(*(torch.cat(parts) for parts in zip(*calls, strict=True)))
+
+
+def _roundings(way: "_Way", to: Format, calls: Sequence[Asked], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+    """Compute by path what rounding does to the outputs that are `left`, in all calls.
+
+    In the first few alone, where that is nothing or so much in all outputs that it cannot be in their errors.
+    """
+    parts: dict[str, list[torch.Tensor]] = {path: [] for path in left}
+    for number, call in enumerate(calls):
+        outputs = {path: call.outputs[path] for path in parts}
+        lower = way(call.again(), to, outputs) if outputs else {}
+        # What cannot be computed once is not looked at: float16 is not for everything.
+        parts = {path: [*known, lower[path] - outputs[path].exact] for path, known in parts.items() if path in lower}
+        if number + 1 == _FIRST_CALLS and not any(_may_be_in(left[path], torch.cat(parts[path])) for path in parts):
+            break
+    return {path: torch.cat(known) for path, known in parts.items()}
+
+
+def _may_be_in(errors: Errors, rounding: torch.Tensor) -> bool:
+    return bool(rounding.any()) and not _hopeless(errors, rounding)
+
+
+def _independent(calls: Sequence[Asked], path: str) -> float:
+    """Say how many roundings there are at least.
+
+    Where each row and each column of an output has a rounding of its own, there are only as many as rows and columns.
+    """
+    return sum(min(count, 2.0 * math.sqrt(count)) for count in (len(call.outputs[path].exact) for call in calls))
+
+
+def _operands(call: ReferenceCall, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Round the operands of matrix products and convolutions."""
     return _run(call, call.inputs, with_operands(to), outputs)
 
 
-def _inputs(call: Call, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _inputs(call: ReferenceCall, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Round inputs and weights."""
     return _run(call, _low(call.inputs, to), _rounded_weights(call, to), outputs)
 
 
 @contextlib.contextmanager
-def _everywhere(call: Call, to: Format) -> Iterator[None]:
+def _everywhere(call: ReferenceCall, to: Format) -> Iterator[None]:
     with _rounded_weights(call, to), with_results(to):
         yield
 
 
-def _results(call: Call, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _results(call: ReferenceCall, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Round inputs, weights and every result."""
     return _run(call, _low(call.inputs, to), _everywhere(call, to), outputs)
 
 
-def _outputs(call: Call, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _outputs(call: ReferenceCall, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Round the exact answer alone."""
     del call
     return {path: rounded(errors.exact, to) for path, errors in outputs.items()}
 
 
+_Way = Callable[[ReferenceCall, Format, Mapping[str, Errors]], dict[str, torch.Tensor]]
+_WAYS: tuple[_Way, ...] = (_operands, _inputs, _results, _outputs)
+
+
 def _run(
-    call: Call, inputs: Arguments, mode: contextlib.AbstractContextManager[None], outputs: Mapping[str, Errors]
+    call: ReferenceCall, inputs: Arguments, mode: contextlib.AbstractContextManager[None], outputs: Mapping[str, Errors]
 ) -> dict[str, torch.Tensor]:
     """Compute the reference so, and take what stands at the sampled places; nothing where it cannot be computed."""
     try:
@@ -152,7 +213,7 @@ def _low(inputs: Arguments, to: Format) -> Arguments:
     return Arguments(mapped(inputs.args, down), mapped(inputs.kwargs, down))
 
 
-def _rounded_weights(call: Call, to: Format) -> contextlib.AbstractContextManager[None]:
+def _rounded_weights(call: ReferenceCall, to: Format) -> contextlib.AbstractContextManager[None]:
     model = call.reference.exact_model if call.in_float64 else call.reference.model
     return contextlib.nullcontext() if model is None else rounded_weights(model, to)
 
@@ -187,16 +248,16 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
     return values[torch.isfinite(values)]
 
 
-def _hopeless(errors: Errors, lower: torch.Tensor) -> bool:
-    error, rounding, _ = _apart(errors, lower - errors.exact)
+def _hopeless(errors: Errors, rounding: torch.Tensor) -> bool:
+    """Say whether errors are too small to have a rounding in them, as far as that was computed."""
+    error, rounding, _ = _apart(errors, rounding)
     return float(error.norm()) < _HOPELESS * float(rounding.norm())
 
 
-def _agreement(errors: Errors, rounding: torch.Tensor) -> float:
+def _agreement(errors: Errors, rounding: torch.Tensor, independent: float) -> float:
     """Give the partial correlation of an answer's errors with a rounding's; 0 where they do not have it in them.
 
-    How large it must be: by chance it is of the order of one over the square root of the sample's size; but where each
-    row and each column of an output has a rounding of its own, there are only as many roundings as rows and columns.
+    How large it must be: so large that Student's t, of so many `independent` errors, is eight.
     """
     error, rounding, own = _apart(errors, rounding)
     size = float(rounding @ rounding)
@@ -204,14 +265,14 @@ def _agreement(errors: Errors, rounding: torch.Tensor) -> float:
     if not norms:
         return 0.0
     common = float(error @ rounding)
-    independent = 2.0 * len(error) ** 0.5
-    least = min(max(_LEAST, _DEVIATIONS / independent**0.5), _MOST)
+    least = max(_LEAST, _DEVIATIONS / math.sqrt(_DEVIATIONS**2 + max(independent - _REGRESSED, 0.0)))
     is_in = _COEFFICIENTS[0] < common / size < _COEFFICIENTS[1] and abs(float(own @ rounding)) < _OWN * size
     return common / norms if is_in and common / norms > least else 0.0
 
 
 def _apart(errors: Errors, rounding: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Take a constant and the exact values out of an answer's errors, a rounding's, and the reference's own."""
+    errors = Errors(*(side[: len(rounding)] for side in errors))
     known = torch.isfinite(rounding) & torch.isfinite(errors.exact) & torch.isfinite(errors.honest)
     exact = errors.exact[known]
     centred = exact - exact.mean()

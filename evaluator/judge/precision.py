@@ -1,7 +1,8 @@
 """Samples of a runner's answers, kept to be asked whether they have fewer bits than the problem asks for.
 
 A wrong answer is asked at once. Of the right ones that may be quoted one is drawn by lot, and asked when its stage is
-over: nothing is computed between two calls, and nobody could know which call it would be.
+over: nothing is computed between two calls, and nobody could know which call it would be. Of outputs with a few
+elements some calls are drawn, and asked together.
 """
 
 import secrets
@@ -10,9 +11,11 @@ from typing import NamedTuple
 import torch
 
 from evaluator.judge.compare import Sides
-from evaluator.judge.lowered import Call, Errors, Found, format_of, sampled
+from evaluator.judge.lowered import ENOUGH, ENOUGH_CALLS, Asked, Errors, Found, ReferenceCall, format_of, sampled
 from evaluator.judge.reference import Arguments, Reference
 from evaluator.records import Check, Precision
+
+_MOST_CALLS = 2 * ENOUGH_CALLS
 
 
 class Sample(NamedTuple):
@@ -22,21 +25,25 @@ class Sample(NamedTuple):
     outputs: dict[str, Errors]
     in_float64: bool
 
-    def lowered(
+    def of(self, *, large: bool) -> "Sample":
+        """Keep the outputs with enough errors to be asked by themselves, or the others."""
+        kept = {path: errors for path, errors in self.outputs.items() if (len(errors.exact) >= ENOUGH) == large}
+        return self._replace(outputs=kept)
+
+    def call(
         self,
         reference: Reference,
         blocks: list[Arguments],
         random_seed: int,
         gradients: list[torch.Tensor] | None,
-        *,
-        only: object = None,
-    ) -> Found | None:
-        """Name the format whose rounding is in an output's errors, the one at the path `only` if that is given.
+    ) -> ReferenceCall:
+        """Give the call that this is a sample of; `blocks` and what follows are what the reference was called with."""
+        return ReferenceCall(reference, blocks[self.block], random_seed, gradients, self.in_float64)
 
-        `blocks` and what follows them are what the reference was called with.
-        """
-        outputs = {path: errors for path, errors in self.outputs.items() if only in (None, path)}
-        return format_of(Call(reference, blocks[self.block], random_seed, gradients, self.in_float64), outputs)
+    def lowered(self, call: ReferenceCall, path: object) -> Found | None:
+        """Name the format whose rounding is in the errors of the output at `path`, where `call` has enough of them."""
+        outputs = {known: errors for known, errors in self.of(large=True).outputs.items() if known == path}
+        return format_of([Asked(lambda: call, outputs)])
 
 
 class Drawn(NamedTuple):
@@ -47,6 +54,24 @@ class Drawn(NamedTuple):
     sample: Sample
 
 
+class _Lots:
+    """Keeps so many of the calls that it is shown: each is as likely to be kept as any other."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._shown = 0
+        self.kept: list[Drawn] = []
+
+    def show(self, drawn: Drawn) -> None:
+        if not drawn.sample.outputs:
+            return
+        self._shown += 1
+        if len(self.kept) < self._most:
+            self.kept.append(drawn)
+        elif (place := secrets.randbelow(self._shown)) < self._most:
+            self.kept[place] = drawn
+
+
 class PrecisionWatch:
     """Samples the answers of one runner. Where a problem does not ask for fp32 there is nothing to sample."""
 
@@ -54,8 +79,12 @@ class PrecisionWatch:
         """Begin with no call."""
         self._is_fp32 = precision is Precision.FP32
         self.sample = Sample(0, {}, in_float64=False)
-        self._right = 0
-        self.drawn: Drawn | None = None
+        self._one, self._many = _Lots(1), _Lots(_MOST_CALLS)
+
+    @property
+    def drawn(self) -> list[list[Drawn]]:
+        """Give the calls that were drawn, those together that are asked together."""
+        return [kept for kept, enough in ((self._one.kept, 1), (self._many.kept, ENOUGH_CALLS)) if len(kept) >= enough]
 
     def begin(self, blocks: int) -> None:
         """Turn to a call whose expected values come in so many blocks, and draw the one to be sampled."""
@@ -67,11 +96,10 @@ class PrecisionWatch:
             self.sample = self.sample._replace(in_float64=in_float64, outputs={**self.sample.outputs, path: errors})
 
     def draw_lots(self, seed: int, check: Check) -> None:
-        """Keep this right call's sample or the one that is kept: each call is as likely as any other.
+        """Keep this right call's sample or those that are kept: each call is as likely as any other.
 
         Without float64 the plain reference's rounding would be in both of the errors that are held against each other.
         """
-        if self.sample.outputs and self.sample.in_float64:
-            self._right += 1
-            if secrets.randbelow(self._right) == 0:
-                self.drawn = Drawn(seed, check, self.sample)
+        if self.sample.in_float64:
+            self._one.show(Drawn(seed, check, self.sample.of(large=True)))
+            self._many.show(Drawn(seed, check, self.sample.of(large=False)))

@@ -93,6 +93,14 @@ class Bounds(NamedTuple):
         far = max(self.far, self.floor)
         return far, far / self.multiple if self.multiple else math.inf
 
+    @property
+    def far_unit(self) -> float:
+        """What of an answer's error does not count as far, relative to the element: as many of the honest's units.
+
+        Where an element is many times its row's size, roundings of its own in bf16 are a large part of that.
+        """
+        return max(self.multiple, 1.0) * self.unit
+
 
 def usual_floor(problem: Problem, dtype: torch.dtype) -> float:
     """Give the floor for outputs of `dtype`, in an arithmetic that the problem allows."""

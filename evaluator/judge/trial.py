@@ -1,5 +1,6 @@
 """One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls are the same trials."""
 
+import functools
 import itertools
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -15,8 +16,9 @@ from evaluator.judge.answers import changed_input, gradient_pairs, late, late_on
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined
 from evaluator.judge.host_clock import HostClock
+from evaluator.judge.lowered import Asked, ReferenceCall, format_of
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
-from evaluator.judge.precision import PrecisionWatch
+from evaluator.judge.precision import Drawn, PrecisionWatch
 from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path, derived
 from evaluator.judge.session import Fault
 from evaluator.judge.snapshot import Snapshot, take
@@ -116,8 +118,9 @@ class Bench:
         honest = self._honest(blocks, whole, random_seed) if quick else None
         tensors, in_float64, problem = self._judge(answer, wanted, expected, placed, honest)
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
-            path = problem.details.get("path")
-            if found := self._precision.sample.lowered(self._reference, blocks, random_seed, gradients, only=path):
+            sample = self._precision.sample
+            call = sample.call(self._reference, blocks, random_seed, gradients)
+            if found := sample.lowered(call, problem.details.get("path")):
                 message = f"{problem.message}: the errors of {found.format.value}"
                 problem = finding(Code.LOWER_PRECISION, message, path=found.path)
         check = Check(
@@ -280,23 +283,32 @@ class Bench:
         return checks, in_float64, problem or changed_input(placed, self._reference.written) or earlier
 
     def look_closely(self) -> Trial | None:
-        """Look at the errors of one right call: fewer bits than the problem asks for may be well within the tolerance.
+        """Look at the errors of right calls: fewer bits than the problem asks for may be well within the tolerance.
 
         Gives the trial as one that failed, or None. KernelBench's rule allows whatever is within it.
         """
-        drawn = self._precision.drawn
-        if drawn is None or self._rule is ToleranceRule.KERNELBENCH:
+        if self._rule is ToleranceRule.KERNELBENCH:
             return None
+        for drawn in self._precision.drawn:
+            found = format_of(self._asked(drawn))
+            if found is not None:
+                of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
+                message = f"{found.path} is within the tolerance, but has the errors of {found.format.value}{of_many}"
+                problem = finding(Code.LOWER_PRECISION, message, path=found.path)
+                check = replace(drawn[0].check, ok=False, finding=problem)
+                return Trial(check, Fault(Status.WRONG_RESULT, problem), 0.0, copied=False)
+        return None
+
+    def _asked(self, drawn: list[Drawn]) -> list[Asked]:
+        """Have calls made again when they are asked about: each time, but for a single one."""
+        calls = [functools.partial(self._made_again, each) for each in drawn]
+        again: list[Callable[[], ReferenceCall]] = [*calls] if len(calls) > 1 else [functools.cache(calls[0])]
+        return [Asked(call, each.sample.outputs) for call, each in zip(again, drawn, strict=True)]
+
+    def _made_again(self, drawn: Drawn) -> ReferenceCall:
         inputs, random_seed = self._reference.draw(drawn.seed), derived(drawn.seed, b"in forward")
         gradients = self._output_gradients(inputs, random_seed, drawn.seed)
-        blocks = self._blocks(inputs, gradients)
-        found = drawn.sample.lowered(self._reference, blocks, random_seed, gradients)
-        if found is None:
-            return None
-        message = f"{found.path} is within the tolerance, but has the errors of {found.format.value}"
-        problem = finding(Code.LOWER_PRECISION, message, path=found.path)
-        check = replace(drawn.check, ok=False, finding=problem)
-        return Trial(check, Fault(Status.WRONG_RESULT, problem), 0.0, copied=False)
+        return drawn.sample.call(self._reference, self._blocks(inputs, gradients), random_seed, gradients)
 
     def _blocks(self, inputs: Arguments, gradients: list[torch.Tensor] | None) -> list[Arguments]:
         return self._reference.blocks(inputs) if gradients is None else [inputs]

@@ -1,12 +1,13 @@
 """Fewer bits than fp32 are told apart from other errors, by the errors themselves."""
 
 import copy
+import functools
 
 import pytest
 import torch
 
 from evaluator.judge.arithmetic import Format, Order, in_order, rounded, with_operands
-from evaluator.judge.lowered import Call, format_of, rounded_weights, sampled
+from evaluator.judge.lowered import ENOUGH_CALLS, Asked, ReferenceCall, format_of, rounded_weights, sampled
 from evaluator.judge.reference import by_path
 from tests.unit.references import reference
 
@@ -24,9 +25,17 @@ ALIKE = {Format.TF32: {Format.TF32, Format.FP16}, Format.FP16: {Format.TF32, For
 
 
 def found(made, actual, inputs):
+    return named(asked(made, actual, inputs))
+
+
+def asked(made, actual, inputs):
     expected = made.expected(inputs, 0, None)
     errors = sampled(actual, by_path(expected.exact)["output"], by_path(expected.honest)["output"])
-    seen = format_of(Call(made, inputs, 0, None, expected.in_float64), {"output": errors})
+    return Asked(lambda: ReferenceCall(made, inputs, 0, None, expected.in_float64), {"output": errors})
+
+
+def named(*calls):
+    seen = format_of(calls)
     return None if seen is None else seen.format
 
 
@@ -174,10 +183,71 @@ def test_a_reference_that_rounds_itself_blames_nobody():
     assert found(made, low + 1e-7 * low.roll(1), inputs) is None
 
 
-def test_what_is_too_small_or_not_fp32_is_not_sampled():
-    assert sampled(*[torch.rand(63)] * 3) is None
+LOSS = "F.cross_entropy(x, x.argmin(-1))"
+
+
+def losses(answer, made, count=ENOUGH_CALLS):
+    """Ask about calls with one number each."""
+    drawn = [made.draw(seed) for seed in range(count)]
+    return named(*[asked(made, answer(inputs), inputs) for inputs in drawn])
+
+
+@pytest.fixture(params=[(LOSS, "3 * torch.randn(512, 256)"), ("x.square().mean(0)", "torch.rand(4096, 7)")])
+def loss(request):
+    return reference(*request.param)
+
+
+@pytest.mark.parametrize("to", [Format.TF32, Format.BF16, Format.FP16])
+def test_rounding_is_found_in_a_few_numbers_of_many_calls(loss, to):
+    def low(inputs):
+        return loss.forward(inputs._replace(args=[rounded(inputs.args[0], to)]), 0)
+
+    assert losses(low, loss) in ALIKE.get(to, {to})
+    one = loss.draw(1)
+    assert named(asked(loss, low(one), one)) is None
+    assert losses(lambda inputs: loss.forward(inputs, 0), loss) is None
+
+
+def test_other_errors_of_a_few_numbers_are_not_taken_for_rounding(loss):
+    def at_random(size):
+        generator = torch.Generator().manual_seed(3)
+
+        def answer(inputs):
+            right = loss.forward(inputs, 0)
+            return right * (1 + size * torch.randn(right.shape, generator=generator))
+
+        return answer
+
+    # As large as the rounding of a format is here, smaller, and larger.
+    for size in (1e-7, 1e-6, 1e-5, 1e-4):
+        assert losses(at_random(size), loss, 2 * ENOUGH_CALLS) is None
+    assert losses(lambda inputs: loss.forward(inputs, 0) * (1 + 1e-5), loss) is None
+    for order in Order:
+        assert losses(lambda inputs, order=order: run(loss, inputs, in_order(order)), loss) is None
+
+
+def test_far_smaller_errors_cost_few_calls_of_the_reference(loss):
+    answers = [asked(loss, loss.forward(inputs, 0), inputs) for inputs in map(loss.draw, range(2 * ENOUGH_CALLS))]
+    made_again = []
+
+    def again(number):
+        made_again.append(number)
+        return answers[number].again()
+
+    def nearly_exact(number, each):
+        errors = each.outputs["output"]
+        return Asked(functools.partial(again, number), {"output": errors._replace(actual=errors.exact + 1e-12)})
+
+    assert named(*[nearly_exact(number, each) for number, each in enumerate(answers)]) is None
+    # Of products there are none, in any format; other roundings are too large in the first.
+    assert made_again == [0, 1, 2, 3] * (len(Format) + 3)
+
+
+def test_what_is_empty_or_not_fp32_is_not_sampled():
+    assert sampled(*[torch.rand(0)] * 3) is None
     assert sampled(*[torch.rand(64).double()] * 3) is None
     assert sampled(*[torch.rand(64)] * 3) is not None
+    assert sampled(*[torch.rand(())] * 3).exact.shape == (1,)
 
 
 def test_places_of_a_large_output_are_drawn():

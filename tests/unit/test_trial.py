@@ -368,8 +368,49 @@ def test_each_right_call_may_be_the_one_that_is_looked_at():
             values = torch.rand(64)
             watch.add(0, "output", Sides(values, values.double(), values), in_float64=True)
             watch.draw_lots(seed, None)
-        drawn.add(watch.drawn.seed)
+        ((one,),) = watch.drawn
+        drawn.add(one.seed)
     assert drawn == {0, 1, 2}
+
+
+def test_of_small_outputs_many_right_calls_are_drawn_if_there_are_as_many():
+    watch = PrecisionWatch(Precision.FP32)
+    numbers = []
+    for seed in range(100):
+        watch.begin(1)
+        for path, size in (("output[0]", 63), ("output[1]", 64)):
+            values = torch.rand(size)
+            watch.add(0, path, Sides(values, values.double(), values), in_float64=True)
+        watch.draw_lots(seed, None)
+        numbers.append([len(each) for each in watch.drawn])
+    assert numbers == [[1]] * 11 + [[1, count] for count in range(12, 24)] + [[1, 24]] * 77
+    (one,), many = watch.drawn
+    assert set(one.sample.outputs) == {"output[1]"}
+    assert {path for each in many for path in each.sample.outputs} == {"output[0]"}
+    assert len({each.seed for each in many}) == 24
+    assert max(each.seed for each in many) > 24  # Not the first ones.
+
+
+LOSS = ("torch.randn(256, 64)", "torch.nn.functional.mse_loss(x[:, :32], x[:, 32:])")
+IN_HALF = "torch.nn.functional.mse_loss(x[:, :32].half().float(), x[:, 32:].half().float())"
+
+
+def test_a_right_number_in_half_precision_is_seen_over_many_calls(bench):
+    made = bench(*LOSS, IN_HALF)
+    assert all(trial.check.ok for trial in trials(made, 11))
+    assert made.look_closely() is None
+    checks = [trial.check for trial in trials(made, 13)]
+    looked = made.look_closely()
+    assert (looked.fault.status, looked.fault.finding.code) == (Status.WRONG_RESULT, Code.LOWER_PRECISION.value)
+    assert "over 24 calls" in looked.fault.finding.message
+    assert all(check.ok for check in checks)
+
+
+@pytest.mark.parametrize("answer", [None, "(x[:, :32] - x[:, 32:]).square().sum(0).sum() / 8192"])
+def test_an_honest_number_bears_to_be_looked_at_closely(bench, answer):
+    made = bench(*LOSS, answer)
+    trials(made, 24)
+    assert made.look_closely() is None
 
 
 @pytest.mark.parametrize(("precision", "in_float64"), [(Precision.TF32, True), (Precision.FP32, False)])
@@ -378,4 +419,4 @@ def test_nothing_is_drawn_where_it_could_not_tell(precision, in_float64):
     watch.begin(1)
     watch.add(0, "output", Sides(*[torch.rand(64)] * 3), in_float64=in_float64)
     watch.draw_lots(1, None)
-    assert watch.drawn is None
+    assert watch.drawn == []

@@ -127,9 +127,10 @@ __device__ double block_reduced(double value, double* shared, Combine combine) {
 constexpr int LEVELS = 8;  // As in compare.py, and the factor from one to the next.
 constexpr double STEP = 4.0;
 
-// Errors of the answer are counted from `far` on, those of the honest reference from `seldom` on.
+// Errors of the answer are counted from `far` on, and `far_unit` of the element itself, those of the honest reference from
+// `seldom` and `unit` on.
 struct Bounds {
-  double multiple, floor, unit, far, seldom;
+  double multiple, floor, unit, far, seldom, far_unit;
 };
 
 // `far` and `honest` count, for each level, the errors beyond it and not beyond the next.
@@ -205,9 +206,10 @@ __device__ void compare(const void* actual, const void* exact, const void* hones
         honest_ratio = fmax(honest_ratio, ratio_of(of_honest, allowed));
         if (of_honest > seldom_of_row + own) atomicAdd(honest_counts + last_level(of_honest, seldom_of_row, own), 1u);
       }
-      if (comparable && error > far_of_row + own) {
-        atomicAdd(far_counts + last_level(error, far_of_row, own), 1u);
-        far_ratio = fmax(far_ratio, ratio_of(error, far_of_row + own));
+      const double far_own = bounds.far_unit * fabs(wide);
+      if (comparable && error > far_of_row + far_own) {
+        atomicAdd(far_counts + last_level(error, far_of_row, far_own), 1u);
+        far_ratio = fmax(far_ratio, ratio_of(error, far_of_row + far_own));
         if (static_cast<unsigned long long>(index) < first_far) first_far = static_cast<unsigned long long>(index);
       }
       if ((comparable && error <= allowed) || (same && !isfinite(plain))) return;

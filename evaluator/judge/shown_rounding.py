@@ -1,0 +1,46 @@
+"""Whether a control that computes in fewer bits is seen although it is within the tolerance, as timed calls are.
+
+See `lowered`: its errors have that rounding in them. Those of one call say so, or of some calls together where an
+output has few elements.
+"""
+
+import torch
+
+from evaluator.judge.controls import Control, in_fewer_bits
+from evaluator.judge.lowered import ENOUGH, ENOUGH_CALLS, Asked, Errors, ReferenceCall, format_of, sampled
+from evaluator.judge.reference import Reference, by_path
+
+_FIRST_SEED = 17
+
+
+def rounding_shows(control: Control, reference: Reference) -> bool:
+    """Say whether what a control answers to the problem's own inputs has errors with a rounding in them."""
+    for calls, large in ((1, True), (ENOUGH_CALLS, False)):
+        asked = [_asked(control, reference, _FIRST_SEED + number, large=large) for number in range(calls)]
+        known = [each for each in asked if each is not None]
+        if len(known) == calls and format_of(known) is not None:
+            return True
+    return False
+
+
+def _asked(control: Control, reference: Reference, seed: int, *, large: bool) -> Asked | None:
+    """Have a control answer a call, and sample its outputs that are large, or the others; None where there are none."""
+    inputs = reference.draw(seed)
+    found = in_fewer_bits(control, reference, inputs)
+    expected = reference.expected(inputs, 0, None)
+    if found is None or not expected.in_float64:
+        return None
+    honest, exact = by_path(expected.honest), by_path(expected.exact)
+    outputs: dict[str, Errors] = {}
+    for path, plain in honest.items():
+        actual, wide = found.get(path), exact[path]
+        if not isinstance(plain, torch.Tensor) or not isinstance(wide, torch.Tensor):
+            continue
+        if isinstance(actual, torch.Tensor) and (plain.numel() >= ENOUGH) == large:
+            errors = sampled(actual, wide, plain)
+            outputs |= {} if errors is None else {path: errors}
+
+    def again() -> ReferenceCall:
+        return ReferenceCall(reference, reference.draw(seed), 0, None, in_float64=True)
+
+    return Asked(again, outputs) if outputs else None
