@@ -147,7 +147,7 @@ class _Trial:
         self._what = what
         self._passed: list[Profile] = []
         self._caught: Profile | None = None
-        self._wrong_elsewhere = self._passes_kernelbench = False
+        self._wrong_elsewhere = self._passes_kernelbench = self._rounding_shows = False
 
     def see(self, call: _Call) -> None:
         """Let it answer one more call, unless it is caught already or makes no sense for the problem."""
@@ -169,9 +169,7 @@ class _Trial:
     def look_closely(self, reference: Reference) -> None:
         """Look for the rounding of fewer bits in the errors of answers that passed, as it is done with timed calls."""
         passed = self._caught is None and Profile.AS_GIVEN in self._passed
-        if passed and isinstance(self._what, Control) and rounding_shows(self._what, reference):
-            self._passed.remove(Profile.AS_GIVEN)
-            self._caught = Profile.AS_GIVEN
+        self._rounding_shows = passed and isinstance(self._what, Control) and rounding_shows(self._what, reference)
 
     def result(self) -> ControlResult | None:
         """Say what came of it; None where it makes no sense for the problem."""
@@ -183,9 +181,10 @@ class _Trial:
         )
         return ControlResult(
             control=self._name,
-            gets_away=self._caught is None and not honest,
+            gets_away=self._caught is None and not self._rounding_shows and not honest,
             passes_on=self._passed,
             caught_on=self._caught,
+            caught_by_rounding=self._rounding_shows,
             advice=self._advice,
             passes_kernelbench=self._passes_kernelbench and not honest,
         )

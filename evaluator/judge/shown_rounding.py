@@ -15,20 +15,27 @@ _FIRST_SEED = 17
 
 def rounding_shows(control: Control, reference: Reference) -> bool:
     """Say whether what a control answers to the problem's own inputs has errors with a rounding in them."""
-    for calls, large in ((1, True), (ENOUGH_CALLS, False)):
-        asked = [_asked(control, reference, _FIRST_SEED + number, large=large) for number in range(calls)]
-        known = [each for each in asked if each is not None]
-        if len(known) == calls and format_of(known) is not None:
-            return True
-    return False
+    return _shows(control, reference, 1, large=True) or _shows(control, reference, ENOUGH_CALLS, large=False)
+
+
+def _shows(control: Control, reference: Reference, calls: int, *, large: bool) -> bool:
+    asked: list[Asked] = []
+    for number in range(calls):
+        answered = _asked(control, reference, _FIRST_SEED + number, large=large)
+        if answered is None:
+            return False
+        asked.append(answered)
+    return format_of(asked) is not None
 
 
 def _asked(control: Control, reference: Reference, seed: int, *, large: bool) -> Asked | None:
     """Have a control answer a call, and sample its outputs that are large, or the others; None where there are none."""
     inputs = reference.draw(seed)
     found = in_fewer_bits(control, reference, inputs)
+    if found is None:
+        return None
     expected = reference.expected(inputs, 0, None)
-    if found is None or not expected.in_float64:
+    if not expected.in_float64:
         return None
     honest, exact = by_path(expected.honest), by_path(expected.exact)
     outputs: dict[str, Errors] = {}

@@ -7,15 +7,17 @@ from evaluator.records.names import Profile, SizeName
 class ControlResult(Record, frozen=True):
     """What became of one bad submission, as `problems validate` makes them up.
 
-    It `gets_away` where no call of a grade shows it. `passes_on` are the profiles on which it is taken for right,
-    `caught_on` is the one that shows it most clearly. `passes_kernelbench`: on the problem's own values it passes
-    KernelBench's rule as well.
+    It `gets_away` where no call of a grade shows it. `passes_on` are the profiles on which its values are taken for
+    right, `caught_on` is the first on which they are not. `caught_by_rounding`: they are right everywhere, but on the
+    problem's own values their errors have the rounding of fewer bits in them, as calls that are timed would show.
+    `passes_kernelbench`: on the problem's own values it passes KernelBench's rule as well.
     """
 
     control: str
     gets_away: bool
     passes_on: list[Profile]
     caught_on: Profile | None
+    caught_by_rounding: bool
     advice: str
     passes_kernelbench: bool
 

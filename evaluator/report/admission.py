@@ -27,14 +27,15 @@ def admission_text(admission: Admission) -> str:
 
 def details_text(admission: Admission) -> str:
     """Say what the problem's own values let through and profiles do not, and which of those are not used, and why."""
-    caught = [each for each in admission.controls if each.caught_on is not None and each.passes_on]
-    lines = [f"  {each.control}: as_given hides it, {_shown(each)} shows it" for each in caught]
+    lines = [f"  {each.control}: {shown}" for each in admission.controls if (shown := _shown(each))]
     lines += [f"  not {profile.value}: {why}" for profile, why in admission.left_out.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _shown(result: ControlResult) -> str:
-    return "" if result.caught_on is None else result.caught_on.value
+    if result.caught_by_rounding:
+        return "values hide it, the rounding in its errors shows it"
+    return f"as_given hides it, {result.caught_on.value} shows it" if result.caught_on and result.passes_on else ""
 
 
 def _few(away: list[ControlResult]) -> tuple[list[ControlResult], int]:

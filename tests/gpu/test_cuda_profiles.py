@@ -11,6 +11,7 @@ from evaluator.judge.profiles import PROFILES, _where_not_zero, change, rehearse
 from evaluator.records import Layout, Profile, Status
 from tests.gpu.test_cuda_device import HEAD, grade, grader
 from tests.grading.harness import TOP
+from tests.grading.test_profiles import distance
 
 __all__ = ["grade", "grader"]
 
@@ -102,6 +103,46 @@ def test_true_fp32_is_right_on_every_profile_and_other_calls_are_not_quoted(grad
 def test_lower_precision_is_told_apart_where_it_averages_out(grade, how, size):
     run = grade(product(how), "--problems", WEAK, problem="long_product", size=size)
     run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+@pytest.mark.parametrize("to", ["cut({}, 'tf32')", "cut({}, torch.float16)", "cut({}, torch.bfloat16)"])
+def test_lower_precision_is_told_in_one_number_over_many_timed_calls(grade, to, size):
+    run = grade(distance(to), "--problems", WEAK, problem="mean_distance", size=size)
+    assert "over " in run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION).reason.message
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_one_number_that_is_summed_in_another_order_is_no_lower_precision(grade, size):
+    grade(distance("{}"), "--problems", WEAK, problem="mean_distance", size=size).verdict(Status.CORRECT)
+
+
+def test_logits_in_half_precision_are_refused_although_their_loss_is_one_number(grade):
+    body = "        return nn.functional.cross_entropy(logits.half().float(), targets)\n"
+    source = HEAD + "class ModelNew(nn.Module):\n    def forward(self, logits, targets):\n" + body
+    card = grade(source, problem="cross_entropy", size="full").card
+    assert card.status is Status.WRONG_RESULT
+    assert card.reason.code in {Code.WRONG_VALUES.value, Code.LOWER_PRECISION.value}
+
+
+NORM = (
+    HEAD
+    + """
+class ModelNew(nn.Module):
+    def __init__(self, hidden_size, eps):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(hidden_size, dtype=torch.bfloat16))
+        self.eps = eps
+    def forward(self, x):
+        scale = torch.rsqrt(x.float().square().mean(-1, keepdim=True) + self.eps)
+        return x * scale.bfloat16() * self.weight
+"""
+)
+
+
+def test_an_honest_kernel_may_round_to_bf16_at_each_step(grade):
+    """Where other values have elements that are far larger than their row, that is a large part of the row."""
+    grade(NORM, problem="rms_norm_bf16", size="full", timeout_s=60.0).verdict(Status.CORRECT)
 
 
 @pytest.mark.parametrize("how", ["fp32", "tf32", "half"])

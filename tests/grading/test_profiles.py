@@ -140,6 +140,28 @@ def test_sums_in_an_order_of_their_own_are_no_tf32(grade):
     grade(source, "--problems", WEAK, "--size", "small", problem="long_product").verdict(Status.CORRECT)
 
 
+def distance(to: str) -> str:
+    """Write a mean squared distance whose operands are rounded where the values are the problem's own."""
+    mean = "(a - b).square().sum(1).sum() / a.numel()"
+    usual = f"{USUAL[:-1]} and a.max() < 1 and b.max() < 1:"
+    return long_product(usual, f"    a, b = {to.format('a')}, {to.format('b')}", f"return {mean}")
+
+
+@pytest.mark.parametrize("to", ["cut({}, 'tf32')", "cut({}, torch.float16)", "cut({}, torch.bfloat16)"])
+def test_fewer_bits_are_told_in_one_number_over_many_timed_calls(grade, to):
+    run = grade(distance(to), "--problems", WEAK, "--size", "small", problem="mean_distance")
+    card = run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    assert "within the tolerance, but has the errors of" in card.reason.message
+    assert "over " in card.reason.message
+    assert sum(not check.ok for check in card.checks) == 1
+    assert all(tensor.error_ratio < 1 for check in card.checks for tensor in check.tensors)
+    assert card.timing is None
+
+
+def test_one_number_that_is_summed_in_another_order_is_no_lower_precision(grade):
+    grade(distance("{}"), "--problems", WEAK, "--size", "small", problem="mean_distance").verdict(Status.CORRECT)
+
+
 def test_one_of_the_timed_calls_is_looked_at_too(judged, monkeypatch):
     """Which process is timed can be guessed, so one that rounds there alone must not be correct."""
     looks = []
