@@ -190,7 +190,7 @@ def test_what_an_author_writes_about_profiles_is_checked(own, capsys, line, comp
 def test_a_shipped_problem_has_a_lock_of_its_own_text(problem):
     lock = read_lock(Path(problem.path) / LOCK_FILE)
     assert fits(lock, problem, RULES), f"warpgrade problems validate {problem.name} --write"
-    assert {SizeName.SMALL, SizeName.AWKWARD} <= set(lock.sizes)
+    assert set(lock.sizes) == set(problem.sizes) == set(SizeName)
     for size in lock.sizes.values():
         assert set(size.use) | set(size.left_out) == set(Profile) - {Profile.AS_GIVEN}
 
