@@ -72,7 +72,8 @@ class Bounds(NamedTuple):
     """The numbers of a rule for one dtype. `unit` is what an element may be off relative to itself.
 
     The others are parts of a row's root mean square. Errors beyond `far` are counted; `rare` is the largest error that
-    other orders of summation make in a few elements, and no floor for all.
+    other orders of summation make in a few elements, and no floor for all. `far_unit` of an element itself is not far
+    either: where it is many times its row's size, its own roundings in bf16 are a large part of that.
     """
 
     rule: ToleranceRule
@@ -81,6 +82,7 @@ class Bounds(NamedTuple):
     unit: float
     far: float = math.inf
     rare: float = 0.0
+    far_unit: float = 0.0
 
     @property
     def least(self) -> float:
@@ -92,14 +94,6 @@ class Bounds(NamedTuple):
         """Where errors begin to be counted: an answer's, and the honest reference's."""
         far = max(self.far, self.floor)
         return far, far / self.multiple if self.multiple else math.inf
-
-    @property
-    def far_unit(self) -> float:
-        """What of an answer's error does not count as far, relative to the element: as many of the honest's units.
-
-        Where an element is many times its row's size, roundings of its own in bf16 are a large part of that.
-        """
-        return max(self.multiple, 1.0) * self.unit
 
 
 def usual_floor(problem: Problem, dtype: torch.dtype) -> float:
@@ -117,11 +111,14 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
     multiple = _MULTIPLE if override.multiple is None else override.multiple
     usual = usual_floor(problem, dtype)
     floor = usual if override.floor is None else override.floor
+    unit, last_place = _UNITS.get(dtype, 1.0), torch.finfo(dtype).eps
     return Bounds(
         rule=rule,
         multiple=multiple,
         floor=max(floor, multiple * rounding.usual),
-        unit=_UNITS.get(dtype, 1.0) * torch.finfo(dtype).eps,
+        unit=unit * last_place,
         far=WIDEST * max(usual, floor),
         rare=rounding.rare,
+        # An honest result is rounded once, by half of its last place; an answer as often as its error may be larger.
+        far_unit=max(unit, multiple / 2) * last_place,
     )

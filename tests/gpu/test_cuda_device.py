@@ -317,7 +317,7 @@ def test_the_gpu_counts_what_is_far_off_as_the_host_does(fused, dtype, rare, fli
     exact = torch.randn(31, 4999, dtype=torch.float64)
     exact[:, ::1000] *= 100  # Far larger than their row: a few units of theirs are a large part of it.
     honest, actual = exact.to(dtype), exact.to(dtype)
-    actual[:, ::1000] *= 1 + 3 * torch.finfo(dtype).eps
+    actual[:, ::1000] *= 1 + 1.5 * torch.finfo(dtype).eps
     honest.view(-1)[:flips] += 0.5 * torch.rand(flips, dtype=dtype)
     actual.view(-1)[7:][:wrong] += 0.5 * torch.rand(wrong, dtype=dtype)
     limits = bounds(ToleranceRule.MEASURED, find_problem("relu"), dtype)._replace(rare=rare)
