@@ -36,6 +36,9 @@ RECENT_S = 10.0
 OVERHEAD_GOOD_S = 60.0
 """How long what a call costs is taken to stay as it is: a GPU's clocks, and what else holds a context, change."""
 
+_REST_S = 1.0
+"""What disturbs a reference is often over soon, and three tries would be. After each try, so much longer is waited."""
+
 _IN_TURN = 2
 _BEFORE, _AFTER = "reference_before", "reference_after"
 
@@ -112,7 +115,8 @@ class Baseline:
     def _undisturbed(self, name: str, bench: Bench, overhead: measure.Overhead) -> Samples:
         """Measure a side, again where something else was at work on the GPU."""
         message, first_call_ms = "", 0.0
-        for _ in range(measure.TRIES):
+        for number in range(measure.TRIES):
+            time.sleep(number * _REST_S)
             seeds, timeout_s = self._shop.seeds.timed(name), self._shop.call_timeout_s
             side = measure.side(name, bench, seeds, overhead, timeout_s, at_least=measure.REFERENCE_CALLS)
             if side.samples is not None:  # A second try's first call is no first call.

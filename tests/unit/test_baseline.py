@@ -46,6 +46,14 @@ def test_a_reference_that_fails_while_that_is_measured_is_no_submissions_fault(k
         side._known_overhead("one")
 
 
+@pytest.fixture(autouse=True)
+def rests_s(monkeypatch):
+    """How long is waited: no test does."""
+    asked = []
+    monkeypatch.setattr(baseline.time, "sleep", asked.append)
+    return asked
+
+
 def sides_of(monkeypatch, *faults):
     """Have the reference fail with each of these in turn, and then have it measured."""
     left = [measure.Side(None, Trial(None, Fault(Status.REJECTED, fault), 0.0, copied=False)) for fault in faults]
@@ -56,10 +64,11 @@ def sides_of(monkeypatch, *faults):
 
 
 @pytest.mark.parametrize("code", [Code.NOT_QUIET, Code.WORK_AFTER_DONE])
-def test_a_disturbed_reference_is_measured_again_and_not_for_ever(monkeypatch, code):
+def test_a_disturbed_reference_is_measured_again_and_not_for_ever(monkeypatch, code, rests_s):
     busy = finding(code, "the GPU worked on")
     side, samples = sides_of(monkeypatch, busy, busy)
     assert side._undisturbed("reference_before", None, None) == samples
+    assert rests_s == [0.0, 1.0, 2.0]
     side, _ = sides_of(monkeypatch, busy, busy, busy)
     with pytest.raises(JudgeFailed, match="disturbed 3 times: the GPU worked on") as failed:
         side._undisturbed("reference_before", None, None)
