@@ -36,7 +36,8 @@ _INTRODUCTION = """\
 `warpgrade problems validate` on the files of levels 1 to 3, at their small sizes, on the CPU
 (`benchmarks/admission_table.py`). A control is a bad submission made up from the reference; it *passes* where no call
 shows it. KernelBench: its own inputs and its own rule (1e-4, against the plain reference). Warpgrade: a tolerance from
-measured error, and value profiles beside the same inputs.""".splitlines()
+measured error, value profiles beside the same inputs, and of fewer bits the rounding in an answer's errors, which calls
+that are timed show.""".splitlines()
 
 
 class Line(Record, frozen=True):
