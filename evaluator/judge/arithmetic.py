@@ -38,12 +38,15 @@ class Order(StrEnum):
 
 
 class Format(StrEnum):
-    """A format with fewer bits than fp32. TF32 and fp16 keep as many: results seldom tell one from the other."""
+    """A format with fewer bits than fp32, the finest first.
+
+    TF32 and fp16 keep as many, so results seldom tell one from the other.
+    """
 
     TF32 = "TF32"
     TF32_CUT = "TF32, cut off"
-    BF16 = "bf16"
     FP16 = "fp16"
+    BF16 = "bf16"
 
 
 def rounded(tensor: torch.Tensor, to: Format) -> torch.Tensor:

@@ -164,9 +164,9 @@ def in_fewer_bits(control: Control, reference: Reference, inputs: Arguments) -> 
 
     What is not rounded stays in fp32, as in tensor cores: sums, and with TF32 all but the operands of products.
     """
-    if control not in _FORMATS or reference.problem.precision is not Precision.FP32:
+    if control not in FORMATS or reference.problem.precision is not Precision.FP32:
         return None
-    if (to := _FORMATS[control]) is Format.TF32:
+    if (to := FORMATS[control]) is Format.TF32:
         return _run(reference, inputs, with_operands(to))
 
     def down(tensor: torch.Tensor) -> torch.Tensor:
@@ -184,7 +184,7 @@ def _in_format(control: Control) -> Callable[[Case], Answer | None]:
     return lambda case: in_fewer_bits(control, case.reference, case.inputs)
 
 
-_FORMATS = {Control.TF32: Format.TF32, Control.BF16: Format.BF16, Control.FP16: Format.FP16}
+FORMATS = {Control.TF32: Format.TF32, Control.BF16: Format.BF16, Control.FP16: Format.FP16}
 _ANSWERS: dict[Control, Callable[[Case], Answer | None]] = {
     Control.IDENTITY: _identity,
     Control.ZEROS: lambda case: _each(case, torch.zeros_like),
@@ -198,5 +198,5 @@ _ANSWERS: dict[Control, Callable[[Case], Answer | None]] = {
     Control.POSITIVE: lambda case: _on(case, lambda tensor: tensor.clamp(min=0)),
     Control.MAGNITUDES: lambda case: _on(case, torch.abs),
     Control.HALF_INPUT: lambda case: _on(case, _half_of_rows),
-    **{control: _in_format(control) for control in _FORMATS},
+    **{control: _in_format(control) for control in FORMATS},
 }

@@ -21,6 +21,7 @@ import torch
 
 from evaluator.errors import ProblemError
 from evaluator.judge.arithmetic import Format, rounded, with_operands, with_results
+from evaluator.judge.many_calls import go_together
 from evaluator.judge.reference import Arguments, Reference, by_path
 from evaluator.judge.trees import Value, unravelled
 from evaluator.runner.calls import mapped
@@ -31,15 +32,12 @@ _OWN = 0.2
 """A reference that itself rounds so has the same errors, and nobody is to blame."""
 _HOPELESS = 0.25
 """Errors smaller than this part of a rounding's do not have it in them; nor that of a coarser format."""
-_LEAST = 0.2
+_LEAST, _MOST = 0.2, 0.9
 _DEVIATIONS = 8.0
-_REGRESSED = 3
-"""A constant, the exact values and the rounding: so many degrees of freedom are taken."""
 ENOUGH = 64
 """So many errors of one output are asked by themselves, fewer together with those of other calls."""
-ENOUGH_CALLS = 12
-"""Calls that say something together, if each has one error that is independent of the others': by chance, so many
-agree as far in one case of 100 000."""
+ENOUGH_CALLS = 20
+"""Calls that say something together. A submission that is timed has answered as many (`measure.MIN_CALLS`)."""
 _FIRST_CALLS = 4
 """After so many it shows whether errors are far smaller than a rounding's."""
 _SAMPLE = 1 << 16
@@ -105,30 +103,34 @@ def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> 
 def format_of(calls: Sequence[Asked]) -> Found | None:
     """Name the format whose rounding is in the errors of one output, put together from all `calls`; None if none is.
 
-    An honest answer costs three calls of the reference, and another twelve at most; where there are many `calls`, of
-    the first few of them as a rule.
+    An honest answer costs three calls of the reference as a rule, six where it has no products, and twelve at most; of
+    many `calls`, the first four cost so much each, and all do where errors are about as large as a rounding's.
     """
     common = set.intersection(*(set(call.outputs) for call in calls))
     together = {path: _together([call.outputs[path] for call in calls]) for path in common}
-    enough = {path: errors for path, errors in together.items() if _independent(calls, path) >= ENOUGH_CALLS}
-    asked = {path: errors for path, errors in enough.items() if _is_worth_it(errors)}
+    asked = {path: errors for path, errors in together.items() if _is_enough(errors) and _is_worth_it(errors)}
     best, agreement = None, 0.0
     for way in _WAYS:
         left = dict(asked)
         for to in Format:
             for path, rounding in _roundings(way, to, calls, left).items():
                 errors = left[path]
-                if len(rounding) == len(errors.exact):
-                    seen = _agreement(errors, rounding, _independent(calls, path))
-                    if seen > agreement:
-                        best, agreement = Found(path, to), seen
+                seen = _agreement(errors, rounding) if len(rounding) == len(errors.exact) else 0.0
+                if seen > agreement:
+                    best, agreement = Found(path, to), seen
                 if _hopeless(errors, rounding):
                     del left[path]
     return best
 
 
 def _together(calls: Sequence[Errors]) -> Errors:
-    return Errors(*(torch.cat(parts) for parts in zip(*calls, strict=True)))
+    """Put the errors of an output together: (calls, elements)."""
+    return Errors(*(torch.stack(parts) for parts in zip(*calls, strict=True)))
+
+
+def _is_enough(errors: Errors) -> bool:
+    calls, elements = errors.exact.shape
+    return calls >= ENOUGH_CALLS or (calls == 1 and elements >= ENOUGH)
 
 
 def _roundings(way: "_Way", to: Format, calls: Sequence[Asked], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
@@ -139,34 +141,27 @@ def _roundings(way: "_Way", to: Format, calls: Sequence[Asked], left: Mapping[st
     parts: dict[str, list[torch.Tensor]] = {path: [] for path in left}
     for number, call in enumerate(calls):
         outputs = {path: call.outputs[path] for path in parts}
-        lower = way(call.again(), to, outputs) if outputs else {}
+        lower = way(call.again, to, outputs) if outputs else {}
         # What cannot be computed once is not looked at: float16 is not for everything.
         parts = {path: [*known, lower[path] - outputs[path].exact] for path, known in parts.items() if path in lower}
-        if number + 1 == _FIRST_CALLS and not any(_may_be_in(left[path], torch.cat(parts[path])) for path in parts):
+        if number + 1 == _FIRST_CALLS and not any(_may_be_in(left[path], torch.stack(parts[path])) for path in parts):
             break
-    return {path: torch.cat(known) for path, known in parts.items()}
+    return {path: torch.stack(known) for path, known in parts.items()}
 
 
 def _may_be_in(errors: Errors, rounding: torch.Tensor) -> bool:
     return bool(rounding.any()) and not _hopeless(errors, rounding)
 
 
-def _independent(calls: Sequence[Asked], path: str) -> float:
-    """Say how many roundings there are at least.
-
-    Where each row and each column of an output has a rounding of its own, there are only as many as rows and columns.
-    """
-    return sum(min(count, 2.0 * math.sqrt(count)) for count in (len(call.outputs[path].exact) for call in calls))
-
-
-def _operands(call: ReferenceCall, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _operands(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Round the operands of matrix products and convolutions."""
-    return _run(call, call.inputs, with_operands(to), outputs)
+    return _run(again(), None, with_operands(to), outputs)
 
 
-def _inputs(call: ReferenceCall, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _inputs(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Round inputs and weights."""
-    return _run(call, _low(call.inputs, to), _rounded_weights(call, to), outputs)
+    call = again()
+    return _run(call, to, _rounded_weights(call, to), outputs)
 
 
 @contextlib.contextmanager
@@ -175,28 +170,36 @@ def _everywhere(call: ReferenceCall, to: Format) -> Iterator[None]:
         yield
 
 
-def _results(call: ReferenceCall, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _results(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Round inputs, weights and every result."""
-    return _run(call, _low(call.inputs, to), _everywhere(call, to), outputs)
+    call = again()
+    return _run(call, to, _everywhere(call, to), outputs)
 
 
-def _outputs(call: ReferenceCall, to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _outputs(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Round the exact answer alone."""
-    del call
+    del again
     return {path: rounded(errors.exact, to) for path, errors in outputs.items()}
 
 
-_Way = Callable[[ReferenceCall, Format, Mapping[str, Errors]], dict[str, torch.Tensor]]
+_Way = Callable[[Callable[[], ReferenceCall], Format, Mapping[str, Errors]], dict[str, torch.Tensor]]
 _WAYS: tuple[_Way, ...] = (_operands, _inputs, _results, _outputs)
 
 
 def _run(
-    call: ReferenceCall, inputs: Arguments, mode: contextlib.AbstractContextManager[None], outputs: Mapping[str, Errors]
+    call: ReferenceCall,
+    to: Format | None,
+    mode: contextlib.AbstractContextManager[None],
+    outputs: Mapping[str, Errors],
 ) -> dict[str, torch.Tensor]:
-    """Compute the reference so, and take what stands at the sampled places; nothing where it cannot be computed."""
+    """Compute the reference so, and take what stands at the sampled places; nothing where it cannot be computed.
+
+    Its inputs are rounded first where `to` is given.
+    """
     try:
+        inputs = call.inputs if to is None else _low(call.inputs, to)
         result = call.reference.altered(inputs, call.random_seed, call.gradients, mode, in_float64=call.in_float64)
-    except (ProblemError, MemoryError):  # float16 is not for everything, and rounding needs memory of its own.
+    except (ProblemError, MemoryError, torch.OutOfMemoryError):  # Rounding needs memory of its own.
         return {}
     values: dict[str, Value] = by_path(result)
     return {
@@ -254,33 +257,76 @@ def _hopeless(errors: Errors, rounding: torch.Tensor) -> bool:
     return float(error.norm()) < _HOPELESS * float(rounding.norm())
 
 
-def _agreement(errors: Errors, rounding: torch.Tensor, independent: float) -> float:
+def _agreement(errors: Errors, rounding: torch.Tensor) -> float:
     """Give the partial correlation of an answer's errors with a rounding's; 0 where they do not have it in them.
 
-    How large it must be: so large that Student's t, of so many `independent` errors, is eight.
+    It must be in them whether large values count for more or all count alike, else that of a few would speak for all.
+    Of many calls every one has a voice.
     """
-    error, rounding, own = _apart(errors, rounding)
+    if len(rounding) > 1:
+        goes = go_together(errors.actual - errors.exact, rounding, errors.exact)
+        return _correlation(*_apart(errors, rounding), len(rounding)) if goes else 0.0
+    # Where each row and each column has a rounding of its own, there are only as many as rows and columns.
+    independent = 2.0 * math.sqrt(int(_known(errors, rounding).sum()))
+    ways = [_apart(errors, rounding, alike=alike) for alike in (False, True)]
+    return min(_correlation(*apart, independent) for apart in ways)
+
+
+def _correlation(error: torch.Tensor, rounding: torch.Tensor, own: torch.Tensor, independent: float) -> float:
+    """Correlate errors with a rounding; 0 where that is by chance, or another part of them than all of it or a half.
+
+    By chance it is of the order of one over the square root of how many are `independent`.
+    """
     size = float(rounding @ rounding)
-    norms = float(error.norm()) * size**0.5
+    norms = float(error.norm()) * math.sqrt(size)
     if not norms:
         return 0.0
     common = float(error @ rounding)
-    least = max(_LEAST, _DEVIATIONS / math.sqrt(_DEVIATIONS**2 + max(independent - _REGRESSED, 0.0)))
+    least = min(max(_LEAST, _DEVIATIONS / math.sqrt(independent)), _MOST)
     is_in = _COEFFICIENTS[0] < common / size < _COEFFICIENTS[1] and abs(float(own @ rounding)) < _OWN * size
     return common / norms if is_in and common / norms > least else 0.0
 
 
-def _apart(errors: Errors, rounding: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Take a constant and the exact values out of an answer's errors, a rounding's, and the reference's own."""
+def _known(errors: Errors, rounding: torch.Tensor) -> torch.Tensor:
+    return torch.isfinite(rounding) & torch.isfinite(errors.exact) & torch.isfinite(errors.honest)
+
+
+def _apart(
+    errors: Errors, rounding: torch.Tensor, *, alike: bool = False
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Take a constant and the exact values out of an answer's errors, a rounding's, and the reference's own.
+
+    With `alike`, those of values larger than most are scaled down to as much as most have. Of many calls, each element
+    has a constant of its own: what is the same in all of them.
+    """
     errors = Errors(*(side[: len(rounding)] for side in errors))
-    known = torch.isfinite(rounding) & torch.isfinite(errors.exact) & torch.isfinite(errors.honest)
-    exact = errors.exact[known]
-    centred = exact - exact.mean()
-    square = float(centred @ centred)
+    known = _known(errors, rounding)
+    if len(rounding) > 1:
+        rows = known.all(1)
+        given = [(side[rows] - side[rows].mean(0)).reshape(-1) for side in _of_interest(errors, rounding)]
+        return _without(given, [])
+    exact, *sides = (side[known] for side in _of_interest(errors, rounding))
+    sizes = exact.abs()
+    usual = sizes[sizes > 0].median() if alike and bool((sizes > 0).any()) else sizes.new_tensor(torch.inf)
+    weights = (usual / sizes).clamp(max=1.0)
+    return _without([exact * weights, *(side * weights for side in sides)], [weights])
 
-    def without(values: torch.Tensor) -> torch.Tensor:
-        values = values[known]
-        values = values - values.mean()
-        return values - float(values @ centred) / square * centred if square else values
 
-    return without(errors.actual - errors.exact), without(rounding), without(errors.honest - errors.exact)
+def _of_interest(errors: Errors, rounding: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Give the exact values, the answer's errors, the rounding's, and the reference's own."""
+    return errors.exact, errors.actual - errors.exact, rounding, errors.honest - errors.exact
+
+
+def _without(
+    given: Sequence[torch.Tensor], constant: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Take what is `constant` out of all that is given, and then the first of that out of the other three."""
+    for one in constant:
+        given = [_less(values, one) for values in given]
+    exact, error, rounding, own = given
+    return _less(error, exact), _less(rounding, exact), _less(own, exact)
+
+
+def _less(values: torch.Tensor, one: torch.Tensor) -> torch.Tensor:
+    square = float(one @ one)
+    return values - float(values @ one) / square * one if square else values

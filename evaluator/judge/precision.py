@@ -15,7 +15,8 @@ from evaluator.judge.lowered import ENOUGH, ENOUGH_CALLS, Asked, Errors, Found, 
 from evaluator.judge.reference import Arguments, Reference
 from evaluator.records import Check, Precision
 
-_MOST_CALLS = 2 * ENOUGH_CALLS
+_MOST_CALLS = 32
+"""The more calls, the more surely those in which a rounding is large tell it from an answer's other errors."""
 
 
 class Sample(NamedTuple):
@@ -25,7 +26,7 @@ class Sample(NamedTuple):
     outputs: dict[str, Errors]
     in_float64: bool
 
-    def of(self, *, large: bool) -> "Sample":
+    def only(self, *, large: bool) -> "Sample":
         """Keep the outputs with enough errors to be asked by themselves, or the others."""
         kept = {path: errors for path, errors in self.outputs.items() if (len(errors.exact) >= ENOUGH) == large}
         return self._replace(outputs=kept)
@@ -42,7 +43,7 @@ class Sample(NamedTuple):
 
     def lowered(self, call: ReferenceCall, path: object) -> Found | None:
         """Name the format whose rounding is in the errors of the output at `path`, where `call` has enough of them."""
-        outputs = {known: errors for known, errors in self.of(large=True).outputs.items() if known == path}
+        outputs = {known: errors for known, errors in self.only(large=True).outputs.items() if known == path}
         return format_of([Asked(lambda: call, outputs)])
 
 
@@ -83,8 +84,9 @@ class PrecisionWatch:
 
     @property
     def drawn(self) -> list[list[Drawn]]:
-        """Give the calls that were drawn, those together that are asked together."""
-        return [kept for kept, enough in ((self._one.kept, 1), (self._many.kept, ENOUGH_CALLS)) if len(kept) >= enough]
+        """Give the calls that were drawn, those together that are asked together, in any order."""
+        lots = [kept for kept, enough in ((self._one.kept, 1), (self._many.kept, ENOUGH_CALLS)) if len(kept) >= enough]
+        return [secrets.SystemRandom().sample(kept, len(kept)) for kept in lots]
 
     def begin(self, blocks: int) -> None:
         """Turn to a call whose expected values come in so many blocks, and draw the one to be sampled."""
@@ -101,5 +103,5 @@ class PrecisionWatch:
         Without float64 the plain reference's rounding would be in both of the errors that are held against each other.
         """
         if self.sample.in_float64:
-            self._one.show(Drawn(seed, check, self.sample.of(large=True)))
-            self._many.show(Drawn(seed, check, self.sample.of(large=False)))
+            self._one.show(Drawn(seed, check, self.sample.only(large=True)))
+            self._many.show(Drawn(seed, check, self.sample.only(large=False)))

@@ -4,9 +4,11 @@ See `lowered`: its errors have that rounding in them. Those of one call say so, 
 output has few elements.
 """
 
+import functools
+
 import torch
 
-from evaluator.judge.controls import Control, in_fewer_bits
+from evaluator.judge.controls import FORMATS, Control, in_fewer_bits
 from evaluator.judge.lowered import ENOUGH, ENOUGH_CALLS, Asked, Errors, ReferenceCall, format_of, sampled
 from evaluator.judge.reference import Reference, by_path
 
@@ -19,6 +21,8 @@ def rounding_shows(control: Control, reference: Reference) -> bool:
 
 
 def _shows(control: Control, reference: Reference, calls: int, *, large: bool) -> bool:
+    if control not in FORMATS:
+        return False
     asked: list[Asked] = []
     for number in range(calls):
         answered = _asked(control, reference, _FIRST_SEED + number, large=large)
@@ -50,4 +54,4 @@ def _asked(control: Control, reference: Reference, seed: int, *, large: bool) ->
     def again() -> ReferenceCall:
         return ReferenceCall(reference, reference.draw(seed), 0, None, in_float64=True)
 
-    return Asked(again, outputs) if outputs else None
+    return Asked(functools.cache(again) if large else again, outputs) if outputs else None

@@ -301,11 +301,12 @@ class Bench:
 
     def _asked(self, drawn: list[Drawn]) -> list[Asked]:
         """Have calls made again when they are asked about: each time, but for a single one."""
-        calls = [functools.partial(self._made_again, each) for each in drawn]
-        again: list[Callable[[], ReferenceCall]] = [*calls] if len(calls) > 1 else [functools.cache(calls[0])]
+        again: list[Callable[[], ReferenceCall]] = [functools.partial(self._reference_call, each) for each in drawn]
+        if len(again) == 1:
+            again = [functools.cache(again[0])]
         return [Asked(call, each.sample.outputs) for call, each in zip(again, drawn, strict=True)]
 
-    def _made_again(self, drawn: Drawn) -> ReferenceCall:
+    def _reference_call(self, drawn: Drawn) -> ReferenceCall:
         inputs, random_seed = self._reference.draw(drawn.seed), derived(drawn.seed, b"in forward")
         gradients = self._output_gradients(inputs, random_seed, drawn.seed)
         return drawn.sample.call(self._reference, self._blocks(inputs, gradients), random_seed, gradients)

@@ -226,6 +226,38 @@ def test_other_errors_of_a_few_numbers_are_not_taken_for_rounding(loss):
         assert losses(lambda inputs, order=order: run(loss, inputs, in_order(order)), loss) is None
 
 
+@pytest.mark.parametrize("scale", ["", " * torch.exp(2 * torch.randn(()))"], ids=["of one size", "of many sizes"])
+def test_a_call_that_is_larger_than_the_others_does_not_speak_for_them(scale):
+    """Sums in turn are off by about as much as fp16; by chance the largest call's error is like its rounding."""
+    made = reference("x.square().mean()", f"torch.rand(128, 128){scale}")
+
+    def in_turn(inputs):
+        return inputs.args[0].square().reshape(16, -1).cumsum(1)[:, -1].sum() / 128**2
+
+    for pool in range(20):
+        drawn = [made.draw(seed) for seed in range(100 * pool, 100 * pool + ENOUGH_CALLS)]
+        assert named(*[asked(made, in_turn(inputs), inputs) for inputs in drawn]) is None
+
+
+@pytest.mark.parametrize("rows", [64, 256])
+def test_rows_that_are_larger_than_the_others_do_not_speak_for_them(rows):
+    made = reference("x.square().mean(1)", f"torch.rand({rows}, 4096) * torch.exp(2 * torch.randn({rows}, 1))")
+    for seed in range(40):
+        inputs = made.draw(seed)
+        in_turn = inputs.args[0].square().reshape(rows, 8, -1).cumsum(2)[:, :, -1].sum(1) / 4096
+        assert found(made, in_turn, inputs) is None
+
+
+def test_what_is_the_same_in_all_calls_says_nothing():
+    made = reference("self.weight.square().sum(1) + 0 * x.sum()", "torch.rand(2, 2)", WEIGHTS)
+    for to in Format:
+        low = rounded(made.model.weight.detach(), to).square().sum(1)
+        assert losses(lambda inputs, low=low: low, made, 2 * ENOUGH_CALLS) is None
+
+
+WEIGHTS = "self.weight = nn.Parameter(torch.rand(3, 512))"
+
+
 def test_far_smaller_errors_cost_few_calls_of_the_reference(loss):
     answers = [asked(loss, loss.forward(inputs, 0), inputs) for inputs in map(loss.draw, range(2 * ENOUGH_CALLS))]
     made_again = []
@@ -240,7 +272,7 @@ def test_far_smaller_errors_cost_few_calls_of_the_reference(loss):
 
     assert named(*[nearly_exact(number, each) for number, each in enumerate(answers)]) is None
     # Of products there are none, in any format; other roundings are too large in the first.
-    assert made_again == [0, 1, 2, 3] * (len(Format) + 3)
+    assert made_again == [0, 1, 2, 3] * (len(Format) + 2)
 
 
 def test_what_is_empty_or_not_fp32_is_not_sampled():
