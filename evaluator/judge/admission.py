@@ -1,8 +1,8 @@
 """Whether a problem is worth grading against: does it tell the bad submissions of `controls` from good ones?
 
 Every control answers the calls of a grade, as given and on every profile in use, under the problem's own tolerance. It
-gets away where no call shows it. Those that compute in fewer bits are looked at closely too, as timed calls are. Honest
-variants, which sum in other orders, must pass them all.
+gets away where no call shows it. Those that compute in fewer bits are looked at closely too, as a submission is that is
+timed. Honest variants, which sum in other orders, must pass them all.
 """
 
 import contextlib

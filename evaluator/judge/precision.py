@@ -1,8 +1,7 @@
 """Samples of a runner's answers, kept to be asked whether they have fewer bits than the problem asks for.
 
 A wrong answer is asked at once. Of the right ones that may be quoted one is drawn by lot, and asked when its stage is
-over: nothing is computed between two calls, and nobody could know which call it would be. Of outputs with a few
-elements some calls are drawn, and asked together.
+over: nobody could know which call it would be. Of outputs with a few elements some calls are drawn, and asked together.
 """
 
 import secrets

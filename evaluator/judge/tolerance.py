@@ -119,6 +119,6 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
         unit=unit * last_place,
         far=WIDEST * max(usual, floor),
         rare=rounding.rare,
-        # An honest result is rounded once, by half of its last place; an answer as often as its error may be larger.
+        # An honest result is off by half of its last place, and an answer may be off `multiple` times as far.
         far_unit=max(unit, multiple / 2) * last_place,
     )

@@ -3,6 +3,7 @@
 import copy
 import functools
 
+import numpy as np
 import pytest
 import torch
 
@@ -226,26 +227,29 @@ def test_other_errors_of_a_few_numbers_are_not_taken_for_rounding(loss):
         assert losses(lambda inputs, order=order: run(loss, inputs, in_order(order)), loss) is None
 
 
-@pytest.mark.parametrize("scale", ["", " * torch.exp(2 * torch.randn(()))"], ids=["of one size", "of many sizes"])
-def test_a_call_that_is_larger_than_the_others_does_not_speak_for_them(scale):
-    """Sums in turn are off by about as much as fp16; by chance the largest call's error is like its rounding."""
-    made = reference("x.square().mean()", f"torch.rand(128, 128){scale}")
-
-    def in_turn(inputs):
-        return inputs.args[0].square().reshape(16, -1).cumsum(1)[:, -1].sum() / 128**2
-
-    for pool in range(20):
-        drawn = [made.draw(seed) for seed in range(100 * pool, 100 * pool + ENOUGH_CALLS)]
-        assert named(*[asked(made, in_turn(inputs), inputs) for inputs in drawn]) is None
+def in_turn(values, sums):
+    """Add the last dimension up in float32, one after the other; PyTorch's own sums are far better."""
+    parts = values.reshape(*values.shape[:-1], sums, -1).contiguous().numpy()
+    return torch.from_numpy(np.add.accumulate(parts, axis=-1, dtype=np.float32)[..., -1].copy()).sum(-1)
 
 
-@pytest.mark.parametrize("rows", [64, 256])
-def test_rows_that_are_larger_than_the_others_do_not_speak_for_them(rows):
-    made = reference("x.square().mean(1)", f"torch.rand({rows}, 4096) * torch.exp(2 * torch.randn({rows}, 1))")
-    for seed in range(40):
-        inputs = made.draw(seed)
-        in_turn = inputs.args[0].square().reshape(rows, 8, -1).cumsum(2)[:, :, -1].sum(1) / 4096
-        assert found(made, in_turn, inputs) is None
+@pytest.mark.parametrize("pool", [20, 21, 35, 36, 52])
+def test_a_call_that_is_larger_than_the_others_does_not_speak_for_them(pool):
+    """Honest errors are as large as a rounding here. In these calls the largest has one that is like it, by chance."""
+    made = reference("x.square().mean()", "torch.rand(256, 256) * torch.exp(3 * torch.randn(()))")
+
+    def answer(inputs):
+        return in_turn(inputs.args[0].square().flatten(), 4) / 256**2
+
+    drawn = [made.draw(seed) for seed in range(ENOUGH_CALLS * pool, ENOUGH_CALLS * (pool + 1))]
+    assert named(*[asked(made, answer(inputs), inputs) for inputs in drawn]) is None
+
+
+@pytest.mark.parametrize("seed", [0, 27, 30, 34, 40])
+def test_rows_that_are_larger_than_the_others_do_not_speak_for_them(seed):
+    made = reference("x.square().mean(1)", "torch.rand(64, 65536) * torch.exp(2 * torch.randn(64, 1))")
+    inputs = made.draw(seed)
+    assert found(made, in_turn(inputs.args[0].square(), 4) / 65536, inputs) is None
 
 
 def test_what_is_the_same_in_all_calls_says_nothing():
