@@ -140,12 +140,19 @@ def _quiet(prepared_ms: float) -> float:
 
 
 def side(
-    name: str, bench: Bench, seeds: Iterator[int], empty: Overhead, timeout_s: float, *, at_least: int = MIN_CALLS
+    name: str,
+    bench: Bench,
+    seeds: Iterator[int],
+    empty: Overhead,
+    timeout_s: float,
+    *,
+    at_least: int = MIN_CALLS,
+    closely: bool = False,
 ) -> Side:
     """Time calls until there are `at_least` and the median is known well enough, for at most two seconds or a hundred.
 
     Every output is verified, of void calls too, and of those with other values than the problem's own, which are not
-    quoted.
+    quoted. With `closely`, there are to be as many as it takes to look at single numbers closely (`precision`), too.
     """
     used: list[int] = []
     quiet: list[Trial] = []
@@ -154,9 +161,11 @@ def side(
     first_ms: float | None = None
     copied = False
     started = time.monotonic()
-    while not _enough(good := _of_a_kind(quiet, waited), at_least, time.monotonic() - started, empty):
+    lacking = False
+    while not _enough(good := _of_a_kind(quiet, waited), at_least, time.monotonic() - started, empty, lacking=lacking):
         seed = next(seeds)
-        trial = bench.run(len(used), seed, timeout_s=timeout_s, quick=True)
+        trial = bench.run(len(used), seed, timeout_s=timeout_s, quick=not lacking)
+        lacking = closely and bench.lacks_calls
         if trial.fault is not None:
             fault, _ = made_again(bench, trial, len(used), seed, itertools.repeat(None), timeout_s)
             return Side(None, trial._replace(fault=fault))
@@ -198,11 +207,13 @@ def side(
     return Side(samples, None if late is None else good[-1]._replace(fault=late))
 
 
-def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead) -> bool:
+def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead, *, lacking: bool) -> bool:
     if len(good) < at_least:
         return False
     if len(good) >= _MAX_CALLS or elapsed_s >= _ENOUGH_S:
         return True
+    if lacking:
+        return False
     low, high = median_interval([trial.elapsed_ms for trial in good])
     clock = ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED
     narrow_ms = max(_NARROW * low, _NARROW_TO_THE_CLOCK * (empty.spread_ms + CLOCK_ERROR_MS[clock]))

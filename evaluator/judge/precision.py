@@ -80,6 +80,12 @@ class PrecisionWatch:
         self._is_fp32 = precision is Precision.FP32
         self.sample = Sample(0, {}, in_float64=False)
         self._one, self._many = _Lots(1), _Lots(_MOST_CALLS)
+        self._can_tell = self._is_fp32
+
+    @property
+    def lacks_calls(self) -> bool:
+        """Say whether more right calls would tell more of outputs with a few elements."""
+        return self._can_tell and len(self._many.kept) < _MOST_CALLS
 
     @property
     def drawn(self) -> list[list[Drawn]]:
@@ -101,6 +107,9 @@ class PrecisionWatch:
 
         Without float64 the plain reference's rounding would be in both of the errors that are held against each other.
         """
-        if self.sample.in_float64:
+        if not self.sample.outputs:
+            return  # It is the plain reference's own answer, and was compared no further.
+        self._can_tell = self.sample.in_float64
+        if self._can_tell:
             self._one.show(Drawn(seed, check, self.sample.only(large=True)))
             self._many.show(Drawn(seed, check, self.sample.only(large=False)))

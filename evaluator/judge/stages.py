@@ -195,7 +195,7 @@ def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples 
             if isinstance(constructed, Fault):
                 return TimeOutcome(None, None, constructed, []), []
             bench, seeds = place.bench(), shop.seeds.timed("submission")
-            side = measure.side("submission", bench, seeds, empty, shop.call_timeout_s)
+            side = measure.side("submission", bench, seeds, empty, shop.call_timeout_s, closely=True)
             shop.look()
         failed = side.failed or bench.look_closely()
         tried += [side.samples] if side.samples is not None else []

@@ -16,7 +16,7 @@ from evaluator.judge.answers import changed_input, gradient_pairs, late, late_on
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined
 from evaluator.judge.host_clock import HostClock
-from evaluator.judge.lowered import Asked, ReferenceCall, format_of
+from evaluator.judge.lowered import ENOUGH, Asked, ReferenceCall, format_of
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.precision import Drawn, PrecisionWatch
 from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path, derived
@@ -147,6 +147,16 @@ class Bench:
             return None
         outputs = self._reference.forward(inputs, random_seed)
         return self._reference.output_gradients(outputs, derived(seed, b"gradients"))
+
+    @property
+    def lacks_calls(self) -> bool:
+        """Say whether an output has so few elements that more right calls are needed, to be looked at closely together.
+
+        Calls with the plain reference's own answers are some of them, so none should be `quick`.
+        """
+        outputs = _outline(self._wanted).values()
+        few = any(0 < tensor.numel() < ENOUGH and tensor.dtype == torch.float32 for tensor in outputs)
+        return few and self._rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_calls
 
     @property
     def empty_ms(self) -> float:

@@ -147,6 +147,26 @@ def test_the_first_call_stands_apart_and_the_overhead_is_taken_off():
     assert (samples.outliers, samples.overhead_host_ms) == (0, None)
 
 
+@pytest.mark.parametrize(("lacks", "calls"), [(0, MIN_CALLS), (15, MIN_CALLS), (33, 33), (1000, 100)])
+def test_single_numbers_are_looked_at_closely_in_as_many_calls_as_it_takes(lacks, calls):
+    class Lacking(Script):
+        quick = ()
+
+        @property
+        def lacks_calls(self):
+            return len(self.quick) < lacks + 1
+
+        def run(self, index, seed, *, timeout_s, quick):
+            self.quick += (quick,)
+            return super().run(index, seed, timeout_s=timeout_s, quick=quick)
+
+    bench = Lacking([1.1])
+    samples = side("submission", bench, itertools.count(), HOST, 1.0, closely=True).samples
+    assert len(samples.samples_ms) == calls
+    assert bench.quick == tuple(number == 0 or number > lacks for number in range(calls + 1))
+    assert len(side("reference_before", Lacking([1.1]), itertools.count(), HOST, 1.0).samples.samples_ms) == MIN_CALLS
+
+
 def test_a_half_of_the_reference_has_half_as_many_calls():
     at_least = REFERENCE_CALLS
     samples = side("reference_before", Script([5.1, 1.1]), itertools.count(), HOST, 1.0, at_least=at_least).samples

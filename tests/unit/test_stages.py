@@ -42,7 +42,7 @@ def faults(monkeypatch, *codes, medians_ms=(1.0,)):
     left = [Fault(Status.REJECTED, finding(code, "it worked on")) for code in codes]
     medians = itertools.chain(medians_ms, itertools.repeat(1.0))
 
-    def side(*_):
+    def side(*_, **__):
         samples = cards.samples("submission", next(medians))
         if not left:
             return measure.Side(samples, None)

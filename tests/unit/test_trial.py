@@ -406,6 +406,27 @@ def test_a_right_number_in_half_precision_is_seen_over_many_calls(bench):
     assert all(check.ok for check in checks)
 
 
+def test_more_calls_are_wanted_until_there_are_enough_to_look_at_one_number(bench):
+    made = bench(*LOSS)
+    assert not made.lacks_calls  # Nobody knows yet what an output looks like.
+    wanted = []
+    for index in range(33):
+        # The first answer is the reference's own to the bit, and looked at no further.
+        assert made.run(index, fresh_seed(), timeout_s=1, quick=index == 0).fault is None
+        wanted.append(made.lacks_calls)
+    assert wanted == [True] * 32 + [False]
+    made._rule = ToleranceRule.KERNELBENCH
+    trials(made, 1)
+    assert not made.lacks_calls
+
+
+@pytest.mark.parametrize("given", [("torch.rand(64, 64)", "x @ x"), ("torch.rand(8).half()", "x * 2")])
+def test_where_one_call_says_enough_or_none_does_no_more_are_wanted(bench, given):
+    made = bench(*given)
+    trials(made, 1)
+    assert not made.lacks_calls
+
+
 @pytest.mark.parametrize(
     "answer", [None, "(x[:, :32] - x[:, 32:]).square().reshape(4, -1).cumsum(1)[:, -1].sum() / 8192"]
 )
