@@ -106,9 +106,8 @@ def format_of(calls: Sequence[Asked]) -> Found | None:
     An honest answer costs three calls of the reference as a rule, six where it has no products, and twelve at most; of
     many `calls`, the first four cost so much each, and all do where errors are about as large as a rounding's.
     """
-    common = set.intersection(*(set(call.outputs) for call in calls))
-    together = {path: _together([call.outputs[path] for call in calls]) for path in common}
-    asked = {path: errors for path, errors in together.items() if _is_enough(errors) and _is_worth_it(errors)}
+    together = {path: _together([call.outputs.get(path) for call in calls]) for path in calls[0].outputs}
+    asked = {path: errors for path, errors in together.items() if errors is not None and _is_worth_it(errors)}
     best, agreement = None, 0.0
     for way in _WAYS:
         left = dict(asked)
@@ -123,14 +122,14 @@ def format_of(calls: Sequence[Asked]) -> Found | None:
     return best
 
 
-def _together(calls: Sequence[Errors]) -> Errors:
-    """Put the errors of an output together: (calls, elements)."""
-    return Errors(*(torch.stack(parts) for parts in zip(*calls, strict=True)))
-
-
-def _is_enough(errors: Errors) -> bool:
-    calls, elements = errors.exact.shape
-    return calls >= ENOUGH_CALLS or (calls == 1 and elements >= ENOUGH)
+def _together(calls: Sequence[Errors | None]) -> Errors | None:
+    """Put the errors of an output together, (calls, elements); None if there are too few, or not as many in all."""
+    known = [call for call in calls if call is not None]
+    elements = {len(call.exact) for call in known}
+    is_enough = len(known) >= ENOUGH_CALLS or (len(known) == 1 and max(elements) >= ENOUGH)
+    if len(known) < len(calls) or len(elements) > 1 or not is_enough:
+        return None
+    return Errors(*(torch.stack(parts) for parts in zip(*known, strict=True)))
 
 
 def _roundings(way: "_Way", to: Format, calls: Sequence[Asked], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from evaluator.judge.arithmetic import Format, Order, in_order, rounded, with_operands
-from evaluator.judge.lowered import ENOUGH_CALLS, Asked, ReferenceCall, format_of, rounded_weights, sampled
+from evaluator.judge.lowered import ENOUGH_CALLS, Asked, Errors, ReferenceCall, format_of, rounded_weights, sampled
 from evaluator.judge.reference import by_path
 from tests.unit.references import reference
 
@@ -277,6 +277,18 @@ def test_far_smaller_errors_cost_few_calls_of_the_reference(loss):
     assert named(*[nearly_exact(number, each) for number, each in enumerate(answers)]) is None
     # Of products there are none, in any format; other roundings are too large in the first.
     assert made_again == [0, 1, 2, 3] * (len(Format) + 2)
+
+
+def test_outputs_that_differ_between_calls_are_not_put_together(loss):
+    def answers(change):
+        calls = [asked(loss, loss.forward(inputs, 0) + 1e-6, inputs) for inputs in map(loss.draw, range(ENOUGH_CALLS))]
+        return [calls[0], calls[1]._replace(outputs=change(calls[1].outputs["output"])), *calls[2:]]
+
+    longer = answers(lambda errors: {"output": Errors(*(torch.cat([side, side]) for side in errors))})
+    assert format_of(longer) is None
+    assert format_of(answers(lambda _: {})) is None
+    assert format_of(answers(lambda errors: {"output": errors, "other": errors})) is None
+    assert format_of([Asked(longer[0].again, {})]) is None
 
 
 def test_what_is_empty_or_not_fp32_is_not_sampled():
