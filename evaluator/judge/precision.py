@@ -4,11 +4,15 @@ A wrong answer is asked at once. Of the right ones that may be quoted one is dra
 over: nobody could know which call it would be. Of outputs with a few elements some calls are drawn, and asked together.
 """
 
+import functools
 import secrets
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from msgspec.structs import replace
 
+from evaluator.findings import Code, finding
 from evaluator.judge.compare import Sides
 from evaluator.judge.lowered import ENOUGH, ENOUGH_CALLS, Asked, Errors, Found, ReferenceCall, format_of, sampled
 from evaluator.judge.reference import Arguments, Reference
@@ -92,6 +96,24 @@ class PrecisionWatch:
         """Give the calls that were drawn, those together that are asked together, in any order."""
         lots = [kept for kept, enough in ((self._one.kept, 1), (self._many.kept, ENOUGH_CALLS)) if len(kept) >= enough]
         return [secrets.SystemRandom().sample(kept, len(kept)) for kept in lots]
+
+    def look_closely(self, again: Callable[[Drawn], ReferenceCall]) -> Check | None:
+        """Ask the calls that were drawn, which `again` makes; give the record of one of them as failed, or None.
+
+        A single call is made once, each of many whenever it is asked about.
+        """
+        for drawn in self.drawn:
+            makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, each) for each in drawn]
+            if len(makes) == 1:
+                makes = [functools.cache(makes[0])]
+            asked = [Asked(make, each.sample.outputs) for make, each in zip(makes, drawn, strict=True)]
+            found = format_of(asked)
+            if found is not None:
+                of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
+                message = f"{found.path} is within the tolerance, but has the errors of {found.format.value}{of_many}"
+                problem = finding(Code.LOWER_PRECISION, message, path=found.path)
+                return replace(drawn[0].check, ok=False, finding=problem)
+        return None
 
     def begin(self, blocks: int) -> None:
         """Turn to a call whose expected values come in so many blocks, and draw the one to be sampled."""

@@ -1,13 +1,11 @@
 """One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls are the same trials."""
 
-import functools
 import itertools
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import torch
-from msgspec.structs import replace
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
@@ -16,7 +14,7 @@ from evaluator.judge.answers import changed_input, gradient_pairs, late, late_on
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined
 from evaluator.judge.host_clock import HostClock
-from evaluator.judge.lowered import ENOUGH, Asked, ReferenceCall, format_of
+from evaluator.judge.lowered import ENOUGH, ReferenceCall
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.precision import Drawn, PrecisionWatch
 from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path, derived
@@ -299,22 +297,10 @@ class Bench:
         """
         if self._rule is ToleranceRule.KERNELBENCH:
             return None
-        for drawn in self._precision.drawn:
-            found = format_of(self._asked(drawn))
-            if found is not None:
-                of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
-                message = f"{found.path} is within the tolerance, but has the errors of {found.format.value}{of_many}"
-                problem = finding(Code.LOWER_PRECISION, message, path=found.path)
-                check = replace(drawn[0].check, ok=False, finding=problem)
-                return Trial(check, Fault(Status.WRONG_RESULT, problem), 0.0, copied=False)
-        return None
-
-    def _asked(self, drawn: list[Drawn]) -> list[Asked]:
-        """Have calls made again when they are asked about: each time, but for a single one."""
-        again: list[Callable[[], ReferenceCall]] = [functools.partial(self._reference_call, each) for each in drawn]
-        if len(again) == 1:
-            again = [functools.cache(again[0])]
-        return [Asked(call, each.sample.outputs) for call, each in zip(again, drawn, strict=True)]
+        check = self._precision.look_closely(self._reference_call)
+        if check is None or check.finding is None:
+            return None
+        return Trial(check, Fault(Status.WRONG_RESULT, check.finding), 0.0, copied=False)
 
     def _reference_call(self, drawn: Drawn) -> ReferenceCall:
         inputs, random_seed = self._reference.draw(drawn.seed), derived(drawn.seed, b"in forward")

@@ -95,30 +95,13 @@ def test_inputs_that_are_never_negative_are_made_up_for_by_profiles(own, capsys)
     assert identity["caught_on"] == "signed_normal"
 
 
-LOSS = """\
-import torch
-from torch import nn
-
-rows = 512
-
-class Model(nn.Module):
-    def forward(self, x, y):
-        return nn.functional.mse_loss(x, y)
-
-def get_inputs():
-    return [torch.randn(rows, 64), torch.randn(rows, 64)]
-
-def get_init_inputs():
-    return []
-"""
-
-
 LEFT_OUT = '[profiles]\nmixed_magnitudes = "a test"\noutliers = "a test"\n'
 
 
 def test_fewer_bits_that_one_number_hides_are_caught_by_their_rounding(own, capsys):
-    folder = own("loss", LOSS, TOML.replace("rows = 16", "rows = 512") + LEFT_OUT)
-    code, out, _ = run(capsys, "loss", "--problems", folder.parent)
+    weak = TOP / "tests/zoo/problems/mean_distance"
+    folder = own("distance", (weak / "reference.py").read_text(), (weak / "problem.toml").read_text() + LEFT_OUT)
+    code, out, _ = run(capsys, "distance", "--problems", folder.parent)
     assert "computes in fp16: values hide it, the rounding in its errors shows it" in out
     assert code == 0
     (admission,) = json.loads(run(capsys, folder, "--json")[1])
