@@ -48,9 +48,9 @@ CASES = (
     Case("relu 4 Mi", "relu", {"batch_size": 64, "dim": 65536}),
     Case("gelu 8 Mi", "gelu", {"batch_size": 64, "dim": 131072}),
     Case("softmax 32 Mi", "softmax", {"batch_size": 4096, "dim": 8192}),
-    Case("cross_entropy", "cross_entropy", None),
-    Case("layer_norm", "layer_norm", None),
-    Case("matmul", "matmul", None),
+    Case("cross_entropy", "cross_entropy", {"batch_size": 32768, "num_classes": 2048}),
+    Case("layer_norm", "layer_norm", {"tokens": 65536, "hidden_size": 4096}),
+    Case("matmul", "matmul", {"rows": 2048, "inner": 4096, "columns": 2048}),
     Case("linear_relu_divide", "linear_relu_divide", None),
     Case("matmul 6400", "matmul", {"rows": 6400, "inner": 6400, "columns": 6400}),
 )

@@ -22,7 +22,8 @@ ENTRIES: dict[Code, Entry] = {
         "The 95 % interval of the speedup is wider than 5 %, so none is quoted; the interval is in the scorecard. The "
         "resolution of the clock is part of it: the message says how much longer calls would have to take, or that "
         "it is the samples that scatter.",
-        "Grade at a larger size (--size full); where the samples scatter, close other programs and grade again.",
+        "Grade at a larger size (--size full; sizes.full in problem.toml where that is too small); where the samples "
+        "scatter, close other programs and grade again.",
     ),
     Code.OUTPUT_COPIED: Entry(
         "outputs were copied inside the clock",

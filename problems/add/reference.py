@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-batch_size = 8192
+batch_size = 16384
 dim = 32768
 
 

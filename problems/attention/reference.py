@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-batch_size = 8
+batch_size = 32
 sequence_length = 512
 features = 1024
 num_heads = 16

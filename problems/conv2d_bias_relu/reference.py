@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-batch_size = 32
+batch_size = 256
 in_channels = 32
 out_channels = 64
 kernel_size = 3

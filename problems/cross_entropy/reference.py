@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional
 
 batch_size = 32768
-num_classes = 2048
+num_classes = 49152
 
 
 class Model(nn.Module):

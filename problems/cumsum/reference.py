@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-batch_size = 4096
+batch_size = 49152
 length = 16384
 
 

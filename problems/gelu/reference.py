@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-batch_size = 8192
+batch_size = 24576
 dim = 32768
 
 

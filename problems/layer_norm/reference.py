@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-tokens = 65536
+tokens = 196608
 hidden_size = 4096
 eps = 1e-5
 

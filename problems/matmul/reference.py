@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-rows = 2048
+rows = 4096
 inner = 4096
-columns = 2048
+columns = 4096
 
 
 class Model(nn.Module):

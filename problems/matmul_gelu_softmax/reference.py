@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-batch_size = 8192
+batch_size = 32768
 in_features = 2048
 out_features = 1024
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-tokens = 32768
+tokens = 98304
 hidden_size = 8192
 eps = 1e-6
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-batch_size = 16384
+batch_size = 49152
 dim = 16384
 
 

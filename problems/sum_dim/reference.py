@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-batch_size = 64
+batch_size = 96
 rows = 4096
 columns = 4096
 reduced_dim = 1

@@ -30,40 +30,42 @@ def conv(batch: int, ci: int, co: int, height: int, width: int) -> int:
 
 BY_HAND = {
     # Element by element: every input once, every output once.
-    "add": Work(2 * 8192 * 32768 * F32, 8192 * 32768 * F32, 0),
+    "add": Work(2 * 16384 * 32768 * F32, 16384 * 32768 * F32, 0),
     "relu": Work(4096 * 393216 * F32, 4096 * 393216 * F32, 0),
-    "gelu": Work(8192 * 32768 * F32, 8192 * 32768 * F32, 0),
+    "gelu": Work(24576 * 32768 * F32, 24576 * 32768 * F32, 0),
     # x and what is propagated back; the output and the gradient of x.
     "relu_backward": Work(2 * 4096 * 65536 * F32, 2 * 4096 * 65536 * F32, 0),
     # Rows: the input once, the output once, a weight (and a bias) for each column.
-    "softmax": Work(16384 * 16384 * F32, 16384 * 16384 * F32, 0),
-    "cumsum": Work(4096 * 16384 * F32, 4096 * 16384 * F32, 0),
-    "layer_norm": Work((65536 * 4096 + 2 * 4096) * F32, 65536 * 4096 * F32, 0),
-    "rms_norm": Work((32768 * 8192 + 8192) * F32, 32768 * 8192 * F32, 0),
-    "rms_norm_bf16": Work((65536 * 8192 + 8192) * BF16, 65536 * 8192 * BF16, 0),
+    "softmax": Work(49152 * 16384 * F32, 49152 * 16384 * F32, 0),
+    "cumsum": Work(49152 * 16384 * F32, 49152 * 16384 * F32, 0),
+    "layer_norm": Work((196608 * 4096 + 2 * 4096) * F32, 196608 * 4096 * F32, 0),
+    "rms_norm": Work((98304 * 8192 + 8192) * F32, 98304 * 8192 * F32, 0),
+    "rms_norm_bf16": Work((196608 * 8192 + 8192) * BF16, 196608 * 8192 * BF16, 0),
     # Reductions: an index for each row; a sum for each column of each matrix; one number.
-    "argmax": Work(16384 * 32768 * F32, 16384 * I64, 0),
-    "sum_dim": Work(64 * 4096 * 4096 * F32, 64 * 4096 * F32, 0),
-    "cross_entropy": Work(32768 * 2048 * F32 + 32768 * I64, F32, 0),
+    "argmax": Work(49152 * 32768 * F32, 49152 * I64, 0),
+    "sum_dim": Work(96 * 4096 * 4096 * F32, 96 * 4096 * F32, 0),
+    "cross_entropy": Work(32768 * 49152 * F32 + 32768 * I64, F32, 0),
     # Products.
-    "matmul": Work((2048 * 4096 + 4096 * 2048) * F32, 2048 * 2048 * F32, product(2048, 4096, 2048)),
+    "matmul": Work(2 * 4096 * 4096 * F32, 4096 * 4096 * F32, product(4096, 4096, 4096)),
     "linear_relu_divide": Work((1024 * 8192 + 8192 * 8192 + 8192) * F32, 1024 * 8192 * F32, product(1024, 8192, 8192)),
-    "matmul_gelu_softmax": Work((8192 * 2048 + 1024 * 2048 + 1024) * F32, 8192 * 1024 * F32, product(8192, 2048, 1024)),
+    "matmul_gelu_softmax": Work(
+        (32768 * 2048 + 1024 * 2048 + 1024) * F32, 32768 * 1024 * F32, product(32768, 2048, 1024)
+    ),
     "mlp": Work(
         (2048 * 1024 + (1024 * 4096 + 4096) + (4096 * 2048 + 2048) + (2048 * 512 + 512)) * F32,
         2048 * 512 * F32,
         product(2048, 1024, 4096) + product(2048, 4096, 2048) + product(2048, 2048, 512),
     ),
-    # Projections to queries, keys and values, 128 heads of 64 features in all, and back; the weights are an output too.
+    # Projections to queries, keys and values, 512 heads of 64 features in all, and back; the weights are an output too.
     "attention": Work(
-        (8 * 512 * 1024 + (3 * 1024 * 1024 + 3 * 1024) + (1024 * 1024 + 1024)) * F32 + 8 * 512 * 512 * BOOL,
-        (8 * 512 * 1024 + 8 * 16 * 512 * 512) * F32,
-        product(8 * 512, 1024, 3 * 1024) + 2 * (8 * 16) * product(512, 64, 512) + product(8 * 512, 1024, 1024),
+        (32 * 512 * 1024 + (3 * 1024 * 1024 + 3 * 1024) + (1024 * 1024 + 1024)) * F32 + 32 * 512 * 512 * BOOL,
+        (32 * 512 * 1024 + 32 * 16 * 512 * 512) * F32,
+        product(32 * 512, 1024, 3 * 1024) + 2 * (32 * 16) * product(512, 64, 512) + product(32 * 512, 1024, 1024),
     ),
     # Convolutions that keep the image's size.
-    "conv2d": Work((16 * 64 * 96 * 64 + 128 * 64 * 9) * F32, 16 * 128 * 96 * 64 * F32, conv(16, 64, 128, 96, 64)),
+    "conv2d": Work((128 * 64 * 96 * 64 + 128 * 64 * 9) * F32, 128 * 128 * 96 * 64 * F32, conv(128, 64, 128, 96, 64)),
     "conv2d_bias_relu": Work(
-        (32 * 32 * 128 * 96 + 64 * 32 * 9 + 64) * F32, 32 * 64 * 128 * 96 * F32, conv(32, 32, 64, 128, 96)
+        (256 * 32 * 128 * 96 + 64 * 32 * 9 + 64) * F32, 256 * 64 * 128 * 96 * F32, conv(256, 32, 64, 128, 96)
     ),
 }
 
