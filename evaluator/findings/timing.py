@@ -28,8 +28,9 @@ ENTRIES: dict[Code, Entry] = {
     Code.OUTPUT_COPIED: Entry(
         "outputs were copied inside the clock",
         "An output lay in memory that the judge does not share, so it was copied before the clock stopped, on this "
-        "side's account.",
-        "Allocate outputs with torch, not with malloc or new.",
+        "side's account: what a CUDA graph or malloc allocates, an input or a weight that is handed back, or an output "
+        "for which temporaries left no room. Where it was the reference's, the speedup is larger for it.",
+        "Allocate outputs with torch, in forward, after what is freed on the way; a smaller size needs less room.",
     ),
     Code.NOT_QUIET: Entry(
         "the machine was not quiet",

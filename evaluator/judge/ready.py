@@ -1,6 +1,8 @@
 """What a grade needs of its problem before the first call: the reference on its device, and plans for its values."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -44,9 +46,8 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     problem = reference.problem
     inputs = reference.draw(fresh_seed())
     started = time.monotonic()
-    outputs = reference.forward(inputs, 0)
-    if on_gpu:
-        torch.cuda.synchronize()
+    with _peak_of_gpu(on_gpu=on_gpu) as peak:
+        outputs = reference.forward(inputs, 0)
     reference_s = time.monotonic() - started
     found = tensors(outputs)
     if not found:
@@ -59,12 +60,36 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     room = 2 if Layout.GAPS in problem.layouts else 1
     input_bytes = _bytes([*given * room, *state, *(found if backward else [])])
     output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
+    if backward:
+        with _peak_of_gpu(on_gpu=on_gpu) as peak:
+            reference.honest(inputs, 0, reference.output_gradients(outputs, 0))
+    peak_bytes = max(peak.size_bytes - _bytes(given), 0)  # The reference had a copy of its inputs.
     reference.settle(inputs, outputs)
     if on_gpu:
         in_blocks = len(reference.blocks(inputs)) > 1
         del inputs, outputs, found, given, state
         _reserve(judge_bytes(input_bytes, output_bytes, in_blocks=in_blocks))
-    return CallSizes(input_bytes, output_bytes), reference_s
+    return CallSizes(input_bytes, output_bytes, peak_bytes), reference_s
+
+
+class _Peak:
+    """The most that PyTorch held of a GPU's memory beside what it held before, in bytes; 0 where there is no GPU."""
+
+    size_bytes = 0
+
+
+@contextlib.contextmanager
+def _peak_of_gpu(*, on_gpu: bool) -> Iterator[_Peak]:
+    """Wait for what is done under it, and learn how much memory it took."""
+    peak = _Peak()
+    if not on_gpu:
+        yield peak
+        return
+    torch.cuda.reset_peak_memory_stats()
+    before_bytes = torch.cuda.memory_allocated()
+    yield peak
+    torch.cuda.synchronize()
+    peak.size_bytes = torch.cuda.max_memory_allocated() - before_bytes
 
 
 def _reserve(size_bytes: int) -> None:

@@ -39,10 +39,15 @@ _PROBE_BYTES = 32 << 20
 
 
 class CallSizes(NamedTuple):
-    """What one call moves at most, in bytes."""
+    """What one call moves at most, in bytes; on a GPU, also what it holds.
+
+    `peak_bytes` is what the reference has at its worst moment beside inputs and weights: outputs, temporaries and
+    workspaces.
+    """
 
     input_bytes: int
     output_bytes: int
+    peak_bytes: int = 0
 
 
 Comparison = Callable[[str, Sides, Bounds | None], Reading]
@@ -103,6 +108,8 @@ class GpuRig:
         """Plan for calls of `sizes`.
 
         The arena holds the outputs of two calls: the last one's stay alive, so that two which share memory are seen.
+        Temporaries come to lie in it before outputs do, so there is room for the reference's, twice, for an allocator
+        keeps pieces that fit nothing else. Where a GPU has too little for that, they may crowd outputs out (T304).
         """
         if equipment.kernels is None:
             raise TypeError("a GPU needs the judge's kernels")
@@ -112,7 +119,13 @@ class GpuRig:
         self._probe_bytes = max(min(sizes.input_bytes, _PROBE_BYTES) // 4 * 4, 4)
         self._input_bytes = sizes.input_bytes + _ROTATION_BYTES
         self._output_bytes = sizes.output_bytes
-        self._arena_bytes = 2 * sizes.output_bytes + _ARENA_SLACK_BYTES
+        least_bytes = 2 * sizes.output_bytes
+        wanted_bytes = least_bytes + 2 * max(sizes.peak_bytes - sizes.output_bytes, 0)
+        free_bytes, _ = torch.cuda.mem_get_info()
+        others_bytes = 2 * self._input_bytes + _ARENA_SLACK_BYTES + _CONTEXT_BYTES
+        self._arena_bytes = _ARENA_SLACK_BYTES + (
+            wanted_bytes if wanted_bytes + others_bytes <= free_bytes else least_bytes
+        )
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[SharedMemory]:

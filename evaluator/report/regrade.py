@@ -17,6 +17,7 @@ _OF_THE_SAMPLES = frozenset(
     for code in (
         Code.REFERENCE_DRIFTED,
         Code.BELOW_RESOLUTION,
+        Code.OUTPUT_COPIED,
         Code.NOT_QUIET,
         Code.OUTLIERS,
         Code.FIRST_CALL_SLOW,

@@ -16,6 +16,7 @@ _QUIET = 1.0
 def warnings(timing: Timing) -> list[Finding]:
     """Say what is doubtful about `timing`: at most one finding of each kind."""
     candidates = [
+        _copied(timing),
         _drifted(timing),
         _not_quiet(timing),
         _outliers(timing),
@@ -23,6 +24,16 @@ def warnings(timing: Timing) -> list[Finding]:
         _host_bound(timing.submission, timing.resolution_ms),
     ]
     return [each for each in candidates if each is not None]
+
+
+def _copied(timing: Timing) -> Finding | None:
+    submission = timing.submission.outputs_copied
+    reference = timing.reference_before.outputs_copied or timing.reference_after.outputs_copied
+    if not (submission or reference):
+        return None
+    whose = "both sides'" if submission and reference else "the submission's" if submission else "the reference's"
+    message = f"{whose} outputs were copied inside the clock"
+    return finding(Code.OUTPUT_COPIED, message, submission=submission, reference=reference)
 
 
 def _drifted(timing: Timing) -> Finding | None:

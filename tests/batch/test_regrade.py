@@ -43,7 +43,7 @@ def test_numbers_come_from_the_samples():
 def test_findings_of_the_samples_are_made_anew_and_others_stay():
     card = settled(cards.card())
     stale = finding(Code.OUTLIERS, "no longer so")
-    other = finding(Code.OUTPUT_COPIED, "copied")
+    other = finding(Code.WEIGHTS_NOT_COPIED, "seeded")
     again = regraded(replace(card, findings=[stale, *card.findings, other]))
     assert stale not in again.findings
     assert other in again.findings

@@ -177,6 +177,23 @@ def test_what_the_clock_cannot_tell_is_no_drift():
     assert Code.REFERENCE_DRIFTED.value not in codes(found)
 
 
+@pytest.mark.parametrize(
+    ("copied", "whose"),
+    [
+        ((False, False, False), None),
+        ((True, False, False), "the reference's"),
+        ((False, False, True), "the reference's"),
+        ((False, True, False), "the submission's"),
+        ((True, True, True), "both sides'"),
+    ],
+)
+def test_whose_outputs_were_copied_inside_the_clock_is_told(copied, whose):
+    before, submission, after = (side(3.0, 3.0, 3.0, outputs_copied=each) for each in copied)
+    found = quote(ClockKind.SEALED, before, submission, after).findings
+    told = [each.message for each in found if each.code == Code.OUTPUT_COPIED]
+    assert told == ([] if whose is None else [f"{whose} outputs were copied inside the clock"])
+
+
 def test_a_machine_that_is_not_quiet_is_told():
     loud, quiet = side(10.0, overhead_ms=0.02, overhead_iqr_ms=0.03), side(10.0)
     assert codes(said(loud, quiet, quiet)) == [Code.NOT_QUIET.value]

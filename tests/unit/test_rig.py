@@ -35,3 +35,27 @@ def planned(monkeypatch):
 def test_runners_wait_beside_others_only_where_they_are_small(planned, gib, free, total, there_is):
     size = int(gib * GIB)
     assert planned(CallSizes(size, size), free, total).room_for(2) is there_is
+
+
+@pytest.mark.parametrize(
+    ("peak_gib", "free_gib", "room_gib"),
+    [
+        (1.0, 139.0, 2.25),  # Nothing but its output: the last call's stays alive, and a little is free.
+        (0.0, 139.0, 2.25),
+        (2.5, 139.0, 5.25),  # A gibibyte and a half of temporaries, twice.
+        (2.5, 9.0, 5.25),
+        (2.5, 8.0, 2.25),  # There is no room for those.
+    ],
+)
+def test_temporaries_do_not_crowd_outputs_out_of_shared_memory(planned, monkeypatch, peak_gib, free_gib, room_gib):
+    made = []
+    monkeypatch.setattr(rig, "DeviceRegion", lambda _, size_bytes: made.append(size_bytes) or closing())
+    monkeypatch.setattr(rig, "HostRegion", lambda _: closing())
+    sizes = CallSizes(GIB, GIB, int(peak_gib * GIB))
+    with planned(sizes, int(free_gib * GIB), H200).memory():
+        pass
+    assert made[1] == room_gib * GIB
+
+
+def closing():
+    return SimpleNamespace(close=lambda: None)
