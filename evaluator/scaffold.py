@@ -29,14 +29,14 @@ split = {{ x = 0 }}
 # Each size sets constants of reference.py, by name; all sizes set the same ones.
 # Of calls that take less than a millisecond or two a GPU's clock tells no speedup: make the full size large enough.
 [sizes.full]  # what is graded on a GPU; equal to the numbers in reference.py
-batch_size = 4096
+batch_size = 2048
 in_features = 4096
-out_features = 4096
+out_features = 8192
 
 [sizes.small]  # a second on a laptop
 batch_size = 32
 in_features = 128
-out_features = 128
+out_features = 256
 
 [sizes.awkward]  # no multiple of anything: finds kernels that forget the remainder
 batch_size = 7
@@ -51,9 +51,9 @@ import torch
 from torch import nn
 
 # The constants that the sizes in problem.toml replace: each a plain literal on its own line.
-batch_size = 4096
+batch_size = 2048
 in_features = 4096
-out_features = 4096
+out_features = 8192
 divisor = 2.0
 
 

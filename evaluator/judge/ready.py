@@ -60,9 +60,11 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     room = 2 if Layout.GAPS in problem.layouts else 1
     input_bytes = _bytes([*given * room, *state, *(found if backward else [])])
     output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
-    if backward:
+    if backward and on_gpu:
+        gradients = reference.output_gradients(outputs, 0)
         with _peak_of_gpu(on_gpu=on_gpu) as peak:
-            reference.honest(inputs, 0, reference.output_gradients(outputs, 0))
+            reference.honest(inputs, 0, gradients)
+        del gradients
     peak_bytes = max(peak.size_bytes - _bytes(given), 0)  # The reference had a copy of its inputs.
     reference.settle(inputs, outputs)
     if on_gpu:

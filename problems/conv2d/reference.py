@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-batch_size = 128
+batch_size = 112
 in_channels = 64
 out_channels = 128
 kernel_size = 3

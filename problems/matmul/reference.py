@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-rows = 4096
+rows = 2048
 inner = 4096
-columns = 4096
+columns = 8192
 
 
 class Model(nn.Module):
