@@ -159,7 +159,7 @@ def test_fewer_bits_are_told_in_one_number_over_many_timed_calls(grade, to):
 
 
 def test_one_number_that_is_summed_in_another_order_is_no_lower_precision(grade):
-    """Added up one after the other, in 16 sums, its errors are as large as a rounding of its operands; PyTorch's are not."""
+    """Added up in turn, in 16 sums, its errors are as large as a rounding of its operands; PyTorch's are smaller."""
     in_turn = [
         "parts = (a - b).square().reshape(16, -1).numpy()",
         "sums = numpy.add.accumulate(parts, axis=1, dtype=numpy.float32)[:, -1]",
