@@ -8,7 +8,7 @@ from pathlib import Path
 from evaluator.catalog import find_problem, list_problems
 from evaluator.catalog.lock import LOCK_FILE, Lock, fits, lock_text, read_lock
 from evaluator.catalog.origin import Origin
-from evaluator.devices.gpu import choose, leased, show_only
+from evaluator.devices.gpu import Gpu, choose, leased, show_only
 from evaluator.errors import ProblemError, UsageError
 from evaluator.records import Admission, DeviceKind, Problem, SizeName
 
@@ -28,7 +28,7 @@ def validate(
     """
     problems = [find_problem(name, folder) for name in names] if names else _all(folder)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with _on(device):
+    with _on(device) as gpu:
         import torch
 
         from evaluator.judge.admission import admit
@@ -39,7 +39,7 @@ def validate(
             if chosen not in problem.sizes:
                 known = ", ".join(problem.sizes)
                 raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"it has {known}")
-            refuse_what_does_not_fit(problem, chosen, None)
+            refuse_what_does_not_fit(problem, chosen, gpu)
             try:
                 if write:
                     _write_lock(problem, chosen, device)
@@ -65,10 +65,10 @@ def _place(device: DeviceKind) -> str:
 
 
 @contextlib.contextmanager
-def _on(device: DeviceKind) -> Iterator[None]:
+def _on(device: DeviceKind) -> Iterator[Gpu | None]:
     """Have a GPU to oneself, where one is meant. What is computed on it is true fp32."""
     if device is not DeviceKind.CUDA:
-        yield
+        yield None
         return
     gpu = choose(None)
     os.environ.update(show_only(gpu.uuid))
@@ -77,7 +77,7 @@ def _on(device: DeviceKind) -> Iterator[None]:
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     with leased(gpu, _LEASE_WAIT_S):
-        yield
+        yield gpu
 
 
 def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:

@@ -29,8 +29,9 @@ ENTRIES: dict[Code, Entry] = {
         "outputs were copied inside the clock",
         "An output lay in memory that the judge does not share, so it was copied before the clock stopped, on this "
         "side's account: what a CUDA graph or malloc allocates, an input or a weight that is handed back, or an output "
-        "for which temporaries left no room. Where it was the reference's, the speedup is larger for it.",
-        "Allocate outputs with torch, in forward, after what is freed on the way; a smaller size needs less room.",
+        "for which temporaries left no room. Where it was the reference's alone, the speedup may read larger for it.",
+        "Allocate outputs with torch, in forward, before large temporaries. Where it was the reference's: a smaller "
+        "size leaves more room.",
     ),
     Code.NOT_QUIET: Entry(
         "the machine was not quiet",

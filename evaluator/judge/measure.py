@@ -159,7 +159,6 @@ def side(
     waited: list[Trial] = []
     void = others = 0
     first_ms: float | None = None
-    copied = False
     started = time.monotonic()
     lacking = False
     while not _enough(good := _of_a_kind(quiet, waited), at_least, time.monotonic() - started, empty, lacking=lacking):
@@ -170,7 +169,6 @@ def side(
             fault, _ = made_again(bench, trial, len(used), seed, itertools.repeat(None), timeout_s)
             return Side(None, trial._replace(fault=fault))
         used.append(seed)
-        copied |= trial.copied
         if first_ms is None:
             first_ms = max(trial.elapsed_ms - empty.taken_off_ms, 0.0)
         elif trial.profile is not Profile.AS_GIVEN:
@@ -198,7 +196,7 @@ def side(
         host_ms=median(hosts_ms) if hosts_ms else None,
         void_calls=void,
         other_calls=others,
-        outputs_copied=copied,
+        outputs_copied=any(trial.copied for trial in good),
         outliers=len(outliers(times_ms)),
         overhead_host_ms=empty.host_ms,
         unwatched_ms=_unwatched_ms(good, empty),

@@ -30,14 +30,17 @@ class Plan(Record, frozen=True):
         once = 4 * self.input_bytes + 7 * self.output_bytes + 5 * self.state_bytes
         return 2 * once if backward else once
 
-    def gpu_bytes(self, *, backward: bool) -> int:
-        """Estimate what judge and runner hold together on a GPU, in bytes.
+    def gpu_bytes(self, *, backward: bool, in_blocks: bool) -> int:
+        """Estimate what judge and runner hold together on a GPU at least, in bytes: their own temporaries come on top.
 
         Inputs: the judge's and the shared ones. Outputs: those of two calls in the arena, and one more for what forward
         allocates on its way. Weights: the judge's, in float64 too (2 x), and the runner's. Blocks of the expected
-        values, samples, and two contexts take 3 GiB. Gradients double the whole.
+        values, samples, and two contexts take 3 GiB; what is not computed in blocks takes what `judge_bytes` says.
+        Gradients double the whole.
         """
         once = 2 * self.input_bytes + 3 * self.output_bytes + 4 * self.state_bytes
+        if not in_blocks:
+            once += 2 * self.input_bytes + 3 * self.output_bytes
         return (2 * once if backward else once) + (3 << 30)
 
 
@@ -101,7 +104,7 @@ def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) 
         needed, free = sizes.judge_bytes(backward=problem.backward), psutil.virtual_memory().available
         place = "this machine"
     else:
-        needed, free = sizes.gpu_bytes(backward=problem.backward), gpu.memory_bytes
+        needed, free = sizes.gpu_bytes(backward=problem.backward, in_blocks=bool(problem.split)), gpu.memory_bytes
         place = f"GPU {gpu.number} ({gpu.name})"
     if needed > free:
         raise UsageError(

@@ -34,6 +34,8 @@ from evaluator.version import __version__
 
 _MOVED = 0.02
 """Clocks that moved by more than this, relative to the reference's time, make another machine of it."""
+_RULES = 2
+"""Of how programs are timed; what was kept by others is not held against what is timed by these."""
 TF32_FLOOR = 1e-2
 """Of a row's root mean square. A product of operands rounded to 10 bits is off by 2e-3 of it (see tolerance.py)."""
 
@@ -112,7 +114,7 @@ def _of_reference(shop: Workshop, kind: BaselineKind, tf32: Tf32 | None, referen
     where = [terms.device.value, terms.threads] if terms.gpu is None else [terms.gpu.uuid, terms.gpu.driver]
     text = hashlib.sha256(shop.reference.source.encode()).hexdigest()
     problem = [text, terms.problem.mode.value, terms.problem.backward, terms.problem.precision.value]
-    parts = ["baseline", kind.value, tf32, *problem, *where, torch.__version__, __version__, _SOURCES[kind]]
+    parts = ["baseline", _RULES, kind.value, tf32, *problem, *where, torch.__version__, __version__, _SOURCES[kind]]
     try:
         found = kept(parts, Baseline, now)
         if found.measured_at == plain.measured_at:

@@ -65,7 +65,8 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
         with _peak_of_gpu(on_gpu=on_gpu) as peak:
             reference.honest(inputs, 0, gradients)
         del gradients
-    peak_bytes = max(peak.size_bytes - _bytes(given), 0)  # The reference had a copy of its inputs.
+    copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in given)  # It ran on copies, without gaps.
+    peak_bytes = max(peak.size_bytes - copies_bytes, 0)
     reference.settle(inputs, outputs)
     if on_gpu:
         in_blocks = len(reference.blocks(inputs)) > 1

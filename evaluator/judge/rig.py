@@ -109,7 +109,8 @@ class GpuRig:
 
         The arena holds the outputs of two calls: the last one's stay alive, so that two which share memory are seen.
         Temporaries come to lie in it before outputs do, so there is room for the reference's, twice, for an allocator
-        keeps pieces that fit nothing else. Where a GPU has too little for that, they may crowd outputs out (T304).
+        keeps pieces that fit nothing else. They get half of what others leave at most, for the judge's float64 has
+        temporaries too; where that is less, they may crowd outputs out (T304).
         """
         if equipment.kernels is None:
             raise TypeError("a GPU needs the judge's kernels")
@@ -123,9 +124,8 @@ class GpuRig:
         wanted_bytes = least_bytes + 2 * max(sizes.peak_bytes - sizes.output_bytes, 0)
         free_bytes, _ = torch.cuda.mem_get_info()
         others_bytes = 2 * self._input_bytes + _ARENA_SLACK_BYTES + _CONTEXT_BYTES
-        self._arena_bytes = _ARENA_SLACK_BYTES + (
-            wanted_bytes if wanted_bytes + others_bytes <= free_bytes else least_bytes
-        )
+        spare_bytes = max(free_bytes - others_bytes - least_bytes, 0) // 2
+        self._arena_bytes = _ARENA_SLACK_BYTES + min(wanted_bytes, least_bytes + spare_bytes)
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[SharedMemory]:
@@ -142,7 +142,7 @@ class GpuRig:
         return contextlib.closing(SealedClock(session, memory, self._kernels))
 
     def room_for(self, runners: int) -> bool:
-        """Count a runner's inputs and its arena, its context, and as much as the inputs for weights and temporaries.
+        """Count a runner's inputs, its arena with its temporaries, its context, and for weights as much as the inputs.
 
         Where they take more than a small part of the GPU, one after the other has it: what a grade takes would be
         three times what it needs.

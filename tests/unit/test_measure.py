@@ -74,6 +74,26 @@ def test_the_hosts_part_of_an_empty_call_is_measured_where_there_is_a_gpu():
     assert measured.samples.overhead_host_ms == 0.2
 
 
+class Copying(Script):
+    """Copies its outputs in the calls of these numbers; every third is one with other values."""
+
+    def __init__(self, copied):
+        super().__init__([1.3], prepared_ms=0.5)
+        self._copied = copied
+
+    def run(self, index, seed, *, timeout_s, quick):
+        trial = super().run(index, seed, timeout_s=timeout_s, quick=quick)
+        profile = Profile.LARGE if index % 3 == 2 else AS_GIVEN
+        return trial._replace(copied=index in self._copied, profile=profile)
+
+
+@pytest.mark.parametrize(("copied", "told"), [((), False), ((0, 2, 5), False), ((4,), True)])
+def test_that_outputs_were_copied_is_told_of_calls_that_are_quoted(copied, told):
+    """The first call is not, nor are those with other values."""
+    empty = overhead(Script([0.3], prepared_ms=0.5), 1.0)
+    assert side("submission", Copying(copied), itertools.count(), empty, 1.0).samples.outputs_copied is told
+
+
 class Forking(Script):
     """Is interrupted while inputs are written, where streams wait for each other."""
 

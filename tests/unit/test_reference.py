@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from evaluator.errors import ProblemError
+from evaluator.judge import ready
 from evaluator.judge import reference as reference_module
-from evaluator.judge.memory_plan import plan
+from evaluator.judge.memory_plan import Plan, plan
 from evaluator.judge.ready import try_one_call
 from evaluator.judge.reference import Reference, forward_parameters
 from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
@@ -424,6 +425,13 @@ def test_a_problem_is_planned_once_and_its_code_not_run_again(tmp_path, monkeypa
     assert told.read_text() == "drawn "
 
 
+def test_what_is_computed_whole_takes_more_of_a_gpu_than_what_is_computed_in_blocks():
+    sizes = Plan(input_bytes=100, output_bytes=10, state_bytes=1)
+    least = 2 * 100 + 3 * 10 + 4 * 1
+    assert sizes.gpu_bytes(backward=False, in_blocks=True) == least + (3 << 30)
+    assert sizes.gpu_bytes(backward=False, in_blocks=False) == least + 2 * 100 + 3 * 10 + (3 << 30)
+
+
 def test_planning_prints_nothing_and_ends_nothing(capsys):
     sizes = plan(problem("print('in forward'); return self.linear(x)"), SizeName.FULL)
     assert (sizes.input_bytes, sizes.output_bytes, sizes.state_bytes) == (128, 128, 80)
@@ -435,6 +443,27 @@ def test_planning_prints_nothing_and_ends_nothing(capsys):
 def one_call(**changes):
     """Try a problem's one call, without the processes of a grade."""
     return try_one_call(made(**changes), on_gpu=False)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_what_a_reference_holds_on_a_gpu_is_looked_at_without_the_copies_of_its_inputs(monkeypatch, backward):
+    """The device is played: PyTorch's counters, which go up by a number that is known in each call that is watched."""
+    held = iter([(1000, 1000 + 512), (2000, 2000 + 4096)])
+    now = [0, 0]
+
+    def reset():
+        now[:] = next(held)
+
+    reserved = []
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: now[0])
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: now[1])
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(ready, "_reserve", reserved.append)
+    gaps = "return [torch.rand(n, 8)[:, ::2]]"  # Eight rows of four, each of which lies in eight.
+    sizes, _ = try_one_call(made(inputs=gaps, backward=backward), on_gpu=True)
+    assert sizes.peak_bytes == (4096 if backward else 512) - 8 * 4 * 4
+    assert len(reserved) == 1
 
 
 def test_a_call_is_measured():

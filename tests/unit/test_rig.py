@@ -22,19 +22,21 @@ def planned(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("gib", "free", "total", "there_is"),
+    ("gib", "peak_gib", "free", "total", "there_is"),
     [
-        (0.03, H200, H200, True),
-        (0.5, H200, H200, True),
-        (6.0, H200, H200, False),  # relu, 4096 x 393216: 25 GiB each.
-        (0.5, 4 * GIB, H200, False),
-        (0.03, 12 * GIB, 12 * GIB, True),
-        (0.5, 24 * GIB, 24 * GIB, False),
+        (0.03, 0.03, H200, H200, True),
+        (0.5, 0.5, H200, H200, True),
+        (0.5, 3.0, H200, H200, True),
+        (0.5, 4.0, H200, H200, False),  # 10 GiB each, of which temporaries are 7.
+        (6.0, 6.0, H200, H200, False),  # relu, 4096 x 393216: 25 GiB each.
+        (0.5, 0.5, 4 * GIB, H200, False),
+        (0.03, 0.03, 12 * GIB, 12 * GIB, True),
+        (0.5, 0.5, 24 * GIB, 24 * GIB, False),
     ],
 )
-def test_runners_wait_beside_others_only_where_they_are_small(planned, gib, free, total, there_is):
+def test_runners_wait_beside_others_only_where_they_are_small(planned, gib, peak_gib, free, total, there_is):
     size = int(gib * GIB)
-    assert planned(CallSizes(size, size), free, total).room_for(2) is there_is
+    assert planned(CallSizes(size, size, int(peak_gib * GIB)), free, total).room_for(2) is there_is
 
 
 @pytest.mark.parametrize(
@@ -43,8 +45,9 @@ def test_runners_wait_beside_others_only_where_they_are_small(planned, gib, free
         (1.0, 139.0, 2.25),  # Nothing but its output: the last call's stays alive, and a little is free.
         (0.0, 139.0, 2.25),
         (2.5, 139.0, 5.25),  # A gibibyte and a half of temporaries, twice.
-        (2.5, 9.0, 5.25),
-        (2.5, 8.0, 2.25),  # There is no room for those.
+        (2.5, 11.375, 5.25),  # A context, two inputs with room to move in, the arena, and as much as its temporaries.
+        (2.5, 9.375, 4.25),  # There is no room for all of those,
+        (2.5, 4.0, 2.25),  # or for any.
     ],
 )
 def test_temporaries_do_not_crowd_outputs_out_of_shared_memory(planned, monkeypatch, peak_gib, free_gib, room_gib):
