@@ -120,7 +120,7 @@ def table(lines: list[Line]) -> str:
     for admission in done:
         kernelbench.update({_kind(each.control) for each in admission.controls if each.passes_kernelbench})
         ours.update({_kind(each.control) for each in admission.controls if each.gets_away})
-    for kind in sorted(kernelbench | ours, key=lambda kind: -kernelbench[kind]):
+    for kind in sorted(kernelbench | ours, key=lambda kind: (-kernelbench[kind], kind)):
         text.append(f"| {kind} | {kernelbench[kind]} | {ours[kind]} |")
     text += ["", "## By problem", "", "Those that let at least one pass under either rule.", ""]
     text += ["| problem | KernelBench lets pass | Warpgrade lets pass |", "|---|---|---|"]
