@@ -31,7 +31,7 @@ class Plan(Record, frozen=True):
         return 2 * once if backward else once
 
     def gpu_bytes(self, *, backward: bool, in_blocks: bool) -> int:
-        """Estimate what judge and runner hold together on a GPU at least, in bytes: their own temporaries come on top.
+        """Estimate what judge and runner hold together on a GPU, in bytes; temporaries larger than outputs come on top.
 
         Inputs: the judge's and the shared ones. Outputs: those of two calls in the arena, and one more for what forward
         allocates on its way. Weights: the judge's, in float64 too (2 x), and the runner's. Blocks of the expected
