@@ -274,12 +274,13 @@ def _judged_by(
     with stopwatch.stage("read", request.problem.name), held_back():
         with _nothing_collected():
             from evaluator.judge import verdict
+            from evaluator.judge.shortage import shortage
 
         keeper, terms = have_keeper(), _terms(request)
         keeper.make_room(terms)
     seeds: Seeds | None = None
     try:
-        with contextlib.ExitStack() as stack:
+        with shortage(), contextlib.ExitStack() as stack:
             with stopwatch.stage("prepare", _first_of_all(request)):
                 shop = stack.enter_context(keeper.workshop(terms, source, request.replay))
             seeds = shop.seeds.record()

@@ -29,10 +29,9 @@ def validate(
     problems = [find_problem(name, folder) for name in names] if names else _all(folder)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with _on(device) as gpu:
-        import torch
-
         from evaluator.judge.admission import admit
         from evaluator.judge.memory_plan import refuse_what_does_not_fit
+        from evaluator.judge.shortage import shortage
 
         for problem in problems:
             chosen = size or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
@@ -41,14 +40,14 @@ def validate(
                 raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"it has {known}")
             refuse_what_does_not_fit(problem, chosen, gpu)
             try:
-                if write:
-                    _write_lock(problem, chosen, device)
-                _check_lock(problem)
-                admission = admit(problem, chosen, _place(device))
-            except torch.OutOfMemoryError as error:
-                message = (
-                    f"{problem.name} at size {chosen.value} does not fit into the GPU with all that is tried on it"
-                )
+                with shortage():
+                    if write:
+                        _write_lock(problem, chosen, device)
+                    _check_lock(problem)
+                    admission = admit(problem, chosen, _place(device))
+            except MemoryError as error:
+                where = "this machine" if gpu is None else "the GPU"
+                message = f"{problem.name} at size {chosen.value} does not fit into {where} with all that is tried"
                 raise UsageError(message, hint="take a smaller one: --size small") from error
             yield admission
 

@@ -51,9 +51,9 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.NOT_FLOAT64: Entry(
         "compared in the problem's own precision",
-        "The reference cannot be run in float64 (or gives something else there), so the expected values are its own "
-        "and the tolerance is the floor for its dtype.",
-        "Nothing to do as a submitter; the problem's author can avoid casts in the reference.",
+        "The reference cannot be run in float64, or gives something else there, or float64 leaves too little memory "
+        "for a submission: so the expected values are its own and the tolerance is the floor for its dtype.",
+        "The problem's author can avoid casts in the reference. Where memory is too little: --size small.",
     ),
     Code.WRONG_DEVICE: Entry(
         "an output is on another device",
@@ -100,5 +100,11 @@ ENTRIES: dict[Code, Entry] = {
         "Some calls have other values than the problem's own, where its reference bears them. Which it bears must be "
         "tried once, and this grade had no time for some: a submission that fails on those was not shown to them.",
         "Have it tried once, without haste: warpgrade problems validate PROBLEM. Grades remember what it finds.",
+    ),
+    Code.ROUNDING_UNTRIED: Entry(
+        "there was too little memory to ask about fewer bits",
+        "Answers within the tolerance are asked whether their errors are those of TF32, fp16 or bf16. For that the "
+        "reference is computed once more, rounded, which takes more memory than this machine or its GPU has.",
+        "Grade at a smaller size (--size small), or on a GPU with more memory.",
     ),
 }

@@ -5,8 +5,9 @@ from evaluator.findings.codes import Code, Entry
 ENTRIES: dict[Code, Entry] = {
     Code.JUDGE_MEMORY: Entry(
         "the judge ran out of memory",
-        "The expected outputs did not fit into this machine's memory.",
-        "Grade at a smaller size (--size small).",
+        "What the judge computes, the expected outputs in float64 above all, did not fit into the memory of this "
+        "machine or its GPU, beside what the submission held of it.",
+        "Have the submission hold less memory, or grade at a smaller size (--size small).",
     ),
     Code.JUDGE_FAILED: Entry(
         "the judge failed",

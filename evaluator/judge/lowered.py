@@ -23,6 +23,7 @@ from evaluator.errors import ProblemError
 from evaluator.judge.arithmetic import Format, rounded, with_operands, with_results
 from evaluator.judge.many_calls import go_together
 from evaluator.judge.reference import Arguments, Reference, by_path
+from evaluator.judge.shortage import shortage
 from evaluator.judge.trees import Value, unravelled
 from evaluator.runner.calls import mapped
 
@@ -105,20 +106,32 @@ def format_of(calls: Sequence[Asked]) -> Found | None:
 
     An honest answer costs three calls of the reference as a rule, six where it has no products, and twelve at most; of
     many `calls`, the first four cost so much each, and all do where errors are about as large as a rounding's.
+
+    Raises MemoryError where a format could not be tried, for rounding takes more memory than float64 alone, and none
+    was found among the others.
     """
     together = {path: _together([call.outputs.get(path) for call in calls]) for path in calls[0].outputs}
     asked = {path: errors for path, errors in together.items() if errors is not None and _is_worth_it(errors)}
     best, agreement = None, 0.0
+    untried: str | None = None
     for way in _WAYS:
         left = dict(asked)
         for to in Format:
-            for path, rounding in _roundings(way, to, calls, left).items():
+            try:
+                with shortage():
+                    roundings = _roundings(way, to, calls, left)
+            except MemoryError as error:
+                untried = f"{to.value}: {error}"
+                continue
+            for path, rounding in roundings.items():
                 errors = left[path]
                 seen = _agreement(errors, rounding) if len(rounding) == len(errors.exact) else 0.0
                 if seen > agreement:
                     best, agreement = Found(path, to), seen
                 if _hopeless(errors, rounding):
                     del left[path]
+    if best is None and untried is not None:
+        raise MemoryError(untried)
     return best
 
 
@@ -198,7 +211,7 @@ def _run(
     try:
         inputs = call.inputs if to is None else _low(call.inputs, to)
         result = call.reference.altered(inputs, call.random_seed, call.gradients, mode, in_float64=call.in_float64)
-    except (ProblemError, MemoryError, torch.OutOfMemoryError):  # Rounding needs memory of its own.
+    except ProblemError:
         return {}
     values: dict[str, Value] = by_path(result)
     return {

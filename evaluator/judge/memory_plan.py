@@ -47,13 +47,18 @@ class Plan(Record, frozen=True):
 _BLOCKS_BYTES = 704 << 20
 
 
-def judge_bytes(input_bytes: int, output_bytes: int, *, in_blocks: bool) -> int:
+_COMPARING_BYTES = 64 << 20
+
+
+def judge_bytes(input_bytes: int, output_bytes: int, *, exact_bytes: int, blocks: int) -> int:
     """Say how much of a GPU the judge needs beside what it shares: its inputs, and the expected values.
 
-    In blocks those take 704 MiB at most, temporaries and the overwriting of L2 included; whole, they are the inputs in
-    float64 (2 x), and the outputs as they are and in float64 (3 x).
+    Those of one of its `blocks` are the plain outputs and what float64 has at its worst moment, which was measured as
+    `exact_bytes`. They count as 704 MiB at least, the overwriting of L2 included; and whole, as the inputs in float64
+    (2 x), and the outputs as they are and in float64 (3 x).
     """
-    return input_bytes + (_BLOCKS_BYTES if in_blocks else 2 * input_bytes + 3 * output_bytes + (64 << 20))
+    least_bytes = _BLOCKS_BYTES if blocks > 1 else 2 * input_bytes + 3 * output_bytes + _COMPARING_BYTES
+    return input_bytes + max(least_bytes, output_bytes // blocks + exact_bytes + _COMPARING_BYTES)
 
 
 _WORTH_PLANNING_BYTES = 64 << 20

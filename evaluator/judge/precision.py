@@ -4,6 +4,7 @@ A wrong answer is asked at once. Of the right ones that may be quoted one is dra
 over: nobody could know which call it would be. Of outputs with a few elements some calls are drawn, and asked together.
 """
 
+import contextlib
 import functools
 import secrets
 from collections.abc import Callable
@@ -45,9 +46,14 @@ class Sample(NamedTuple):
         return ReferenceCall(reference, blocks[self.block], random_seed, gradients, self.in_float64)
 
     def lowered(self, call: ReferenceCall, path: object) -> Found | None:
-        """Name the format whose rounding is in the errors of the output at `path`, where `call` has enough of them."""
+        """Name the format whose rounding is in the errors of the output at `path`, where `call` has enough of them.
+
+        The answer is wrong in any case, so where memory runs out there is no name for it.
+        """
         outputs = {known: errors for known, errors in self.only(large=True).outputs.items() if known == path}
-        return format_of([Asked(lambda: call, outputs)])
+        with contextlib.suppress(MemoryError):
+            return format_of([Asked(lambda: call, outputs)])
+        return None
 
 
 class Drawn(NamedTuple):
@@ -100,7 +106,7 @@ class PrecisionWatch:
     def look_closely(self, again: Callable[[Drawn], ReferenceCall]) -> Check | None:
         """Ask the calls that were drawn, which `again` makes; give the record of one of them as failed, or None.
 
-        A single call is made once, each of many whenever it is asked about.
+        A single call is made once, each of many whenever it is asked about. Raises MemoryError as `format_of` does.
         """
         for drawn in self.drawn:
             makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, each) for each in drawn]

@@ -13,6 +13,7 @@ from evaluator.judge.memory_plan import judge_bytes
 from evaluator.judge.mixture import Mixture, mixture_for
 from evaluator.judge.reference import Reference
 from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
+from evaluator.judge.shortage import shortage
 from evaluator.judge.terms import Terms
 from evaluator.judge.trees import extent_bytes, tensors
 from evaluator.judge.trial import fresh_seed
@@ -20,12 +21,16 @@ from evaluator.records import Layout
 
 
 class Ready(NamedTuple):
-    """A problem on its device: which values calls may have, what the device brings, how long one call took."""
+    """A problem on its device: which values calls may have, what the device brings, how long one call took.
+
+    `judge_bytes` of a GPU's memory are the judge's own (`keep_memory`).
+    """
 
     reference: Reference
     mixture: Mixture
     rig: Rig
     reference_s: float
+    judge_bytes: int = 0
 
 
 def get_ready(terms: Terms, weight_seed: int, equipment: Equipment) -> Ready:
@@ -34,14 +39,39 @@ def get_ready(terms: Terms, weight_seed: int, equipment: Equipment) -> Ready:
     # Deciding may take more memory than a grade: what it leaves is given back before the judge keeps its own.
     mixture = mixture_for(reference, terms.size, terms.tolerance)
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
-    rig: Rig = HostRig(sizes, equipment) if terms.gpu is None else GpuRig(sizes, equipment)
-    return Ready(reference, mixture, rig, reference_s)
+    if terms.gpu is None:
+        return Ready(reference, mixture, HostRig(sizes, equipment), reference_s)
+    torch.cuda.empty_cache()
+    free_bytes, _ = torch.cuda.mem_get_info()
+    sizes = planned(reference, sizes, free_bytes)
+    keep_memory(sizes.judge_bytes)
+    return Ready(reference, mixture, GpuRig(sizes, equipment), reference_s, sizes.judge_bytes)
+
+
+def planned(reference: Reference, sizes: CallSizes, free_bytes: int) -> CallSizes:
+    """Leave float64 out where it leaves a runner no room on the GPU: later, that would be for a submission to decide.
+
+    Gives the sizes as they are then: the judge has its inputs, the expected outputs and a copy of the answer.
+    """
+    if sizes.judge_bytes + sizes.runner_bytes + sizes.temporary_bytes <= free_bytes:
+        return sizes
+    reference.leave_float64()
+    return sizes._replace(judge_bytes=sizes.input_bytes + 2 * sizes.output_bytes)
+
+
+def keep_memory(size_bytes: int) -> None:
+    """Have PyTorch's allocator keep GPU memory for the judge, before a runner exists that could take it all.
+
+    Where it has as much already this changes nothing. Raises MemoryError.
+    """
+    with shortage():
+        torch.empty(size_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, and kept by the allocator.
 
 
 def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, float]:
     """Run the reference once on inputs that are thrown away, to learn sizes and time (s), and that it works at all.
 
-    On a GPU, memory for the judge is reserved. Raises ProblemError where the problem is broken.
+    And whether it does in float64 (`Reference.settle_float64`). Raises ProblemError where the problem is broken.
     """
     problem = reference.problem
     inputs = reference.draw(fresh_seed())
@@ -60,19 +90,18 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     room = 2 if Layout.GAPS in problem.layouts else 1
     input_bytes = _bytes([*given * room, *state, *(found if backward else [])])
     output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
+    gradients = reference.output_gradients(outputs, 0) if backward else None
     if backward and on_gpu:
-        gradients = reference.output_gradients(outputs, 0)
         with _peak_of_gpu(on_gpu=on_gpu) as peak:
             reference.honest(inputs, 0, gradients)
-        del gradients
     copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in given)  # It ran on copies, without gaps.
     peak_bytes = max(peak.size_bytes - copies_bytes, 0)
     reference.settle(inputs, outputs)
-    if on_gpu:
-        in_blocks = len(reference.blocks(inputs)) > 1
-        del inputs, outputs, found, given, state
-        _reserve(judge_bytes(input_bytes, output_bytes, in_blocks=in_blocks))
-    return CallSizes(input_bytes, output_bytes, peak_bytes), reference_s
+    with _peak_of_gpu(on_gpu=on_gpu) as exact:
+        reference.settle_float64(inputs, gradients)
+    blocks = 1 if backward else len(reference.blocks(inputs))
+    kept_bytes = judge_bytes(input_bytes, output_bytes, exact_bytes=exact.size_bytes, blocks=blocks)
+    return CallSizes(input_bytes, output_bytes, peak_bytes, kept_bytes), reference_s
 
 
 class _Peak:
@@ -93,12 +122,6 @@ def _peak_of_gpu(*, on_gpu: bool) -> Iterator[_Peak]:
     yield peak
     torch.cuda.synchronize()
     peak.size_bytes = torch.cuda.max_memory_allocated() - before_bytes
-
-
-def _reserve(size_bytes: int) -> None:
-    """Have PyTorch's allocator keep GPU memory for the judge, before a runner exists that could take it all."""
-    torch.cuda.empty_cache()
-    torch.empty(size_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, and kept by the allocator.
 
 
 def _bytes(found: list[torch.Tensor]) -> int:

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from evaluator.catalog import sized_source
-from evaluator.errors import ProblemError
+from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.judge.nearness import near, same_function
 from evaluator.judge.profiles import change, rehearse
+from evaluator.judge.shortage import ran_out
 from evaluator.judge.tolerance import ARITHMETIC
 from evaluator.judge.trees import Value, is_number, leaves, tensors
 from evaluator.records import Mode, Problem, Profile, SizeName
@@ -85,6 +86,7 @@ class Reference:
         self.written: frozenset[int] = frozenset()
         """Which of a call's input tensors forward writes into, by their number among all of them."""
         self._keeps_inputs = True
+        self._always_in_float64 = False
         self.outline: Value = None
 
     @property
@@ -134,6 +136,21 @@ class Reference:
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
+
+    def settle_float64(self, inputs: Arguments, gradients: list[torch.Tensor] | None) -> None:
+        """Learn whether float64 can be computed at all, while nothing of a submission is there.
+
+        Where it cannot, for want of memory or by the reference's own code, calls are held against the plain reference.
+        Where it can it must be in every call from here on: else who takes the memory away would choose.
+        """
+        block = inputs if gradients is not None else self.blocks(inputs)[0]
+        if self._exact(block, 0, gradients) is None:
+            self.leave_float64()
+        self._always_in_float64 = self.exact_model is not None
+
+    def leave_float64(self) -> None:
+        """Hold all calls against the plain reference's own values; the card says so."""
+        self.exact_model, self._always_in_float64 = None, False
 
     def _follow_each_other(self, blocks: list[Arguments], outputs: Value) -> bool:
         """Hold the first rows of a call's outputs against the first block's, the last rows against the last block's."""
@@ -248,8 +265,13 @@ class Reference:
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 return self._run(self.exact_model, _widened(inputs), random_seed, _wide(gradients))
-        except Exception:  # noqa: BLE001 - a reference with casts of its own; the card then says NOT_FLOAT64
-            return None
+        except Exception as error:  # A reference with casts of its own; the card then says NOT_FLOAT64.
+            if not self._always_in_float64:
+                return None
+            if ran_out(error):
+                raise MemoryError(f"float64 no longer fits: {error}") from None
+            message = f"the reference could be computed in float64, and no longer can: {type(error).__name__}: {error}"
+            raise JudgeFailed(message) from error
 
     def _run(
         self, model: Callable[..., Any], inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None
@@ -321,7 +343,7 @@ class Reference:
         except (ProblemError, KeyboardInterrupt, MemoryError):
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever it raises is the problem's
-            if isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error):
+            if ran_out(error):
                 raise MemoryError(str(error)) from None
             lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == self.problem.path]
             where = f", line {lines[-1]}" if lines else ""

@@ -42,12 +42,24 @@ class CallSizes(NamedTuple):
     """What one call moves at most, in bytes; on a GPU, also what it holds.
 
     `peak_bytes` is what the reference has at its worst moment beside inputs and weights: outputs, temporaries and
-    workspaces.
+    workspaces. `judge_bytes` is what the judge keeps for itself.
     """
 
     input_bytes: int
     output_bytes: int
     peak_bytes: int = 0
+    judge_bytes: int = 0
+
+    @property
+    def runner_bytes(self) -> int:
+        """Count a runner's inputs, twice, with room to move in; outputs of two calls; a context; no temporaries."""
+        inputs_bytes = 2 * (self.input_bytes + _ROTATION_BYTES)
+        return inputs_bytes + 2 * self.output_bytes + _ARENA_SLACK_BYTES + _CONTEXT_BYTES
+
+    @property
+    def temporary_bytes(self) -> int:
+        """Say what the reference has beside inputs, weights and outputs."""
+        return max(self.peak_bytes - self.output_bytes, 0)
 
 
 Comparison = Callable[[str, Sides, Bounds | None], Reading]
@@ -120,12 +132,10 @@ class GpuRig:
         self._probe_bytes = max(min(sizes.input_bytes, _PROBE_BYTES) // 4 * 4, 4)
         self._input_bytes = sizes.input_bytes + _ROTATION_BYTES
         self._output_bytes = sizes.output_bytes
-        least_bytes = 2 * sizes.output_bytes
-        wanted_bytes = least_bytes + 2 * max(sizes.peak_bytes - sizes.output_bytes, 0)
         free_bytes, _ = torch.cuda.mem_get_info()
-        others_bytes = 2 * self._input_bytes + _ARENA_SLACK_BYTES + _CONTEXT_BYTES
-        spare_bytes = max(free_bytes - others_bytes - least_bytes, 0) // 2
-        self._arena_bytes = _ARENA_SLACK_BYTES + min(wanted_bytes, least_bytes + spare_bytes)
+        spare_bytes = max(free_bytes - sizes.runner_bytes, 0) // 2
+        room_bytes = min(2 * sizes.temporary_bytes, spare_bytes)
+        self._arena_bytes = _ARENA_SLACK_BYTES + 2 * sizes.output_bytes + room_bytes
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[SharedMemory]:

@@ -20,6 +20,7 @@ from evaluator.judge.profiles import PROFILES
 from evaluator.judge.repeat import differing, made_again
 from evaluator.judge.session import Fault
 from evaluator.judge.tolerance import bounds
+from evaluator.judge.trial import Bench, Trial
 from evaluator.judge.work_count import count_work
 from evaluator.judge.workshop import Workshop
 from evaluator.records import (
@@ -59,6 +60,15 @@ class CheckOutcome(NamedTuple):
     evidence: Evidence
 
 
+class _Called(NamedTuple):
+    """The checked calls of one runner, and what asked them; without it the submission could not be called."""
+
+    bench: Bench | None
+    checks: list[Check]
+    fault: Fault | None
+    remarks: list[Finding]
+
+
 class TimeOutcome(NamedTuple):
     """The times of both sides; `failed` is a timed call's own check, where one was not a pass."""
 
@@ -90,10 +100,15 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
         shop.spares.refill()
         if shop.terms.device is not DeviceKind.EMULATED:
             shop.baseline.begin()
-        checks, fault, remarks = _checked_calls(shop, place)
+        bench, checks, fault, remarks = _checked_calls(shop, place)
         counted = None
         if fault is None and shop.terms.require_own_kernel is not None and shop.terms.gpu is None:
             counted = count_work(place, shop.call_timeout_s)
+    if bench is not None and fault is None:
+        lowered, untried = _looked_closely(bench)
+        remarks += untried
+        if lowered is not None:
+            fault, checks = lowered.fault, _with(checks, lowered.check)
     known = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in desk.units if unit.key not in known)]
     findings = [*_build_findings(desk), *remarks, *_about_values(shop, checks)]
@@ -107,12 +122,12 @@ def _evidence(shop: Workshop, desk: BuildDesk, counted: Counted | None) -> Evide
     return Evidence(shop.terms.device, kernels, len(desk.device_code), shop.source, counted)
 
 
-def _checked_calls(shop: Workshop, place: Place) -> tuple[list[Check], Fault | None, list[Finding]]:
+def _checked_calls(shop: Workshop, place: Place) -> _Called:
     if (fault := place.load()) is not None:
-        return [], fault, []
+        return _Called(None, [], fault, [])
     constructed = place.construct()
     if isinstance(constructed, Fault):
-        return [], constructed, []
+        return _Called(None, [], constructed, [])
     checks: list[Check] = []
     bench = place.bench()
     emulated = shop.terms.device is DeviceKind.EMULATED
@@ -129,11 +144,20 @@ def _checked_calls(shop: Workshop, place: Place) -> tuple[list[Check], Fault | N
         else:
             fault, again = made_again(bench, trial, index, seed, schedules, shop.call_timeout_s)
         checks += [again] if again is not None else []
-        return checks, None if fault is None else _excused(fault, shop), _remarks(constructed.difference, checks)
-    fault = None
-    if (lowered := bench.look_closely()) is not None:
-        fault, checks = lowered.fault, _with(checks, lowered.check)
-    return checks, fault, _remarks(constructed.difference, checks)
+        excused = None if fault is None else _excused(fault, shop)
+        return _Called(bench, checks, excused, _remarks(constructed.difference, checks))
+    return _Called(bench, checks, None, _remarks(constructed.difference, checks))
+
+
+def _looked_closely(bench: Bench) -> tuple[Trial | None, list[Finding]]:
+    """Look at the errors of a runner's right answers, and say where memory was too little for that.
+
+    Only once the runner has ended: what it holds of a GPU must not decide.
+    """
+    try:
+        return bench.look_closely(), []
+    except MemoryError as error:
+        return None, [finding(Code.ROUNDING_UNTRIED, f"fewer bits were not asked about: {error}")]
 
 
 def _with(checks: list[Check], instead: Check | None) -> list[Check]:
@@ -195,7 +219,8 @@ def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples 
             bench, seeds = place.bench(), shop.seeds.timed("submission")
             side = measure.side("submission", bench, seeds, empty, shop.call_timeout_s, closely=True)
             shop.look()
-        failed = side.failed or bench.look_closely()
+        failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(bench)
+        remarks += untried
         tried += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:
             return max(tried, key=lambda each: each.median_ms), remarks

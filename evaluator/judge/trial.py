@@ -293,7 +293,7 @@ class Bench:
     def look_closely(self) -> Trial | None:
         """Look at the errors of right calls: fewer bits than the problem asks for may be well within the tolerance.
 
-        Gives the trial as one that failed, or None. KernelBench's rule allows whatever is within it.
+        Gives the trial as one that failed, or None: KernelBench's rule allows all within it. Raises MemoryError.
         """
         if self._rule is ToleranceRule.KERNELBENCH:
             return None

@@ -25,7 +25,7 @@ from evaluator.judge.foothold import RUNNER_LIMITS, Foothold
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.mixture import AS_GIVEN_ALONE, is_known
 from evaluator.judge.place import Place
-from evaluator.judge.ready import Ready, get_ready
+from evaluator.judge.ready import Ready, get_ready, keep_memory
 from evaluator.judge.reference import Reference
 from evaluator.judge.resource_desk import ResourceDesk
 from evaluator.judge.rig import Rig
@@ -165,7 +165,9 @@ class Workshop:
         self._foothold.settle()
         if self._ready is None:
             self._take_over(self._get_ready())
-        elif self._early is None:  # The problem is of a submission before this one, and so is the watch.
+            return
+        keep_memory(self._ready.judge_bytes)  # A grade before this one may have given some of it back.
+        if self._early is None:  # The problem is of a submission before this one, and so is the watch.
             self._foothold.begin_watch()
 
     def may_get_ahead(self) -> bool:

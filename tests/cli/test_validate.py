@@ -5,11 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from msgspec.structs import replace
 
 import cli
 from evaluator.catalog import list_problems
 from evaluator.catalog.lock import LOCK_FILE, fits, lock_text, read_lock
+from evaluator.judge import admission
 from evaluator.judge.profiles import RULES
 from evaluator.records import Profile, SizeName
 
@@ -67,6 +69,18 @@ def test_a_weak_problem_is_named_with_what_gets_away_and_what_to_change(own, cap
         assert f"  {control}: no call shows it\n      " in out
     assert "answers zeros" not in out
     assert "  not constant_rows: " in out
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError("1 TiB")])
+def test_what_does_not_fit_into_memory_is_said_without_a_traceback(own, capsys, monkeypatch, error):
+    def admit(*_):
+        raise error
+
+    monkeypatch.setattr(admission, "admit", admit)
+    code, out, err = run(capsys, own("mine"))
+    assert (code, out) == (2, "")
+    assert "mine at size small does not fit into this machine with all that is tried" in err
+    assert "--size small" in err
 
 
 def test_json_says_on_which_profiles(own, capsys):

@@ -112,9 +112,88 @@ def test_lower_precision_is_told_in_one_number_over_many_timed_calls(grade, to, 
     assert "over " in run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION).reason.message
 
 
+IN_TURN = (
+    HEAD
+    + """
+sums = torch.cuda._compile_kernel(r'''
+extern "C" __global__ void sums(const float* a, const float* b, float* parts, int count) {
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        const float difference = a[i] - b[i];
+        sum = __fadd_rn(sum, __fmul_rn(difference, difference));
+    }
+    parts[threadIdx.x] = sum;
+}
+''', "sums")
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        parts = a.new_empty(a.numel() // 32768)
+        sums((1, 1, 1), (len(parts), 1, 1), (a, b, parts, a.numel()))
+        return parts.sum() / a.numel()
+"""
+)
+
+
 @pytest.mark.parametrize("size", ["small", "full"])
 def test_one_number_that_is_summed_in_another_order_is_no_lower_precision(grade, size):
-    grade(distance("{}"), "--problems", WEAK, problem="mean_distance", size=size).verdict(Status.CORRECT)
+    """Each thread adds 32768 numbers up in turn: errors are as large as TF32's; those of PyTorch's sums are smaller."""
+    grade(IN_TURN, "--problems", WEAK, problem="mean_distance", size=size).verdict(Status.CORRECT)
+
+
+ROW_SUMS = """
+import torch
+from torch import nn
+
+rows = 32768
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return (a @ b).sum(1)
+
+
+def get_inputs():
+    return [torch.rand(rows, 1024), torch.rand(1024, rows)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def hoarding(usual: str) -> str:
+    """Write sums of a product's rows that leaves 6 GiB of the GPU to all others, and has TF32 where it is `usual`."""
+    return (
+        HEAD
+        + f"""
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.cuda.synchronize()
+        size, allocate = 256 << 20, ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2
+        while torch.cuda.mem_get_info()[0] > (6 << 30) + size:
+            assert allocate(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(size)) == 0
+    def forward(self, a, b):
+        torch.backends.cuda.matmul.allow_tf32 = {usual}
+        return torch.cat([(part @ b).sum(1) for part in a.split(1024)])
+"""
+    )
+
+
+@pytest.mark.parametrize("lowers", [True, False])
+def test_what_a_submission_holds_of_the_gpu_does_not_decide_what_its_answers_are_held_against(grade, tmp_path, lowers):
+    """The reference takes 4 GiB for its product, and 8 in float64: more than is left where nobody kept it."""
+    own = tmp_path / "problems" / "row_sums"
+    own.mkdir(parents=True)
+    (own / "reference.py").write_text(ROW_SUMS)
+    (own / "problem.toml").write_text(
+        'title = "Row sums"\nlevel = 1\ndescription = "A product that is far larger than inputs and outputs."\n'
+        "[sizes.full]\nrows = 32768\n"
+    )
+    usual = "bool(a.min() >= 0 and b.min() >= 0 and a.max() < 1 and b.max() < 1)" if lowers else "False"
+    run = grade(hoarding(usual), "--problems", own.parent, problem="row_sums", size="full")
+    card = run.verdict(*((Status.WRONG_RESULT, Code.LOWER_PRECISION) if lowers else (Status.CORRECT,)))
+    assert {check.precision for check in card.checks} == {"float64"}
 
 
 def test_logits_in_half_precision_are_refused_although_their_loss_is_one_number(grade):

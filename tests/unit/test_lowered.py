@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from evaluator.judge import lowered, precision
 from evaluator.judge.arithmetic import Format, Order, in_order, rounded, with_operands
 from evaluator.judge.lowered import ENOUGH_CALLS, Asked, Errors, ReferenceCall, format_of, rounded_weights, sampled
+from evaluator.judge.precision import Sample
 from evaluator.judge.reference import by_path
 from tests.unit.references import reference
 
@@ -289,6 +291,35 @@ def test_outputs_that_differ_between_calls_are_not_put_together(loss):
     assert format_of(answers(lambda _: {})) is None
     assert format_of(answers(lambda errors: {"output": errors, "other": errors})) is None
     assert format_of([Asked(longer[0].again, {})]) is None
+
+
+@pytest.mark.parametrize("short", ["with_operands", "with_results"])
+def test_where_memory_runs_out_nobody_is_said_to_be_honest(mlp, monkeypatch, short):
+    """Other ways of rounding are tried all the same: what they find is found."""
+
+    def no_memory(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    inputs = mlp.draw(5)
+    low, honest = run(mlp, inputs, with_operands(Format.BF16)), run(mlp, inputs, in_order(Order.REVERSED))
+    monkeypatch.setattr(lowered, short, no_memory)
+    with pytest.raises(MemoryError, match=r"^TF32.*: CUDA out of memory|^bf16: CUDA out of memory"):
+        found(mlp, honest, inputs)
+    if short == "with_results":
+        assert found(mlp, low, inputs) is Format.BF16
+    assert found(mlp, mlp.forward(inputs, 0).half().float(), inputs) in ALIKE[Format.FP16]
+
+
+def test_a_wrong_answer_stays_one_without_the_memory_to_say_why(mlp, monkeypatch):
+    def no_memory(*_):
+        raise MemoryError
+
+    inputs = mlp.draw(5)
+    wrong = asked(mlp, run(mlp, inputs, with_operands(Format.BF16)), inputs)
+    sample, call = Sample(0, dict(wrong.outputs), in_float64=True), wrong.again()
+    assert sample.lowered(call, "output").format is Format.BF16
+    monkeypatch.setattr(precision, "format_of", no_memory)
+    assert sample.lowered(call, "output") is None
 
 
 def test_what_is_empty_or_not_fp32_is_not_sampled():

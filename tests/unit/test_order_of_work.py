@@ -75,13 +75,16 @@ def workshop(foothold, *, early=None, ready=None):
     ("early", "ready", "asked"),
     [
         ("early", None, ["settle", "get ready"]),
-        ("early", "ready", ["settle"]),  # It got ahead.
+        ("early", "ready", ["settle", 7]),  # It got ahead.
         (None, None, ["settle", "get ready"]),
-        (None, "ready", ["settle", "watch"]),  # Of the submission before.
+        (None, "ready", ["settle", 7, "watch"]),  # Of the submission before.
     ],
 )
-def test_what_got_ahead_is_not_made_again_and_each_submission_has_a_watch(early, ready, asked):
+def test_what_got_ahead_is_not_made_again_and_each_submission_has_a_watch(monkeypatch, early, ready, asked):
+    """And before each the judge has its memory: the roofline of the one before gave it back."""
     foothold = Foothold()
+    monkeypatch.setattr(workshops, "keep_memory", foothold.asked.append)
+    ready = ready and SimpleNamespace(judge_bytes=7)
     Workshop.have_device(workshop(foothold, early=early, ready=ready))
     assert foothold.asked == asked
 

@@ -3,14 +3,16 @@
 import pytest
 import torch
 
-from evaluator.errors import ProblemError
+from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.judge import ready
 from evaluator.judge import reference as reference_module
 from evaluator.judge.memory_plan import Plan, plan
 from evaluator.judge.ready import try_one_call
 from evaluator.judge.reference import Reference, forward_parameters
+from evaluator.judge.rig import CallSizes
 from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
 
+GIB = 1 << 30
 TEXT = """
 import torch
 
@@ -448,22 +450,78 @@ def one_call(**changes):
 @pytest.mark.parametrize("backward", [False, True])
 def test_what_a_reference_holds_on_a_gpu_is_looked_at_without_the_copies_of_its_inputs(monkeypatch, backward):
     """The device is played: PyTorch's counters, which go up by a number that is known in each call that is watched."""
-    held = iter([(1000, 1000 + 512), (2000, 2000 + 4096)])
+    seen = [512, 4096, 6000 << 20] if backward else [512, 6000 << 20]
+    held = iter([(1000 * number, 1000 * number + more) for number, more in enumerate(seen)])
     now = [0, 0]
 
     def reset():
         now[:] = next(held)
 
-    reserved = []
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: now[0])
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: now[1])
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(ready, "_reserve", reserved.append)
     gaps = "return [torch.rand(n, 8)[:, ::2]]"  # Eight rows of four, each of which lies in eight.
     sizes, _ = try_one_call(made(inputs=gaps, backward=backward), on_gpu=True)
     assert sizes.peak_bytes == (4096 if backward else 512) - 8 * 4 * 4
-    assert len(reserved) == 1
+    # What float64 takes was measured: it may have temporaries.
+    assert sizes.judge_bytes == sizes.input_bytes + sizes.output_bytes + (6000 << 20) + (64 << 20)
+    assert list(held) == []
+
+
+def failing_in_float64(reference, error):
+    """Have float64 fail from now on, as it does where somebody else has the memory."""
+
+    def forward(x):
+        raise error
+
+    reference.exact_model.forward = forward
+    return reference
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), MemoryError),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), MemoryError),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), MemoryError),
+        (RuntimeError("an engine is missing"), JudgeFailed),
+    ],
+)
+def test_float64_that_was_there_and_is_gone_is_not_done_without(error, raised):
+    """Whoever took the memory away would choose what answers are held against."""
+    reference = made()
+    inputs = reference.draw(5)
+    reference.settle_float64(inputs, None)
+    assert reference.expected(inputs, 7, None).in_float64
+    failing_in_float64(reference, error)
+    with pytest.raises(raised, match="no longer"):
+        reference.expected(inputs, 7, None)
+    with pytest.raises(raised, match="no longer"):
+        list(reference.expected_of_blocks([inputs, inputs], 7))
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), ValueError("no double")])
+def test_float64_that_was_never_there_is_done_without_in_all_calls(error):
+    reference = failing_in_float64(made(), error)
+    inputs = reference.draw(5)
+    assert not reference.expected(inputs, 7, None).in_float64
+    reference.settle_float64(inputs, None)
+    assert reference.exact_model is None
+    assert not reference.expected(inputs, 7, None).in_float64
+
+
+@pytest.mark.parametrize(("free_bytes", "in_float64"), [(10 * GIB, True), (10 * GIB - 1, False)])
+def test_float64_that_leaves_no_room_for_a_runner_is_left_out(free_bytes, in_float64):
+    reference = made()
+    reference.settle_float64(reference.draw(5), None)
+    sizes = CallSizes(GIB, GIB // 2, GIB)
+    assert sizes.runner_bytes == 2 * GIB + (128 << 20) + GIB + (256 << 20) + GIB  # Inputs, outputs, a context.
+    assert sizes.temporary_bytes == GIB // 2
+    taken = sizes._replace(judge_bytes=10 * GIB - sizes.runner_bytes - sizes.temporary_bytes)
+    found = ready.planned(reference, taken, free_bytes)
+    assert reference.expected(reference.draw(5), 7, None).in_float64 is in_float64
+    assert found == (taken if in_float64 else taken._replace(judge_bytes=2 * GIB))
 
 
 def test_a_call_is_measured():

@@ -10,7 +10,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge import measure, stages
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
-from evaluator.records import Status
+from evaluator.records import Build, DeviceKind, Status
 from tests import cards
 
 
@@ -31,6 +31,8 @@ def shop():
         desk=lambda: None,
         runner=runner,
         runners=runners,
+        bench=bench,
+        place=place,
         seeds=SimpleNamespace(timed=lambda side: iter(())),
         call_timeout_s=1.0,
         look=lambda: None,
@@ -69,6 +71,64 @@ def test_nobody_gains_by_failing_a_try(shop, monkeypatch, medians_ms):
     faults(monkeypatch, Code.WORK_AFTER_DONE, medians_ms=medians_ms)
     samples, _ = stages._timed_submission(shop, None)
     assert samples.median_ms == 3.0
+
+
+def ended_when_looked_at(shop, look):
+    """Have a bench that may be looked at closely only when its runner has ended, and what `look` gives then."""
+    alive = []
+    runner = shop.runner
+
+    @contextlib.contextmanager
+    def counted(*asked):
+        with runner(*asked) as place:
+            alive.append(place)
+            yield place
+        alive.pop()
+
+    def closely():
+        assert not alive, "what a runner holds of a GPU would decide"
+        return look()
+
+    shop.runner = counted
+    shop.bench.look_closely = closely
+
+
+def no_memory():
+    raise MemoryError("2 GiB more")
+
+
+def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(shop, monkeypatch):
+    faults(monkeypatch)
+    lower = Trial(None, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
+    ended_when_looked_at(shop, lambda: lower)
+    refused, _ = stages._timed_submission(shop, None)
+    assert refused.fault == lower.fault
+    ended_when_looked_at(shop, no_memory)
+    samples, remarks = stages._timed_submission(shop, None)
+    assert samples.median_ms == 1.0
+    assert [each.code for each in remarks] == ["C418"]
+    assert "2 GiB more" in remarks[0].message
+
+
+def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(shop, monkeypatch):
+    check = cards.check()
+    lower = Trial(check, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
+    right = Trial(check, None, 0.0, copied=False)
+    shop.bench.run = lambda *_, **__: right
+    shop.place.construct = lambda: SimpleNamespace(difference=None)
+    shop.seeds.checks = lambda: [1]
+    shop.spares = SimpleNamespace(refill=lambda: None)
+    shop.baseline = SimpleNamespace(begin=lambda: None)
+    shop.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, require_own_kernel=None)
+    shop.desk = lambda: SimpleNamespace(units=[], failures=[], built_from="", device_code=[])
+    monkeypatch.setattr(stages, "_about_values", lambda *_: [])
+    built = Build(ok=True, import_s=0.0, units=[])
+    ended_when_looked_at(shop, lambda: lower)
+    assert stages.check(shop, built).fault == lower.fault
+    ended_when_looked_at(shop, no_memory)
+    passed = stages.check(shop, built)
+    assert passed.fault is None
+    assert "C418" in [each.code for each in passed.findings]
 
 
 def test_what_nobody_else_can_have_done_is_seen_once(shop, monkeypatch):

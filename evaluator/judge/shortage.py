@@ -1,0 +1,29 @@
+"""Memory that ran out on the judge's own side, whatever PyTorch and CUDA's libraries call it."""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+_WORDS = ("DefaultCPUAllocator", "STATUS_ALLOC_FAILED", "error: out of memory")
+"""Of PyTorch's allocator for the CPU, of cuBLAS and cuDNN, and of CUDA: none has a type of exception of its own."""
+
+
+def ran_out(error: BaseException) -> bool:
+    """Say whether that is why something failed.
+
+    >>> ran_out(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"))
+    True
+    """
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in _WORDS)
+
+
+@contextlib.contextmanager
+def shortage() -> Iterator[None]:
+    """Have a MemoryError where memory runs out in this context."""
+    try:
+        yield
+    except RuntimeError as error:
+        if ran_out(error):
+            raise MemoryError(str(error)) from None
+        raise
