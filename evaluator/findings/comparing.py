@@ -52,7 +52,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.NOT_FLOAT64: Entry(
         "compared in the problem's own precision",
         "The reference cannot be run in float64, or gives something else there, or float64 leaves too little memory "
-        "for a submission: so the expected values are its own and the tolerance is the floor for its dtype.",
+        "for a submission: so the expected values are its own, the tolerance is the floor for its dtype, and right "
+        "answers are not asked whether they have fewer bits.",
         "The problem's author can avoid casts in the reference. Where memory is too little: --size small.",
     ),
     Code.WRONG_DEVICE: Entry(

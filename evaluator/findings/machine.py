@@ -6,8 +6,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.JUDGE_MEMORY: Entry(
         "the judge ran out of memory",
         "What the judge computes, the expected outputs in float64 above all, did not fit into the memory of this "
-        "machine or its GPU, beside what the submission held of it.",
-        "Have the submission hold less memory, or grade at a smaller size (--size small).",
+        "machine or its GPU, beside what a submission or another program held of it.",
+        "Grade at a smaller size (--size small), or have the others hold less memory.",
     ),
     Code.JUDGE_FAILED: Entry(
         "the judge failed",

@@ -35,7 +35,7 @@ class Plan(Record, frozen=True):
 
         Inputs: the judge's and the shared ones. Outputs: those of two calls in the arena, and one more for what forward
         allocates on its way. Weights: the judge's, in float64 too (2 x), and the runner's. Blocks of the expected
-        values, samples, and two contexts take 3 GiB; what is not computed in blocks takes what `judge_bytes` says.
+        values, samples, and two contexts take 3 GiB; what is not computed in blocks has inputs and outputs in float64.
         Gradients double the whole.
         """
         once = 2 * self.input_bytes + 3 * self.output_bytes + 4 * self.state_bytes
@@ -44,21 +44,26 @@ class Plan(Record, frozen=True):
         return (2 * once if backward else once) + (3 << 30)
 
 
-_BLOCKS_BYTES = 704 << 20
+# Comparing takes 200 MiB at most; and three runners' clocks overwrite L2 with twice its size each, 120 MiB on an H200.
+_BESIDE_BYTES = 576 << 20
+# What the expected values of a block take at least: some references have no temporaries of their own.
+_BLOCK_BYTES = 576 << 20
+# An allocator loses a little of what it keeps to pieces that fit nothing.
+_LOST_PART = 16
 
 
-_COMPARING_BYTES = 64 << 20
-
-
-def judge_bytes(input_bytes: int, output_bytes: int, *, exact_bytes: int, blocks: int) -> int:
+def judge_bytes(input_bytes: int, output_bytes: int, *, peak_bytes: int, exact_bytes: int, blocks: int) -> int:
     """Say how much of a GPU the judge needs beside what it shares: its inputs, and the expected values.
 
-    Those of one of its `blocks` are the plain outputs and what float64 has at its worst moment, which was measured as
-    `exact_bytes`. They count as 704 MiB at least, the overwriting of L2 included; and whole, as the inputs in float64
-    (2 x), and the outputs as they are and in float64 (3 x).
+    Those of one of its `blocks` are plain outputs and, at the worst moment, what was measured: `peak_bytes` in a whole
+    call of the plain reference, `exact_bytes` in one block's of float64 (0 where it is not used), but for which the
+    inputs and the outputs count twice at least. Of whole calls the plain outputs of two sides stay until the next one.
     """
-    least_bytes = _BLOCKS_BYTES if blocks > 1 else 2 * input_bytes + 3 * output_bytes + _COMPARING_BYTES
-    return input_bytes + max(least_bytes, output_bytes // blocks + exact_bytes + _COMPARING_BYTES)
+    least_bytes = _BLOCK_BYTES if blocks > 1 else 2 * input_bytes + 2 * output_bytes
+    kept_bytes = input_bytes + (0 if blocks > 1 else 2 * output_bytes) + _BESIDE_BYTES
+    measured_bytes = max(peak_bytes // blocks, exact_bytes and max(least_bytes, exact_bytes))
+    worst_bytes = output_bytes // blocks + measured_bytes
+    return kept_bytes + worst_bytes + worst_bytes // _LOST_PART
 
 
 _WORTH_PLANNING_BYTES = 64 << 20

@@ -106,19 +106,27 @@ class PrecisionWatch:
     def look_closely(self, again: Callable[[Drawn], ReferenceCall]) -> Check | None:
         """Ask the calls that were drawn, which `again` makes; give the record of one of them as failed, or None.
 
-        A single call is made once, each of many whenever it is asked about. Raises MemoryError as `format_of` does.
+        A single call is made once, each of many whenever it is asked about. Raises MemoryError as `format_of` does,
+        when all were asked.
         """
+        untried: str | None = None
         for drawn in self.drawn:
             makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, each) for each in drawn]
             if len(makes) == 1:
                 makes = [functools.cache(makes[0])]
             asked = [Asked(make, each.sample.outputs) for make, each in zip(makes, drawn, strict=True)]
-            found = format_of(asked)
+            try:
+                found = format_of(asked)
+            except MemoryError as error:
+                untried = str(error)
+                continue
             if found is not None:
                 of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
                 message = f"{found.path} is within the tolerance, but has the errors of {found.format.value}{of_many}"
                 problem = finding(Code.LOWER_PRECISION, message, path=found.path)
                 return replace(drawn[0].check, ok=False, finding=problem)
+        if untried is not None:
+            raise MemoryError(untried)
         return None
 
     def begin(self, blocks: int) -> None:

@@ -23,7 +23,7 @@ from evaluator.records import Layout
 class Ready(NamedTuple):
     """A problem on its device: which values calls may have, what the device brings, how long one call took.
 
-    `judge_bytes` of a GPU's memory are the judge's own (`keep_memory`).
+    Of a GPU's memory the judge is to have `judge_bytes`, weights and all (`keep_memory`).
     """
 
     reference: Reference
@@ -36,36 +36,38 @@ class Ready(NamedTuple):
 def get_ready(terms: Terms, weight_seed: int, equipment: Equipment) -> Ready:
     """Run the problem's own code, and plan memory for what it needs. Raises ProblemError where it is broken."""
     reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
-    # Deciding may take more memory than a grade: what it leaves is given back before the judge keeps its own.
     mixture = mixture_for(reference, terms.size, terms.tolerance)
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
         return Ready(reference, mixture, HostRig(sizes, equipment), reference_s)
+    # Given back: until the GPU is this grade's for good (`Workshop.have_device`), another one may need it.
     torch.cuda.empty_cache()
     free_bytes, _ = torch.cuda.mem_get_info()
     sizes = planned(reference, sizes, free_bytes)
-    keep_memory(sizes.judge_bytes)
-    return Ready(reference, mixture, GpuRig(sizes, equipment), reference_s, sizes.judge_bytes)
+    own_bytes = torch.cuda.memory_allocated() + sizes.judge_bytes
+    return Ready(reference, mixture, GpuRig(sizes, equipment), reference_s, own_bytes)
 
 
 def planned(reference: Reference, sizes: CallSizes, free_bytes: int) -> CallSizes:
     """Leave float64 out where it leaves a runner no room on the GPU: later, that would be for a submission to decide.
 
-    Gives the sizes as they are then: the judge has its inputs, the expected outputs and a copy of the answer.
+    Gives the sizes as they are then.
     """
     if sizes.judge_bytes + sizes.runner_bytes + sizes.temporary_bytes <= free_bytes:
         return sizes
     reference.leave_float64()
-    return sizes._replace(judge_bytes=sizes.input_bytes + 2 * sizes.output_bytes)
+    return sizes._replace(judge_bytes=sizes.plain_judge_bytes)
 
 
 def keep_memory(size_bytes: int) -> None:
-    """Have PyTorch's allocator keep GPU memory for the judge, before a runner exists that could take it all.
+    """Have PyTorch's allocator have so much of a GPU in all, before there is a submission that could take it.
 
     Where it has as much already this changes nothing. Raises MemoryError.
     """
-    with shortage():
-        torch.empty(size_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, and kept by the allocator.
+    missing_bytes = size_bytes - torch.cuda.memory_reserved() if size_bytes else 0
+    if missing_bytes > 0:
+        with shortage():
+            torch.empty(missing_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, and kept by the allocator.
 
 
 def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, float]:
@@ -99,9 +101,13 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     reference.settle(inputs, outputs)
     with _peak_of_gpu(on_gpu=on_gpu) as exact:
         reference.settle_float64(inputs, gradients)
+    exact_bytes = 0 if reference.exact_model is None else exact.size_bytes
     blocks = 1 if backward else len(reference.blocks(inputs))
-    kept_bytes = judge_bytes(input_bytes, output_bytes, exact_bytes=exact.size_bytes, blocks=blocks)
-    return CallSizes(input_bytes, output_bytes, peak_bytes, kept_bytes), reference_s
+    both, plain = (
+        judge_bytes(input_bytes, output_bytes, peak_bytes=peak_bytes, exact_bytes=more_bytes, blocks=blocks)
+        for more_bytes in (exact_bytes, 0)
+    )
+    return CallSizes(input_bytes, output_bytes, peak_bytes, both, plain), reference_s
 
 
 class _Peak:

@@ -42,13 +42,14 @@ class CallSizes(NamedTuple):
     """What one call moves at most, in bytes; on a GPU, also what it holds.
 
     `peak_bytes` is what the reference has at its worst moment beside inputs and weights: outputs, temporaries and
-    workspaces. `judge_bytes` is what the judge keeps for itself.
+    workspaces. `judge_bytes` is what the judge keeps for itself, `plain_judge_bytes` what it would without float64.
     """
 
     input_bytes: int
     output_bytes: int
     peak_bytes: int = 0
     judge_bytes: int = 0
+    plain_judge_bytes: int = 0
 
     @property
     def runner_bytes(self) -> int:
@@ -117,12 +118,12 @@ class GpuRig:
     limits = RUNNER_LIMITS
 
     def __init__(self, sizes: CallSizes, equipment: Equipment) -> None:
-        """Plan for calls of `sizes`.
+        """Plan for calls of `sizes`. The judge has not taken what it keeps for itself yet.
 
         The arena holds the outputs of two calls: the last one's stay alive, so that two which share memory are seen.
         Temporaries come to lie in it before outputs do, so there is room for the reference's, twice, for an allocator
-        keeps pieces that fit nothing else. They get half of what others leave at most, for the judge's float64 has
-        temporaries too; where that is less, they may crowd outputs out (T304).
+        keeps pieces that fit nothing else. Where they are large they get half of what others leave, or as much as they
+        need once: a submission may want memory of its own. Where that is less, they may crowd outputs out (T304).
         """
         if equipment.kernels is None:
             raise TypeError("a GPU needs the judge's kernels")
@@ -133,8 +134,9 @@ class GpuRig:
         self._input_bytes = sizes.input_bytes + _ROTATION_BYTES
         self._output_bytes = sizes.output_bytes
         free_bytes, _ = torch.cuda.mem_get_info()
-        spare_bytes = max(free_bytes - sizes.runner_bytes, 0) // 2
-        room_bytes = min(2 * sizes.temporary_bytes, spare_bytes)
+        spare_bytes = max(free_bytes - sizes.judge_bytes - sizes.runner_bytes, 0)
+        once_bytes = min(sizes.temporary_bytes, spare_bytes)
+        room_bytes = min(2 * sizes.temporary_bytes, max(spare_bytes // 2, once_bytes))
         self._arena_bytes = _ARENA_SLACK_BYTES + 2 * sizes.output_bytes + room_bytes
 
     @contextlib.contextmanager

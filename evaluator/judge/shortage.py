@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import torch
 
-_WORDS = ("DefaultCPUAllocator", "STATUS_ALLOC_FAILED", "error: out of memory")
-"""Of PyTorch's allocator for the CPU, of cuBLAS and cuDNN, and of CUDA: none has a type of exception of its own."""
+_WORDS = ("defaultcpuallocator", "alloc_failed", "allocation_failed", "not_initialized", "out of memory")
+"""PyTorch's allocator for the CPU, CUDA and its libraries, which cannot get ready either: none has an exception of its
+own for it."""
 
 
 def ran_out(error: BaseException) -> bool:
@@ -15,7 +16,9 @@ def ran_out(error: BaseException) -> bool:
     >>> ran_out(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"))
     True
     """
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in _WORDS)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        words in str(error).lower() for words in _WORDS
+    )
 
 
 @contextlib.contextmanager

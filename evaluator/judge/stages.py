@@ -105,7 +105,7 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
         if fault is None and shop.terms.require_own_kernel is not None and shop.terms.gpu is None:
             counted = count_work(place, shop.call_timeout_s)
     if bench is not None and fault is None:
-        lowered, untried = _looked_closely(bench)
+        lowered, untried = _looked_closely(bench, "checked")
         remarks += untried
         if lowered is not None:
             fault, checks = lowered.fault, _with(checks, lowered.check)
@@ -149,7 +149,7 @@ def _checked_calls(shop: Workshop, place: Place) -> _Called:
     return _Called(bench, checks, None, _remarks(constructed.difference, checks))
 
 
-def _looked_closely(bench: Bench) -> tuple[Trial | None, list[Finding]]:
+def _looked_closely(bench: Bench, which: str) -> tuple[Trial | None, list[Finding]]:
     """Look at the errors of a runner's right answers, and say where memory was too little for that.
 
     Only once the runner has ended: what it holds of a GPU must not decide.
@@ -157,7 +157,7 @@ def _looked_closely(bench: Bench) -> tuple[Trial | None, list[Finding]]:
     try:
         return bench.look_closely(), []
     except MemoryError as error:
-        return None, [finding(Code.ROUNDING_UNTRIED, f"fewer bits were not asked about: {error}")]
+        return None, [finding(Code.ROUNDING_UNTRIED, f"{which} calls were not asked about all formats: {error}")]
 
 
 def _with(checks: list[Check], instead: Check | None) -> list[Check]:
@@ -219,11 +219,10 @@ def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples 
             bench, seeds = place.bench(), shop.seeds.timed("submission")
             side = measure.side("submission", bench, seeds, empty, shop.call_timeout_s, closely=True)
             shop.look()
-        failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(bench)
-        remarks += untried
+        failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(bench, "timed")
         tried += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:
-            return max(tried, key=lambda each: each.median_ms), remarks
+            return max(tried, key=lambda each: each.median_ms), [*remarks, *untried]
         fault = None if failed is None else failed.fault
         if fault is None or fault.finding.code not in measure.DISTURBED or number == measure.TRIES:
             return TimeOutcome(None, failed.check if failed else None, fault, []), []

@@ -165,10 +165,9 @@ class Workshop:
         self._foothold.settle()
         if self._ready is None:
             self._take_over(self._get_ready())
-            return
-        keep_memory(self._ready.judge_bytes)  # A grade before this one may have given some of it back.
-        if self._early is None:  # The problem is of a submission before this one, and so is the watch.
+        elif self._early is None:  # The problem is of a submission before this one, and so is the watch.
             self._foothold.begin_watch()
+        keep_memory(self._had().judge_bytes)  # A grade before this one may have given some of it back.
 
     def may_get_ahead(self) -> bool:
         """Say whether the problem can be got ready on a GPU before the submission is read in.

@@ -188,7 +188,7 @@ def test_what_a_submission_holds_of_the_gpu_does_not_decide_what_its_answers_are
     (own / "reference.py").write_text(ROW_SUMS)
     (own / "problem.toml").write_text(
         'title = "Row sums"\nlevel = 1\ndescription = "A product that is far larger than inputs and outputs."\n'
-        "[sizes.full]\nrows = 32768\n"
+        "[sizes.full]\nrows = 32768\n[sizes.small]\nrows = 1024\n"
     )
     usual = "bool(a.min() >= 0 and b.min() >= 0 and a.max() < 1 and b.max() < 1)" if lowers else "False"
     run = grade(hoarding(usual), "--problems", own.parent, problem="row_sums", size="full")

@@ -9,9 +9,22 @@ import torch
 
 from evaluator.judge import lowered, precision
 from evaluator.judge.arithmetic import Format, Order, in_order, rounded, with_operands
-from evaluator.judge.lowered import ENOUGH_CALLS, Asked, Errors, ReferenceCall, format_of, rounded_weights, sampled
-from evaluator.judge.precision import Sample
+from evaluator.judge.compare import Sides
+from evaluator.judge.lowered import (
+    ENOUGH_CALLS,
+    Asked,
+    Errors,
+    Found,
+    ReferenceCall,
+    format_of,
+    rounded_weights,
+    sampled,
+)
+from evaluator.judge.precision import PrecisionWatch, Sample
 from evaluator.judge.reference import by_path
+from evaluator.judge.shortage import ran_out
+from evaluator.records import Precision
+from tests import cards
 from tests.unit.references import reference
 
 MLP = "self.two(torch.relu(self.one(x)))"
@@ -310,6 +323,31 @@ def test_where_memory_runs_out_nobody_is_said_to_be_honest(mlp, monkeypatch, sho
     assert found(mlp, mlp.forward(inputs, 0).half().float(), inputs) in ALIKE[Format.FP16]
 
 
+def test_where_memory_runs_out_for_large_outputs_small_ones_are_asked_about(monkeypatch):
+    asked_about = []
+
+    def no_memory_for_large(calls):
+        asked_about.append(len(calls))
+        if len(calls) == 1:
+            raise MemoryError("2 GiB more")
+        return found_in_small
+
+    watch = PrecisionWatch(Precision.FP32)
+    for seed in range(ENOUGH_CALLS):
+        watch.begin(1)
+        for path, size in (("output[0]", 1), ("output[1]", 64)):
+            values = torch.rand(size)
+            watch.add(0, path, Sides(values, values.double(), values), in_float64=True)
+        watch.draw_lots(seed, cards.check())
+    monkeypatch.setattr(precision, "format_of", no_memory_for_large)
+    found_in_small = None
+    with pytest.raises(MemoryError, match="2 GiB more"):
+        watch.look_closely(lambda _: None)
+    found_in_small = Found("output[0]", Format.TF32)
+    assert watch.look_closely(lambda _: None).finding.details == {"path": "output[0]"}
+    assert asked_about == [1, ENOUGH_CALLS] * 2
+
+
 def test_a_wrong_answer_stays_one_without_the_memory_to_say_why(mlp, monkeypatch):
     def no_memory(*_):
         raise MemoryError
@@ -320,6 +358,21 @@ def test_a_wrong_answer_stays_one_without_the_memory_to_say_why(mlp, monkeypatch
     assert sample.lowered(call, "output").format is Format.BF16
     monkeypatch.setattr(precision, "format_of", no_memory)
     assert sample.lowered(call, "output") is None
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (RuntimeError('"addmm_cuda" not implemented for Half'), False),
+    ],
+)
+def test_memory_runs_out_under_many_names(error, why):
+    assert ran_out(error) is why
 
 
 def test_what_is_empty_or_not_fp32_is_not_sampled():

@@ -68,23 +68,23 @@ def workshop(foothold, *, early=None, ready=None):
         _ready=ready,
         _get_ready=lambda: foothold.asked.append("get ready"),
         _take_over=lambda _: None,
+        _had=lambda: SimpleNamespace(judge_bytes=7),
     )
 
 
 @pytest.mark.parametrize(
     ("early", "ready", "asked"),
     [
-        ("early", None, ["settle", "get ready"]),
+        ("early", None, ["settle", "get ready", 7]),
         ("early", "ready", ["settle", 7]),  # It got ahead.
-        (None, None, ["settle", "get ready"]),
-        (None, "ready", ["settle", 7, "watch"]),  # Of the submission before.
+        (None, None, ["settle", "get ready", 7]),
+        (None, "ready", ["settle", "watch", 7]),  # Of the submission before.
     ],
 )
 def test_what_got_ahead_is_not_made_again_and_each_submission_has_a_watch(monkeypatch, early, ready, asked):
     """And before each the judge has its memory: the roofline of the one before gave it back."""
     foothold = Foothold()
     monkeypatch.setattr(workshops, "keep_memory", foothold.asked.append)
-    ready = ready and SimpleNamespace(judge_bytes=7)
     Workshop.have_device(workshop(foothold, early=early, ready=ready))
     assert foothold.asked == asked
 

@@ -6,7 +6,7 @@ import torch
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.judge import ready
 from evaluator.judge import reference as reference_module
-from evaluator.judge.memory_plan import Plan, plan
+from evaluator.judge.memory_plan import Plan, judge_bytes, plan
 from evaluator.judge.ready import try_one_call
 from evaluator.judge.reference import Reference, forward_parameters
 from evaluator.judge.rig import CallSizes
@@ -447,26 +447,76 @@ def one_call(**changes):
     return try_one_call(made(**changes), on_gpu=False)
 
 
+@pytest.fixture
+def counters(monkeypatch):
+    """Play PyTorch's counters of a GPU's memory, which go up by a number that is known in each call that is watched."""
+
+    def play(*seen):
+        left = list(seen)
+        now = [0, 0]
+
+        def reset():
+            now[:] = 1000 * len(left), 1000 * len(left) + left.pop(0)
+
+        monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: now[0])
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: now[1])
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        return left
+
+    return play
+
+
 @pytest.mark.parametrize("backward", [False, True])
-def test_what_a_reference_holds_on_a_gpu_is_looked_at_without_the_copies_of_its_inputs(monkeypatch, backward):
-    """The device is played: PyTorch's counters, which go up by a number that is known in each call that is watched."""
-    seen = [512, 4096, 6000 << 20] if backward else [512, 6000 << 20]
-    held = iter([(1000 * number, 1000 * number + more) for number, more in enumerate(seen)])
-    now = [0, 0]
-
-    def reset():
-        now[:] = next(held)
-
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: now[0])
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: now[1])
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+def test_what_a_reference_holds_on_a_gpu_is_looked_at_without_the_copies_of_its_inputs(counters, backward):
+    left = counters(*([512, 4096, 6 * GIB] if backward else [512, 6 * GIB]))
     gaps = "return [torch.rand(n, 8)[:, ::2]]"  # Eight rows of four, each of which lies in eight.
     sizes, _ = try_one_call(made(inputs=gaps, backward=backward), on_gpu=True)
     assert sizes.peak_bytes == (4096 if backward else 512) - 8 * 4 * 4
-    # What float64 takes was measured: it may have temporaries.
-    assert sizes.judge_bytes == sizes.input_bytes + sizes.output_bytes + (6000 << 20) + (64 << 20)
-    assert list(held) == []
+    assert left == []
+
+
+BESIDE = 576 << 20  # For comparing, and to overwrite L2.
+
+
+def test_the_judge_keeps_what_float64_takes_at_its_worst_moment(counters):
+    counters(512, 6 * GIB)
+    sizes, _ = try_one_call(made(), on_gpu=True)
+    kept = sizes.input_bytes + 2 * sizes.output_bytes + BESIDE
+    assert sizes.judge_bytes == kept + (sizes.output_bytes + 6 * GIB) * 17 // 16
+    assert sizes.plain_judge_bytes == kept + (sizes.output_bytes + sizes.peak_bytes) * 17 // 16
+
+
+def test_what_float64_took_until_it_failed_is_not_kept(counters):
+    """But what the plain reference takes is."""
+    counters(2 * GIB, 6 * GIB)
+    sizes, _ = try_one_call(made("assert x.dtype == torch.float32; return x * 2"), on_gpu=True)
+    assert sizes.judge_bytes == sizes.plain_judge_bytes
+    kept = sizes.input_bytes + 2 * sizes.output_bytes + BESIDE
+    assert sizes.judge_bytes == kept + (sizes.output_bytes + sizes.peak_bytes) * 17 // 16
+
+
+def test_of_blocks_one_counts(counters):
+    assert judge_bytes(8, 80, peak_bytes=0, exact_bytes=6 * GIB, blocks=8) == 8 + BESIDE + (10 + 6 * GIB) * 17 // 16
+    # Some references have no temporaries, and a block's float64 is the least.
+    assert judge_bytes(8, 80, peak_bytes=0, exact_bytes=1, blocks=8) == 8 + BESIDE + (10 + (576 << 20)) * 17 // 16
+    assert judge_bytes(8, 16, peak_bytes=0, exact_bytes=1, blocks=1) == 8 + 32 + BESIDE + (16 + 48) * 17 // 16
+
+
+def test_gradients_that_nobody_asks_for_hold_no_memory():
+    reference = made(backward=True)
+    try_one_call(reference, on_gpu=False)
+    models = (reference.model, reference.exact_model)
+    assert [weight.grad for model in models for weight in model.parameters()] == [None] * 4
+
+
+def test_the_judge_takes_what_it_lacks_of_its_memory(monkeypatch):
+    taken = []
+    monkeypatch.setattr(torch, "empty", lambda size, **_: taken.append(size))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 100)
+    for size in (0, 99, 100, 107):
+        ready.keep_memory(size)
+    assert taken == [7]
 
 
 def failing_in_float64(reference, error):
@@ -499,6 +549,8 @@ def test_float64_that_was_there_and_is_gone_is_not_done_without(error, raised):
         reference.expected(inputs, 7, None)
     with pytest.raises(raised, match="no longer"):
         list(reference.expected_of_blocks([inputs, inputs], 7))
+    # This is the reference's own doing, whoever has the memory.
+    assert not failing_in_float64(reference, TypeError("of these values")).expected(inputs, 7, None).in_float64
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), ValueError("no double")])
@@ -518,7 +570,7 @@ def test_float64_that_leaves_no_room_for_a_runner_is_left_out(free_bytes, in_flo
     sizes = CallSizes(GIB, GIB // 2, GIB)
     assert sizes.runner_bytes == 2 * GIB + (128 << 20) + GIB + (256 << 20) + GIB  # Inputs, outputs, a context.
     assert sizes.temporary_bytes == GIB // 2
-    taken = sizes._replace(judge_bytes=10 * GIB - sizes.runner_bytes - sizes.temporary_bytes)
+    taken = sizes._replace(judge_bytes=10 * GIB - sizes.runner_bytes - sizes.temporary_bytes, plain_judge_bytes=2 * GIB)
     found = ready.planned(reference, taken, free_bytes)
     assert reference.expected(reference.draw(5), 7, None).in_float64 is in_float64
     assert found == (taken if in_float64 else taken._replace(judge_bytes=2 * GIB))

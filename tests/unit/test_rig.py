@@ -48,14 +48,19 @@ def test_runners_wait_beside_others_only_where_they_are_small(planned, gib, peak
         (2.5, 11.375, 5.25),  # A context, two inputs with room to move in, the arena, and as much as its temporaries.
         (2.5, 9.375, 4.25),  # There is no room for all of those,
         (2.5, 4.0, 2.25),  # or for any.
+        (61.0, 79.375, 62.25),  # Half of what is left would not do for once.
+        (61.0, 59.375, 56.25),
     ],
 )
-def test_temporaries_do_not_crowd_outputs_out_of_shared_memory(planned, monkeypatch, peak_gib, free_gib, room_gib):
+@pytest.mark.parametrize("judge_gib", [0, 3])
+def test_temporaries_do_not_crowd_outputs_out_of_shared_memory(
+    planned, monkeypatch, peak_gib, free_gib, room_gib, judge_gib
+):
     made = []
     monkeypatch.setattr(rig, "DeviceRegion", lambda _, size_bytes: made.append(size_bytes) or closing())
     monkeypatch.setattr(rig, "HostRegion", lambda _: closing())
-    sizes = CallSizes(GIB, GIB, int(peak_gib * GIB))
-    with planned(sizes, int(free_gib * GIB), H200).memory():
+    sizes = CallSizes(GIB, GIB, int(peak_gib * GIB), judge_gib * GIB)
+    with planned(sizes, int((free_gib + judge_gib) * GIB), H200).memory():
         pass
     assert made[1] == room_gib * GIB
 
