@@ -65,8 +65,9 @@ def main() -> int:
         listed, run, known = (Path(folder) / name for name in ("honest.jsonl", "run", "problems"))
         problems(known)
         with listed.open("w", encoding="utf-8") as lines:
-            for number in range(options.rounds):
-                for each in honest:
+            # One after the other of a problem: what a batch has of it, it keeps.
+            for each in honest:
+                for number in range(options.rounds):
                     # Equal ones would be graded once.
                     source = f"{each.path.read_text()}\n# round {number}\n"
                     name = f"{each.path.stem}_{number}"

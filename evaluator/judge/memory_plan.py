@@ -44,10 +44,12 @@ class Plan(Record, frozen=True):
         return (2 * once if backward else once) + (3 << 30)
 
 
-# Comparing takes 200 MiB at most; and three runners' clocks overwrite L2 with twice its size each, 120 MiB on an H200.
+_BLOCKS_BYTES = 704 << 20
+# The judge's kernels compare where values lie. Beside a block there is what a clock overwrites L2 with, which is twice
+# its size: 120 MiB on an H200.
+_BESIDE_BLOCKS_BYTES = 200 << 20
+# Three runners' clocks, and values of kinds that the kernels do not compare: 200 MiB at most.
 _BESIDE_BYTES = 576 << 20
-# What the expected values of a block take at least: some references have no temporaries of their own.
-_BLOCK_BYTES = 576 << 20
 # An allocator loses a little of what it keeps to pieces that fit nothing.
 _LOST_PART = 16
 
@@ -55,15 +57,17 @@ _LOST_PART = 16
 def judge_bytes(input_bytes: int, output_bytes: int, *, peak_bytes: int, exact_bytes: int, blocks: int) -> int:
     """Say how much of a GPU the judge needs beside what it shares: its inputs, and the expected values.
 
-    Those of one of its `blocks` are plain outputs and, at the worst moment, what was measured: `peak_bytes` in a whole
-    call of the plain reference, `exact_bytes` in one block's of float64 (0 where it is not used), but for which the
-    inputs and the outputs count twice at least. Of whole calls the plain outputs of two sides stay until the next one.
+    Those are plain outputs and, at the worst moment, what was measured: `peak_bytes` in a whole call of the plain
+    reference, `exact_bytes` in float64 (0 where it is not used). In `blocks` those of one count, and 704 MiB at least.
+    Whole, the inputs and the outputs count twice at least in float64, and the plain outputs of two sides stay until
+    the next call.
     """
-    least_bytes = _BLOCK_BYTES if blocks > 1 else 2 * input_bytes + 2 * output_bytes
-    kept_bytes = input_bytes + (0 if blocks > 1 else 2 * output_bytes) + _BESIDE_BYTES
-    measured_bytes = max(peak_bytes // blocks, exact_bytes and max(least_bytes, exact_bytes))
-    worst_bytes = output_bytes // blocks + measured_bytes
-    return kept_bytes + worst_bytes + worst_bytes // _LOST_PART
+    if blocks > 1:
+        worst_bytes = output_bytes // blocks + max(peak_bytes // blocks, exact_bytes)
+        return input_bytes + max(_BLOCKS_BYTES, worst_bytes + _BESIDE_BLOCKS_BYTES)
+    least_bytes = 2 * (input_bytes + output_bytes) if exact_bytes else 0
+    worst_bytes = output_bytes + max(peak_bytes, exact_bytes, least_bytes)
+    return input_bytes + 2 * output_bytes + worst_bytes + worst_bytes // _LOST_PART + _BESIDE_BYTES
 
 
 _WORTH_PLANNING_BYTES = 64 << 20
