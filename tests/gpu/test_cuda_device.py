@@ -114,8 +114,9 @@ HONEST |= {path.stem: path.read_text() for path in FILES}
 def test_an_honest_forward_is_correct_and_timed(grade, source):
     card = grade(source).verdict(Status.CORRECT)
     assert len(card.timing.submission.samples_ms) >= 20
-    # Whatever it does around the clamp: it takes no less than that, and far less than a second.
-    assert 0 < card.timing.submission_median_ms < 50
+    # Whatever it does around the clamp it takes some time, of which a busy machine's clock may see none; but not long.
+    assert card.timing.submission_high_ms > 0
+    assert card.timing.submission_median_ms < 50
 
 
 def test_a_subclass_of_the_reference_is_timed(grade):
