@@ -44,6 +44,15 @@ def get_init_inputs():
 """
 
 
+def problem(folder: Path, name: str, reference: str, more: str) -> Path:
+    """Write a problem with `more` in its problem.toml, and give the folder that it is to be looked for in."""
+    own = folder / "problems" / name
+    own.mkdir(parents=True)
+    (own / "reference.py").write_text(reference)
+    (own / "problem.toml").write_text(f'title = "{name}"\nlevel = 1\ndescription = "Of a test."\n{more}')
+    return own.parent
+
+
 def product(how: str) -> str:
     """Write a matrix product by PyTorch, `how` precise."""
     body = f"        torch.backends.cuda.matmul.allow_tf32 = {how == 'tf32'}\n"
@@ -183,15 +192,9 @@ class ModelNew(nn.Module):
 @pytest.mark.parametrize("lowers", [True, False])
 def test_what_a_submission_holds_of_the_gpu_does_not_decide_what_its_answers_are_held_against(grade, tmp_path, lowers):
     """The reference takes 4 GiB for its product, and 8 in float64: more than is left where nobody kept it."""
-    own = tmp_path / "problems" / "row_sums"
-    own.mkdir(parents=True)
-    (own / "reference.py").write_text(ROW_SUMS)
-    (own / "problem.toml").write_text(
-        'title = "Row sums"\nlevel = 1\ndescription = "A product that is far larger than inputs and outputs."\n'
-        "[sizes.full]\nrows = 32768\n[sizes.small]\nrows = 1024\n"
-    )
+    own = problem(tmp_path, "row_sums", ROW_SUMS, "[sizes.full]\nrows = 32768\n[sizes.small]\nrows = 1024\n")
     usual = "bool(a.min() >= 0 and b.min() >= 0 and a.max() < 1 and b.max() < 1)" if lowers else "False"
-    run = grade(hoarding(usual), "--problems", own.parent, problem="row_sums", size="full")
+    run = grade(hoarding(usual), "--problems", own, problem="row_sums", size="full")
     card = run.verdict(*((Status.WRONG_RESULT, Code.LOWER_PRECISION) if lowers else (Status.CORRECT,)))
     assert {check.precision for check in card.checks} == {"float64"}
 
@@ -226,14 +229,9 @@ def test_an_honest_kernel_may_round_to_bf16_at_each_step(grade):
 
 @pytest.mark.parametrize("how", ["fp32", "tf32", "half"])
 def test_lower_precision_is_told_apart_where_the_reference_is_computed_in_blocks(grade, tmp_path, how):
-    own = tmp_path / "problems" / "tall_product"
-    own.mkdir(parents=True)
-    (own / "reference.py").write_text(TALL_PRODUCT)
-    (own / "problem.toml").write_text(
-        'title = "Tall product"\nlevel = 1\ndescription = "Rows are independent."\n'
-        "split = { a = 0 }\n[sizes.full]\nrows = 16384\n[sizes.small]\nrows = 64\n"
-    )
-    run = grade(product(how), "--problems", own.parent, problem="tall_product", size="full")
+    rows = "split = { a = 0 }\n[sizes.full]\nrows = 16384\n[sizes.small]\nrows = 64\n"
+    own = problem(tmp_path, "tall_product", TALL_PRODUCT, rows)
+    run = grade(product(how), "--problems", own, problem="tall_product", size="full")
     run.verdict(*((Status.CORRECT,) if how == "fp32" else (Status.WRONG_RESULT, Code.LOWER_PRECISION)))
 
 

@@ -323,6 +323,20 @@ def test_where_memory_runs_out_nobody_is_said_to_be_honest(mlp, monkeypatch, sho
     assert found(mlp, mlp.forward(inputs, 0).half().float(), inputs) in ALIKE[Format.FP16]
 
 
+def test_where_memory_runs_out_for_one_format_the_next_is_tried(mlp, monkeypatch):
+    inputs = mlp.draw(5)
+    low = run(mlp, inputs, with_operands(Format.BF16))
+
+    def memory_for_bf16(to):
+        if to is not Format.BF16:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return with_operands(to)
+
+    monkeypatch.setattr(lowered, "with_operands", memory_for_bf16)
+    monkeypatch.setattr(lowered, "_WAYS", (lowered._operands,))
+    assert found(mlp, low, inputs) is Format.BF16
+
+
 def test_where_memory_runs_out_for_large_outputs_small_ones_are_asked_about(monkeypatch):
     asked_about = []
 
