@@ -97,10 +97,11 @@ ENTRIES: dict[Code, Entry] = {
         "[tolerance] in problem.toml.",
     ),
     Code.VALUES_UNTRIED: Entry(
-        "there was no time to try other values",
+        "the problem is too large to try other values",
         "Some calls have other values than the problem's own, where its reference bears them. Which it bears must be "
-        "tried once, and this grade had no time for some: a submission that fails on those was not shown to them.",
-        "Have it tried once, without haste: warpgrade problems validate PROBLEM. Grades remember what it finds.",
+        "tried once, at this size or at the problem's small one. By the count of its operations this problem takes too "
+        "long for that within a grade: a submission that fails on other values was not shown to them.",
+        "Give the problem a small size, or have it tried once: warpgrade problems validate PROBLEM.",
     ),
     Code.ROUNDING_UNTRIED: Entry(
         "there was too little memory to ask about fewer bits",

@@ -8,7 +8,6 @@ decided once for a problem and a size: beside the problem in `profiles.lock.toml
 import hashlib
 import math
 import secrets
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
 from evaluator.errors import ProblemError
 from evaluator.judge.arithmetic import Order
 from evaluator.judge.compare import Sides, begin
+from evaluator.judge.cost import cost_of
 from evaluator.judge.kept import kept, look_up
 from evaluator.judge.other_orders import decides, error_of, larger, limits_of, other_orders
 from evaluator.judge.profiles import PROFILES, RULES
@@ -32,18 +32,16 @@ _CHECKS = 5
 _AS_GIVEN_CHECKS = 2
 LOCK_SEED = 0x5EED
 """Decisions are made with fixed seeds: a lock comes out the same wherever it is made."""
-_BUDGET_S = 6.0
-"""How long a grade may wait for a decision. `problems validate` takes its time, and what it decides is kept too."""
-_LONGEST_S = 15.0
-_TRIED_ANYWAY = 2
-"""So many, if the first is of no use: a problem may have none."""
+_LONGEST_S = 60.0
+"""How long a grade may wait for a decision on a nominal machine (`Cost.nominal_s`). Beyond it `problems validate`
+decides. Counted, not timed: how many kinds of values a call may have is a fact of the problem."""
 _FORWARDS = 20
 """How many forwards a profile takes, about."""
 _SLOW_S = 0.5
-"""A forward is run some sixty times. Where it takes longer than this, a smaller size has to do."""
+"""A forward is run some sixty times. Where its nominal time is longer than this, a smaller size has to do."""
 _LARGE_ELEMENTS = 1 << 26
 """So do sixty comparisons; and float64 at its full size may not fit twice."""
-_NO_TIME = "it would take too long to try before a grade: `warpgrade problems validate` does"
+_TOO_LARGE = "too large to try before a grade: `warpgrade problems validate` does, or give the problem a small size"
 _CHANGED_PART = 0.01
 _FAR = 0.1
 
@@ -51,7 +49,7 @@ _FAR = 0.1
 class Mixture(NamedTuple):
     """The profiles in use beside the problem's own values, and for each what rounding alone does to outputs.
 
-    `untried` are those for which the grade had no time.
+    `untried` are those left untried because the problem is too large.
     """
 
     use: tuple[Profile, ...] = ()
@@ -99,29 +97,19 @@ def mixture_for(reference: Reference, size: SizeName, rule: ToleranceRule) -> Mi
     return mixture_of(decided(reference, size))
 
 
-def is_known(problem: Problem, size: SizeName, rule: ToleranceRule, device: str) -> bool:
-    """Say whether nothing is left to decide. Deciding is held against a clock, so nothing else should run meanwhile.
-
-    Raises:
-        ProblemError: the lock is broken.
-    """
-    return rule is ToleranceRule.KERNELBENCH or _known(problem, size, device) is not None
-
-
 def mixture_of(lock: SizeLock) -> Mixture:
     """Mix the calls of a grade as was decided."""
     return Mixture(tuple(lock.use), lock.rounding, lock.rare, _untried(lock))
 
 
 def _untried(lock: SizeLock) -> tuple[Profile, ...]:
-    return tuple(profile for profile, why in lock.left_out.items() if why == _NO_TIME)
+    return tuple(profile for profile, why in lock.left_out.items() if why == _TOO_LARGE)
 
 
 def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> SizeLock:
-    """Give the decision of the problem's own lock, or of the cache, or make it: a `thorough` one, or one in time.
+    """Return the decision of the problem's own lock, or of the cache, or make it; a `thorough` one at any size.
 
-    One that was cut short is not kept, nor one for which a forward was too slow: how far it got says how busy the
-    machine was, and is no fact of the problem.
+    One that leaves values untried is not kept: `problems validate` makes the whole one, which is.
 
     Raises:
         ProblemError: the lock is broken.
@@ -129,17 +117,8 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> 
     problem, device = reference.problem, reference.device.type
     if (known := _known(problem, size, device)) is not None:
         return known
-
-    def whole() -> SizeLock:
-        made = decide(reference, size, math.inf if thorough else _BUDGET_S)
-        if _untried(made):
-            raise _CutShortError(made)
-        return made
-
-    try:
-        return kept(_parts(problem, size, device), SizeLock, whole)
-    except _CutShortError as cut:
-        return cut.lock
+    made = decide(reference, size, math.inf if thorough else _LONGEST_S)
+    return made if _untried(made) else kept(_parts(problem, size, device), SizeLock, lambda: made)
 
 
 def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
@@ -154,49 +133,28 @@ def _parts(problem: Problem, size: SizeName, device: str) -> list[object]:
     return [problem.sha256, dict(sorted(problem.sizes[size].items())), RULES, torch.__version__, device]
 
 
-class _CutShortError(Exception):
-    """There was no time to try every profile, or any at this size; `lock` is what is known so far."""
-
-    def __init__(self, lock: SizeLock) -> None:
-        super().__init__()
-        self.lock = lock
-
-
-def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> SizeLock:
+def decide(reference: Reference, size: SizeName, limit_s: float = math.inf) -> SizeLock:
     """Try every profile on the reference. What an author says of one goes before what is seen.
 
-    Where this size is too much for that, the small one has to do. What does not fit into `budget_s` is left out; but a
-    grade on a problem's own values alone is worth so little that one other kind is tried all the same, if that takes
-    less than a quarter of a minute.
-
-    Raises:
-        _CutShortError: there is a budget, and it was the time that a forward took which made this size too much.
+    Where this size is too much for that, the small one has to do. Where trying all profiles would take more than
+    `limit_s` on a nominal machine, none is tried.
     """
-    started = time.monotonic()
     try:
         scratch = reference.twin()
     except Exception as error:  # noqa: BLE001 - a model that cannot be copied, for whatever reason of its own
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
-    if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, budget_s)) is not None:
+    if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, limit_s)) is not None:
         return instead
-    profile_s = _FORWARDS * _forward_s(scratch, scratch.draw(LOCK_SEED))
-    if profile_s > max(budget_s, _LONGEST_S):
-        return SizeLock([], dict.fromkeys(PROFILES, _NO_TIME))
-    if profile_s > budget_s:
-        budget_s = 0.0
+    if _FORWARDS * len(PROFILES) * _forward_s(scratch) > limit_s:
+        return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
     given = _seen(scratch, Profile.AS_GIVEN, None)
     use: list[Profile] = []
     left_out: dict[Profile, str] = {}
-    tried = 0
     seen_on = {Profile.AS_GIVEN: given}
     for profile in PROFILES:
         said = reference.problem.profiles.get(profile)
         if isinstance(said, str):
             left_out[profile] = said
-            continue
-        tried += 1
-        if time.monotonic() - started > budget_s and (use or tried > _TRIED_ANYWAY):
-            left_out[profile] = _NO_TIME
             continue
         seen = _seen(scratch, profile, given)
         if seen.why_not is not None and (said is not True or seen.fatal):
@@ -212,20 +170,16 @@ def decide(reference: Reference, size: SizeName, budget_s: float = math.inf) -> 
     )
 
 
-def _of_the_small_size(reference: Reference, budget_s: float) -> SizeLock | None:
-    """Give the decision for the small size, where this one is too large or too slow; None where it is neither."""
+def _of_the_small_size(reference: Reference, limit_s: float) -> SizeLock | None:
+    """Return the decision for the small size, where this one is too large or too slow; None where it is neither."""
     problem = reference.problem
     if SizeName.SMALL not in problem.sizes:
         return None
-    large = _is_large(reference)
-    if not large and _forward_s(reference, reference.draw(LOCK_SEED)) <= _SLOW_S:
+    if not _is_large(reference) and _forward_s(reference) <= _SLOW_S:
         return None
     small = Reference(problem, SizeName.SMALL, LOCK_SEED)
-    known = decided(small, SizeName.SMALL, thorough=budget_s == math.inf)
-    lock = SizeLock(known.use, known.left_out)
-    if not large and budget_s < math.inf:
-        raise _CutShortError(lock)
-    return lock
+    known = decided(small, SizeName.SMALL, thorough=limit_s == math.inf)
+    return SizeLock(known.use, known.left_out)
 
 
 def _is_large(reference: Reference) -> bool:
@@ -236,16 +190,10 @@ def _is_large(reference: Reference) -> bool:
     return _elements(reference.forward(inputs, 0)) > _LARGE_ELEMENTS
 
 
-def _forward_s(reference: Reference, inputs: Arguments) -> float:
-    """Say how long a forward takes: the faster of two, for the first may load things."""
-    times_s = []
-    for _ in range(2):
-        started = time.monotonic()
-        reference.forward(inputs, 0)
-        if reference.device.type == "cuda":
-            torch.cuda.synchronize()
-        times_s.append(time.monotonic() - started)
-    return min(times_s)
+def _forward_s(reference: Reference) -> float:
+    """Return how long a forward takes on a nominal machine, in seconds."""
+    inputs = reference.draw(LOCK_SEED)
+    return cost_of(lambda: reference.forward(inputs, 0)).nominal_s(reference.device.type)
 
 
 def _elements(value: Value) -> int:

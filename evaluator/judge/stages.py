@@ -260,7 +260,7 @@ def _about_values(shop: Workshop, checks: list[Check]) -> list[Finding]:
     ]
     if untried := shop.seeds.mixture.untried:
         names = ", ".join(profile.value for profile in untried)
-        message = f"{len(untried)} of {len(PROFILES)} kinds of other values were not tried, for want of time"
+        message = f"{len(untried)} of {len(PROFILES)} kinds of other values were not tried: the problem is too large"
         found.append(finding(Code.VALUES_UNTRIED, message, profiles=names))
     return found
 

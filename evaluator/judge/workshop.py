@@ -23,7 +23,7 @@ from evaluator.judge.desk import BuildDesk
 from evaluator.judge.early import Early
 from evaluator.judge.foothold import RUNNER_LIMITS, Foothold
 from evaluator.judge.host_clock import HostClock
-from evaluator.judge.mixture import AS_GIVEN_ALONE, is_known
+from evaluator.judge.mixture import AS_GIVEN_ALONE
 from evaluator.judge.place import Place
 from evaluator.judge.ready import Ready, get_ready, keep_memory
 from evaluator.judge.reference import Reference
@@ -173,12 +173,9 @@ class Workshop:
         """Say whether the problem can be got ready on a GPU before the submission is read in.
 
         Where the builds that its text foresees are there: beside a compiler nothing is gained, for the threads that run
-        it wait for Python's lock. And where nothing is left to decide (see `is_known`): runners are still being made.
+        it wait for Python's lock.
         """
-        if self._early is None or self._foothold is None:
-            return False
-        terms = self.terms
-        return is_known(terms.problem, terms.size, terms.tolerance, "cuda") and self._early.has_built()
+        return self._early is not None and self._foothold is not None and self._early.has_built()
 
     def get_ahead(self) -> None:
         """Get the problem ready, if the GPU is at hand. It may still be given to somebody who waits for it."""
@@ -199,11 +196,7 @@ class Workshop:
             self._foothold.count_as_ours(process.members())
 
     def _get_ready(self) -> Ready:
-        terms = self.terms
-        if not is_known(terms.problem, terms.size, terms.tolerance, "cpu" if terms.gpu is None else "cuda"):
-            # How many kinds of values are tried depends on the time: nothing of a submission may take it.
-            self.end_early()
-        return get_ready(terms, self.seeds.weight, self._equipment)
+        return get_ready(self.terms, self.seeds.weight, self._equipment)
 
     def _take_over(self, ready: Ready) -> None:
         """Go on with what was got ready."""

@@ -23,7 +23,7 @@ from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest
 from evaluator.isolation import Limits, SandboxMode
 from evaluator.isolation.tool import ToolResult
-from evaluator.judge import measure, mixture
+from evaluator.judge import measure
 from evaluator.judge.early import Early
 from evaluator.judge.starting import light_starter_for
 from evaluator.judge.tools import Tools
@@ -329,22 +329,6 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
     monkeypatch.setattr(pipeline, "_begin_early", begin)
     with contextlib.suppress(SandboxUnavailable), pytest.raises(Begun) if begins else contextlib.nullcontext():
         graded(module(), strict=strict)
-
-
-@pytest.mark.parametrize(("known", "ended"), [(True, []), (False, ["end"])])
-def test_which_values_there_are_is_never_decided_beside_a_build(graded, monkeypatch, tmp_path, known, ended):
-    """It is held against a clock, and a submission could have so much built that few kinds are tried."""
-    order = []
-    end, decide = Early.end, mixture.decide
-    monkeypatch.setattr(Early, "end", lambda self: (order.append("end"), end(self)))
-    monkeypatch.setattr(mixture, "decide", lambda *given: (order.append("decide"), decide(*given))[1])
-    if not known:
-        monkeypatch.setattr(mixture, "read_lock", lambda _: None)
-        monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
-    card = graded(module("import nothing_of_that_name"))
-    assert card.status is Status.BUILD_ERROR
-    assert [each for each in order if each == "end"] == ended
-    assert known or order.index("end") < order.index("decide")
 
 
 @pytest.mark.slow

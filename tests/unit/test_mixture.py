@@ -1,6 +1,8 @@
 """Which value profiles a reference bears, and how calls are mixed."""
 
 import collections
+import itertools
+import time
 
 import pytest
 from msgspec.structs import replace
@@ -8,7 +10,8 @@ from msgspec.structs import replace
 from evaluator.catalog.lock import Lock, SizeLock, fits, lock_text, read_lock
 from evaluator.errors import ProblemError
 from evaluator.judge import mixture as mixtures
-from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture, decide, decided, is_known, mixture_for
+from evaluator.judge.cost import cost_of
+from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture, decide, decided, mixture_for
 from evaluator.judge.profiles import PROFILES, RULES
 from evaluator.judge.reference import Reference
 from evaluator.judge.trial import fresh_seed
@@ -113,65 +116,61 @@ def test_a_decision_is_made_once_and_kept(tmp_path, monkeypatch):
     assert decided(reference("torch.relu(x)"), SizeName.SMALL) == first
 
 
-def test_a_grade_waits_for_a_part_and_a_thorough_decision_goes_before_it(tmp_path, monkeypatch):
+def test_a_busy_machine_decides_as_an_idle_one(monkeypatch):
+    """Each reading of a clock here is an hour after the one before."""
+    idle = decide(reference("torch.relu(x)"), SizeName.SMALL, 60.0)
+    hours = itertools.count(step=3600.0)
+    for clock in ("monotonic", "perf_counter", "time", "process_time"):
+        monkeypatch.setattr(time, clock, lambda: next(hours))
+    assert decide(reference("torch.relu(x)"), SizeName.SMALL, 60.0) == idle
+    assert idle.use == list(PROFILES)
+
+
+def test_a_problem_too_large_to_try_is_left_to_a_thorough_decision(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    monkeypatch.setattr(mixtures, "_BUDGET_S", 1e-9)
+    monkeypatch.setattr(mixtures, "_LONGEST_S", 1e-9)
     made = reference("torch.relu(x)")
-    in_time = decided(made, SizeName.SMALL)
-    assert in_time.use == [PROFILES[0]]  # One is tried whatever the time.
-    assert "problems validate" in in_time.left_out[Profile.SMALL]
+    within_a_grade = decided(made, SizeName.SMALL)
+    assert within_a_grade.use == []
+    assert "problems validate" in within_a_grade.left_out[Profile.SMALL]
+    assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == PROFILES
     assert decided(made, SizeName.SMALL, thorough=True).use == list(PROFILES)
     assert decided(made, SizeName.SMALL).use == list(PROFILES)
     assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == ()
 
 
-def test_a_reference_that_is_far_too_slow_is_graded_on_its_own_values(monkeypatch):
-    monkeypatch.setattr(mixtures, "_forward_s", lambda *_: 5.0)
+def test_nothing_is_tried_of_a_problem_too_large_to_try(monkeypatch):
     monkeypatch.setattr(mixtures, "_seen", lambda *_: pytest.fail("it was tried"))
-    cut = decide(reference("torch.relu(x)"), SizeName.SMALL, 6.0)
-    assert (cut.use, list(cut.left_out)) == ([], list(PROFILES))
+    left = decide(reference("torch.relu(x)"), SizeName.SMALL, 1e-9)
+    assert (left.use, list(left.left_out)) == ([], list(PROFILES))
 
 
-def test_what_is_of_no_use_is_not_looked_for_for_ever():
-    cut = decide(reference("torch.zeros_like(x)"), SizeName.SMALL, 1e-9)
-    assert cut.use == []
-    assert list(cut.left_out) == list(PROFILES)
-    assert sum("problems validate" in why for why in cut.left_out.values()) == len(PROFILES) - 2
+def test_what_is_of_no_use_is_tried_whole():
+    left = decide(reference("torch.zeros_like(x)"), SizeName.SMALL, 60.0)
+    assert left.use == []
+    assert not any("problems validate" in why for why in left.left_out.values())
 
 
-def test_a_decision_that_was_cut_short_is_not_kept(tmp_path, monkeypatch):
+def test_an_untried_small_size_leaves_the_larger_one_untried(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    made = reference("torch.relu(x)")
-    with monkeypatch.context() as patch:
-        patch.setattr(mixtures, "_BUDGET_S", 1e-9)
-        assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == PROFILES[1:]
-    monkeypatch.setattr(mixtures, "_BUDGET_S", 1000.0)
-    assert mixture_for(made, SizeName.SMALL, ToleranceRule.MEASURED) == Mixture(PROFILES)
-
-
-def test_a_cut_short_decision_of_the_small_size_is_no_decision_of_a_larger_one(tmp_path, monkeypatch):
-    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    monkeypatch.setattr(mixtures, "_BUDGET_S", 1e-9)
+    monkeypatch.setattr(mixtures, "_LONGEST_S", 1e-9)
     monkeypatch.setattr(mixtures, "_is_large", lambda _: True)
     made = reference("torch.relu(x)", sizes={SizeName.SMALL: {}, SizeName.FULL: {}})
-    assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == PROFILES[1:]
+    assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == PROFILES
     assert decided(made, SizeName.FULL, thorough=True).use == list(PROFILES)
     assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == ()
 
 
-def test_that_a_forward_was_slow_once_is_not_kept(tmp_path, monkeypatch):
-    """Of the small size no errors of rounding are taken over, so every later tolerance would be too narrow."""
-    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    long, linear = "torch.randn(32, 1 << 12)", "self.linear = nn.Linear(1 << 12, 32, bias=False)"
+def test_a_size_that_is_slow_by_count_is_decided_at_the_small_one():
+    long, linear = "torch.randn(32, n << 12)", "self.linear = nn.Linear(n << 12, 32, bias=False)"
     sizes = {SizeName.SMALL: {"n": 1}, SizeName.FULL: {"n": 2}}
     plain = problem("self.linear(x)", long, linear, tolerance=ToleranceOverride(floor=1e-7), sizes=sizes)
-    made = Reference(replace(plain, source=f"{plain.source}\nn = 2\n"), SizeName.FULL, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(mixtures, "_SLOW_S", 0.0)
-        assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).rounding == {}
-        assert not is_known(made.problem, SizeName.FULL, ToleranceRule.MEASURED, "cpu")
-    assert mixture_for(made, SizeName.FULL, ToleranceRule.MEASURED).rounding != {}
-    assert is_known(made.problem, SizeName.FULL, ToleranceRule.MEASURED, "cpu")
+    made = Reference(replace(plain, source=f"n = 2\n{plain.source}"), SizeName.FULL, 1)
+    assert decide(made, SizeName.FULL).rounding != {}
+    slow = cost_of(lambda: made.forward(made.draw(1), 0)).nominal_s("cpu") / 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixtures, "_SLOW_S", slow)
+        assert decide(made, SizeName.FULL).rounding == {}  # Errors of rounding are of their own size.
 
 
 def test_a_function_with_steps_moves_few_elements_far_and_the_others_hardly():

@@ -96,18 +96,14 @@ def test_the_gpu_is_kept_as_long_as_a_problem_is_got_ready_on_it(stands, asked):
     assert foothold.asked == asked
 
 
-@pytest.mark.parametrize(("has_built", "known"), [(True, True), (False, True), (True, False)])
-def test_nobody_gets_ahead_while_something_is_compiled_or_to_be_decided(monkeypatch, has_built, known):
-    monkeypatch.setattr(
-        workshops, "is_known", lambda *asked: asked == ("a problem", "full", "measured", "cuda") and known
-    )
+@pytest.mark.parametrize("has_built", [True, False])
+def test_nothing_gets_ahead_while_something_is_compiled(has_built):
     shop = workshop(Foothold(), early=SimpleNamespace(has_built=lambda: has_built))
-    assert Workshop.may_get_ahead(shop) is (has_built and known)
+    assert Workshop.may_get_ahead(shop) is has_built
 
 
 @pytest.mark.parametrize("missing", ["_early", "_foothold"])
-def test_nor_where_nothing_was_begun_early_or_there_is_no_gpu(monkeypatch, missing):
-    monkeypatch.setattr(workshops, "is_known", lambda *_: True)
+def test_nor_where_nothing_was_begun_early_or_there_is_no_gpu(missing):
     shop = workshop(Foothold(), early=SimpleNamespace(has_built=lambda: True))
     setattr(shop, missing, None)
     assert not Workshop.may_get_ahead(shop)

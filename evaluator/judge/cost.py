@@ -1,0 +1,69 @@
+"""The cost of one forward pass, counted instead of timed: the same on an idle machine and on a busy one."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import FlopCounterMode
+
+from evaluator.dispatch import OperationMode
+
+
+class _Rates(NamedTuple):
+    flop_per_s: float
+    bytes_per_s: float
+    operation_s: float
+
+
+_RATES = {
+    "cpu": _Rates(flop_per_s=5e10, bytes_per_s=5e9, operation_s=5e-6),
+    "cuda": _Rates(flop_per_s=2e13, bytes_per_s=2e12, operation_s=1e-5),
+}
+"""A slow machine of each kind: two cores of a server, and a third of an H200. Only their orders of magnitude matter."""
+
+
+class Cost(NamedTuple):
+    """Work of one forward pass.
+
+    `flop` counts matrix products, convolutions and attention (a multiplication and an addition are two), `moved_bytes`
+    the tensors that each operation returns and takes, `operations` the operations themselves.
+    """
+
+    flop: int
+    moved_bytes: int
+    operations: int
+
+    def nominal_s(self, device: str) -> float:
+        """Return the time on a nominal machine of that device type, in seconds: a fact of the problem."""
+        rates = _RATES[device]
+        return self.flop / rates.flop_per_s + self.moved_bytes / rates.bytes_per_s + self.operations * rates.operation_s
+
+
+def cost_of(forward: Callable[[], object]) -> Cost:
+    """Return the cost of what `forward` has PyTorch do. It runs once."""
+    with _Traffic() as traffic, FlopCounterMode(display=False) as counter:
+        forward()
+    return Cost(int(counter.get_total_flops()), traffic.moved_bytes, traffic.operations)
+
+
+class _Traffic(OperationMode):
+    """Counts operations, and the bytes of tensors that they take and return. A view moves nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations = 0
+        self.moved_bytes = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        operation: Callable[..., Any] = func
+        result = operation(*args, **(kwargs or {}))
+        self.operations += 1
+        if not getattr(func, "is_view", False):
+            leaves = pytree.tree_leaves((args, kwargs or {}, result))
+            self.moved_bytes += sum(
+                leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor)
+            )
+        return result
