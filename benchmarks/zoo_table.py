@@ -3,7 +3,8 @@
     python benchmarks/zoo_table.py [--output docs/zoo.md] [ROW …]
 
 Without ROW (names) all rows are graded that can be graded here: some twenty minutes on two cores. Without a GPU the
-verdicts on rows that need one are not guessed; the table says that they were not graded.
+verdicts on rows that need one are not guessed: cells that the output file has of them stay, and of a new row the table
+says that it was not graded.
 """
 
 import argparse
@@ -20,6 +21,7 @@ sys.path.insert(0, str(TOP))
 
 from evaluator.records import DeviceKind, Status  # noqa: E402
 from tests.grading.harness import passable_folder  # noqa: E402
+from tests.zoo.attacks import attacks  # noqa: E402
 from tests.zoo.entries import Entry, entries  # noqa: E402
 from tests.zoo.grading import Accepted, Judge, control  # noqa: E402
 from tests.zoo.mutations import BITES, MUTATIONS  # noqa: E402
@@ -43,6 +45,10 @@ the shape of the house (a process of its own, bytes instead of objects, walls) t
 grader is the judge without it, and the column says *structure*.
 """
 
+_NOT_GRADED = "not graded"
+_TITLES = ("row", "threat", "device", "verdict on the cheat", "twin", "naive grader accepts", "mutation", "state")
+_COLUMNS = len(_TITLES)
+
 
 def main() -> None:
     """Grade, print each row as it is done, and write the table."""
@@ -51,7 +57,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     known = entries()
-    chosen = [entry for entry in known if not options.rows or entry.name in options.rows]
+    before = _cells_of(options.output)
+    # Rows that are not named stay in the output file as they are.
+    chosen = [entry for entry in known if not options.rows or entry.name in options.rows or entry.name in before]
     # Neighbours share a problem, which is set up once.
     ordered = sorted(chosen, key=lambda entry: (entry.expected.device, entry.expected.problem, entry.expected.row))
     lines: dict[int, tuple[str, str]] = {}
@@ -59,7 +67,10 @@ def main() -> None:
     with passable_folder() as cache, Judge() as judge:
         os.environ.setdefault("WARPGRADE_CACHE", str(cache))
         for entry in ordered:
-            lines[entry.expected.row] = _graded(judge, entry, on_gpu=on_gpu)
+            if options.rows and entry.name not in options.rows:
+                lines[entry.expected.row] = _row(before[entry.name]), before[entry.name][-1]
+                continue
+            lines[entry.expected.row] = _graded(judge, entry, before.get(entry.name), on_gpu=on_gpu)
             print(lines[entry.expected.row][0], flush=True)
     text = _table(chosen, lines)
     if options.output is not None:
@@ -68,21 +79,36 @@ def main() -> None:
         print(text)
 
 
-def _graded(judge: Judge, entry: Entry, *, on_gpu: bool) -> tuple[str, str]:
-    """Give the row of the table and its state."""
+def _cells_of(table: Path | None) -> dict[str, list[str]]:
+    """Read the cells of an earlier table, by the name of the row."""
+    if table is None or not table.exists():
+        return {}
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.read_text().splitlines()]
+    return {cells[1].strip("`"): cells for cells in rows if len(cells) == _COLUMNS and cells[1].startswith("`")}
+
+
+def _graded(judge: Judge, entry: Entry, before: list[str] | None, *, on_gpu: bool) -> tuple[str, str]:
+    """Give the row of the table and its state; without a GPU what needs one is as it was `before`."""
     expected = entry.expected
+    if expected.device is DeviceKind.CUDA and not on_gpu and before is not None and before[3] != _NOT_GRADED:
+        return _row(before), before[-1]
     if expected.device is DeviceKind.CUDA and not on_gpu:
         state = "not yet"
-        cells = ["not graded", "not graded", "needs a GPU", _mutated(judge, entry)]
+        cells = [_NOT_GRADED, _NOT_GRADED, "needs a GPU", _mutated(judge, entry)]
     else:
         verdict = judge.cheat(entry)
         state = verdict.state
         twin = judge.honest(entry)
         twin_text = "correct" if twin.status is Status.CORRECT else f"**{twin.status}**"
-        cells = [" ".join((f"`{verdict.status}`", verdict.code)).strip(), twin_text, _controlled(entry, on_gpu=on_gpu)]
+        by_gpu = entry.control_device == "cuda" and not on_gpu and before is not None
+        controlled = before[5] if by_gpu else _controlled(entry, on_gpu=on_gpu)
+        cells = [" ".join((f"`{verdict.status}`", verdict.code)).strip(), twin_text, controlled]
         cells.append(_mutated(judge, entry))
-    row = [str(expected.row), f"`{entry.name}`", expected.device.value, *cells, state]
-    return f"| {' | '.join(row)} |", state
+    return _row([str(expected.row), f"`{entry.name}`", expected.device.value, *cells, state]), state
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _mutated(judge: Judge, entry: Entry) -> str:
@@ -116,16 +142,22 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
     counts = Counter(state for _, state in lines.values())
     summary = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     rows = [lines[entry.expected.row][0] for entry in chosen]
-    titles = ("row", "threat", "device", "verdict on the cheat", "twin", "naive grader accepts", "mutation", "state")
-    head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    head = [f"| {' | '.join(_TITLES)} |", "|---" * len(_TITLES) + "|"]
     rules = [f"- `{entry.name}`: {entry.expected.rule}." for entry in chosen]
     switched = [f"- {mutation.invariant}: {', '.join(f'`{row}`' for row in mutation.rows)}." for mutation in MUTATIONS]
-    holes = [f"- `{entry.name}`: {_missing(entry)}." for entry in chosen if _missing(entry)]
+    holes = [f"- `{entry.name}`: {why}." for entry in chosen if (why := _missing(entry, lines[entry.expected.row][1]))]
+    at_the_judge = [
+        f"| {name} | {each.attack} | {each.before} | {each.now} | {', '.join(f'`{test}`' for test in each.tests)} |"
+        for name, each in attacks().items()
+    ]
     parts = [
         _HEAD,
         f"{len(rows)} rows: {summary}.\n",
         "\n".join([*head, *rows]) + "\n",
         *(["## What is missing\n", "\n".join(holes) + "\n"] if holes else []),
+        "## At the judge\n",
+        "Attacks that are no submission's answer: hostile cards, folders, frames and builds.\n",
+        "\n".join(["| | attack | before | now | shown by |", "|---|---|---|---|---|", *at_the_judge]) + "\n",
         "## The rule that stands against each\n",
         "\n".join(rules) + "\n",
         "## The invariants that the mutations switch off\n",
@@ -134,12 +166,12 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
     return "\n".join(parts)
 
 
-def _missing(entry: Entry) -> str:
+def _missing(entry: Entry, state: str) -> str:
     expected = entry.expected
     if expected.not_yet:
         return expected.not_yet
-    on_gpu = torch.cuda.is_available()
-    return "a grade on a GPU" if expected.device is DeviceKind.CUDA and not on_gpu else ""
+    not_graded = state == "not yet" and expected.device is DeviceKind.CUDA and not torch.cuda.is_available()
+    return "a grade on a GPU" if not_graded else ""
 
 
 if __name__ == "__main__":

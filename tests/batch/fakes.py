@@ -45,7 +45,7 @@ class FakeWorker:
         on_stage(Stage("build", ""))
         what, _, rest = source.removeprefix("# ").partition(" ")
         if what == "hanging":
-            assert self.interrupted.wait(20)
+            assert self.interrupted.wait(120)
             return NotGraded("the process that made the grade died", again=True)
         if what == "broken":
             return NotGraded("the problem is broken", again=False)

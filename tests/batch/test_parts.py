@@ -70,7 +70,7 @@ def run(tasks, gpus=("a",), builders=3, **options):
     left, ended, coming = len(slots), [], iter(tasks)
     with Crew(slots, Terms(DeviceKind.CUDA), lambda: next(coming, None), **options) as working:
         while left:
-            event = working.events.get(timeout=20)
+            event = working.events.get(timeout=120)
             if isinstance(event, Ended):
                 ended.append(event)
             elif isinstance(event, Drained):
@@ -135,7 +135,7 @@ def test_builders_wait_for_room_and_nobody_waits_for_ever():
     second.join(0.1)
     assert second.is_alive()
     assert ready.take(None, 1.0).task.name == "s0"
-    second.join(5)
+    second.join(60)
     assert not second.is_alive()
     assert ready.take(None, 1.0).task.name == "s1"
     assert ready.take(None, 0.0) is None

@@ -136,7 +136,7 @@ def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, find):
     with nobody_left_behind(), started() as process:
         awaited(find, process)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     assert b"the same command goes on" in err
     assert b"Traceback" not in err
@@ -158,7 +158,7 @@ def test_chaos(started, grader, tmp_path):
                 if victims and chance.random() < 0.15:
                     chance.choice(victims).kill()
             process.kill()
-            process.communicate(timeout=60)
+            process.communicate(timeout=240)
         now = {name: card.graded_at for name, card in cards(tmp_path).items()}
         assert {name: now.get(name) for name in seen} == seen  # nothing is lost, and nothing graded twice
         seen = now

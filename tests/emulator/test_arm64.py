@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 def run(folder):
     def call(name, *arguments, schedule=(0, 0, 1)):
         command = [MACHINE, "-L", "/usr/aarch64-linux-gnu", "./main", name, *map(str, (*schedule, *arguments))]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=120)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=300)
         return done.stdout.strip()
 
     return call

@@ -11,7 +11,7 @@ from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, SizeName, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.stopwatch import Stopwatch
-from tests.grading.harness import Grader, passable_folder
+from tests.grading.harness import PATIENT_S, Grader, passable_folder
 
 
 @pytest.fixture(scope="session")
@@ -40,16 +40,17 @@ def judged(grader):
         size=SizeName.AWKWARD,
         tolerance=ToleranceRule.MEASURED,
         sandbox=SandboxMode.FULL,
-        timeout_s=2.5,
-        build_timeout_s=60.0,
+        timeout_s=PATIENT_S,
+        build_timeout_s=240.0,
         threads=1,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
         with Workshop(terms, "", SeedBook(None)) as shop:
 
-            def run(source):
+            def run(source, timeout_s=PATIENT_S):
                 shop.source = source
+                shop.terms = terms._replace(timeout_s=timeout_s)
                 return judge(shop, Stopwatch(Silent()))
 
             yield run

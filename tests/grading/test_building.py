@@ -71,7 +71,7 @@ def test_a_compilation_without_end_is_stopped(grade):
         "3",
     )
     card = run.verdict(Status.TIMEOUT, Code.COMPILER_TIMED_OUT)
-    assert card.build.units[0].wall_s < 10
+    assert card.build.units[0].wall_s < 60  # The compiler was stopped; alone it takes hours.
 
 
 @pytest.mark.parametrize("flag", ["-fplugin=/tmp/evil.so", "@/etc/passwd"])

@@ -94,10 +94,8 @@ def play(reference):
                 bench = Bench(reference, HostClock(session, outputs), memory, ToleranceRule.MEASURED, None)
                 actor = threading.Thread(target=_perform, args=(act, puppet, inputs, outputs), daemon=True)
                 actor.start()
-                started = time.monotonic()
                 trial = bench.run(0, SEED, timeout_s=timeout_s)
-                assert time.monotonic() - started < timeout_s + 5
-            actor.join(5)
+            actor.join(60)
             return trial
 
     return run

@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.records import Status
-from tests.grading.harness import module
+from tests.grading.harness import limit_s, module
 
 BROKEN = {
     "no ModelNew": ("import torch\n", Status.BUILD_ERROR, Code.NO_MODEL_NEW, None),
@@ -39,13 +39,13 @@ SHOWN = ("no ModelNew", "syntax error", "exit at import", "endless import", "nes
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_cannot_be_loaded_is_shown(grade, name):
     source, status, code, line = BROKEN[name]
-    grade(source, timeout_s=2.5).verdict(status, code, line=line)
+    grade(source, timeout_s=limit_s(status)).verdict(status, code, line=line)
 
 
 @pytest.mark.parametrize("name", sorted(BROKEN.keys() - set(SHOWN)))
 def test_what_cannot_be_loaded_is_named(judged, name):
     source, status, code, line = BROKEN[name]
-    outcome = judged(source)
+    outcome = judged(source, timeout_s=limit_s(status))
     assert (outcome.status, outcome.reason.code, outcome.reason.line) == (status, code, line)
 
 

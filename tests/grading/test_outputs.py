@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.records import Profile, Status
-from tests.grading.harness import module
+from tests.grading.harness import limit_s, module
 
 WRONG = Status.WRONG_RESULT
 FAILED = Status.RUNTIME_ERROR
@@ -64,13 +64,13 @@ SHOWN = (
 def test_a_bad_answer_is_shown(grade, name):
     source, status, code = BAD[name]
     line = len(source.splitlines()) if code is Code.FORWARD_FAILED else None
-    grade(source, timeout_s=2.5).verdict(status, code, line=line)
+    grade(source, timeout_s=limit_s(status)).verdict(status, code, line=line)
 
 
 @pytest.mark.parametrize("name", sorted(BAD.keys() - set(SHOWN)))
 def test_a_bad_answer_is_named(judged, name):
     source, status, code = BAD[name]
-    outcome = judged(source)
+    outcome = judged(source, timeout_s=limit_s(status))
     allowed = (Code.WRONG_VALUES, Code.NOT_FINITE) if code is None else (code,)
     assert outcome.status is status
     assert outcome.reason.code in allowed

@@ -24,7 +24,7 @@ def test_a_fork_bomb_is_killed(starter, spawn):
     time.sleep(0.2)
     start = time.monotonic()
     child.kill()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
 
 
 def test_memory_is_an_error_and_not_a_dead_machine(starter, ask):

@@ -44,7 +44,7 @@ def test_a_text_that_takes_too_long_is_told(starter, monkeypatch):
     slow = 'S = """\n#include <a>;\n' + "(" * 300_000 + "]" * 300_000 + '"""\n'
     started = time.monotonic()
     assert codes(slow, starter) == [Code.NOT_LOOKED_AT]
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
 
 
 def test_a_text_that_takes_too_much_memory_is_told(starter, monkeypatch):

@@ -232,17 +232,17 @@ def test_any_text_is_parsed(log):
     ],
 )
 def test_hostile_messages_cost_little_and_break_nothing(log):
-    start = time.monotonic()
+    start = time.thread_time()
     for entry in parse(log, {"main.cpp": MAIN}, MAIN):
         assert len(entry.message) <= 2000
         assert entry.line < 10**9
-    assert time.monotonic() - start < 2
+    assert time.thread_time() - start < 2
 
 
 def test_a_hostile_submission_full_of_equal_lines_costs_little():
     submission = "a;\n" * 30_000
     text = submission * 3
     log = "\n".join(f"main.cpp:{n}:1: error: e{n}" for n in range(1, 1500))
-    start = time.monotonic()
+    start = time.thread_time()
     assert len(parse(log, {"main.cpp": text}, submission)) == 50
-    assert time.monotonic() - start < 5
+    assert time.thread_time() - start < 5

@@ -194,7 +194,7 @@ def handed_over(folder, cflags, ldflags):
     (folder / "main.cpp").touch()
     text = toolchain.ninja_text("ext", ["main.cpp"], cflags, ldflags)
     (folder / "build.ninja").write_text(text, encoding="utf-8")
-    subprocess.run([toolchain.ninja(), "-C", folder, "-f", "build.ninja"], check=True, capture_output=True, timeout=60)
+    subprocess.run([toolchain.ninja(), "-C", folder, "-f", "build.ninja"], check=True, capture_output=True, timeout=300)
     import json
 
     return [json.loads((folder / name).read_text()) for name in ("0_main.cpp.o", "ext.so")]

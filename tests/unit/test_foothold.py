@@ -118,14 +118,14 @@ def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
     def slowly(child, desk):
         if len(starter.asked) == at:
             reached.set()
-            assert may_go_on.wait(20)
+            assert may_go_on.wait(120)
         return Runner(alive)
 
     starter = Starter()
     monkeypatch.setattr(footholds, "Session", slowly)
     foothold = Foothold(gpu, starter)
     foothold.reach()
-    assert reached.wait(20)
+    assert reached.wait(120)
     threading.Timer(0.1, may_go_on.set).start()
     foothold.close()
     assert alive == []
@@ -142,14 +142,14 @@ def test_the_judge_can_work_on_it_before_its_runners_are_there(gpu, monkeypatch)
 
     def slowly(child, desk):
         reached.set()
-        assert may_go_on.wait(20)
+        assert may_go_on.wait(120)
         return Runner([])
 
     monkeypatch.setattr(footholds, "Session", slowly)
     with Foothold(gpu, Starter()) as foothold:
         assert not stands(foothold)
         foothold.reach()
-        assert reached.wait(20)
+        assert reached.wait(120)
         assert stands(foothold)
         watch_of_then = foothold.watch
         may_go_on.set()
@@ -162,14 +162,14 @@ def test_but_not_before_somebody_looked_who_else_is_there(gpu, monkeypatch):
 
     def look(_):
         looks.set()
-        assert may_go_on.wait(20)
+        assert may_go_on.wait(120)
         return QUIET
 
     monkeypatch.setattr(watch, "state", look)
     monkeypatch.setattr(footholds, "Session", lambda child, desk: Runner([]))
     with Foothold(gpu, Starter()) as foothold:
         foothold.reach()
-        assert looks.wait(20)
+        assert looks.wait(120)
         assert not stands(foothold)
         may_go_on.set()
         foothold.settle()

@@ -198,7 +198,7 @@ def test_deep_text_is_told_or_looked_at(text):
     """In a process of its own, as in a grade: Python's parser may end the process, and then the judge says so."""
     program = "import sys; from evaluator.lint.look import look; print(len(look(sys.stdin.read()).noticed))"
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, input=text.encode(), cwd=TOP, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, input=text.encode(), cwd=TOP, capture_output=True, timeout=300, check=False)
     assert done.returncode in (0, -11)
 
 
