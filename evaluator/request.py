@@ -5,17 +5,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.catalog import find_problem
 from evaluator.devices.gpu import Gpu, choose
 from evaluator.doctor import default_device
 from evaluator.errors import CardError, UsageError
+from evaluator.findings import Code, finding
+from evaluator.host_code import is_for_the_cpu
 from evaluator.isolation import SandboxMode
 from evaluator.pipeline import GradeRequest, Unread
-from evaluator.records import BaselineKind, DeviceKind, ProfilerKind, Scorecard, SizeName, ToleranceRule
+from evaluator.records import BaselineKind, DeviceKind, Finding, ProfilerKind, Scorecard, SizeName, ToleranceRule
 from evaluator.store import read_card
 from evaluator.submissions import STDIN, Submission, read_submission
 
 AUTO = "auto"
+
+
+class Choice(NamedTuple):
+    """A device, and what is to be said of why."""
+
+    device: DeviceKind
+    remarks: tuple[Finding, ...] = ()
 
 
 class Wish(NamedTuple):
@@ -49,11 +60,13 @@ def request_for(wish: Wish) -> GradeRequest:
     problem = wish.problem or (card.problem.name if card else None)
     if problem is None or (wish.submission is None and card is None):
         raise UsageError("PROBLEM and SUBMISSION must be named, unless --replay names a scorecard")
-    device = _device(wish.device, card)
+    found = find_problem(problem, wish.problems)
+    submission = _submission(wish.submission, card)
+    device, remarks = _device(wish.device, wish.gpu, card, submission)
     default_size = SizeName.FULL if device is DeviceKind.CUDA else SizeName.SMALL
     return GradeRequest(
-        problem=find_problem(problem, wish.problems),
-        submission=_submission(wish.submission, card),
+        problem=found,
+        submission=remarked(submission, remarks),
         device=device,
         gpu=_gpu(wish.gpu, device),
         size=SizeName(wish.size or (card.problem.size if card else default_size)),
@@ -68,6 +81,13 @@ def request_for(wish: Wish) -> GradeRequest:
         speedup_of=_other(wish.speedup_of, device),
         profile=_profile(wish.profile, device),
     )
+
+
+def remarked(submission: Submission | Unread, remarks: tuple[Finding, ...]) -> Submission | Unread:
+    """Add findings to those of a submission's text."""
+    if not remarks or not isinstance(submission, Submission):
+        return submission
+    return replace(submission, findings=(*submission.findings, *remarks))
 
 
 def baselines(wanted: Sequence[str], device: DeviceKind) -> list[BaselineKind]:
@@ -121,10 +141,22 @@ def default_target(request: GradeRequest) -> Path:
     return Path("scorecards", request.problem.name, f"{request.submission.name}.{ending}")
 
 
-def _device(name: str, card: Scorecard | None) -> DeviceKind:
-    if name == AUTO:
-        return card.device.kind if card else default_device()
-    return DeviceKind(name)
+def _device(name: str, gpu: str | None, card: Scorecard | None, submission: Submission | Unread) -> Choice:
+    """Choose the device: the one that is asked for, the replayed card's, or what suits the text."""
+    if name != AUTO:
+        return Choice(DeviceKind(name))
+    if card is not None:
+        return Choice(card.device.kind)
+    return Choice(default_device()) if gpu is not None else device_for(submission)
+
+
+def device_for(submission: Submission | Unread) -> Choice:
+    """Choose the device of a grade that asks for none: the CPU for C++ that is for nothing else."""
+    usual = default_device()
+    if not isinstance(submission, Submission) or not is_for_the_cpu(submission.source):
+        return Choice(usual)
+    message = f"graded on cpu and not on {usual.value}: it builds C++ for the CPU, and nothing in it is for a GPU"
+    return Choice(DeviceKind.CPU, (finding(Code.GRADED_ON_CPU, message),))
 
 
 def _gpu(wanted: str | None, device: DeviceKind) -> Gpu | None:

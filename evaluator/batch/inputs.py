@@ -187,11 +187,16 @@ def from_text(source: str, name: str, origin: str, problem: Problem | str) -> Ta
     """Make a task of a text: Python, or a model's answer that holds some."""
     if isinstance(problem, str):
         return Refused(origin, problem)
+    return Task(problem, name, read_text(source, name, origin))
+
+
+def read_text(source: str, name: str, origin: str) -> Submission | Unread:
+    """Read a submission that is given as text, by the rules for one on standard input."""
     # A lone surrogate is no text; as bytes it is refused the way such a file would be.
     read = read_submission("-", io.BytesIO(source.encode("utf-8", "surrogatepass")))
     if isinstance(read, Submission):
-        return Task(problem, name, msgspec.structs.replace(read, name=name, origin=origin))
-    return Task(problem, name, Unread(name=name, origin=origin, finding=read))
+        return msgspec.structs.replace(read, name=name, origin=origin)
+    return Unread(name=name, origin=origin, finding=read)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -13,13 +13,14 @@ from typing import NamedTuple, Unpack
 
 from evaluator.batch.crew import Crew, Drained, Ended
 from evaluator.batch.grader import Grader
-from evaluator.batch.inputs import from_text
+from evaluator.batch.inputs import from_text, read_text
 from evaluator.batch.lost import infra_card
 from evaluator.batch.options import GradeOptions, Setup, setup_for
 from evaluator.batch.protocol import Graded
 from evaluator.batch.tasks import Refused, Task
 from evaluator.errors import UsageError
-from evaluator.records import Scorecard
+from evaluator.records import Finding, Scorecard
+from evaluator.request import device_for, remarked
 
 
 class Candidate(NamedTuple):
@@ -46,7 +47,11 @@ def grade(problem: str, source: str, **options: Unpack[GradeOptions]) -> Scoreca
         UsageError: the problem is not there, or an option says nothing that is known.
         InfraError: there is no GPU.
     """
-    graded = _graded(iter([Candidate(problem, source)]), setup_for(options, jobs=1))
+    remarks: tuple[Finding, ...] = ()
+    if options.get("device") is None and options.get("gpu") is None:
+        device, remarks = device_for(read_text(source, "candidate", "candidate"))
+        options = {**options, "device": device.value}
+    graded = _graded(iter([Candidate(problem, source)]), setup_for(options, jobs=1), remarks)
     with contextlib.closing(graded):
         return next(graded)[1]
 
@@ -63,7 +68,9 @@ def grade_many(
     return _graded(iter(candidates), setup_for(options, jobs))
 
 
-def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Candidate, Scorecard], None, None]:
+def _graded(
+    candidates: Iterator[Candidate], setup: Setup, remarks: tuple[Finding, ...] = ()
+) -> Generator[tuple[Candidate, Scorecard], None, None]:
     terms, slots, problems = setup
     # By identity: two tasks may well be equal.
     candidate_of: dict[int, Candidate] = {}
@@ -76,6 +83,7 @@ def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Ca
         task = from_text(candidate.source, candidate.name, candidate.name, problem)
         if isinstance(task, Refused):
             raise UsageError(task.reason)
+        task = task._replace(submission=remarked(task.submission, remarks))
         candidate_of[id(task)] = candidate
         return task
 

@@ -17,7 +17,8 @@ class GradeOptions(TypedDict, total=False):
     """The options that `grade`, `grade_many`, `grade_many_async` and `Grader` share. All may be left out.
 
     Attributes:
-        device: cuda, emulated or cpu; None (the default) for a GPU where there is one, else the emulator.
+        device: cuda, emulated or cpu; None (the default) for a GPU where there is one, else the emulator;
+            `grade` then takes cpu for C++ that is for nothing else.
         gpu: one of several GPUs, by index or UUID; None (the default) for all of them.
         problems: a folder of problems; None (the default) for the shipped ones.
         size: full, small or awkward; None (the default) for full on cuda, else small.

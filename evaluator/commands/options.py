@@ -50,7 +50,8 @@ _GRADING_OPTIONS = (
         type=click.Choice(["auto", *(kind.value for kind in DeviceKind)]),
         default="auto",
         show_default=True,
-        help="Where the submission is run.",
+        help="Where the submission is run; auto is cuda where there is a GPU, else emulated, and for one submission of "
+        "C++ alone cpu.",
     ),
     click.option(
         "--gpu", metavar="GPU", help="Which GPU, by index or UUID; runners see no other.  [default: the first]"

@@ -31,9 +31,10 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.NOT_ON_THIS_DEVICE: Entry(
         "this device cannot run it",
-        "The submission asks for something that the chosen device lacks (inline CUDA on `cpu`, for instance). "
-        "That says nothing about whether it is right.",
-        "Grade inline CUDA with --device emulated, or with --device cuda on a machine with a GPU.",
+        "The submission asks for something that the chosen device lacks: inline CUDA on `cpu`, or C++ for the CPU that "
+        "fails on the tensors of a GPU. That says nothing about whether it is right.",
+        "Grade C++ for the CPU with --device cpu, inline CUDA with --device emulated, or with --device cuda on a "
+        "machine with a GPU.",
     ),
     Code.COMPILER_TIMED_OUT: Entry(
         "the compiler ran too long",

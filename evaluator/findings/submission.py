@@ -23,6 +23,12 @@ ENTRIES: dict[Code, Entry] = {
         "The answer defines ModelNew in more than one fenced block; the last one was graded.",
         "Nothing to do if the last block is the one that was meant.",
     ),
+    Code.GRADED_ON_CPU: Entry(
+        "the text is for the CPU, so that is where it was graded",
+        "No device was asked for, and the submission builds C++ that works on the CPU's memory, without anything for a "
+        "GPU. It would refuse the tensors of any other device.",
+        "Nothing to do; --device asks for another one.",
+    ),
     Code.FAILURE_WORKED_AROUND: Entry(
         "a failure is worked around",
         "The text catches what a build, or a call in forward, raises, and goes on. What is graded then may not be the "

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from evaluator.build.artefact import joined, kernels_in_text
 from evaluator.findings import Code, finding
 from evaluator.frames import Counted
+from evaluator.host_code import is_for_the_cpu
 from evaluator.judge import measure, other_baselines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
@@ -124,10 +125,10 @@ def _evidence(shop: Workshop, desk: BuildDesk, counted: Counted | None) -> Evide
 
 def _checked_calls(shop: Workshop, place: Place) -> _Called:
     if (fault := place.load()) is not None:
-        return _Called(None, [], fault, [])
+        return _Called(None, [], _for_the_cpu(fault, shop), [])
     constructed = place.construct()
     if isinstance(constructed, Fault):
-        return _Called(None, [], constructed, [])
+        return _Called(None, [], _for_the_cpu(constructed, shop), [])
     checks: list[Check] = []
     bench = place.bench()
     emulated = shop.terms.device is DeviceKind.EMULATED
@@ -144,7 +145,7 @@ def _checked_calls(shop: Workshop, place: Place) -> _Called:
         else:
             fault, again = made_again(bench, trial, index, seed, schedules, shop.call_timeout_s)
         checks += [again] if again is not None else []
-        excused = None if fault is None else _excused(fault, shop)
+        excused = None if fault is None else _excused(_for_the_cpu(fault, shop), shop)
         return _Called(bench, checks, excused, _remarks(constructed.difference, checks))
     return _Called(bench, checks, None, _remarks(constructed.difference, checks))
 
@@ -169,6 +170,22 @@ _EXCUSABLE = frozenset(
     code.value
     for code in (Code.WRONG_SHAPE, Code.WRONG_VALUES, Code.NOT_FINITE, Code.FORWARD_FAILED, Code.ILLEGAL_ACCESS)
 )
+
+
+_REFUSALS = frozenset(
+    code.value
+    for code in (Code.CONSTRUCTOR_FAILED, Code.FORWARD_FAILED, Code.RUNNER_DIED, Code.ILLEGAL_ACCESS, Code.WRONG_DEVICE)
+)
+
+
+def _for_the_cpu(fault: Fault, shop: Workshop) -> Fault:
+    """Give no verdict on C++ for the CPU that failed on another device: its tensors are not what it was written for."""
+    if shop.terms.device is DeviceKind.CPU or fault.finding.code not in _REFUSALS or not is_for_the_cpu(shop.source):
+        return fault
+    message = (
+        f"it builds C++ for the CPU alone, and this grade is on {shop.terms.device.value}: {fault.finding.message}"
+    )
+    return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=fault.finding.line))
 
 
 def _excused(fault: Fault, shop: Workshop) -> Fault:

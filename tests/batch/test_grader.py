@@ -91,6 +91,16 @@ def test_one_grade_has_no_number_of_jobs():
         grade("relu", "# right", jobs=2)
 
 
+def test_one_grade_of_cpp_for_the_cpu_is_made_there(worker, monkeypatch):
+    cpp = '# right load_inline(cpp_sources="x.data_ptr<float>()")'
+    monkeypatch.setattr("evaluator.request.default_device", lambda: DeviceKind.EMULATED)
+    monkeypatch.setattr("evaluator.batch.options.default_device", lambda: DeviceKind.EMULATED)
+    assert grade("relu", cpp).device.kind is DeviceKind.CPU
+    assert grade("relu", f"```python\n{cpp}\nclass ModelNew: pass\n```").device.kind is DeviceKind.CPU
+    assert grade("relu", cpp, device="emulated").device.kind is DeviceKind.EMULATED
+    assert grade("relu", "# right").device.kind is DeviceKind.EMULATED
+
+
 def test_every_option_arrives(tmp_path):
     options = GradeOptions(
         device="emulated",

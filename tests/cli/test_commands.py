@@ -25,6 +25,7 @@ from evaluator.records import DeviceKind, ProfilerKind, Scorecard, SizeName, Sta
 from evaluator.report.live import Progress
 from evaluator.schema import check_card
 from evaluator.store import card_bytes, read_card, write_card
+from evaluator.submissions import Submission
 from evaluator.version import __version__
 from tests import cards
 
@@ -294,7 +295,7 @@ def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade,
     assert run.err == "build: relu\n"
     assert check_card(Path("scorecards/relu/mine.json")) == []
     (request,) = graded.requests
-    assert request.device is DeviceKind.EMULATED
+    assert request.device is DeviceKind.CPU  # the submission is C++ alone
     assert request.size is SizeName.SMALL
     assert request.tolerance is ToleranceRule.MEASURED
     assert request.sandbox is SandboxMode.FULL
@@ -586,3 +587,24 @@ def test_an_ascii_terminal_is_no_crash() -> None:
 def test_the_shell_completes_names_of_problems() -> None:
     done = _shell("_WARPGRADE_COMPLETE=bash_complete COMP_WORDS='warp grade rel' COMP_CWORD=2 warpgrade")
     assert "plain,relu" in done.stdout.splitlines()
+
+
+CPP = 'load_inline(cpp_sources="float* p = x.data_ptr<float>();")\nclass ModelNew: pass\n'
+
+
+@pytest.mark.parametrize("usual", [DeviceKind.EMULATED, DeviceKind.CUDA])
+def test_cpp_for_the_cpu_is_graded_there_where_no_device_is_asked_for(
+    usual: DeviceKind, graded: FakeGrade, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaluator.request.default_device", lambda: usual)
+    (tmp_path / "mine.py").write_text(CPP)
+    run("grade", "relu", "mine.py")
+    run("grade", "relu", "mine.py", "--device", "emulated")
+    chosen, asked = graded.requests
+    assert (chosen.device, chosen.size, chosen.gpu) == (DeviceKind.CPU, SizeName.SMALL, None)
+    assert asked.device is DeviceKind.EMULATED
+    assert isinstance(chosen.submission, Submission)
+    assert isinstance(asked.submission, Submission)
+    (said,) = chosen.submission.findings
+    assert (said.code, asked.submission.findings) == (Code.GRADED_ON_CPU, ())
+    assert usual.value in said.message

@@ -233,3 +233,9 @@ def test_the_seeds(emulated, number, problem, status, code):
         said = " ".join(entry.message for unit in card.build.units for entry in unit.diagnostics)
         assert "vectorized_relu_cuda" in said
         assert "no matching function for call to" in said
+
+
+def test_cpp_for_the_cpu_that_refuses_other_tensors_is_no_wrong_kernel(emulated):
+    run = emulated(TOP / "solutions" / "relu" / "cpp_plain.py", "relu")
+    card = run.verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE, line=35)
+    assert "--device cpu" in card.reason.next_step

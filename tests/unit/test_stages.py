@@ -10,7 +10,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge import measure, stages
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
-from evaluator.records import Build, DeviceKind, Status
+from evaluator.records import Build, DeviceKind, SizeName, Status
 from tests import cards
 
 
@@ -136,3 +136,29 @@ def test_what_nobody_else_can_have_done_is_seen_once(shop, monkeypatch):
     refused, _ = stages._timed_submission(shop, None)
     assert refused.fault.finding.code == Code.WRONG_VALUES.value
     assert len(shop.runners) == 1
+
+
+HOST = 'load_inline(cpp_sources="x.data_ptr<float>()")'
+GPU = HOST + ' load_inline(cuda_sources="k<<<1, 1>>>()")'
+
+
+@pytest.mark.parametrize(
+    ("device", "source", "code", "verdict"),
+    [
+        (DeviceKind.CUDA, HOST, Code.RUNNER_DIED, Status.INCONCLUSIVE),
+        (DeviceKind.CUDA, HOST, Code.CONSTRUCTOR_FAILED, Status.INCONCLUSIVE),
+        (DeviceKind.EMULATED, HOST, Code.FORWARD_FAILED, Status.INCONCLUSIVE),
+        (DeviceKind.EMULATED, HOST, Code.WRONG_VALUES, Status.WRONG_RESULT),
+        (DeviceKind.EMULATED, HOST, Code.TIMED_OUT, Status.TIMEOUT),
+        (DeviceKind.CPU, HOST, Code.FORWARD_FAILED, Status.RUNTIME_ERROR),
+        (DeviceKind.CUDA, GPU, Code.RUNNER_DIED, Status.RUNTIME_ERROR),
+        (DeviceKind.EMULATED, GPU, Code.FORWARD_FAILED, Status.RUNTIME_ERROR),
+    ],
+)
+def test_cpp_for_the_cpu_that_fails_elsewhere_has_no_verdict(shop, monkeypatch, device, source, code, verdict):
+    shop.source, shop.terms = source, SimpleNamespace(device=device, size=SizeName.FULL)
+    before = {Code.WRONG_VALUES: Status.WRONG_RESULT, Code.TIMED_OUT: Status.TIMEOUT}.get(code, Status.RUNTIME_ERROR)
+    shop.place.load = lambda: Fault(before, finding(code, "it failed", line=3))
+    fault = stages._checked_calls(shop, shop.place).fault
+    assert (fault.status, fault.finding.line) == (verdict, 3)
+    assert ("--device cpu" in fault.finding.next_step) is (verdict is Status.INCONCLUSIVE)
