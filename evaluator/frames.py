@@ -132,12 +132,11 @@ class Construct(Frame, frozen=True):
 class Prepare(Frame, frozen=True):
     """Judge: let go of the call before last, and fill what is free with `poison`. The clock does not run.
 
-    `random_seed` is for random numbers inside of forward. The answer has the `token` in it.
+    Nothing in it tells of the call to come, nor of its random numbers. The answer has the `token` in it.
     """
 
     index: int
     token: Token
-    random_seed: int
     poison: Annotated[int, msgspec.Meta(ge=0, le=255)]
     ahead_bytes: int
 
@@ -156,11 +155,13 @@ class Call(Frame, frozen=True):
     With `empty` the model is left out and the last call's outputs are described again: what that takes (less a probe,
     on `cuda`) is the clock's overhead. With `forked` too, the probe is on a stream of its own, which is joined.
     On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
-    the same. The answer has the `token` in it, so none can be sent before the question was read.
+    the same. The answer has the `token` in it, so none can be sent before the question was read. `random_seed` is for
+    random numbers inside of forward; an empty call has one too, for what seeding takes is part of the overhead.
     """
 
     index: int
     token: Token
+    random_seed: int
     empty: bool
     forked: bool
     ticket: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]

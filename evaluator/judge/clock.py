@@ -48,9 +48,11 @@ class Clock(Protocol):
         *,
         timeout_s: float,
         queued_timeout_s: float,
+        asks_late: bool,
     ) -> Answered | Fault:
         """Write the inputs by `write`, let the runner go, and stop the clock when it is done.
 
+        With `asks_late` the frame has a secret, the seed of numbers that forward draws: it is sent when the clock runs.
         `outline` holds, by path, the shapes and dtypes of the tensors that are expected; a clock that the runner goes
         on behind takes samples of them. The runner may take `timeout_s`, and from where it says that all of its work is
         queued on a GPU, which compiles and tunes nothing any more, `queued_timeout_s`.

@@ -49,6 +49,7 @@ class HostClock:
         *,
         timeout_s: float,
         queued_timeout_s: float,  # noqa: ARG002 - nothing is queued here
+        asks_late: bool,  # noqa: ARG002 - no frame is ever sent before the clock runs
     ) -> Answered | Fault:
         """Write the inputs, let the runner go, and stop it when it has answered."""
         write()

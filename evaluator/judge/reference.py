@@ -87,6 +87,8 @@ class Reference:
         """Which of a call's input tensors forward writes into, by their number among all of them."""
         self._keeps_inputs = True
         self._always_in_float64 = False
+        self.draws_numbers = False
+        """Whether forward has drawn random numbers: those follow from a seed, and from no input."""
         self.outline: Value = None
 
     @property
@@ -280,8 +282,15 @@ class Reference:
         self, model: Callable[..., Any], inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None
     ) -> calls.Result:
         seed_torch(random_seed)
+        before = None if self.draws_numbers else self._generators()
         outputs, found = calls.run(model, *inputs, gradients)
+        self.draws_numbers = before is None or not _equal(before, self._generators())
         return calls.Result(mapped(outputs, torch.Tensor.detach), found)
+
+    def _generators(self) -> list[torch.Tensor]:
+        """Give the states of PyTorch's generators; to look at that of a GPU nothing is waited for."""
+        states = [torch.default_generator.get_state()]
+        return [*states, torch.cuda.get_rng_state()] if self._device.type == "cuda" else states
 
     def _borrowed(self, outputs: Value, inputs: Arguments) -> frozenset[str]:
         owners = [*self.model.parameters(), *self.model.buffers(), *tensors(list(inputs))]
@@ -368,7 +377,10 @@ def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]
 
 
 def derived(seed: int, purpose: bytes) -> int:
-    """Give another seed. The one for random numbers in forward is told to the runner, so it must tell no other's."""
+    """Give another seed. The one for random numbers in forward is told to the runner, so it must tell no other's.
+
+    Nor does it tell the next call's: that one is drawn from the operating system.
+    """
     return int.from_bytes(hashlib.blake2b(seed.to_bytes(8, "big"), digest_size=8, person=purpose).digest(), "big") >> 1
 
 
@@ -376,6 +388,10 @@ def by_path(result: calls.Result) -> dict[str, Value]:
     """List what a call gave by path: its outputs, and its gradients."""
     gradients = {f"gradient of {name}": value for name, value in (result.gradients or {}).items()}
     return {**dict(leaves(result.outputs, "output")), **gradients}
+
+
+def _equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return all(torch.equal(before, after) for before, after in zip(one, other, strict=True))
 
 
 def _versions(inputs: Arguments) -> list[int]:

@@ -9,6 +9,11 @@ its work is queued, or after a limit, for a forward that waits for the GPU canno
 
 Contexts take turns on a GPU. What the judge does from the hold to `go` is one piece of work unless it takes longer than
 a time slice; how long it took shows whether something else ran in between, and such a call is void.
+
+A runner reads its question while the hold stands, so its work is queued when the clock starts. What is in the question
+must be worth nothing until then: shapes, and where the inputs will be. A seed is worth something where forward draws
+numbers, for a stream of the runner's own could draw them during the hold. There the question is sent when the gate is
+open, and the time that a host takes to launch is in the call: on both sides, and in the empty calls.
 """
 
 import ctypes
@@ -36,7 +41,7 @@ SAMPLES = 16_384
 """Elements looked at inside of the clock. If a thousandth of an output came late, they would miss it once in 10**7."""
 _HOLD_S = 0.030
 _PROBES = 20
-_SEEN = 64  # In the judge's own page, behind the word of the hold.
+_SEEN, _OPEN = 64, 128  # In the judge's own page, behind the word of the hold.
 _WATCH_NS = 20_000_000
 """How long the end of a call is watched for. Above that a few microseconds are no longer of interest."""
 _SETTLE_S = 10.0
@@ -113,8 +118,12 @@ class SealedClock:
         *,
         timeout_s: float,
         queued_timeout_s: float,
+        asks_late: bool,
     ) -> Answered | Fault:
-        """Queue the judge's side, let it go when the runner has queued its own, and take the time between."""
+        """Queue the judge's side, let it go when the runner has queued its own, and take the time between.
+
+        With `asks_late` the runner is asked only once the judge's side has opened the gate.
+        """
         self._ticket += 1
         frame = replace(frame, ticket=self._ticket)
         sampling = self._sampling = self._sampling or _sampling(outline)
@@ -122,9 +131,15 @@ class SealedClock:
         slots = torch.full((len(positions), _SLOT_BYTES), 0xA5, dtype=torch.uint8, device="cuda")
         driver.reset_persisting_l2()
         torch.cuda.synchronize()
-        self._queue(write, sampling, positions, slots)
+        self._queue(write, sampling, positions, slots, tells_when_open=asks_late)
+        if asks_late and not self._opened():
+            self._abandon()
+            message = "the GPU did not come to the end of writing the inputs"
+            return Fault(Status.REJECTED, finding(Code.NOT_QUIET, message))
         sent = time.perf_counter_ns()
-        answer = self._session.send(frame, Stage.CALL, timeout_s) or self._converse(frame, timeout_s, queued_timeout_s)
+        answer = self._session.send(frame, Stage.CALL, timeout_s) or self._converse(
+            frame, timeout_s, queued_timeout_s, held=not asks_late
+        )
         if isinstance(answer, Fault):
             self._abandon()
             return answer
@@ -144,7 +159,13 @@ class SealedClock:
         )
 
     def _queue(
-        self, write: Callable[[], None], sampling: _Sampling, positions: torch.Tensor, slots: torch.Tensor
+        self,
+        write: Callable[[], None],
+        sampling: _Sampling,
+        positions: torch.Tensor,
+        slots: torch.Tensor,
+        *,
+        tells_when_open: bool,
     ) -> None:
         stream = self._stream.cuda_stream
         start, go, end = self._events
@@ -155,6 +176,8 @@ class SealedClock:
             self._flush.fill_(self._ticket & 0xFF)
             go.record()
             driver.stream_write(stream, self._page_at + GO, self._ticket)
+            if tells_when_open:
+                driver.stream_write(stream, self._hold_at + _OPEN, self._ticket)
             driver.stream_wait(stream, self._page_at + DONE, self._ticket)
             driver.stream_write(stream, self._hold_at + _SEEN, self._ticket)
             driver.launch(
@@ -175,13 +198,23 @@ class SealedClock:
             )
             end.record()
 
-    def _converse(
-        self, frame: Call, timeout_s: float, queued_timeout_s: float
-    ) -> tuple[Done, int, float | None] | Fault:
-        """Let the hold go when the runner has queued its work, and wait for the rest of its answer."""
-        in_time = self._session.answered(_HOLD_S)
-        queued_ns = time.perf_counter_ns()
+    def _opened(self) -> bool:
+        """Let the hold go, and wait until the clock runs. The word for it is the judge's alone, not the runner's."""
         self._let_go()
+        give_up = time.perf_counter_ns() + int(_SETTLE_S * 1e9)
+        return _when(memoryview(self._hold.buffer)[_OPEN : _OPEN + 4].cast("I"), self._ticket, give_up) is not None
+
+    def _converse(
+        self, frame: Call, timeout_s: float, queued_timeout_s: float, *, held: bool = True
+    ) -> tuple[Done, int, float | None] | Fault:
+        """Let the hold go when the runner has queued its work, and wait for the rest of its answer.
+
+        Where nothing is `held` any more the end is watched for at once: it may come before the word that all is queued.
+        """
+        in_time = held and self._session.answered(_HOLD_S)
+        queued_ns = time.perf_counter_ns()
+        if held:
+            self._let_go()
         lag_ms = self._watch_the_end()
         answer: Frame | Fault = self._session.answer(Stage.CALL, timeout_s)
         queued_ns = queued_ns if in_time else time.perf_counter_ns()
@@ -264,7 +297,7 @@ def _sampling(outline: Mapping[str, torch.Tensor]) -> _Sampling:
 def _positions(sampling: _Sampling) -> torch.Tensor:
     """Draw the positions of one call: all of a small tensor, some of a large one.
 
-    By a generator of their own: the seed of the default one is told to the runner for random numbers in forward.
+    By a generator of their own: runners are told the default one's seeds, for random numbers in forward.
     """
     generator = torch.Generator("cuda").manual_seed(secrets.randbits(63))
     drawn = [

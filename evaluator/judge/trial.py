@@ -193,7 +193,6 @@ class Bench:
             Prepare(
                 index=index,
                 token=_token(),
-                random_seed=random_seed,
                 poison=poison,
                 ahead_bytes=self._poison_bytes,
             ),
@@ -216,6 +215,7 @@ class Bench:
         frame = Call(
             index=index,
             token=_token(),
+            random_seed=random_seed,
             empty=wanted is None,
             forked=forked,
             ticket=0,
@@ -227,7 +227,14 @@ class Bench:
         self._wanted = wanted if wanted is not None else self._wanted
         longest_s, self._first_call_s = max(timeout_s, self._first_call_s), 0.0
         outline = _outline(self._wanted)
-        return placed, self._clock.call(frame, placed.write, outline, timeout_s=longest_s, queued_timeout_s=timeout_s)
+        return placed, self._clock.call(
+            frame,
+            placed.write,
+            outline,
+            timeout_s=longest_s,
+            queued_timeout_s=timeout_s,
+            asks_late=self._reference.draws_numbers,
+        )
 
     def _expected(
         self, blocks: list[Arguments], whole: Honest | None, random_seed: int, gradients: list[torch.Tensor] | None

@@ -62,7 +62,7 @@ class Words:
         A page that was never written reads as zero, and is not read: that would take it.
         """
         count = self.region.size_bytes // WORD_BYTES
-        # By a generator of its own: the seed of the default one is told to the runner for random numbers in forward.
+        # By a generator of its own: runners are told the default one's seeds, for random numbers in forward.
         generator = torch.Generator().manual_seed(secrets.randbits(63))
         offsets_bytes = torch.randint(count, (WORDS,), generator=generator).sort().values * WORD_BYTES
         words, written = _read(self.region, offsets_bytes)

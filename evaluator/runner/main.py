@@ -125,12 +125,13 @@ class Runner:
     def _prepare(self, frame: Prepare) -> Frame:
         """Keep the last call's outputs alive, so that two which share memory are seen to share it; free older ones."""
         del self._held[:-1]
-        seed_torch(frame.random_seed)
         self._shared.arena.poison(frame.poison, frame.ahead_bytes)  # Last: nothing is freed unpoisoned behind it.
         return Done(index=frame.index, token=frame.token, outputs=Scalar(value=None))
 
     def _call(self, frame: Call) -> Frame:
+        """Make one call. Seeding is inside the clock: who notices a seed could draw its numbers at once."""
         memory = self._shared
+        seed_torch(frame.random_seed)
         args = to_value(frame.args, memory.inputs)
         kwargs = to_value(frame.kwargs, memory.inputs)
         gradients = None

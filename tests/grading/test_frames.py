@@ -214,9 +214,7 @@ STREAMS = {
     "two values in one frame": framed(msgspec.msgpack.encode(done(view())) * 2),
     "invalid UTF-8": framed(b"\x81\xa4type\xa4\xff\xff\xff\xff"),
     "an array of four billion": framed(b"\x83\xa4type\xa4Done\xa5index\x00\xa7outputs\xdd\xff\xff\xff\xff"),
-    "the judge's own frame": framed(
-        msgspec.msgpack.encode(Prepare(index=0, token=0, random_seed=0, poison=0, ahead_bytes=0))
-    ),
+    "the judge's own frame": framed(msgspec.msgpack.encode(Prepare(index=0, token=0, poison=0, ahead_bytes=0))),
     "a failure with forged lines": framed(
         msgspec.msgpack.encode(
             {"type": "Failed", "kind": "k" * 65_536, "message": "\x1b[2J", "lines": [(-(2**63), "")]}

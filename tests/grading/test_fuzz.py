@@ -54,7 +54,7 @@ HONEST = [
         {"type": "Failed", "kind": "ValueError", "message": "no", "lines": [[1, "x"]]},
         {"type": "BuildRequest", "name": "x", "cuda_sources": ["__global__ void k() {}"], "functions": {"f": "f"}},
         {"type": "Warmed"},
-        {"type": "Prepare", "index": 0, "token": 0, "random_seed": 0, "poison": 0, "ahead_bytes": 0},
+        {"type": "Prepare", "index": 0, "token": 0, "poison": 0, "ahead_bytes": 0},
     )
 ]
 TAGS = [

@@ -1,9 +1,12 @@
 """Which answers the sealed clock takes for those to its question. Without a GPU: the conversation alone."""
 
 import pytest
+import torch
 
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, Done, Items, Queued, Scalar, Table
+from evaluator.judge import sealed_clock
+from evaluator.judge.clock import Answered
 from evaluator.judge.sealed_clock import SealedClock
 from evaluator.judge.session import Fault
 from evaluator.records import Status
@@ -11,6 +14,7 @@ from evaluator.records import Status
 QUESTION = Call(
     index=3,
     token=77,
+    random_seed=0,
     ticket=5,
     empty=False,
     forked=False,
@@ -61,3 +65,57 @@ def test_one_that_could_be_sent_before_the_question_was_read_is_none(changes):
 def test_an_answer_before_the_word_that_all_is_queued_is_none():
     assert heard(Done(index=3, token=77, outputs=Scalar(value=None))) is REFUSED
     assert heard(Queued(index=2), Done(index=3, token=77, outputs=Scalar(value=None))) is REFUSED
+
+
+class Event:
+    def elapsed_time(self, other):
+        return 1.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock without a GPU that says in which order it does what."""
+    monkeypatch.setattr(sealed_clock.driver, "reset_persisting_l2", lambda: None)
+    monkeypatch.setattr(sealed_clock.torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(sealed_clock, "_positions", lambda sampling: torch.empty(0))
+    monkeypatch.setattr(sealed_clock, "_samples", lambda *_: {})
+    full = torch.full
+
+    def on_the_host(*sizes, device, **rest):
+        return full(*sizes, **rest)
+
+    monkeypatch.setattr(sealed_clock.torch, "full", on_the_host)
+    made = object.__new__(SealedClock)
+    done = Done(index=3, token=77, outputs=Scalar(value=None))
+    made._session = Conversation(Queued(index=3), done)
+    made.order = []
+    made._session.send = lambda *_: made.order.append("asked")
+    made._session.answered = lambda _: made.order.append("is queued") or True
+    made._queue = lambda *_, tells_when_open: made.order.append(f"queued, {tells_when_open=}")
+    made._let_go = lambda: made.order.append("let go")
+    made._opened = lambda: made.order.append("open") or True
+    made._watch_the_end = lambda: None
+    made._settled = lambda: True
+    made._sampling, made._ticket, made._events = object(), 4, [Event(), Event(), Event()]
+    return made
+
+
+def asked(clock, *, asks_late):
+    return clock.call(QUESTION, lambda: None, {}, timeout_s=1.0, queued_timeout_s=1.0, asks_late=asks_late)
+
+
+def test_a_question_without_a_secret_is_asked_while_the_hold_stands(clock):
+    assert isinstance(asked(clock, asks_late=False), Answered)
+    assert clock.order == ["queued, tells_when_open=False", "asked", "is queued", "let go"]
+
+
+def test_a_question_with_a_seed_that_matters_is_asked_when_the_gate_is_open(clock):
+    assert isinstance(asked(clock, asks_late=True), Answered)
+    assert clock.order == ["queued, tells_when_open=True", "open", "asked"]
+
+
+def test_a_gate_that_never_opens_ends_the_runner_and_asks_nothing(clock):
+    clock._opened = lambda: False
+    clock._abandon = lambda: clock.order.append("ended")
+    assert asked(clock, asks_late=True).finding.code == Code.NOT_QUIET.value
+    assert clock.order == ["queued, tells_when_open=True", "ended"]

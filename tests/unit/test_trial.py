@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
-from evaluator.frames import Construct, Done, Items, Scalar, Table, TensorView
+from evaluator.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
 from evaluator.judge.answers import views
 from evaluator.judge.clock import Answered
 from evaluator.judge.compare import Sides
 from evaluator.judge.precision import PrecisionWatch
-from evaluator.judge.reference import Reference
+from evaluator.judge.reference import Reference, derived
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench, fresh_seed
 from evaluator.records import (
@@ -27,10 +27,11 @@ from evaluator.records import (
     ToleranceOverride,
     ToleranceRule,
 )
-from evaluator.runner import module
+from evaluator.runner import main, module
 from evaluator.runner.arena import HostArena
 from evaluator.runner.main import Runner
 from evaluator.runner.memory import Shared
+from evaluator.runner.seeding import seed_torch
 from evaluator.runner.trees import Outbox, to_tensor
 
 REFERENCE = """
@@ -79,7 +80,7 @@ class SameProcess:
     def prepare(self, frame, *, timeout_s):
         self._runner._answer(frame)
 
-    def call(self, frame, write, outline, *, timeout_s, queued_timeout_s):
+    def call(self, frame, write, outline, *, timeout_s, queued_timeout_s, asks_late):
         self.limits_s.append((timeout_s, queued_timeout_s))
         write()
         return Answered(self._spoil(self._runner._answer(frame)), 1.0)
@@ -278,8 +279,40 @@ def test_what_the_runner_is_told_before_it_may_go_tells_nothing_of_what_is_propa
     prepare, go = told
     view = go.output_gradients.items[0]
     gradient = to_tensor(view, made._inputs.flat).clone()
-    for seed in (prepare.random_seed, 5):
+    assert prepare == Prepare(index=0, token=prepare.token, poison=prepare.poison, ahead_bytes=prepare.ahead_bytes)
+    for seed in (go.random_seed, 5):
         assert not torch.equal(gradient, made._reference.output_gradients(torch.zeros(8), seed)[0])
+
+
+def test_the_seed_of_a_call_comes_with_the_call_and_with_an_empty_one_too(bench):
+    made = bench("torch.rand(8)", "x + torch.randn(8)")
+    seeded = []
+    prepared, called = made._clock.prepare, made._clock.call
+
+    def watched(frame, answer):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(main, "seed_torch", lambda seed: (seeded.append((type(frame), seed)), seed_torch(seed)))
+            return answer()
+
+    made._clock.prepare = lambda frame, **rest: watched(frame, lambda: prepared(frame, **rest))
+    made._clock.call = lambda frame, *rest, **more: watched(frame, lambda: called(frame, *rest, **more))
+    assert made.run(0, 5, timeout_s=1).fault is None
+    assert seeded == [(Call, derived(5, b"in forward"))]
+    next(made.run_empty(timeout_s=1))
+    assert [kind for kind, _ in seeded] == [Call, Call]
+
+
+@pytest.mark.parametrize(
+    ("output", "draws"), [("x * 2", False), ("x + torch.randn(8)", True), ("torch.nn.functional.dropout(x)", True)]
+)
+def test_a_clock_is_told_whether_the_question_has_a_secret_in_it(bench, output, draws):
+    made = bench("torch.rand(8)", output)
+    asked_late = []
+    called = made._clock.call
+    made._clock.call = lambda *rest, **more: (asked_late.append(more["asks_late"]), called(*rest, **more))[1]
+    assert made.run(0, 5, timeout_s=1).fault is None
+    next(made.run_empty(timeout_s=1))
+    assert asked_late == [draws, draws]
 
 
 def test_a_place_outside_of_the_memory_is_tampering(bench):

@@ -11,7 +11,7 @@ from evaluator.records import DeviceKind, Problem, SizeName, Status
 
 ZOO = Path(__file__).parent
 EXPECT_FILE = "expect.toml"
-ROWS = 47
+ROWS = 48
 
 Kind = Literal[
     "wrong-result-accepted", "spec-gaming", "grader-tampering", "no-real-work", "fake-timing", "environment-abuse"
@@ -41,6 +41,7 @@ class Control(_Table, frozen=True, kw_only=True):
     """Which naive grader accepts the cheat; see `naive_grader.py`. `gain` is the least speedup that it must report, as a
     multiple of its twin's where that is `over_twin`: there the work itself is faster than the reference's.
 
+    `seeded`: PyTorch is seeded before each forward, off the clock, as random numbers inside of it ask for.
     `clock`, on a GPU: events on the current stream, or the host's around `torch.cuda.synchronize`; `flush` overwrites
     the cache between calls. On a GPU where the row's device is one, or `needs_gpu`.
     """
@@ -50,6 +51,7 @@ class Control(_Table, frozen=True, kw_only=True):
     channel: Literal["file", "stdout", "pipe", "pickle", "exit code", "fail open", "reader"] = "file"
     baseline: Literal["before", "after"] = "after"
     pool: bool = False
+    seeded: bool = False
     stress: bool = False
     size: SizeName | None = None
     gain: float = 0.0
