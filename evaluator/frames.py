@@ -142,11 +142,15 @@ class Prepare(Frame, frozen=True):
 
 
 class EmulatorSchedule(Frame, frozen=True):
-    """The order of blocks and threads for one call: 0 ascending, 1 descending, 2 shuffled by `seed`."""
+    """The order of blocks and threads for one call: 0 ascending, 1 descending, 2 shuffled by `seed`.
+
+    And what fresh memory holds: 0 NaN, 1 large numbers, 2 negative ones, 3 ordinary ones.
+    """
 
     order: Literal[0, 1, 2]
     seed: int
     workers: int
+    fill: Literal[0, 1, 2, 3]
 
 
 class Call(Frame, frozen=True):

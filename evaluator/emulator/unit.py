@@ -17,6 +17,7 @@ from evaluator.build.light_headers import LIGHT_FOLDER, light_headers
 from evaluator.build.sources import source_files
 from evaluator.emulator import headers
 from evaluator.emulator.features import unsupported
+from evaluator.emulator.nvcc_macros import as_nvcc
 from evaluator.emulator.rewriter import marks_returns, rewrite_host, rewrite_unit
 from evaluator.emulator.runtime import compiler_has
 from evaluator.frames import BuildRequest, SourceFile
@@ -50,8 +51,8 @@ _VECTORS = re.compile(
     r"\b(?:u?(?:char|short|int|long|longlong)[248]|(?:float|double)[24]|half2|__half2|(?:__)?nv_bfloat162"
     r"|alignas|__align__|aligned(?:_vector)?|AlignedVector)\b"
 )
-_IMPLICIT = "#include <cuda_runtime.h>\n"
-"""nvcc includes it at the start of every file."""
+_IMPLICIT = "#include <cuda_runtime.h>\n#include <emu/nvcc.h>\n"
+"""nvcc includes the one at the start of every file, and defines what the other does."""
 
 
 class StepName(StrEnum):
@@ -131,7 +132,8 @@ def _essence(entry: Diagnostic) -> tuple[str, int, str]:
 def _rewritten(files: Sequence[SourceFile]) -> list[SourceFile]:
     """Rewrite all files, those of CUDA together. A header is CUDA where any source is: a kernel may lie in it."""
     cuda = [file for file in files if _is_cuda(file.name, files)]
-    texts = dict(zip((file.name for file in cuda), rewrite_unit([file.text for file in cuda]), strict=True))
+    rewritten = [as_nvcc(text) for text in rewrite_unit([file.text for file in cuda])]
+    texts = dict(zip((file.name for file in cuda), rewritten, strict=True))
     return [SourceFile(name=file.name, text=texts.get(file.name) or rewrite_host(file.text)) for file in files]
 
 

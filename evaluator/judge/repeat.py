@@ -1,11 +1,16 @@
-"""A call that went wrong is made again with the same inputs: an answer that is right then tells of a race."""
+"""A call that went wrong is made again with the same inputs: an answer that is right then tells of a race.
+
+Or, on `emulated`, of memory that is read before it is written: there the first try differs in what fresh memory holds.
+"""
 
 from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench, Trial
-from evaluator.records import Check, Schedule, Status
+from evaluator.records import Check, Fill, Schedule, Status
 
 _TIMES = 3
 _TELLING = frozenset({Code.WRONG_VALUES.value, Code.NOT_FINITE.value})
@@ -20,6 +25,12 @@ def made_again(
     """
     if wrong.fault is None or wrong.fault.finding.code not in _TELLING:
         return wrong.fault, None
+    before = None if wrong.check is None else wrong.check.schedule
+    if before is not None:
+        filled = replace(before, fill=Fill.NAN if before.fill is not Fill.NAN else Fill.LARGE)
+        again = bench.run(index, seed, schedule=filled, timeout_s=timeout_s)
+        if again.fault is None:
+            return _unwritten(wrong.fault, before.fill, filled.fill), again.check
     for _ in range(_TIMES):
         again = bench.run(index, seed, schedule=next(schedules), timeout_s=timeout_s)
         if again.fault is None:
@@ -27,6 +38,23 @@ def made_again(
         if again.fault.finding.code not in _TELLING:
             break
     return wrong.fault, None
+
+
+def _unwritten(fault: Fault, wrong: Fill, right: Fill) -> Fault:
+    """Say of a fault that the same call was right where only fresh memory held something else."""
+    message = (
+        f"memory is read that was not written: right where fresh memory held {_WORDS[right]}, and with the same inputs "
+        f"and the same order of threads, where it held {_WORDS[wrong]}, {fault.finding.message}"
+    )
+    return Fault(Status.WRONG_RESULT, finding(Code.DIFFERS, message))
+
+
+_WORDS = {
+    Fill.NAN: "NaN",
+    Fill.LARGE: "large numbers",
+    Fill.NEGATIVE: "large negative numbers",
+    Fill.ORDINARY: "numbers of usual size",
+}
 
 
 def differing(fault: Fault) -> Fault:

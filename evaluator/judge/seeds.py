@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.profiles import PROFILES
 from evaluator.judge.trial import fresh_seed
-from evaluator.records import Order, Profile, Schedule, Scorecard, Seeds, seed_text
+from evaluator.records import Fill, Order, Profile, Schedule, Scorecard, Seeds, seed_text
 
 _SCHEDULES = (
     (Order.ASCENDING, 1),
@@ -19,6 +19,12 @@ _SCHEDULES = (
     (Order.SHUFFLED, 2),
     (Order.ASCENDING, 2),
 )
+_FILLS = (Fill.NAN, Fill.LARGE, Fill.NEGATIVE, Fill.ORDINARY)
+"""One fewer than the orders, so that twenty calls have each with each; and any four calls in turn have all of them."""
+_UNTIMED_CALLS = 16
+_UNTIMED_MORE = 17
+"""Where nothing is timed there are 16 to 32 calls, and a submission cannot know how many: on a GPU there are as many
+checked ones, and then timed ones, each of which is checked too."""
 
 
 class SeedBook:
@@ -50,24 +56,30 @@ class SeedBook:
         seen = {check.profile for check in self._card.checks} if self._card is not None else set()
         return tuple(profile for profile in PROFILES if profile in seen)
 
-    def checks(self) -> list[int]:
+    def checks(self, *, timed: bool = True) -> list[int]:
         """Give the seeds of the checked calls: a card's, and fresh ones for what it lacks.
 
-        Every profile is among them, and one call comes twice, with the same inputs, at some later place.
+        Every profile is among them, and one call comes twice, with the same inputs, at some later place. Where no
+        `timed` calls follow there are more, whose values are as mixed as theirs would be; how many more is drawn.
         """
         known = [] if self._card is None else [int(check.seed, 16) for check in self._card.checks]
         fresh = [self.mixture.seed_for(profile) for profile in self.mixture.checks()[len(known) :]]
         if fresh and not known:
             first = secrets.randbelow(len(fresh))
             fresh.insert(first + 1 + secrets.randbelow(len(fresh) - first), fresh[first])
-        return [*known, *fresh]
+        wanted = _UNTIMED_CALLS + (0 if known else secrets.randbelow(_UNTIMED_MORE))
+        more = 0 if timed else wanted - len(known) - len(fresh)
+        return [*known, *fresh, *(fresh_seed() for _ in range(more))]
 
     def schedules(self) -> Iterator[Schedule]:
-        """Give the emulator's schedules: each order with one worker, shuffled and ascending with two, and so on."""
+        """Give the emulator's schedules: each order with one worker, shuffled and ascending with two, and so on.
+
+        What fresh memory holds changes with every call.
+        """
         known = [] if self._card is None else [check.schedule for check in self._card.checks]
         yield from (schedule for schedule in known if schedule is not None)
-        for order, workers in itertools.cycle(_SCHEDULES):
-            yield Schedule(order=order, seed=seed_text(fresh_seed()), workers=workers)
+        for (order, workers), fill in zip(itertools.cycle(_SCHEDULES), itertools.cycle(_FILLS), strict=False):
+            yield Schedule(order=order, seed=seed_text(fresh_seed()), workers=workers, fill=fill)
 
     def timed(self, side: str) -> Iterator[int]:
         """Give the seeds of the timed calls of a side: `reference_before`, `submission` or `reference_after`.

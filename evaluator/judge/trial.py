@@ -25,6 +25,7 @@ from evaluator.judge.tolerance import Bounds, bounds
 from evaluator.judge.trees import Pair, Placed, Value, pair_up, place
 from evaluator.records import (
     Check,
+    Fill,
     Finding,
     Order,
     Profile,
@@ -37,6 +38,7 @@ from evaluator.records import (
 from evaluator.runner import calls
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
+_FILLS: dict[Fill, Literal[0, 1, 2, 3]] = {Fill.NAN: 0, Fill.LARGE: 1, Fill.NEGATIVE: 2, Fill.ORDINARY: 3}
 
 
 class Trial(NamedTuple):
@@ -381,7 +383,12 @@ def _outline(wanted: calls.Result | None) -> dict[str, torch.Tensor]:
 
 
 def _schedule_frame(schedule: Schedule) -> EmulatorSchedule:
-    return EmulatorSchedule(order=_ORDERS[schedule.order], seed=int(schedule.seed, 16), workers=schedule.workers)
+    return EmulatorSchedule(
+        order=_ORDERS[schedule.order],
+        seed=int(schedule.seed, 16),
+        workers=schedule.workers,
+        fill=_FILLS[schedule.fill],
+    )
 
 
 def _verdict(check: TensorCheck) -> Finding | None:

@@ -25,6 +25,7 @@ from evaluator.records.finding import Finding
 from evaluator.records.machine import DeviceFacts, Environment, GpuFacts, SandboxFacts
 from evaluator.records.names import (
     DeviceKind,
+    Fill,
     Layout,
     Mode,
     Order,
@@ -54,6 +55,7 @@ __all__ = [
     "DeviceKind",
     "Diagnostic",
     "Environment",
+    "Fill",
     "Finding",
     "Flips",
     "GpuFacts",

@@ -2,7 +2,7 @@
 
 from evaluator.records.base import Record, Seed
 from evaluator.records.finding import Finding
-from evaluator.records.names import Order, Profile
+from evaluator.records.names import Fill, Order, Profile
 
 
 class Mismatch(Record, frozen=True):
@@ -36,11 +36,15 @@ class TensorCheck(Record, frozen=True):
 
 
 class Schedule(Record, frozen=True):
-    """In which order the emulator ran blocks and threads. `seed` is that of a shuffled order."""
+    """In which order the emulator ran blocks and threads, and what fresh memory held.
+
+    `seed` is that of a shuffled order.
+    """
 
     order: Order
     seed: Seed
     workers: int
+    fill: Fill = Fill.NAN
 
 
 class Check(Record, frozen=True):

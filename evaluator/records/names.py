@@ -40,6 +40,15 @@ class Order(StrEnum):
     SHUFFLED = "shuffled"
 
 
+class Fill(StrEnum):
+    """What fresh memory of the emulator holds: a kernel that reads it before it writes may be right by chance."""
+
+    NAN = "nan"
+    LARGE = "large"
+    NEGATIVE = "negative"
+    ORDINARY = "ordinary"
+
+
 class Mode(StrEnum):
     """Whether `Model` and `ModelNew` are put in training or evaluation mode."""
 

@@ -55,7 +55,10 @@ class Emulation:
         if schedule is not None:
             self._schedules += 1
             self._library.warpgrade_emu_schedule(
-                ctypes.c_int(schedule.order), ctypes.c_uint64(schedule.seed), ctypes.c_int(schedule.workers)
+                ctypes.c_int(schedule.order),
+                ctypes.c_uint64(schedule.seed),
+                ctypes.c_int(schedule.workers),
+                ctypes.c_int(schedule.fill),
             )
         pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._triton.watch()

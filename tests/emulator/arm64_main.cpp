@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-using Schedule = void (*)(int order, std::uint64_t seed, int workers);
+using Schedule = void (*)(int order, std::uint64_t seed, int workers, int fill);
 using Case = void (*)(char* text, int size, int first, int second, int third);
 
 int main(int argc, char** argv) {
@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   }
   const auto schedule = reinterpret_cast<Schedule>(dlsym(emulator, "warpgrade_emu_schedule"));
   const auto run = reinterpret_cast<Case>(dlsym(cases, argv[1]));
-  schedule(std::atoi(argv[2]), static_cast<std::uint64_t>(std::atoi(argv[3])), std::atoi(argv[4]));
+  schedule(std::atoi(argv[2]), static_cast<std::uint64_t>(std::atoi(argv[3])), std::atoi(argv[4]), 0);
   int numbers[3] = {0, 0, 0};
   for (int index = 5; index < argc && index < 8; ++index) numbers[index - 5] = std::atoi(argv[index]);
   static char text[2000];

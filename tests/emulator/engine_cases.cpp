@@ -370,6 +370,20 @@ CASE(fresh_shared) {
   say("%d %d %d", y[0], y[1], y[2]);
 }
 
+// The values of memory that was never written: of the heap, of a static shared array, of a dynamic one.
+__global__ void copies_fresh(float* y) {
+  float (&s)[8] = emu::shared<float[8]>(5);
+  y[0] = s[5];
+  y[1] = emu::dynamic_shared<float>()[5];
+}
+
+CASE(fresh_values) {
+  const float* fresh = device_array<float>(4);
+  float* y = device_array<float>(2);
+  LAUNCH(false, copies_fresh, 1, 1, 32, y);
+  say("%g %g %g", fresh[3], y[0], y[1]);
+}
+
 __global__ void shared_at(float* y, int offset) {
   float (&s)[9] = emu::shared<float[9]>(4);
 #line 701 "submission.cu"

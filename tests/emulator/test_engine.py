@@ -1,6 +1,7 @@
 """The emulator's engine: kernels as the rewriter leaves them, compiled against the runtime without PyTorch."""
 
 import ctypes
+import math
 import os
 import re
 import signal
@@ -58,15 +59,15 @@ def run(emulator: ctypes.CDLL, libraries: tuple[Path, Path]) -> Iterator[Run]:
     """Call a case by its name, under a schedule; give what it printed."""
     cases = ctypes.CDLL(str(libraries[1]))
 
-    def call(name: str, *args: int, order: int = ASCENDING, seed: int = 0, workers: int = 1) -> str:
-        emulator.warpgrade_emu_schedule(order, ctypes.c_uint64(seed), workers)
+    def call(name: str, *args: int, order: int = ASCENDING, seed: int = 0, workers: int = 1, fill: int = 0) -> str:
+        emulator.warpgrade_emu_schedule(order, ctypes.c_uint64(seed), workers, fill)
         text = ctypes.create_string_buffer(2000)
         padded = [*args, 0, 0, 0][:3]
         getattr(cases, name)(text, ctypes.c_int(len(text)), *map(ctypes.c_int, padded))
         return text.value.decode()
 
     yield call
-    emulator.warpgrade_emu_schedule(ASCENDING, ctypes.c_uint64(0), 1)
+    emulator.warpgrade_emu_schedule(ASCENDING, ctypes.c_uint64(0), 1, 0)
     emulator.warpgrade_emu_guard_damage(None, ctypes.c_uint64(0))
 
 
@@ -214,6 +215,21 @@ class TestGuards:
 
     def test_fresh_memory_is_nan(self, run):
         assert run("fresh_memory") == "1 1"
+
+    @pytest.mark.parametrize(
+        ("fill", "is_one"),
+        [
+            (0, math.isnan),
+            (1, lambda value: 1e36 < value < 2e36),
+            (2, lambda value: -2e36 > value > -4e36),
+            (3, lambda value: 0.5 <= abs(value) < 2),
+        ],
+    )
+    def test_fresh_memory_of_every_kind_holds_what_the_schedule_says(self, run, fill, is_one):
+        values = [float(word) for seed in (1, 2, 3) for word in run("fresh_values", fill=fill, seed=seed).split()]
+        assert len(values) == 9
+        assert all(is_one(value) for value in values)
+        assert (len(set(values)) > 1) == (fill in (0, 3))
 
     @pytest.mark.parametrize(("offset", "where"), [(1014, "4 bytes past the end"), (-2, "8 bytes before the start")])
     def test_writes_beside_the_data_are_found_after_the_launch(self, run, emulator, offset, where):

@@ -74,9 +74,9 @@ def engine(tmp_path_factory):
 @pytest.fixture(params=[(0, 1), (1, 1), (2, 1), (2, 2)], ids=["ascending", "descending", "shuffled", "two workers"])
 def schedule(engine, request):
     order, workers = request.param
-    engine.warpgrade_emu_schedule(ctypes.c_int(order), ctypes.c_uint64(99), ctypes.c_int(workers))
+    engine.warpgrade_emu_schedule(ctypes.c_int(order), ctypes.c_uint64(99), ctypes.c_int(workers), ctypes.c_int(0))
     yield
-    engine.warpgrade_emu_schedule(ctypes.c_int(0), ctypes.c_uint64(0), ctypes.c_int(1))
+    engine.warpgrade_emu_schedule(ctypes.c_int(0), ctypes.c_uint64(0), ctypes.c_int(1), ctypes.c_int(0))
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,8 @@ def lines_by_file(text):
     """Say what stands on which line of which file, as the `#line` markers have it."""
     placed, name, number = {}, None, 0
     for line in text.split("\n"):
-        if match := re.fullmatch(r'#line (\d+) "(.*)"', line):
-            name, number = match[2], int(match[1])
+        if match := re.fullmatch(r'#line (\d+)(?: "(.*)")?', line):
+            name, number = match[2] or name, int(match[1])
         else:
             placed[name, number] = line
             number += 1

@@ -130,9 +130,16 @@ def test_a_fault_that_the_submission_catches_is_a_fault_all_the_same(bent, other
     assert card.submission.source.splitlines()[card.reason.line - 1] == other
 
 
+@pytest.mark.parametrize("call", [2, 14])
+def test_a_kernel_that_is_wrong_from_one_of_its_calls_on(bent, call):
+    run = bent(other="static int calls = 0;", last=f"if (++calls >= {call}) out.fill_(-1.0f);")
+    assert run.reason in (Code.WRONG_VALUES, Code.DIFFERS)
+    assert run.verdict(Status.WRONG_RESULT, run.reason).checks[-1].index == call - 1
+
+
 def test_a_submission_does_not_choose_the_order_of_its_threads(bent):
-    other = 'extern "C" void warpgrade_emu_schedule(int, unsigned long long, int) __attribute__((weak));'
-    card = bent(other=other, first="warpgrade_emu_schedule(0, 1, 1);")
+    other = 'extern "C" void warpgrade_emu_schedule(int, unsigned long long, int, int) __attribute__((weak));'
+    card = bent(other=other, first="warpgrade_emu_schedule(0, 1, 1, 0);")
     assert "the submission set the order" in card.verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED).reason.message
 
 

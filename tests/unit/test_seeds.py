@@ -5,10 +5,11 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
+from evaluator.judge import seeds as seeds_module
 from evaluator.judge.mixture import Mixture
 from evaluator.judge.profiles import PROFILES
 from evaluator.judge.seeds import SeedBook
-from evaluator.records import Profile, Seeds, seed_text
+from evaluator.records import Fill, Profile, Seeds, seed_text
 from tests import cards
 
 SIDES = ["reference_before", "submission", "reference_after"]
@@ -91,6 +92,27 @@ def test_one_of_the_checked_calls_comes_twice():
         drawn = SeedBook(None).checks()
         assert len(drawn) == 6
         assert len(set(drawn)) == 5
+
+
+def test_where_nothing_is_timed_there_are_more_checked_calls_and_how_many_is_drawn(monkeypatch):
+    numbers = set()
+    for number in range(17):
+        monkeypatch.setattr(seeds_module.secrets, "randbelow", lambda below, n=number: min(n, below - 1))
+        drawn = SeedBook(None).checks(timed=False)
+        assert len(drawn) == len(set(drawn)) + 1
+        numbers.add(len(drawn))
+    assert numbers == set(range(16, 33))
+
+
+def test_an_old_card_is_replayed_with_as_many_calls_as_are_made_today():
+    assert len(replayed(seeds=Seeds(weight=seed_text(1), replayed_from=None)).checks(timed=False)) == 16
+
+
+def test_any_four_schedules_in_turn_have_every_fill_and_twenty_each_with_each():
+    drawn = first(23, SeedBook(None).schedules())
+    assert drawn[0].fill is Fill.NAN
+    assert all({each.fill for each in drawn[i : i + 4]} == set(Fill) for i in range(20))
+    assert len({(each.order, each.workers, each.fill) for each in drawn[:20]}) == 20
 
 
 def test_the_checked_calls_have_every_profile():

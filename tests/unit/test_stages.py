@@ -116,7 +116,7 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(shop, m
     right = Trial(check, None, 0.0, copied=False)
     shop.bench.run = lambda *_, **__: right
     shop.place.construct = lambda: SimpleNamespace(difference=None)
-    shop.seeds.checks = lambda: [1]
+    shop.seeds.checks = lambda **_: [1]
     shop.spares = SimpleNamespace(refill=lambda: None)
     shop.baseline = SimpleNamespace(begin=lambda: None)
     shop.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, require_own_kernel=None)

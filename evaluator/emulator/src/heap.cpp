@@ -1,11 +1,11 @@
 #include "heap.h"
 
-#include <atomic>
-#include <cstring>
+#include <cstdio>
 #include <deque>
 #include <map>
 #include <mutex>
 
+#include "fresh.h"
 #include "nearby.h"
 #include "pages.h"
 
@@ -32,8 +32,6 @@ struct Heap {
   std::size_t damaged = 0;  // of those freed since the last report
   std::string first_damage;
 };
-
-std::atomic<unsigned char> poison{0xff};
 
 // Never destroyed: tensors outlive static objects.
 Heap& heap() {
@@ -75,7 +73,7 @@ void note_damage(const Allocation& allocation, std::size_t* count, std::string* 
 void* heap_allocate(std::size_t bytes, const char* kind) {
   const GuardedPages pages = GuardedPages::map(bytes);
   if (pages.mapping == nullptr) return nullptr;
-  std::memset(pages.data, poison.load(std::memory_order_relaxed), bytes);
+  fill_fresh(pages.data, bytes);
   std::lock_guard lock(heap().mutex);
   heap().by_mapping.emplace(address_of(pages.mapping), Allocation{pages, kind, false});
   return pages.data;
@@ -151,7 +149,5 @@ std::size_t heap_damage(std::string* first) {
   }
   return count;
 }
-
-void heap_set_poison(unsigned char byte) { poison.store(byte, std::memory_order_relaxed); }
 
 }  // namespace emu

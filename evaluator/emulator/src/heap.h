@@ -8,7 +8,7 @@
 
 namespace emu {
 
-// Gives memory filled with the poison byte; null when there is none. `kind` ("tensor") names it in messages and must
+// Gives fresh memory (see fresh.h); null when there is none. `kind` ("tensor") names it in messages and must
 // live for ever.
 void* heap_allocate(std::size_t bytes, const char* kind);
 
@@ -24,8 +24,6 @@ std::string heap_describe(std::uintptr_t address);
 // How many allocations, of those alive and those freed since the last call, had bytes written just before their start
 // or after their end. Describes the first one.
 std::size_t heap_damage(std::string* first);
-
-void heap_set_poison(unsigned char byte);
 
 // Makes PyTorch allocate all CPU tensors here.
 void install_torch_allocator();

@@ -6,6 +6,7 @@
 
 #include "emu/error.h"
 #include "fault.h"
+#include "fresh.h"
 #include "heap.h"
 #include "launcher.h"
 
@@ -44,16 +45,15 @@ EMU_API void __wrap___ubsan_handle_type_mismatch_v1(const Checked* checked, std:
 // Makes every CPU tensor from now on end at a guard page.
 EMU_API void warpgrade_emu_install() { emu::install_torch_allocator(); }
 
-// Sets in which order blocks and threads take their turns from now on: 0 ascending, 1 descending, 2 shuffled.
-EMU_API void warpgrade_emu_schedule(int order, std::uint64_t seed, int workers) {
+// Sets in which order blocks and threads take their turns from now on, 0 ascending, 1 descending, 2 shuffled; and what
+// fresh memory holds, 0 NaN, 1 large numbers, 2 negative ones, 3 ordinary ones.
+EMU_API void warpgrade_emu_schedule(int order, std::uint64_t seed, int workers, int fill) {
+  emu::set_fill(static_cast<emu::Fill>(std::clamp(fill, 0, 3)), seed);
   emu::set_schedule({static_cast<emu::Order>(std::clamp(order, 0, 2)), seed, std::max(workers, 1)});
 }
 
 // Gives how often that was called in this process, by whoever it was.
 EMU_API std::uint64_t warpgrade_emu_schedules() { return emu::schedule_setting_count(); }
-
-// Sets what fresh memory is filled with from now on.
-EMU_API void warpgrade_emu_poison(int byte) { emu::heap_set_poison(static_cast<unsigned char>(byte)); }
 
 // Gives how many kernels have run in this process. A launch that was refused does not count.
 EMU_API std::uint64_t warpgrade_emu_launches() { return emu::launch_count(); }

@@ -1,16 +1,14 @@
 #include "shared_arena.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
+#include "fresh.h"
 #include "limits.h"
 #include "nearby.h"
 
 namespace emu {
 namespace {
-
-constexpr int kPoison = 0xff;  // a NaN, or -1
 
 GuardedPages map_or_throw(std::size_t bytes, std::size_t alignment) {
   GuardedPages pages = GuardedPages::map(bytes, alignment);
@@ -41,7 +39,7 @@ void* SharedArena::statically(const void* unit, int id, std::size_t bytes, std::
     if (site.id != id || site.unit != unit || site.pages.bytes != bytes) continue;
     if (site.block != block_) {
       site.block = block_;
-      std::memset(site.pages.data, kPoison, bytes);
+      fill_fresh(site.pages.data, bytes);
     } else {
       return site.pages.data;
     }
@@ -57,7 +55,7 @@ void* SharedArena::statically(const void* unit, int id, std::size_t bytes, std::
 void* SharedArena::dynamically() {
   if (dynamic_block_ != block_) {
     dynamic_block_ = block_;
-    std::memset(dynamic_.data, kPoison, dynamic_.bytes);
+    fill_fresh(dynamic_.data, dynamic_.bytes);
   }
   return dynamic_.data;
 }

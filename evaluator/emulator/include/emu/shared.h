@@ -1,4 +1,4 @@
-// Shared memory: one array of it ends at a page that cannot be touched, and is filled with 0xFF for every block.
+// Shared memory: one array of it ends at a page that cannot be touched, and is fresh for every block.
 #ifndef WARPGRADE_EMU_SHARED_H
 #define WARPGRADE_EMU_SHARED_H
 

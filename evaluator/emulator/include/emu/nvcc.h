@@ -1,0 +1,22 @@
+// What nvcc defines for CUDA's files, where the submission's own lines see it: code that no GPU runs must not be able to
+// ask for the emulator by asking for nvcc. `nvcc_macros.py` takes these back where a C++ compiler would not have them.
+#ifndef WARPGRADE_EMU_NVCC_H
+#define WARPGRADE_EMU_NVCC_H
+
+#define __NVCC__ 1
+#define __CUDACC__ 1
+#define __CUDA_ARCH__ 900
+#define __CUDA_ARCH_LIST__ 900
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
+#define CUDA_DOUBLE_MATH_FUNCTIONS 1
+// The toolkit whose CUDART_VERSION the emulator's headers have.
+#define __CUDACC_VER_MAJOR__ 12
+#define __CUDACC_VER_MINOR__ 8
+#define __CUDACC_VER_BUILD__ 93
+#define __CUDA_API_VER_MAJOR__ 12
+#define __CUDA_API_VER_MINOR__ 8
+#define __NVCC_DIAG_PRAGMA_SUPPORT__ 1
+// PyTorch gives nvcc --expt-relaxed-constexpr.
+#define __CUDACC_RELAXED_CONSTEXPR__ 1
+
+#endif  // WARPGRADE_EMU_NVCC_H
