@@ -1,11 +1,14 @@
 """The command line: it reads what was asked for, calls the evaluator, shows what comes back and sets the exit code."""
 
+import contextlib
+import io
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
-from evaluator.commands import grading, machine, problems, reference, results, terminal
+from evaluator.commands import grading, machine, problems, reference, results, streams, terminal
 from evaluator.errors import ExitCode, WarpgradeError
 from evaluator.version import __version__
 
@@ -20,8 +23,40 @@ Exit status:
 """
 
 
+class _Surprise(Exception):
+    """An error of the system's that no command expects. click would end by itself where a pipe was closed."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Commands(click.Group):
+    """The commands, with errors of the system's left to `run`, and Ctrl-C told where stderr is closed too."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _left_to_run():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _left_to_run():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _left_to_run() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _Surprise(error) from error
+    except (EOFError, KeyboardInterrupt) as error:
+        raise click.Abort from error
+
+
 @click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "WARPGRADE"}, epilog=_EXIT_STATUS
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "WARPGRADE"},
+    epilog=_EXIT_STATUS,
 )
 @click.version_option(__version__, prog_name="warpgrade", message="%(prog)s %(version)s")
 def warpgrade() -> None:
@@ -46,20 +81,35 @@ def run(arguments: Sequence[str] | None = None) -> int:
         terminal.complain("error", error)
         return error.exit_code
     except click.Abort:
-        click.echo("interrupted", err=True)
+        terminal.tell("interrupted")
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        terminal.tell(said.getvalue().rstrip("\n"))
         return ExitCode.USAGE
-    except Exception:  # noqa: BLE001 - Python's own exit code, 1, would read as a verdict
-        traceback.print_exc()
-        click.echo("error: this is a fault in Warpgrade; it says nothing about the submission", err=True)
+    except Exception as error:  # noqa: BLE001 - Python's own exit code, 1, would read as a verdict
+        surprise = error.error if isinstance(error, _Surprise) else error
+        if isinstance(surprise, OSError) and terminal.came_of_writing(surprise):
+            return _end_without_stdout(surprise)
+        terminal.tell("".join(traceback.format_exception(surprise)).rstrip("\n"))
+        terminal.tell("error: this is a fault in Warpgrade; it says nothing about the submission")
         return ExitCode.INFRASTRUCTURE
     return int(code or ExitCode.CORRECT)
 
 
+def _end_without_stdout(error: OSError) -> int:
+    """Say why stdout could not be written; a reader of --help that went away (`| head`) is no error."""
+    fault = terminal.unwritten(error)
+    if fault is None:
+        return ExitCode.CORRECT
+    terminal.complain("error", fault)
+    return fault.exit_code
+
+
 def main() -> None:
     """Run the command that the process was started with."""
+    streams.open_closed()
     terminal.leave(run())
 
 

@@ -48,6 +48,7 @@ class Wish(NamedTuple):
     baseline: tuple[str, ...] = ()
     speedup_of: str | None = None
     profile: str | None = None
+    name: str | None = None
 
 
 def request_for(wish: Wish) -> GradeRequest:
@@ -61,7 +62,7 @@ def request_for(wish: Wish) -> GradeRequest:
     if problem is None or (wish.submission is None and card is None):
         raise UsageError("PROBLEM and SUBMISSION must be named, unless --replay names a scorecard")
     found = find_problem(problem, wish.problems)
-    submission = _submission(wish.submission, card)
+    submission = _named(_submission(wish.submission, card), wish.name)
     device, remarks = _device(wish.device, wish.gpu, card, submission)
     default_size = SizeName.FULL if device is DeviceKind.CUDA else SizeName.SMALL
     return GradeRequest(
@@ -177,6 +178,16 @@ def _submission(path: str | None, card: Scorecard | None) -> Submission | Unread
         return read
     name = "stdin" if path == STDIN else os.fsencode(Path(path).stem).decode("utf-8", "replace")
     return Unread(name=name, origin=os.fsencode(path).decode("utf-8", "replace"), finding=read)
+
+
+def _named(submission: Submission | Unread, name: str | None) -> Submission | Unread:
+    """Give it the name that the user wants on its card. Raises UsageError where that could not be a file's."""
+    if name is None:
+        return submission
+    if not name.isprintable() or not name.strip() or "/" in name or name.startswith("."):
+        hint = "use letters, digits, - and _: --name softmax_v2"
+        raise UsageError(f"{name!r} cannot be the name of a submission", hint=hint)
+    return replace(submission, name=name)
 
 
 def _submission_of(card: Scorecard | None) -> Submission:

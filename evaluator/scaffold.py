@@ -17,7 +17,7 @@ _PROBLEM_TOML = """\
 # What this problem is. Unknown keys are errors, so a typing mistake never passes unseen.
 title = "{title}"
 level = 2  # 1 a single operation, 2 a chain of operations, 3 an architecture
-description = "A linear layer, then ReLU and a division by a constant."
+description = "The example that a new problem starts from: a linear layer, then ReLU and a division by a constant."
 
 # precision = "fp32"   # the arithmetic asked for: fp32, tf32, bf16 or fp16
 # mode = "train"       # or "eval": what Model and ModelNew are put into
@@ -45,7 +45,11 @@ out_features = 131
 """
 
 _REFERENCE = '''\
-"""{title}: what a submission's ModelNew has to compute, and on what."""
+"""{title}: what a submission's ModelNew has to compute, and on what.
+
+So far this is the example that every new problem starts from, whatever its name. Change it, the sizes and the
+description in problem.toml with it.
+"""
 
 import torch
 from torch import nn

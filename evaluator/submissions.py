@@ -26,6 +26,7 @@ MAX_ANSWER_BYTES = 4 * MAX_CODE_BYTES
 
 _MOST_ARE_SHORTER = 1 << 16
 STDIN = "-"
+_NAMING_DIGITS = 12
 _ANSWER_SUFFIXES = frozenset({".txt", ".md", ".markdown"})
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -104,10 +105,12 @@ def read_submission(path: Path | Literal["-"], stdin: BinaryIO | None = None) ->
     if len(source_bytes) > MAX_CODE_BYTES:
         message = f"the code is {len(source_bytes)} bytes; a submission is at most {MAX_CODE_BYTES >> 20} MiB"
         return _too_large(message, MAX_CODE_BYTES)
+    sha256 = hashlib.sha256(source_bytes).hexdigest()
     return Submission(
-        name="stdin" if isinstance(path, str) else _printable(path.stem),
+        # Two texts that came in by a pipe are two submissions.
+        name=f"stdin-{sha256[:_NAMING_DIGITS]}" if isinstance(path, str) else _printable(path.stem),
         origin="stdin" if isinstance(path, str) else _printable(path),
-        sha256=hashlib.sha256(source_bytes).hexdigest(),
+        sha256=sha256,
         source=code.source,
         extracted_from_answer=code.extracted,
         line_offset=code.line_offset,

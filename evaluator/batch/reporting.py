@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,13 +40,21 @@ def write_html(results: Results, path: Path) -> None:
     _written(path, lambda: write_page(path, f"Run {results.folder.resolve().name}", said, _pages(results)))
 
 
-def write_kernelbench(results: Results, folder: Path) -> list[Path]:
-    """Write `levelN/eval_results.json` below `folder` for each level, and `baseline.json`; give the files.
+class Written(NamedTuple):
+    """The files that were written, and how many submissions are not in them, or without their times: `Documents`."""
+
+    paths: list[Path]
+    left_out: int
+    unquoted: int
+
+
+def write_kernelbench(results: Results, folder: Path) -> Written:
+    """Write `levelN/eval_results.json` below `folder` for each level, and `baseline.json`.
 
     Where nothing was timed there is no `baseline.json`, and an earlier one is removed.
 
     Raises:
-        UsageError: a problem is none of KernelBench's, or a file cannot be written.
+        UsageError: no problem is one of KernelBench's, or a file cannot be written.
     """
     made = documents(Graded(entry.sample.problem, entry.sample.name, _card(entry)) for entry in results.entries)
     written: dict[Path, object] = {
@@ -59,7 +68,7 @@ def write_kernelbench(results: Results, folder: Path) -> list[Path]:
     for path, document in written.items():
         content = msgspec.json.format(msgspec.json.encode(document), indent=4) + b"\n"
         _written(path, functools.partial(_replaced, path, content))
-    return list(written)
+    return Written(list(written), made.left_out, made.unquoted)
 
 
 def _replaced(path: Path, content: bytes) -> None:

@@ -22,6 +22,11 @@ from evaluator.records import ProfilerKind, Scorecard, Status
     metavar="FILE",
     help="Where the scorecard is written.  [default: scorecards/PROBLEM/NAME.json]",
 )
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="What the submission is called on its card.  [default: the file's name; stdin-HASH for -]",
+)
 @json_option
 @click.option(
     "--speedup-of",
@@ -100,7 +105,7 @@ def _tell_replaced(before: Scorecard | None, card: Scorecard, path: Path) -> Non
     if before is None or _kind(before) == _kind(card):
         return
     was = f"{before.status.value} on {before.device.kind.value}, size {before.problem.size.value}"
-    click.echo(f"replaced: {path} held another grade ({was}); --output FILE keeps both", err=True)
+    terminal.tell(f"replaced: {path} held another grade ({was}); --output FILE keeps both")
 
 
 def _kind(card: Scorecard) -> tuple[str, str]:
@@ -112,9 +117,9 @@ def _tell_replay(before: Scorecard, after: Scorecard) -> None:
     from evaluator.replay import changed_circumstances, differences
 
     found, changed = differences(before, after), changed_circumstances(before, after)
-    click.echo("replay: came out the same" if not found else f"replay: differs: {'; '.join(found)}", err=True)
+    terminal.tell("replay: came out the same" if not found else f"replay: differs: {'; '.join(found)}")
     if changed:
-        click.echo(f"replay: not as it was then: {', '.join(changed)}", err=True)
+        terminal.tell(f"replay: not as it was then: {', '.join(changed)}")
 
 
 def _exit_code(card: Scorecard) -> ExitCode:
@@ -166,7 +171,7 @@ def batch(*, jsonl: bool, **wish: Any) -> ExitCode:
     try:
         tally = run_batch(BatchWish(**wish), sys.stderr, sys.stdout if jsonl else None)
     except KeyboardInterrupt:
-        click.echo("every card so far is kept; the same command goes on", err=True)
+        terminal.tell("every card so far is kept; the same command goes on")
         raise
-    click.echo(f"{tally}; next: warpgrade report {wish['run']}", err=True)
+    terminal.tell(f"{tally}; next: warpgrade report {wish['run']}")
     return tally.exit_code

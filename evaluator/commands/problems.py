@@ -95,6 +95,7 @@ def new_problem(*, name: str, problems: Path) -> None:
 
     folder = scaffold.new_problem(name, problems)
     terminal.emit(f"{folder} is written: problem.toml and reference.py\n")
+    terminal.emit("it computes an example, a linear layer, ReLU and a division: put your own Model into reference.py\n")
     terminal.emit(f"next: warpgrade new solution {name} --problems {problems}\n")
 
 

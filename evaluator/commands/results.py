@@ -79,13 +79,20 @@ def report(
 def _write_kernelbench(results: "Results", folder: Path) -> None:
     from evaluator.batch import reporting
 
-    for path in reporting.write_kernelbench(results, folder):
-        click.echo(f"{path} is written", err=True)
+    written = reporting.write_kernelbench(results, folder)
+    for path in written.paths:
+        terminal.tell(f"{path} is written")
+    if written.left_out:
+        terminal.tell(f"left out: {counted(written.left_out, 'submission')} to problems that are none of KernelBench's")
+    if written.unquoted:
+        terminal.tell(
+            f"{counted(written.unquoted, 'correct one')} without a speedup: the clock cannot tell. Both runtimes "
+            "are -1, which that benchmark's analysis takes for a speedup of one"
+        )
     if not results.asked.timed:
-        click.echo(
+        terminal.tell(
             f"nothing is timed on {results.asked.kind}: every runtime is -1; what that benchmark's analysis says of "
-            "fast_p and speedups means nothing",
-            err=True,
+            "fast_p and speedups means nothing"
         )
 
 
@@ -113,7 +120,7 @@ def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: boo
     else:
         terminal.show(lambda console: render_comparison(comparison, console))
     for why in failed:
-        click.echo(f"failed: {why}", err=True)
+        terminal.tell(f"failed: {why}")
     return ExitCode.NOT_CORRECT if failed else ExitCode.CORRECT
 
 
@@ -171,6 +178,8 @@ def show_card(*, file: Path, svg: Path | None) -> None:
     if svg is not None:
         _draw(card, svg)
     terminal.show_card(card, file, with_samples=True)
+    if svg is not None:
+        terminal.tell(f"{svg} is written")
 
 
 def _draw(card: Scorecard, path: Path) -> None:

@@ -1,8 +1,9 @@
 """What commands write: the product to stdout, the conversation to stderr."""
 
-import contextlib
+import io
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import msgspec
 
+from evaluator.commands.streams import coloured, is_forced, lose
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.records import Scorecard
-from evaluator.report.text import printable
+from evaluator.report.text import NO_WIDTH, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,12 +29,33 @@ def show_card(card: Scorecard, written_to: Path | None, *, with_samples: bool = 
 
 def show(render: "Callable[[Console], None]") -> None:
     """Draw on stdout. It is drawn in memory first, so that a closed pipe cannot cut into it."""
+    drawn = _Drawn()
+    render(_console(drawn))
+    emit(drawn.getvalue())
+
+
+class _Drawn(io.StringIO):
+    """Keeps what is drawn for stdout, in characters that stdout has."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return sys.stdout.encoding or "ascii"
+
+
+def _console(drawn: _Drawn) -> "Console":
+    """Make a console as stdout is one. What is piped has no width, unless COLUMNS gives it one."""
     from rich.console import Console
 
-    console = Console(file=sys.stdout, highlight=False)
-    with console.capture() as drawn:
-        render(console)
-    emit(drawn.get())
+    on_terminal = sys.stdout.isatty()
+    return Console(
+        file=drawn,
+        highlight=False,
+        width=None if on_terminal or os.environ.get("COLUMNS", "").isdecimal() else NO_WIDTH,
+        force_terminal=on_terminal or is_forced(),
+        color_system="standard" if is_forced() else "auto",
+        no_color=not coloured(sys.stdout),
+        legacy_windows=False,
+    )
 
 
 def json_text(value: Any) -> bytes:
@@ -49,27 +72,44 @@ def emit(content: str | bytes) -> None:
         encoding = sys.stdout.encoding or "ascii"
         content = content.encode(encoding, "backslashreplace").decode(encoding)
     try:
-        click.echo(content, nl=False)
+        click.echo(content, nl=False, color=True)  # It is coloured where it was to be; nothing is taken out again.
         sys.stdout.flush()
-    except BrokenPipeError:
-        _write_no_more()
     except OSError as error:
-        _write_no_more()
-        hint = "make room where stdout goes; the scorecard of a grade is written all the same"
-        raise InfraError(f"stdout cannot be written: {error.strerror or error}", hint=hint) from error
+        if (fault := unwritten(error)) is not None:
+            raise fault from error
 
 
-def _write_no_more() -> None:
-    """Python flushes stdout once more when it ends; give it somewhere to go."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def unwritten(error: OSError) -> InfraError | None:
+    """Say what it means that stdout could not be written: nothing where its reader went away. It is lost from here."""
+    lose(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        return None
+    hint = "make room where stdout goes; the scorecard of a grade is written all the same"
+    return InfraError(f"stdout cannot be written: {error.strerror or error}", hint=hint)
+
+
+def came_of_writing(error: OSError) -> bool:
+    """Say whether `error` comes of what click itself wrote to stdout: --help, --version."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code is click.echo.__code__ for frame, _ in frames)
+
+
+def tell(text: str) -> None:
+    """Write a line to stderr. Where that cannot be written, the command goes on and ends as it would have."""
+    encoding = sys.stderr.encoding or "ascii"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        click.echo(text, err=True, color=coloured(sys.stderr))
+    except OSError:
+        lose(sys.stderr)
 
 
 def complain(what: str, error: WarpgradeError) -> None:
     """Say on stderr what is wrong and what to do about it."""
     encoding = sys.stderr.encoding or "ascii"
-    click.echo(f"{click.style(what, fg='red', bold=True)}: {printable(error.message, encoding)}", err=True)
+    tell(f"{click.style(what, fg='red', bold=True)}: {printable(error.message, encoding)}")
     if error.hint:
-        click.echo(f"  hint: {printable(error.hint, encoding)}", err=True)
+        tell(f"  hint: {printable(error.hint, encoding)}")
 
 
 def leave(code: int) -> NoReturn:
@@ -78,9 +118,11 @@ def leave(code: int) -> NoReturn:
     Python would take it apart piece by piece, and CUDA its context, which the kernel does anyway: after a grade on an
     H200 0.48 s, and 0.13 s like this. By now every process is dead, every file written, and `emit` has flushed stdout.
     """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            lose(stream)  # Else Python would try again, and end with a code of its own.
     if "torch" not in sys.modules:
         sys.exit(code)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):
-            stream.flush()
     os._exit(code)

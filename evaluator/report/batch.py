@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _NOTHING = "-"
-_NAME = 40
+_LONGEST = 300
+"""More characters than a name or a remark has."""
 _MOST_FAILED = 20
 _IN_TABLES = (1.0, 1.5, 2.0)
 """The p of fast_p that a table by problem has room for; CSV and JSON have all."""
@@ -130,32 +131,35 @@ def render(sections: list[Section], console: "Console", failed: Sequence[Failed]
     from rich.text import Text
 
     encoding = console.encoding
+
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(one_line(text, _LONGEST, encoding), style))
+
     for section in sections:
-        console.print(Text(one_line(_title(section), 120, encoding), "bold"))
+        line(_title(section), "bold")
         for remark in _remarks(section):
-            console.print(Text(one_line(remark, 200, encoding)))
+            line(remark)
         for table in _tables(section):
             _render_table(table, console)
             console.print()
     if not sections:
-        console.print(Text("There is nothing to report."))
+        line("There is nothing to report.")
     if failed:
-        _render_table(_failed(failed), console, numbers=False)
-        for line in _beyond(failed):
-            console.print(Text(line))
+        _render_table(_failed(failed), console, names=2, numbers=False)
+        for text in _beyond(failed):
+            line(text)
 
 
-def _render_table(made: Made, console: "Console", *, numbers: bool = True) -> None:
-    """Draw a table; all columns but the first are to the right where they are `numbers`."""
-    from rich.table import Table
+def _render_table(made: Made, console: "Console", *, names: int = 1, numbers: bool = True) -> None:
+    """Draw a table whose first `names` columns may fold; the others are to the right where they are `numbers`."""
     from rich.text import Text
 
-    table = Table(title=made.title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    for number, name in enumerate(made.header):
-        table.add_column(name, justify="right" if number and numbers else "left", no_wrap=True)
-    for row in made.rows:
-        table.add_row(*[Text(one_line(cell, _NAME, console.encoding)) for cell in row])
-    console.print(table)
+    from evaluator.report.table import table_lines
+
+    console.print(Text(made.title, "bold"))
+    rows = [[one_line(cell, _LONGEST, console.encoding) for cell in row] for row in made.rows]
+    for number, line in enumerate(table_lines(made.header, rows, console.width, names=names, right=numbers)):
+        console.print(Text(line, "" if number else "bold"), soft_wrap=True)
 
 
 def _failed(failed: Sequence[Failed]) -> Made:

@@ -8,6 +8,9 @@ Its analysis divides by reference times from a file of their own (results/timing
 {"19_ReLU.py": {mean, std, …}}}`), which are of somebody else's GPU at full size. So those of the run are written too.
 A problem that is in the run and lacks one has -1 there: the analysis leaves out of its fast_p, the denominator as well,
 what is not in that file, and never looks at the time of what is not correct.
+
+A time that Warpgrade does not quote a speedup of is no time here either. The submission and its reference both have -1
+then, whose ratio the analysis takes for a speedup of one: neither slower nor faster.
 """
 
 import re
@@ -38,10 +41,16 @@ class Graded(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """`results` has the `eval_results.json` of each level, `baseline` the reference's times, None where nothing is."""
+    """`results` has the `eval_results.json` of each level, `baseline` the reference's times, None where nothing is.
+
+    `left_out` counts the submissions to problems that are none of that benchmark's, `unquoted` the correct ones that
+    were timed and have no speedup.
+    """
 
     results: dict[int, dict[str, list[Document]]]
     baseline: dict[str, dict[str, Document]] | None
+    left_out: int
+    unquoted: int
 
 
 class _Kept(NamedTuple):
@@ -49,24 +58,33 @@ class _Kept(NamedTuple):
 
     entry: Document
     reference: Document
+    correct: bool
 
 
 def documents(submissions: Iterable[Graded]) -> Documents:
     """Make the document of each level, and that of the reference's times.
 
     Raises:
-        UsageError: a problem is none of KernelBench's.
+        UsageError: no problem is one of KernelBench's.
     """
     levels: dict[int, dict[int, dict[str, _Kept]]] = defaultdict(lambda: defaultdict(dict))
     files: dict[tuple[int, int], str] = {}
+    left_out: dict[str, int] = {}
+    unquoted = 0
     for each in submissions:
         found = _PROBLEM.fullmatch(each.problem)
         if found is None:
-            hint = "grade with --problems at that benchmark's files"
-            raise UsageError(f"{each.problem} is no problem of KernelBench's (level1/19_ReLU)", hint=hint)
+            left_out[each.problem] = left_out.get(each.problem, 0) + 1
+            continue
         level, number = int(found["level"]), int(found["number"])
-        levels[level][number][each.name] = _Kept(_entry(each.card), _reference(each.card))
+        kept = levels[level][number][each.name] = _Kept(
+            _entry(each.card), _reference(each.card), _is_correct(each.card)
+        )
         files[level, number] = f"{each.problem.partition('/')[2]}.py"
+        unquoted += kept.correct and each.card is not None and each.card.timing is not None and not kept.reference
+    if left_out and not levels:
+        hint = "grade with --problems at that benchmark's files"
+        raise UsageError(f"{next(iter(left_out))} is no problem of KernelBench's (level1/19_ReLU)", hint=hint)
     results: dict[int, dict[str, list[Document]]] = {}
     baseline: dict[str, dict[str, Document]] = {}
     for level, problems in sorted(levels.items()):
@@ -74,10 +92,19 @@ def documents(submissions: Iterable[Graded]) -> Documents:
         for number, named in sorted(problems.items()):
             samples = [(sample, named[name]) for name, sample in _numbered(named)]
             results[level][str(number)] = [{"sample_id": sample, **kept.entry} for sample, kept in samples]
-            # Of several samples their analysis takes the first, so its own reference stands with it where it has one.
-            times[files[level, number]] = next((kept.reference for _, kept in samples if kept.reference), _UNTIMED)
+            times[files[level, number]] = _beside([kept for _, kept in samples])
     timed = any(each is not _UNTIMED for times in baseline.values() for each in times.values())
-    return Documents(results, baseline if timed else None)
+    return Documents(results, baseline if timed else None, sum(left_out.values()), unquoted)
+
+
+def _beside(samples: list[_Kept]) -> Document:
+    """Give the reference's times of a problem. Of several samples the analysis takes the first, so its own stand there.
+
+    Where the first is not correct they are never divided by, and another's will do.
+    """
+    if samples[0].correct:
+        return samples[0].reference or _UNTIMED
+    return next((kept.reference for kept in samples if kept.reference), _UNTIMED)
 
 
 def _numbered(names: Iterable[str]) -> list[tuple[str, int]]:
@@ -94,9 +121,9 @@ def _numbered(names: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def _entry(card: Scorecard | None) -> Document:
-    correct = card is not None and card.status is Status.CORRECT
+    correct = _is_correct(card)
     stats: Document = {}
-    if card is not None and correct and card.timing is not None:
+    if card is not None and correct and card.timing is not None and card.timing.speedup is not None:
         side = card.timing.submission
         # That benchmark knows no interval, so what nobody watched counts as the submission's own time.
         stats = _stats(card, [each + side.unwatched_ms for each in side.samples_ms])
@@ -109,9 +136,13 @@ def _entry(card: Scorecard | None) -> Document:
     }
 
 
+def _is_correct(card: Scorecard | None) -> bool:
+    return card is not None and card.status is Status.CORRECT
+
+
 def _reference(card: Scorecard | None) -> Document:
-    """Reduce the reference's calls, before and after, to what that benchmark keeps of them; empty without any."""
-    if card is None or card.timing is None:
+    """Reduce the reference's calls, before and after, to what that benchmark keeps of them; empty where unquoted."""
+    if card is None or card.timing is None or card.timing.speedup is None:
         return {}
     return _stats(card, [*card.timing.reference_before.samples_ms, *card.timing.reference_after.samples_ms])
 
@@ -120,7 +151,8 @@ def _stats(card: Scorecard, times_ms: list[float]) -> Document:
     return {
         "mean": statistics.fmean(times_ms),
         "std": statistics.pstdev(times_ms),
-        "min": min(times_ms),
+        # A call that took no time which the clock could tell has none to be the least.
+        **({"min": min(times_ms)} if min(times_ms) > 0 else {}),
         "max": max(times_ms),
         "num_trials": len(times_ms),
         "hardware": card.device.name,

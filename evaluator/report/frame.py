@@ -20,7 +20,7 @@ def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None,
     lines = source.splitlines()
     first = max(1, line - _BEFORE)
     last = min(len(lines), line + _AFTER)
-    room = sheet.width - _GUTTER - 1
+    room = sheet.text_width - _GUTTER - 1
     start = 0 if caret is None or caret < room else caret - room // 2
     for number in range(first, last + 1):
         text = _cut(sheet, printable(lines[number - 1], sheet.encoding), start, room)

@@ -1,11 +1,12 @@
-"""A page of text for a terminal: a label on the left, wrapped text on the right, no wider than the screen."""
+"""A page of text: a label on the left, text on the right, wrapped at a terminal's width; a pipe has none."""
 
 from rich.console import Console
 from rich.text import Text
 
-from evaluator.report.text import Symbols, one_line, symbols_for
+from evaluator.report.text import NO_WIDTH, Symbols, one_line, symbols_for
 
 _WIDEST = 100  # lines longer than this are hard to read, however wide the window
+_USUAL = 80  # what a drawing takes where there is no width
 _NARROWEST = 40  # below this nothing can be laid out; the terminal breaks the lines
 _MARGIN = 2
 _LABEL = 15
@@ -26,7 +27,11 @@ class Sheet:
         self._lines: list[Text] = []
         self.encoding: str = console.encoding
         self.symbols: Symbols = symbols_for(self.encoding)
-        self.width: int = max(_NARROWEST, min(console.width, _WIDEST))
+        whole = console.width >= NO_WIDTH
+        self.width: int = _USUAL if whole else max(_NARROWEST, min(console.width, _WIDEST))
+        """How wide a drawing is, in cells."""
+        self.text_width: int = NO_WIDTH if whole else self.width
+        """Where text is folded and lines are cut."""
 
     def say(self, data: object, limit: int = 200, style: str = "") -> Text:
         """Turn `data` into one line of text, cut at `limit` characters, in which nothing is markup."""
@@ -46,7 +51,7 @@ class Sheet:
 
     def line(self, text: Text) -> None:
         """Add a line as it is, cut where the screen ends."""
-        text.truncate(self.width, overflow="crop")
+        text.truncate(self.text_width, overflow="crop")
         self._lines.append(text)
 
     def print(self) -> None:
@@ -56,7 +61,7 @@ class Sheet:
             self._console.print(line, soft_wrap=True)
 
     def _hang(self, mark: Text, body: Text, *, indent: int) -> None:
-        room = self.width - indent
+        room = self.text_width - indent
         for number, line in enumerate(body.wrap(self._console, room, overflow="fold")):
             start = mark.copy() if number == 0 else Text()
             start.append(" " * (indent - start.cell_len))

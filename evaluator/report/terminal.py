@@ -16,7 +16,7 @@ from evaluator.report.frame import show_diagnostic, show_line
 from evaluator.report.profiling import profiling_rows
 from evaluator.report.roofline import roofline_row, show_roofline
 from evaluator.report.samples import show_samples
-from evaluator.report.sheet import Sheet, styled
+from evaluator.report.sheet import MARGIN_AND_LABEL, Sheet, styled
 from evaluator.report.text import counted, duration, printable, ratio, side_by_side, significant
 
 _MOST_FINDINGS = 3
@@ -107,7 +107,12 @@ def _end_of_log(sheet: Sheet, log: str) -> None:
 def _subject(sheet: Sheet, card: Scorecard) -> None:
     subject = sheet.say(card.submission.name, 80).append(" for ").append_text(sheet.say(card.problem.name, 80))
     subject.append(f", size {card.problem.size.value}, on {card.device.kind.value}")
-    sheet.row("Submission", subject.append(" (").append_text(sheet.say(card.device.name, 60)).append(")"))
+    name = Text("(").append_text(sheet.say(card.device.name, 60)).append(")")
+    if subject.cell_len + 1 + name.cell_len <= sheet.text_width - MARGIN_AND_LABEL:
+        sheet.row("Submission", subject.append(" ").append_text(name))
+    else:  # A processor's name is long: it has a line of its own, unbroken.
+        sheet.row("Submission", subject)
+        sheet.row("", name)
 
 
 def _correctness(sheet: Sheet, card: Scorecard) -> None:

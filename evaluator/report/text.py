@@ -17,6 +17,8 @@ _ESCAPES = re.compile(
     re.VERBOSE,
 )
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+NO_WIDTH = 4096
+"""The width, in cells, of what is piped into a file or a program: no line of ours is longer, so none is folded."""
 _TAB = 8  # what compilers count a tab as, so that a column under an expanded line still points at its place
 
 

@@ -90,9 +90,47 @@ def test_without_times_there_is_no_baseline():
     assert documents([Graded(RELU, "sample_0", cards.card(timing=None))]).baseline is None
 
 
-def test_other_problems_are_refused():
+def test_a_run_of_other_problems_alone_is_refused():
     with pytest.raises(UsageError, match="relu is no problem of KernelBench's"):
         documents([Graded("relu", "a", None)])
+
+
+def test_other_problems_beside_theirs_are_left_out_and_counted():
+    made = documents([Graded("relu", "a", None), Graded("relu", "b", None), Graded(RELU, "sample_0", cards.card())])
+    assert made.left_out == 2
+    assert list(made.results) == [1]
+    assert list(made.results[1]) == ["19"]
+
+
+def unquoted_card():
+    return cards.card(timing=cards.timing(speedup=None, significant=None))
+
+
+def test_a_time_without_a_speedup_is_no_time_on_either_side():
+    made = documents([Graded(RELU, "sample_0", unquoted_card()), Graded(SOFTMAX, "sample_0", cards.card())])
+    (entry,) = made.results[1]["19"]
+    assert (entry["correctness"], entry["runtime"], entry["runtime_stats"]) == (True, -1.0, {})
+    assert made.baseline["level1"]["19_ReLU.py"] == {"mean": -1.0}
+    assert made.baseline["level1"]["23_Softmax.py"]["mean"] > 0
+    assert made.unquoted == 1
+
+
+def test_the_first_sample_decides_whose_reference_times_stand_there():
+    quoted = cards.card(timing=cards.timing(reference_ms=3.0))
+    given = [Graded(RELU, f"sample_{number}", card) for number, card in enumerate((unquoted_card(), quoted))]
+    given.append(Graded(SOFTMAX, "sample_0", quoted))
+    assert documents(given).baseline["level1"]["19_ReLU.py"] == {"mean": -1.0}
+    given[0] = Graded(RELU, "sample_0", cards.wrong_card())
+    assert documents(given).baseline["level1"]["19_ReLU.py"]["mean"] == 3.0
+
+
+def test_no_call_is_said_to_have_taken_no_time():
+    card = cards.card()
+    side = msgspec.structs.replace(card.timing.submission, samples_ms=[0.0, 0.5, 1.0])
+    card = msgspec.structs.replace(card, timing=msgspec.structs.replace(card.timing, submission=side))
+    (entry,) = documents([Graded(RELU, "sample_0", card)]).results[1]["19"]
+    assert entry["runtime_stats"]["mean"] == entry["runtime"] == 0.5
+    assert "min" not in entry["runtime_stats"]
 
 
 @pytest.fixture
@@ -142,6 +180,8 @@ def test_the_command_writes_a_file_for_each_level(run, tmp_path, capsys):
         "level2": ["1_Sum.py"],
     }
     assert "nothing is timed" not in said
+    assert "left out" not in said
+    assert "without a speedup" not in said
     assert not list((tmp_path / "runs").glob("**/*.partial"))
 
 

@@ -1,3 +1,4 @@
+import hashlib
 import io
 import json
 import os
@@ -269,6 +270,7 @@ def test_a_picture_is_written_where_there_are_samples(run: Run, tmp_path: Path) 
     write_card(cards.card(), tmp_path / "card.json")
     write_card(cards.wrong_card(), tmp_path / "wrong.json")
     assert run("show", "card.json", "--svg", "card.svg") == 0
+    assert run.err == "card.svg is written\n"
     assert (tmp_path / "card.svg").read_bytes().startswith(b"<?xml")
     assert run("show", "wrong.json", "--svg", "wrong.svg") == 2
     assert "nothing was timed" in run.err
@@ -279,6 +281,7 @@ def test_a_picture_is_written_where_there_are_samples(run: Run, tmp_path: Path) 
 
 def test_a_new_problem_and_solution_lead_on_to_a_grade(run: Run, graded: FakeGrade) -> None:
     assert run("new", "problem", "mine") == 0
+    assert "it computes an example, a linear layer, ReLU and a division: put your own Model into" in run.out
     assert "next: warpgrade new solution mine --problems problems\n" in run.out
     assert run("new", "solution", "mine", "--problems", "problems") == 0
     assert "next: warpgrade grade mine mine.py --problems problems\n" in run.out
@@ -390,8 +393,35 @@ def test_what_cannot_be_read_as_code_still_gets_a_card(run: Run, graded: FakeGra
 def test_stdin_is_a_submission(run: Run, graded: FakeGrade, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(cards.SOURCE.encode())))
     assert run("grade", "relu", "-") == 0
-    assert graded.requests[0].submission.name == "stdin"
-    assert Path("scorecards/relu/stdin.json").is_file()
+    name = f"stdin-{hashlib.sha256(cards.SOURCE.encode()).hexdigest()[:12]}"
+    assert graded.requests[0].submission.name == name
+    assert Path(f"scorecards/relu/{name}.json").is_file()
+
+
+def test_two_texts_from_stdin_have_two_cards(
+    run: Run, graded: FakeGrade, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for text in (cards.SOURCE, f"{cards.SOURCE}# again\n"):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert run("grade", "relu", "-") == 0
+    assert len(list(Path("scorecards/relu").iterdir())) == 2
+
+
+def test_a_submission_is_called_what_the_user_says(run: Run, graded: FakeGrade, submission: Path) -> None:
+    assert run("grade", "relu", str(submission), "--name", "softmax_v2") == 0
+    assert graded.requests[0].submission.name == "softmax_v2"
+    assert Path("scorecards/relu/softmax_v2.json").is_file()
+    Path("answer.md").write_text("I am sorry, I cannot do that.")
+    graded.card = cards.unread_card()
+    assert run("grade", "relu", "answer.md", "--name", "sorry") == 1
+    assert Path("scorecards/relu/sorry.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["", " ", "../up", "a/b", ".", "..", ".hidden", "new\nline", "nul\0"])
+def test_a_name_that_is_no_files_name_is_refused(name: str, run: Run, graded: FakeGrade, submission: Path) -> None:
+    assert run("grade", "relu", str(submission), "--name", name) == 2
+    assert "cannot be the name of a submission" in run.err
+    assert graded.requests == []
 
 
 def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) -> None:

@@ -64,6 +64,6 @@ def test_faults_name_thread_and_tensor(run):
     assert run("read_at", 1020, 1) == "2"
     text = run("read_at", 1022, 1)
     assert "kernel reads_at block (0,0,0) thread (2,0,0)" in text
-    assert "0 bytes past the end of a cudaMalloc of 4096 bytes" in text
+    assert "just past the end of a cudaMalloc of 4096 bytes" in text
     assert "through a null pointer" in run("null_pointer")
     assert run("exception", 1) == "thrown by a kernel"

@@ -177,7 +177,7 @@ class TestGlobalMemory:
     def test_read_past_the_end(self, run, waits, workers):
         assert run("read_at", 1022, waits, workers=workers) == (
             "emulator[illegal-access]: kernel reads_at block (0,0,0) thread (2,0,0): "
-            "READ 0 bytes past the end of a cudaMalloc of 4096 bytes (submission.cu:501)"
+            "READ just past the end of a cudaMalloc of 4096 bytes (submission.cu:501)"
         )
 
     def test_read_before_the_start(self, run, waits):
@@ -194,7 +194,7 @@ class TestGlobalMemory:
 
     def test_a_read_whose_value_is_used_later(self, run, waits):
         text = run("vector_read_at", 256, waits)
-        assert text.endswith("READ 0 bytes past the end of a cudaMalloc of 4096 bytes (submission.cu:551)")
+        assert text.endswith("READ just past the end of a cudaMalloc of 4096 bytes (submission.cu:551)")
 
     def test_far_away(self, run, waits):
         # 8 GiB below: the system puts what is mapped later below what was before, and nothing here is as large. Half a
@@ -309,7 +309,7 @@ class TestSharedMemory:
     def test_static_array_past_its_end(self, run):
         assert run("static_shared_at", 9) == (
             "emulator[shared-out-of-bounds]: kernel shared_at block (0,0,0) thread (0,0,0): "
-            "READ 0 bytes past the end of a static shared array of 36 bytes (submission.cu:701)"
+            "READ just past the end of a static shared array of 36 bytes (submission.cu:701)"
         )
 
     @pytest.mark.parametrize(("offset", "dynamic_bytes", "distance"), [(100, 400, 0), (0, 0, 0), (130, 400, 120)])
@@ -446,5 +446,5 @@ def test_the_portable_switch_runs_the_same_kernels(tmp_path):
     command = [sys.executable, "-c", program, str(emulator), str(cases)]
     lines = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
     assert lines[:2] == ["wrong 0", "wrong 0"]
-    assert "thread (2,0,0): READ 0 bytes past the end" in lines[2]
+    assert "thread (2,0,0): READ just past the end" in lines[2]
     assert lines[3] == "thrown by a kernel"

@@ -44,7 +44,7 @@ def test_the_seeds_are_inline_cuda(grader, tmp_path):
 def test_stdin_is_read_for_a_dash(grade):
     answer = f"Here it is:\n\n```python\n{module()}```\n"
     card = grade(None, "--json", stdin=answer.encode()).verdict(Status.CORRECT)
-    assert card.submission.name == "stdin"
+    assert card.submission.name == f"stdin-{card.submission.sha256[:12]}"
     assert card.submission.extracted_from_answer
 
 

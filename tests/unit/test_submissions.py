@@ -226,7 +226,11 @@ class TestChoice:
 class TestStandardInput:
     def test_python_is_taken_whole(self):
         submission = accepted("-", io.BytesIO(MODEL.encode()))
-        assert (submission.source, submission.name, submission.origin) == (MODEL, "stdin", "stdin")
+        assert (submission.source, submission.name, submission.origin) == (
+            MODEL,
+            f"stdin-{submission.sha256[:12]}",
+            "stdin",
+        )
         assert not submission.extracted_from_answer
 
     def test_python_with_a_fenced_example_is_still_python(self):

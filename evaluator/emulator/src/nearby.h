@@ -10,10 +10,13 @@
 namespace emu::nearby {
 
 // "12 bytes past the end of WHAT" for an offset from its end, "4 bytes before the start of WHAT" for a negative one
-// from its start.
+// from its start. The offset is that of the first byte that may not be touched: an access of 16 bytes that begins at
+// the end, or reaches over it, has the offset 0. How many bytes it was to touch, a processor does not tell.
 inline std::string distance(std::ptrdiff_t offset, const std::string& what) {
-  if (offset < 0) return std::to_string(-offset) + " bytes before the start of " + what;
-  return std::to_string(offset) + " bytes past the end of " + what;
+  if (offset == 0) return "just past the end of " + what;
+  const std::ptrdiff_t bytes = offset < 0 ? -offset : offset;
+  const std::string count = std::to_string(bytes) + (bytes == 1 ? " byte " : " bytes ");
+  return count + (offset < 0 ? "before the start of " : "past the end of ") + what;
 }
 
 // The same for an address; one inside of the allocation can only fault when it was freed.
