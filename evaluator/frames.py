@@ -14,25 +14,30 @@ import os
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
-MAX_FRAME_BYTES = 16 << 20
-"""No honest frame is larger: a submission is at most 1 MiB, its C++ and CUDA sources at most 4 MiB."""
+from evaluator.bounds import (
+    HEAD_BYTES,
+    MAX_FRAME_BYTES,
+    MOST_ITEMS,
+    Dimension,
+    Dimensions,
+    Flags,
+    Name,
+    ShortText,
+    Strides,
+    Text,
+    Token,
+    Word,
+    most_bytes_of_ours,
+)
+
 MAX_DESCRIPTORS = 4
 _LENGTH_BYTES = 4
 _LEAST_TIMEOUT_S = 0.001  # Zero would mean "do not wait" to a socket, which has an error of its own.
-
-Text = Annotated[str, msgspec.Meta(max_length=4 << 20)]
-ShortText = Annotated[str, msgspec.Meta(max_length=65_536)]
-Dimension = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-Token = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-"""What nobody knows before a question was read, and an answer must hold."""
-Stride = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
-Dimensions = Annotated[tuple[Dimension, ...], msgspec.Meta(max_length=64)]
-Strides = Annotated[tuple[Stride, ...], msgspec.Meta(max_length=64)]
 
 
 class Frame(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -47,13 +52,13 @@ class TensorView(Frame, frozen=True):
     memory as the runner sees them.
     """
 
-    dtype: ShortText
+    dtype: Word
     shape: Dimensions
     strides: Strides
     offset_bytes: Dimension | None
-    device: ShortText = "cpu"
+    device: Word = "cpu"
     copied: bool = False
-    storage: tuple[int, int] | None = None
+    storage: tuple[Dimension, Dimension] | None = None
 
 
 class Scalar(Frame, frozen=True):
@@ -65,21 +70,21 @@ class Scalar(Frame, frozen=True):
 class Opaque(Frame, frozen=True):
     """Something that is neither a tensor nor a plain value; only its type's name travels."""
 
-    type_name: ShortText
+    type_name: Name
 
 
 class Items(Frame, frozen=True):
     """A list or a tuple."""
 
     is_tuple: bool
-    items: "Annotated[list[Node], msgspec.Meta(max_length=4096)]"
+    items: "Annotated[list[Node], msgspec.Meta(max_length=MOST_ITEMS)]"
 
 
 class Table(Frame, frozen=True):
     """A dict, in its order."""
 
-    keys: Annotated[list[int | ShortText], msgspec.Meta(max_length=4096)]
-    items: "Annotated[list[Node], msgspec.Meta(max_length=4096)]"
+    keys: Annotated[list[int | Name], msgspec.Meta(max_length=MOST_ITEMS)]
+    items: "Annotated[list[Node], msgspec.Meta(max_length=MOST_ITEMS)]"
 
 
 Node = TensorView | Scalar | Opaque | Items | Table
@@ -193,22 +198,22 @@ ToRunner = Warm | Load | BuildReply | Construct | Prepare | Call | Count | Profi
 class SourceFile(Frame, frozen=True):
     """A file that the submission handed to `load`."""
 
-    name: ShortText
+    name: Name
     text: Text
 
 
 class BuildRequest(Frame, frozen=True):
     """Runner: `load_inline` or `load` was called. `files` are load's, the source lists are load_inline's."""
 
-    name: ShortText
+    name: Name
     cpp_sources: Annotated[list[Text], msgspec.Meta(max_length=256)] = []
     cuda_sources: Annotated[list[Text], msgspec.Meta(max_length=256)] = []
-    functions: dict[ShortText, ShortText] | None = None
+    functions: Annotated[dict[Name, ShortText], msgspec.Meta(max_length=1024)] | None = None
     files: Annotated[list[SourceFile], msgspec.Meta(max_length=256)] = []
-    extra_cflags: list[ShortText] = []
-    extra_cuda_cflags: list[ShortText] = []
-    extra_ldflags: list[ShortText] = []
-    extra_include_paths: list[ShortText] = []
+    extra_cflags: Flags = []
+    extra_cuda_cflags: Flags = []
+    extra_ldflags: Flags = []
+    extra_include_paths: Flags = []
     with_cuda: bool = False
     python_module: bool = True
     error_handling: bool = True
@@ -244,7 +249,7 @@ class Done(Frame, frozen=True):
     index: int
     outputs: Node
     token: Token = 0
-    gradients: dict[ShortText, TensorView | None] | None = None
+    gradients: Annotated[dict[Name, TensorView | None], msgspec.Meta(max_length=MOST_ITEMS)] | None = None
     launches: Dimension | None = None
 
 
@@ -280,9 +285,9 @@ class Profiled(Frame, frozen=True):
 class Failed(Frame, frozen=True):
     """Runner: the submission raised an error. `lines` are the submission's own, innermost last."""
 
-    kind: ShortText
+    kind: Name
     message: ShortText
-    lines: Annotated[list[tuple[int, ShortText]], msgspec.Meta(max_length=32)] = []
+    lines: Annotated[list[tuple[int, Name]], msgspec.Meta(max_length=32)] = []
 
 
 FromRunner = BuildRequest | Warmed | Loaded | Constructed | Queued | Done | Counted | Failed | Profiled
@@ -303,9 +308,12 @@ class DeadlinePassed(Exception):
 class Channel:
     """One side's end of the conversation. Not thread-safe."""
 
-    def __init__(self, sock: socket.socket, *, receives: type | object) -> None:
-        """Speak over `sock`; only frames of the union `receives` are accepted."""
+    def __init__(
+        self, sock: socket.socket, *, receives: type | object, most_bytes: Callable[[bytes], int] = most_bytes_of_ours
+    ) -> None:
+        """Speak over `sock`; only frames of the union `receives` are accepted, of what `most_bytes` says of a head."""
         self._socket = sock
+        self._most_bytes = most_bytes
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(receives)
         self._descriptors: list[int] = []
@@ -339,9 +347,10 @@ class Channel:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         length = int.from_bytes(self._read(_LENGTH_BYTES, deadline), "big")
-        if length > MAX_FRAME_BYTES:
+        body = self._read(min(length, HEAD_BYTES), deadline) if length <= MAX_FRAME_BYTES else bytearray()
+        if length > min(MAX_FRAME_BYTES, self._most_bytes(bytes(body))):
             raise FrameError(f"a frame of {length} bytes")
-        body = self._read(length, deadline)
+        body += self._read(length - len(body), deadline)
         try:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -364,11 +373,11 @@ class Channel:
             os.close(descriptor)
         self._socket.close()
 
-    def _read(self, count: int, deadline: float | None) -> bytes:
+    def _read(self, count: int, deadline: float | None) -> bytearray:
         buffer = bytearray()
         while len(buffer) < count:
             buffer += self._read_some(min(count - len(buffer), 1 << 20), deadline)
-        return bytes(buffer)
+        return buffer
 
     def _read_some(self, count: int, deadline: float | None) -> bytes:
         left_s = None if deadline is None else deadline - time.monotonic()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from evaluator.bounds import Text
 from evaluator.build.sources import source_files
 from evaluator.build.split_items import NotSplittable
 from evaluator.build.split_source import split
@@ -15,7 +16,7 @@ from evaluator.emulator.features import unsupported
 from evaluator.emulator.lexer import Code, tokens
 from evaluator.emulator.rewriter import marks_returns, rewrite_host, rewrite_unit
 from evaluator.emulator.sizes import hard_coded
-from evaluator.frames import BuildRequest, Channel, Frame, Text
+from evaluator.frames import BuildRequest, Channel, Frame
 from evaluator.records import Constant
 
 _MAX_NUMBERS = 64

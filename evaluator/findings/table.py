@@ -16,7 +16,20 @@ FAMILIES: dict[str, dict[Code, Entry]] = {
 # In the order of `Code`; a code without an entry in the family of its letter is a KeyError here.
 ENTRIES: dict[Code, Entry] = {code: FAMILIES[code.value[0]][code] for code in Code}
 
+_MOST_CHARACTERS = 4000
+
 
 def finding(code: Code, message: str, *, line: int | None = None, **details: str | float | bool | None) -> Finding:
-    """Make a finding of `code` that says `message`; the next step is the table's."""
-    return Finding(code=code.value, message=message, next_step=ENTRIES[code].next_step, line=line, details=details)
+    """Make a finding of `code` that says `message`; the next step is the table's.
+
+    A message may hold a submission's own text, which is as long as it likes.
+    """
+    return Finding(
+        code=code.value, message=_short(message), next_step=ENTRIES[code].next_step, line=line, details=details
+    )
+
+
+def _short(message: str) -> str:
+    if len(message) <= _MOST_CHARACTERS:
+        return message
+    return f"{message[:_MOST_CHARACTERS]} [{len(message) - _MOST_CHARACTERS} more characters]"

@@ -1,6 +1,9 @@
 """Answers the build requests of one runner, and remembers what was built and what was not."""
 
-import time
+import contextlib
+from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from evaluator.build.artefact import Kernels, kernels_in_library
 from evaluator.build.equipment import ExtensionBuilder
@@ -8,20 +11,32 @@ from evaluator.build.sources import source_files
 from evaluator.devices.memory import sealed_file
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildReply, BuildRequest, SourceFile
+from evaluator.judge.ledger import BuildLedger
+from evaluator.oversize import oversized_request, text_bytes
 from evaluator.records import BuildUnit, Finding
+
+_MOST_KEPT_BYTES = 16 << 20
+"""Sources of what was built, for messages about their lines. A submission has 1 MiB."""
+_MOST_LOG = 2 << 20
+_MOST_DIAGNOSTICS = 400
+"""What a card holds of all builds. Beyond that, each keeps the beginning of what was said."""
+_SHORT_LOG, _FEW_DIAGNOSTICS = 2000, 3
 
 
 class BuildDesk:
-    """Serves a runner's build requests through a device's builder."""
+    """Serves a runner's build requests through a device's builder. Nothing is kept of a request that is refused."""
 
-    def __init__(self, builder: ExtensionBuilder, limit_s: float) -> None:
-        """Start with nothing built. `limit_s` is for all builds together; `texts` are the compiled files, by name.
+    def __init__(self, builder: ExtensionBuilder, ledger: BuildLedger) -> None:
+        """Start with nothing built. `ledger` is of all builds together; `texts` are the compiled files, by name.
 
         `built_from` are the files of what was built, `device_code` what the libraries hold for a GPU. `waited_s`
-        is how long the runner waited for its builds: less than they took, where they were begun ahead.
+        is how long the runner waited for its builds.
         """
         self._builder = builder
-        self._limit_s = limit_s
+        self._ledger = ledger
+        self._log_left = _MOST_LOG
+        self._diagnostics_left = _MOST_DIAGNOSTICS
+        self._kept_bytes = 0
         self.units: list[BuildUnit] = []
         self.failures: list[Finding] = []
         self.texts: dict[str, str] = {}
@@ -31,24 +46,54 @@ class BuildDesk:
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
         """Build what was asked for; a library goes back as a descriptor, which the caller closes."""
-        if self.waited_s >= self._limit_s:
-            message = f"{len(self.units)} extensions took {self.waited_s:.0f} s; no more are built"
-            if self.failed_with(Code.COMPILER_TIMED_OUT) is None:
-                self.failures.append(finding(Code.COMPILER_TIMED_OUT, message))
-            return BuildReply(ok=False, log=message), None
-        self.texts |= {file.name: file.text for file in source_files(request)}
-        started = time.monotonic()
+        if (why := self._ledger.admit(text_bytes(request))) is not None:
+            if self.failed_with(Code(why.code)) is None:
+                self.failures.append(why)
+            return BuildReply(ok=False, log=why.message), None
+        if (beyond := oversized_request(request)) is not None:
+            refused = finding(Code.BUILD_REQUEST_REFUSED, f"{request.name[:200]}: {beyond}")
+            self.failures.append(refused)
+            return BuildReply(ok=False, log=refused.message), None
+        with self._waited_for():
+            return self._serve(request)
+
+    def _serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
         built = self._builder.build(request)
-        self.waited_s += time.monotonic() - started
-        self.units.append(built.unit)
+        self.units.append(self._shortened(built.unit))
         if built.library is None:
             if built.finding is not None:
                 self.failures.append(built.finding)
             message = built.finding.message if built.finding is not None else ""
             return BuildReply(ok=False, log=f"{message}\n{built.unit.log}"), None
-        self.built_from += source_files(request)
+        self._keep(source_files(request))
         self.device_code.append(kernels_in_library(built.library))
         return BuildReply(ok=True, log=built.unit.log), sealed_file(built.library)
+
+    @contextlib.contextmanager
+    def _waited_for(self) -> Iterator[None]:
+        before_s = self._ledger.waited_s
+        try:
+            with self._ledger.serving():
+                yield
+        finally:
+            self.waited_s += self._ledger.waited_s - before_s
+
+    def _keep(self, files: list[SourceFile]) -> None:
+        """Keep what was built, as far as there is room: without its text a message names no line of it."""
+        self._kept_bytes += sum(len(file.text.encode()) for file in files)
+        if self._kept_bytes <= _MOST_KEPT_BYTES:
+            self.texts |= {file.name: file.text for file in files}
+            self.built_from += files
+
+    def _shortened(self, unit: BuildUnit) -> BuildUnit:
+        """Leave out what no card has room for, where many builds say much."""
+        if len(unit.log) > self._log_left:
+            unit = replace(unit, log=f"{unit.log[:_SHORT_LOG]}\n[{len(unit.log) - _SHORT_LOG} more characters]")
+        if len(unit.diagnostics) > self._diagnostics_left:
+            unit = replace(unit, diagnostics=unit.diagnostics[:_FEW_DIAGNOSTICS])
+        self._log_left = max(self._log_left - len(unit.log), 0)
+        self._diagnostics_left = max(self._diagnostics_left - len(unit.diagnostics), 0)
+        return unit
 
     def failed_with(self, code: Code) -> Finding | None:
         """Find the first failure of that code."""

@@ -9,6 +9,7 @@ from evaluator.build.equipment import ExtensionBuilder
 from evaluator.build.resources import VERBOSE, resources
 from evaluator.frames import BuildReply, BuildRequest
 from evaluator.judge.desk import BuildDesk
+from evaluator.judge.ledger import BuildLedger
 from evaluator.records import KernelResources
 
 
@@ -26,9 +27,9 @@ class ResourceDesk(BuildDesk):
     What it served is kept in `served`, for a process that has no desk.
     """
 
-    def __init__(self, builder: ExtensionBuilder, limit_s: float) -> None:
+    def __init__(self, builder: ExtensionBuilder, ledger: BuildLedger) -> None:
         """Start with nothing built; see `BuildDesk`."""
-        super().__init__(builder, limit_s)
+        super().__init__(builder, ledger)
         self.served: list[Served] = []
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:

@@ -6,6 +6,7 @@ import time
 from enum import Enum
 from typing import NamedTuple, Self
 
+from evaluator.bounds import most_bytes_from_runner
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import (
@@ -31,6 +32,7 @@ from evaluator.frames import (
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault
+from evaluator.oversize import oversized_answer
 from evaluator.records import DeviceKind, Finding, Status
 
 RUNNER = "evaluator.runner.main:run"
@@ -39,6 +41,7 @@ _EXIT_WAIT_S = 5.0
 _STOP_S = 5.0
 _STOP_AGAIN_S = 0.001
 _MAX_BUILD_REQUESTS = 64
+_MOST_OF_A_LINE = 2000
 
 
 class Stage(Enum):
@@ -62,7 +65,7 @@ class Session:
     def __init__(self, child: Child, desk: BuildDesk | None) -> None:
         """Talk to `child`; without a `desk` (the reference's own runner) nothing can be built."""
         self.child = child
-        self._channel = Channel(child.socket, receives=FromRunner)
+        self._channel = Channel(child.socket, receives=FromRunner, most_bytes=most_bytes_from_runner)
         self._desk = desk
         self._source = ""
         self._stopped = False
@@ -176,30 +179,35 @@ class Session:
                 asked = time.monotonic()
                 answer = self._channel.receive(left_s)
                 left_s -= time.monotonic() - asked
+                if isinstance(answer, Done) and (beyond := oversized_answer(answer.outputs)) is not None:
+                    return _no_proper_frame(beyond)
                 if not isinstance(answer, BuildRequest):
                     return self._failure(answer, stage) if isinstance(answer, Failed) else answer
                 self._build_requests += 1
                 if self._build_requests > _MAX_BUILD_REQUESTS:
                     message = f"more than {_MAX_BUILD_REQUESTS} builds were asked for"
                     return Fault(Status.REJECTED, finding(Code.TOO_MANY_BUILDS, message))
-                self._serve(answer, left_s)
+                left_s -= self._serve(answer, left_s)
         except DeadlinePassed:
             return _too_slow(stage, timeout_s)
         except Closed:
             return self._death(stage)
         except FrameError as error:
-            return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent no proper frame: {error}"))
+            return _no_proper_frame(str(error))
 
-    def _serve(self, request: BuildRequest, timeout_s: float) -> None:
+    def _serve(self, request: BuildRequest, timeout_s: float) -> float:
+        """Answer a build request, and say how long it took to be read: that is the runner's time, as before it."""
         if self._desk is None:
-            self._channel.send(BuildReply(ok=False, log="the reference builds nothing"), timeout_s=timeout_s)
-            return
-        reply, descriptor = self._desk.serve(request)
+            reply, descriptor = BuildReply(ok=False, log="the reference builds nothing"), None
+        else:
+            reply, descriptor = self._desk.serve(request)
+        sending = time.monotonic()
         try:
             self._channel.send(reply, () if descriptor is None else (descriptor,), timeout_s)
         finally:
             if descriptor is not None:
                 os.close(descriptor)
+        return time.monotonic() - sending
 
     def _failure(self, failed: Failed, stage: Stage) -> Fault:
         line = failed.lines[-1][0] if failed.lines else None
@@ -264,6 +272,10 @@ def answers(done: Done, frame: Prepare | Call) -> bool:
     return done.index == frame.index and done.token == frame.token
 
 
+def _no_proper_frame(why: str) -> Fault:
+    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent no proper frame: {why}"))
+
+
 def _too_slow(stage: Stage, timeout_s: float) -> Fault:
     message = f"{stage.value} was stopped after {timeout_s:g} s"
     return Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, message, stage=stage.name))
@@ -301,4 +313,5 @@ def _gpu_fault(message: str, line: int | None) -> Finding | None:
 
 def _first_lines(text: str, count: int = 12) -> str:
     lines = text.strip().splitlines()
-    return "\n".join(lines[:count]) + (f"\n[{len(lines) - count} more lines]" if len(lines) > count else "")
+    shown = [line[:_MOST_OF_A_LINE] for line in lines[:count]]
+    return "\n".join([*shown, *([f"[{len(lines) - count} more lines]"] if len(lines) > count else [])])

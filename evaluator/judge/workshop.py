@@ -23,6 +23,7 @@ from evaluator.judge.desk import BuildDesk
 from evaluator.judge.early import Early
 from evaluator.judge.foothold import RUNNER_LIMITS, Foothold
 from evaluator.judge.host_clock import HostClock
+from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.mixture import AS_GIVEN_ALONE
 from evaluator.judge.place import Place
 from evaluator.judge.ready import Ready, get_ready, keep_memory
@@ -101,6 +102,7 @@ class Workshop:
         self.seeds = seeds
         self.seeds.settle(self._mixture)
         self.output = RunnerOutput(total_bytes=0, text="")
+        self._ledger = BuildLedger(self.terms.build_timeout_s)
         builder = self._equipment.builder_of(source)
         self._builder = builder if self._early is None else self._early.in_front_of(builder)
 
@@ -249,12 +251,13 @@ class Workshop:
 
     def desk(self, source: str | None = None) -> BuildDesk:
         """Open a desk for the build requests of one runner: of the submission, or of another `source`."""
-        builder = self._builder if source is None else self._equipment.builder_of(source)
-        return BuildDesk(builder, self.terms.build_timeout_s)
+        if source is None:
+            return BuildDesk(self._builder, self._ledger)
+        return BuildDesk(self._equipment.builder_of(source), BuildLedger(self.terms.build_timeout_s))
 
     def profiling_desk(self) -> ResourceDesk:
-        """Open a desk that has the compiler say what each kernel takes."""
-        return ResourceDesk(self._builder, self.terms.build_timeout_s)
+        """Open a desk that has the compiler say what each kernel takes: all is compiled once more."""
+        return ResourceDesk(self._builder, BuildLedger(self.terms.build_timeout_s))
 
     @contextlib.contextmanager
     def reader(self, desk: BuildDesk) -> Iterator[Place]:

@@ -5,12 +5,14 @@ import warnings
 
 import msgspec
 
-from evaluator.frames import MAX_FRAME_BYTES, BuildRequest
+from evaluator.bounds import MAX_FRAME_BYTES
+from evaluator.frames import BuildRequest
 from evaluator.lint import addressed, cpp_calls, launches, library, surroundings
 from evaluator.lint.embedded import pieces
 from evaluator.lint.foresee import foreseen_builds
 from evaluator.lint.reach import Module, in_forward, take_apart
 from evaluator.lint.remark import MAX_MESSAGE, Looked, Remark, thinned
+from evaluator.oversize import unsendable_request
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
@@ -40,6 +42,8 @@ def _builds(module: Module) -> list[BuildRequest]:
     """Foresee builds. Whatever a text does to that, what was noticed of it stands, and the judge can be told so."""
     try:
         builds = foreseen_builds(module.nodes, module.names)
+        # What the judge would not take from a runner, it does not build ahead either.
+        builds = [build for build in builds if unsendable_request(build) is None]
         return builds if len(msgspec.msgpack.encode(builds)) <= _MAX_BUILDS_BYTES else []
     except Exception:  # noqa: BLE001 - there is no list of what a hostile text may lead to
         return []

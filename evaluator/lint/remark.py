@@ -4,8 +4,9 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from evaluator.bounds import Text
 from evaluator.findings import Code
-from evaluator.frames import BuildRequest, Frame, Text
+from evaluator.frames import BuildRequest, Frame
 
 MAX_REMARKS = 64
 MAX_BUILDS = 4

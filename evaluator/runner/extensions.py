@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from torch.utils import cpp_extension
 
 from evaluator.frames import BuildReply, BuildRequest, Frame, SourceFile
+from evaluator.oversize import unsendable_request
 from evaluator.runner import requests
 from evaluator.runner.requests import as_list
 
@@ -100,6 +101,8 @@ class ExtensionLoader:
         )
 
     def _build(self, request: BuildRequest) -> ModuleType | str:
+        if (problem := unsendable_request(request)) is not None:
+            raise RuntimeError(f"Error building extension '{request.name[:200]}': {problem}")
         request = self._with_free_name(request)
         if request.name in self._loaded:
             return self._loaded[request.name]

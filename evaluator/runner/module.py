@@ -103,7 +103,7 @@ def copy_weights(model: Any, state: dict[str, torch.Tensor]) -> str | None:
     if missing or extra:
         parts = [f"missing: {', '.join(missing[:5])}"] if missing else []
         parts += [f"not in the reference: {', '.join(extra[:5])}"] if extra else []
-        return "; ".join(parts)
+        return "; ".join(parts)[:_MAX_MESSAGE]
     for name, tensor in state.items():
         if own[name].shape != tensor.shape or own[name].dtype != tensor.dtype:
             return (
@@ -127,7 +127,7 @@ def describe(error: BaseException, folder: Path) -> Failed:
     ]
     if isinstance(error, SyntaxError) and error.filename == path:
         lines.append((error.lineno or 0, (error.text or "").rstrip()[:500]))
-        return Failed(kind=type(error).__name__, message=str(error.msg)[:_MAX_MESSAGE], lines=lines[-_MAX_LINES:])
+        return Failed(kind=type(error).__name__[:200], message=str(error.msg)[:_MAX_MESSAGE], lines=lines[-_MAX_LINES:])
     return Failed(kind=type(error).__name__[:200], message=_text(error)[:_MAX_MESSAGE], lines=lines[-_MAX_LINES:])
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec.structs import replace
 
+from evaluator.bounds import MOST_DEPTH
 from evaluator.devices.memory import strided
 from evaluator.frames import Items, Node, Opaque, Scalar, Table, TensorView
 from evaluator.runner.pretence import real_device
@@ -13,8 +14,8 @@ from evaluator.runner.pretence import real_device
 if TYPE_CHECKING:
     from evaluator.runner.memory import Arena
 
-_MAX_DEPTH = 32
 _MAX_TEXT = 4096
+_MAX_NAME = 1024
 
 
 def to_value(node: Node, region: torch.Tensor) -> Any:
@@ -62,13 +63,13 @@ class Outbox:
             return Scalar(value=int(value))
         if isinstance(value, str) and len(value) <= _MAX_TEXT:
             return Scalar(value=str(value))
-        if depth < _MAX_DEPTH and isinstance(value, list | tuple):
+        if depth < MOST_DEPTH and isinstance(value, list | tuple):
             items = [self.from_value(item, depth + 1) for item in value]
             return Items(is_tuple=isinstance(value, tuple), items=items)
-        if depth < _MAX_DEPTH and isinstance(value, Mapping):
-            keys = [key if isinstance(key, int) and abs(key) < 2**63 else str(key) for key in value]
+        if depth < MOST_DEPTH and isinstance(value, Mapping):
+            keys = [key if isinstance(key, int) and abs(key) < 2**63 else str(key)[:_MAX_NAME] for key in value]
             return Table(keys=keys, items=[self.from_value(item, depth + 1) for item in value.values()])
-        return Opaque(type_name=type(value).__name__[:_MAX_TEXT])
+        return Opaque(type_name=type(value).__name__[:_MAX_NAME])
 
     def from_tensor(self, tensor: torch.Tensor) -> TensorView | Opaque:
         """Say where a tensor is; one without plain memory is only named."""

@@ -1,12 +1,18 @@
-"""The desk's limit is of the time that a runner waited: builds begun ahead, side by side, take more than that."""
+"""What a desk answers and keeps, and what all desks of a grade may take.
 
+The limit is of the time that a runner waited: builds begun ahead, side by side, take more than that."""
+
+import os
 import time
 
+import msgspec
+
 from evaluator.build.built import Built
-from evaluator.findings import Code
-from evaluator.frames import BuildRequest
+from evaluator.findings import Code, finding
+from evaluator.frames import BuildRequest, SourceFile
 from evaluator.judge.desk import BuildDesk
-from evaluator.records import BuildUnit
+from evaluator.judge.ledger import BuildLedger
+from evaluator.records import BuildUnit, Diagnostic
 
 REQUEST = BuildRequest(name="mine", cpp_sources=["int f();"])
 
@@ -29,7 +35,7 @@ class Slow:
 
 def test_who_waited_too_long_gets_nothing_more():
     builder = Slow(waited_s=0.1, wall_s=0.0)
-    desk = BuildDesk(builder, limit_s=0.05)
+    desk = BuildDesk(builder, BuildLedger(0.05))
     desk.serve(REQUEST)
     reply, _ = desk.serve(REQUEST)
     assert (reply.ok, builder.asked) == (False, 1)
@@ -38,8 +44,127 @@ def test_who_waited_too_long_gets_nothing_more():
 
 def test_what_was_begun_ahead_counts_as_long_as_it_was_waited_for():
     builder = Slow(waited_s=0.0, wall_s=40.0)
-    desk = BuildDesk(builder, limit_s=60.0)
+    desk = BuildDesk(builder, BuildLedger(60.0))
     for _ in range(3):
         desk.serve(REQUEST)
     assert builder.asked == 3
     assert desk.failures == []
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Counting:
+    """A builder that refuses or builds what it is asked for, and takes `each_s` of a clock's time."""
+
+    def __init__(self, clock=None, each_s=0.0, library=None, log="", diagnostics=()):
+        self.clock, self.each_s, self.library, self.log, self.diagnostics = clock, each_s, library, log, diagnostics
+        self.asked = 0
+
+    def build(self, request):
+        self.asked += 1
+        if self.clock is not None:
+            self.clock.now += self.each_s
+        ok = self.library is not None
+        unit = BuildUnit(
+            name=request.name,
+            key=str(self.asked),
+            ok=ok,
+            cached=False,
+            wall_s=0.0,
+            diagnostics=list(self.diagnostics),
+            log=self.log,
+        )
+        return Built(unit, self.library, None if ok else finding(Code.FLAG_REFUSED, "no"))
+
+
+def large(number, kib=2 << 10):
+    return BuildRequest(name=f"x{number}", files=[SourceFile(f"{number}.cpp", "a" * (kib << 10))])
+
+
+def test_nothing_is_kept_of_a_refused_request():
+    """J5: texts were kept before anything was refused: 63 requests of 14 MiB, 5 GB."""
+    desk = BuildDesk(Counting(), BuildLedger(60.0))
+    for number in range(31):
+        desk.serve(large(number))
+    assert len(desk.failures) == 31
+    assert (desk.texts, desk.built_from) == ({}, [])
+    assert len(msgspec.msgpack.encode([desk.units, desk.failures])) < 31 * 2000
+
+
+def test_what_is_too_much_reaches_no_builder():
+    builder = Counting()
+    desk = BuildDesk(builder, BuildLedger(60.0))
+    for request in (
+        BuildRequest(name="x", cpp_sources=["a" * (2 << 20)] * 3),
+        BuildRequest(name="x", extra_cflags=["-D" + "x" * 4000] * 9),
+    ):
+        reply, descriptor = desk.serve(request)
+        assert (reply.ok, descriptor) == (False, None)
+    assert builder.asked == 0
+    assert [failure.code for failure in desk.failures] == [Code.BUILD_REQUEST_REFUSED.value] * 2
+    assert (desk.texts, desk.units) == ({}, [])
+
+
+def test_texts_of_what_was_built_are_kept_up_to_a_limit():
+    desk = BuildDesk(Counting(library=b"\x7fELF"), BuildLedger(60.0))
+    for number in range(12):
+        _, descriptor = desk.serve(large(number))
+        os.close(descriptor)
+    assert len(desk.device_code) == 12
+    assert sum(map(len, desk.texts.values())) == sum(len(file.text) for file in desk.built_from) == 16 << 20
+
+
+def test_thirty_extensions_of_a_whole_submission_are_kept():
+    desk = BuildDesk(Counting(library=b"\x7fELF", log="x" * 60_000), BuildLedger(60.0))
+    for number in range(30):
+        _, descriptor = desk.serve(large(number, kib=30))
+        os.close(descriptor)
+    assert len(desk.texts) == 30
+    assert all(unit.log == "x" * 60_000 for unit in desk.units)
+
+
+def test_the_time_of_all_builds_of_a_grade_is_one():
+    """J6: each runner had a limit of its own."""
+    clock = Clock()
+    ledger = BuildLedger(60.0, clock)
+    builder = Counting(clock, each_s=25.0)
+    for _ in range(8):
+        desk = BuildDesk(builder, ledger)
+        for _ in range(4):
+            desk.serve(REQUEST)
+    assert (builder.asked, clock.now) == (3, 75.0)
+
+
+def test_the_requests_and_texts_of_a_grade_are_counted_over_all_of_its_runners():
+    builder = Counting()
+    ledger = BuildLedger(1e9)
+    for _ in range(20):
+        desk = BuildDesk(builder, ledger)
+        for _ in range(64):
+            desk.serve(REQUEST)
+    assert builder.asked == 512
+    assert desk.failures[-1].code == Code.TOO_MANY_BUILDS.value
+    builder, ledger = Counting(), BuildLedger(1e9)
+    for number in range(40):
+        BuildDesk(builder, ledger).serve(large(number))
+    assert builder.asked == 31  # 64 MiB, names included.
+
+
+def test_a_card_has_room_for_what_many_builds_say():
+    said = Diagnostic(
+        severity="error", message="m" * 2000, file="f", line=1, column=1, submission_line=1, source_line="s" * 500
+    )
+    desk = BuildDesk(Counting(log="x" * (64 << 10), diagnostics=[said] * 50), BuildLedger(60.0))
+    for _ in range(64):
+        desk.serve(REQUEST)
+    assert len(desk.units) == 64
+    assert len(msgspec.json.encode(desk.units)) < 4 << 20
+    assert desk.units[0].log == "x" * (64 << 10)
+    assert len(desk.units[0].diagnostics) == 50
+    assert desk.units[-1].diagnostics == [said] * 3

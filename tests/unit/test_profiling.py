@@ -20,6 +20,7 @@ from evaluator.findings import Code, finding
 from evaluator.frames import BuildReply, BuildRequest, Done, FromRunner, Profiled, Scalar, SeenKernel
 from evaluator.judge import profiling as judge_profiling
 from evaluator.judge.desk import BuildDesk
+from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.profiling import described
 from evaluator.judge.resource_desk import ResourceDesk, Served
 from evaluator.records import (
@@ -42,7 +43,7 @@ OWN = Kernels(device_code=True, names=["relu_kernel"])
 
 
 def desk(*kernels):
-    made = ResourceDesk(None, 1.0)
+    made = ResourceDesk(None, BuildLedger(1.0))
     made.device_code += kernels
     return made
 
@@ -147,7 +148,9 @@ def test_only_cuda_is_built_with_ptxas_made_to_talk():
 
     for with_cuda in (True, False):
         with pytest.raises(RuntimeError, match="enough"):
-            ResourceDesk(Builder(), 1.0).serve(BuildRequest(name="x", cpp_sources=["int f();"], with_cuda=with_cuda))
+            ResourceDesk(Builder(), BuildLedger(1.0)).serve(
+                BuildRequest(name="x", cpp_sources=["int f();"], with_cuda=with_cuda)
+            )
     assert [request.extra_cuda_cflags for request in asked] == [[VERBOSE], []]
 
 

@@ -1,18 +1,32 @@
 """What a runner that does not play along leads to, told from a puppet's answers."""
 
 import contextlib
+import functools
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from evaluator.build.built import Built
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest, Channel, Closed, Loaded, ToRunner
+from evaluator.frames import (
+    BuildRequest,
+    Channel,
+    Closed,
+    DeadlinePassed,
+    Done,
+    Failed,
+    Items,
+    Loaded,
+    Scalar,
+    ToRunner,
+)
 from evaluator.isolation.child import ExitInfo
 from evaluator.judge import session
 from evaluator.judge.desk import BuildDesk
+from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.session import Session, Stage
 from evaluator.records import BuildUnit, Status
 
@@ -97,20 +111,20 @@ def asking():
 
 def test_a_flood_of_build_requests_ends(asking):
     builder = Builder()
-    fault = asking(BuildDesk(builder, 60.0), 100_000)
+    fault = asking(BuildDesk(builder, BuildLedger(60.0)), 100_000)
     assert (fault.status, fault.finding.code) == (Status.REJECTED, Code.TOO_MANY_BUILDS.value)
     assert builder.asked == 64
 
 
 def test_as_many_builds_as_a_submission_may_have_are_served(asking):
     builder = Builder()
-    assert isinstance(asking(BuildDesk(builder, 60.0), 64), Loaded)
+    assert isinstance(asking(BuildDesk(builder, BuildLedger(60.0)), 64), Loaded)
     assert builder.asked == 64
 
 
 def test_builds_that_took_too_long_are_told_of_once(asking):
     builder = Builder(wall_s=0.31)
-    desk = BuildDesk(builder, 0.6)
+    desk = BuildDesk(builder, BuildLedger(0.6))
     assert isinstance(asking(desk, 10), Loaded)
     assert builder.asked == 2
     assert [failure.code for failure in desk.failures] == [*["B203"] * 2, Code.COMPILER_TIMED_OUT.value]
@@ -125,3 +139,81 @@ def test_a_runner_that_the_kernel_killed_for_its_memory_ran_out_of_it(ran_out, c
         fault = talk.answer(Stage.CALL, 1.0)
     assert (fault.status, fault.finding.code) == (Status.RUNTIME_ERROR, code.value)
     assert fault.finding.details == {"stage": "CALL", "signal": "SIGKILL"}
+
+
+class Unread:
+    """A channel whose other side asks for builds and lets each answer lie for `each_s` of a clock's time."""
+
+    def __init__(self, clock, each_s, last=None):
+        self.clock, self.each_s, self.last = clock, each_s, last
+        self.sent = 0
+
+    def receive(self, timeout_s):
+        if self.last is not None and self.sent == 3:
+            return self.last
+        return BuildRequest(name="x")
+
+    def send(self, frame, descriptors=(), timeout_s=None):
+        self.sent += 1
+        if self.each_s > timeout_s:
+            self.clock[0] += max(timeout_s, 0.0)
+            raise DeadlinePassed
+        self.clock[0] += self.each_s
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Let a runner leave its answers unread; gives the fault, how often was answered, and how long that took."""
+
+    def run(each_s, **last):
+        clock = [0.0]
+        monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        with Session(Runner(), BuildDesk(Builder(), BuildLedger(60.0, lambda: 0.0))) as talk:
+            talk._channel = channel = Unread(clock, each_s, **last)
+            answer = talk.answer(Stage.IMPORT, 10.0)
+        return answer, channel.sent, clock[0]
+
+    return run
+
+
+def test_answers_that_nobody_reads_are_on_the_runners_time(unread):
+    """J6: each was waited for as long as the whole stage may take."""
+    fault, answered, took_s = unread(4.0)
+    assert (fault.status, fault.finding.code) == (Status.TIMEOUT, Code.TIMED_OUT.value)
+    assert (answered, took_s) == (3, 10.0)
+
+
+def test_answers_that_are_read_at_once_cost_nothing(unread):
+    assert unread(0.5, last=Loaded()) == (Loaded(), 3, 1.5)
+
+
+def _around(inner, _):
+    return Items(is_tuple=True, items=[inner])
+
+
+TOO_WIDE = Items(is_tuple=False, items=[Items(is_tuple=False, items=[Scalar(value=None)] * 4095)] * 9)
+TOO_DEEP = functools.reduce(_around, range(40), Scalar(value=1))
+
+
+@pytest.mark.parametrize("outputs", [TOO_WIDE, TOO_DEEP], ids=["wide", "deep"])
+def test_an_answer_of_too_many_values_is_no_proper_frame(outputs):
+    runner = Runner()
+    with Session(runner, None) as talk:
+        channel = Channel(runner.hostile, receives=ToRunner)
+        teller = threading.Thread(target=channel.send, args=(Done(index=0, outputs=outputs),))
+        teller.start()
+        fault = talk.answer(Stage.CALL, 30.0)
+        teller.join()
+    assert (fault.status, fault.finding.code) == (Status.REJECTED, Code.MALFORMED_FRAME.value)
+
+
+def test_a_long_line_of_a_message_is_not_the_whole_card():
+    runner = Runner()
+    with Session(runner, None) as talk:
+        Channel(runner.hostile, receives=ToRunner).send(Failed("ValueError", "x" * 60_000), timeout_s=5)
+        fault = talk.answer(Stage.CALL, 5.0)
+    assert fault.finding.code == Code.FORWARD_FAILED.value
+    assert len(fault.finding.message) < 5000

@@ -1,0 +1,74 @@
+"""What is too much about a frame whose fields are each within bounds: asked before anything is done with it."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from evaluator.bounds import MOST_DEPTH, MOST_FLAG_BYTES, MOST_NODES, MOST_SOURCE_BYTES, total_bytes
+from evaluator.frames import BuildRequest, Items, Node, Table
+
+_decoder = msgspec.msgpack.Decoder(BuildRequest)
+
+
+def oversized_answer(node: Node) -> str | None:
+    """Say what is too much about an answer's tree; None where nothing is."""
+    nodes = 0
+    level = [node]
+    for _ in range(MOST_DEPTH + 1):
+        nodes += len(level)
+        if nodes > MOST_NODES:
+            return f"an answer of more than {MOST_NODES} values"
+        level = [item for each in level if isinstance(each, Items | Table) for item in each.items]
+        if not level:
+            return None
+    return f"an answer that is nested more than {MOST_DEPTH} deep"
+
+
+def oversized_request(request: BuildRequest) -> str | None:
+    """Say what is too much about a build request; None where nothing is.
+
+    >>> oversized_request(BuildRequest(name="x", extra_cflags=["-D" + 4000 * "x"] * 9))
+    'more than 32 KiB of flags'
+    """
+    if total_bytes(_flags(request)) > MOST_FLAG_BYTES:
+        return f"more than {MOST_FLAG_BYTES >> 10} KiB of flags"
+    if text_bytes(request) > MOST_SOURCE_BYTES:
+        return f"more than {MOST_SOURCE_BYTES >> 20} MiB of sources"
+    return None
+
+
+def text_bytes(request: BuildRequest) -> int:
+    """Count the bytes of all texts of a request that become files."""
+    return total_bytes(_texts(request))
+
+
+def unsendable_request(request: BuildRequest) -> str | None:
+    """Say why the judge would not take a request: a field is beyond its bound, or all of it is too much."""
+    try:
+        _decoder.decode(msgspec.msgpack.encode(request))
+    except msgspec.DecodeError as error:
+        return str(error)
+    except UnicodeEncodeError:
+        return "a text that is no Unicode"
+    return oversized_request(request)
+
+
+def _flags(request: BuildRequest) -> Iterator[str]:
+    for flags in (
+        request.extra_cflags,
+        request.extra_cuda_cflags,
+        request.extra_ldflags,
+        request.extra_include_paths,
+    ):
+        yield from flags
+
+
+def _texts(request: BuildRequest) -> Iterator[str]:
+    yield from request.cpp_sources
+    yield from request.cuda_sources
+    for file in request.files:
+        yield file.name
+        yield file.text
+    for function, description in (request.functions or {}).items():
+        # Each function's name is written three times among its bindings.
+        yield from (function, function, function, description)
