@@ -8,13 +8,18 @@ import contextlib
 import fcntl
 import os
 import pwd
-import shutil
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+from evaluator.isolation.folders import Removal, remove_folder
 
 _PREFIX = "warpgrade-"
 _KINDS = ("build-", "run-")
 _TRIES = 100
+_TIDYING_S = 5.0
+"""How long a start may spend on what dead processes left; the next one goes on from there."""
 
 
 class Scratch:
@@ -31,7 +36,10 @@ class Scratch:
         raise FileNotFoundError(f"{self.path} is removed as soon as it is made")
 
     def close(self) -> None:
-        """Remove it with all that untrusted code has written there, once that code is dead. Twice is no more."""
+        """Remove it with all that untrusted code has written there, once that code is dead. Twice is no more.
+
+        Raises nothing: what takes too long is left for a later start, and what cannot be removed is left for good.
+        """
         if self._lock < 0:
             return
         remove_folder(self.path)
@@ -39,15 +47,18 @@ class Scratch:
         self._lock = -1
 
 
-def remove_abandoned(top: Path | None = None) -> list[Path]:
+def remove_abandoned(top: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> list[Path]:
     """Remove what dead processes of this user left in the temporary folder (`top`); say what that was.
 
     What somebody else might still use stays: a folder of another user, one that is locked, or anything else's name.
     """
     top = top or Path(tempfile.gettempdir())
+    deadline = clock() + _TIDYING_S
     removed = []
     with contextlib.suppress(OSError), os.scandir(top) as entries:
         for entry in entries:
+            if clock() >= deadline:
+                break
             if not entry.name.startswith(tuple(_PREFIX + kind for kind in _KINDS)):
                 continue
             path = Path(entry.path)
@@ -55,20 +66,10 @@ def remove_abandoned(top: Path | None = None) -> list[Path]:
                 if entry.is_dir(follow_symlinks=False) and _is_ours(entry.stat(follow_symlinks=False)):
                     lock = _locked(path)
                     if lock is not None:
-                        remove_folder(path)
+                        outcome = remove_folder(path, within_s=deadline - clock(), clock=clock)
                         os.close(lock)
-                        removed.append(path)
+                        removed += [path] if outcome is Removal.GONE else []
     return removed
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder that untrusted code has written, once that code is dead; folders without rights included."""
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            path = Path(parent, name)
-            if not path.is_symlink():
-                path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_ours(facts: os.stat_result) -> bool:

@@ -14,6 +14,7 @@ from typing import NoReturn, Self
 from evaluator.errors import JudgeFailed
 from evaluator.isolation import files, wire
 from evaluator.isolation.child import Child, ConfinedProcess
+from evaluator.isolation.folders import hand_over
 from evaluator.isolation.limits import Limits
 from evaluator.isolation.machine import Machine, SandboxMode, Walls, choose_walls, sandbox_facts
 from evaluator.isolation.output import OutputDrain
@@ -278,11 +279,3 @@ class Starter:
             said = self._stderr.text().text.strip()
             self._ended_for = self._ended_for or (f"{what}: {said}" if said else what)
         raise JudgeFailed(self._ended_for, hint="run `warpgrade doctor`, then grade again")
-
-
-def hand_over(folder: Path, user: int, group: int) -> None:
-    """Give `folder` and all in it to `user` and `group`, without following a symbolic link. Needs root."""
-    os.chown(folder, user, group, follow_symlinks=False)
-    for _, folders, names, parent in os.fwalk(folder):
-        for name in (*folders, *names):
-            os.chown(name, user, group, dir_fd=parent, follow_symlinks=False)

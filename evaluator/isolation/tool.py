@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from evaluator.isolation.folders import hand_over
 from evaluator.isolation.limits import Limits
-from evaluator.isolation.supervision import Starter, hand_over
+from evaluator.isolation.supervision import Starter
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):

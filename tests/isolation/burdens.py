@@ -29,6 +29,15 @@ def fill_private(sock, private):
     answer(sock, [outcome(fill), written])
 
 
+def dig(sock, private):
+    """Leave folders in each other, deeper than a stack, a path or a table of open files allows; the last is closed."""
+    for _ in range(question(sock)):
+        os.mkdir("d" * 10)
+        os.chdir("d" * 10)
+    os.chmod(".", 0)  # noqa: PTH101 - no path leads there
+    answer(sock, "dug")
+
+
 def write_large_file(sock, private):
     with (private / "large").open("wb") as file:
         answer(sock, outcome(lambda: [file.write(bytes(1 << 20)) for _ in range(16)] and file.flush()))
