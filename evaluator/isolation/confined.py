@@ -103,8 +103,12 @@ def _put_up_walls(order: Spawn) -> None:
     if walls.landlock:
         landlock.restrict(rules)
     if walls.seccomp:
-        own_processes = walls.cage is Cage.PROCESS_NAMESPACE
-        seccomp.apply(private_view=walls.private_view, own_processes=own_processes, gpu=bool(order.files.devices))
+        seccomp.apply(
+            private_view=walls.private_view,
+            own_processes=walls.cage is Cage.PROCESS_NAMESPACE,
+            gpu=bool(order.files.devices),
+            tool=order.entry is None,
+        )
 
 
 def _landlock_rules(order: Spawn) -> Iterator[tuple[Path, landlock.Access]]:

@@ -33,9 +33,7 @@ class Removal(StrEnum):
     STUCK = "stuck"
 
 
-def remove_folder(
-    folder: Path, *, within_s: float = REMOVAL_S, clock: Callable[[], float] = time.monotonic
-) -> Removal:
+def remove_folder(folder: Path, *, within_s: float = REMOVAL_S, clock: Callable[[], float] = time.monotonic) -> Removal:
     """Remove `folder`. One that cannot be removed is renamed, and named once in the log; nothing is raised."""
     try:
         outcome = _emptied(folder, clock() + within_s, clock)

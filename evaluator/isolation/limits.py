@@ -21,7 +21,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 16 * _GIB
     processes: int = 512
     file_bytes: int = 1 * _GIB
-    open_files: int = 4096
+    open_files: int = 1024
     private_folder_bytes: int = 1 * _GIB
     kept_output_bytes: int = 16 << 10
 
@@ -35,6 +35,9 @@ def apply(limits: Limits, *, counted_alone: bool) -> None:
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_NICE, 0),
+        (resource.RLIMIT_RTPRIO, 0),
     ):
         _, hard = resource.getrlimit(kind)
         allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)

@@ -69,7 +69,7 @@ def _try_seccomp() -> None:
     if platform.machine() not in seccomp.ARCHITECTURES:
         raise OSError(f"no filter is written for {platform.machine()}")
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.apply(private_view=True, own_processes=True, gpu=False)
+    seccomp.apply(private_view=True, own_processes=True, gpu=False, tool=False)
 
 
 def _try_view(kind: Namespaces, own_user: bool, *, proc_needed: bool = False) -> None:  # noqa: FBT001 - private

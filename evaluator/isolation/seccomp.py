@@ -1,6 +1,6 @@
 """A seccomp filter, written by hand as classic BPF: what no kernel code of a submission needs is refused.
 
-Four kinds of calls are in it:
+Six kinds of calls are in it:
 
 * those that would widen the kernel's attack surface or reach other processes (ptrace, mounts, namespaces, bpf, ...);
 * `socket` for anything but AF_UNIX, and where there is no private view for anything that could reach somebody;
@@ -8,7 +8,10 @@ Four kinds of calls are in it:
   process, or takes back a stop that it has not obeyed yet: one process of a runner would send it in the microseconds
   between another's stop and its own;
 * those that let a process arrange for a SIGCONT from the kernel: a POSIX timer, F_SETSIG, a parent-death signal, a
-  child's exit signal, a message queue, or the death of the parent of a process group that thereby becomes orphaned.
+  child's exit signal, a message queue, or the death of the parent of a process group that thereby becomes orphaned;
+* those that make memory which no limit counts: a memfd that is not mapped, pages given to a pipe, larger pipes, and
+  descriptors on their way through a socket, which outlive their sender until the kernel tidies up after it;
+* those that choose cores, priorities and scheduling classes: a runner has the cores that it was started on.
 
 clone3 gives ENOSYS, because its flags lie in memory where a filter cannot look; libc then falls back on clone.
 """
@@ -44,6 +47,7 @@ _X32_BIT = 0x40000000
 
 _PR_SET_PDEATHSIG = syscalls.PR_SET_PDEATHSIG
 _F_SETSIG = 10
+_F_SETPIPE_SZ = 1031
 _EXIT_SIGNAL_MASK = 0xFF
 _SOCKET_TYPE_MASK = 0xF
 _NEW_NAMESPACES = (
@@ -133,18 +137,22 @@ _REFUSED: dict[str, _Numbers] = {
     "userfaultfd": _Numbers(323, 282),
     "ustat": _Numbers(136, None),
     "vhangup": _Numbers(153, 58),
+    "vmsplice": _Numbers(278, 75),
 }
-# Refused where the processes of others can be named: priorities of the judge, or of the reference's runner, say.
-_REFUSED_AMONG_OTHERS: dict[str, _Numbers] = {
-    "ioprio_set": _Numbers(251, 30),
-    "setpriority": _Numbers(141, 140),
+_MESSAGES: dict[str, _Numbers] = {"sendmsg": _Numbers(46, 211), "sendmmsg": _Numbers(307, 269)}
+"""What can carry descriptors. A filter cannot see whether one does."""
+_UNMAPPED_MEMORY: dict[str, _Numbers] = {"memfd_create": _Numbers(319, 279), "memfd_secret": _Numbers(447, 447)}
+_SCHEDULING: dict[str, tuple[_Numbers, int]] = {
+    "ioprio_set": (_Numbers(251, 30), 1),
+    "sched_setaffinity": (_Numbers(203, 122), 0),
+    "sched_setattr": (_Numbers(314, 274), 0),
+    "sched_setparam": (_Numbers(142, 118), 0),
+    "sched_setscheduler": (_Numbers(144, 119), 0),
+    "setpriority": (_Numbers(141, 140), 1),
 }
-_ON_ITSELF_AMONG_OTHERS: dict[str, _Numbers] = {
-    "sched_setaffinity": _Numbers(203, 122),
-    "sched_setattr": _Numbers(314, 274),
-    "sched_setparam": _Numbers(142, 118),
-    "sched_setscheduler": _Numbers(144, 119),
-}
+"""With each call's argument that says whose; 0 is the caller, except where `ioprio_set` and `setpriority` mean more."""
+_REFUSED_AMONG_OTHERS = ("ioprio_set", "setpriority")
+"""Of those, what a tool may not do where the processes of others can be named: their 0 may be a group, or a user."""
 # A process group of one's own is what makes an orphaned group (and its SIGCONT) possible. Programs that start others
 # often ask for one and need nothing of it, so they are told that they have it.
 _PRETENDED: dict[str, _Numbers] = {"setpgid": _Numbers(109, 154), "setsid": _Numbers(112, 157)}
@@ -213,8 +221,9 @@ def _allow_only(index: int, value: int, mask: int = 0xFFFFFFFF) -> list[_Instruc
     ]
 
 
-def _refuse_only(index: int, value: int) -> list[_Instruction]:
-    return [_load_argument(index), _instruction(_JUMP_EQUAL, value, 0, 1), _return(_REFUSE), _return(_ALLOW)]
+def _refuse_only(index: int, *values: int) -> list[_Instruction]:
+    refusals = [line for value in values for line in (_instruction(_JUMP_EQUAL, value, 0, 1), _return(_REFUSE))]
+    return [_load_argument(index), *refusals, _return(_ALLOW)]
 
 
 def _no_continue_signal_from_parent() -> list[_Instruction]:
@@ -245,12 +254,17 @@ def _unconnected_unix() -> list[_Instruction]:
     ]
 
 
-def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool) -> list[_Instruction]:
+def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool, tool: bool) -> list[_Instruction]:
     """Write the filter for `machine` ("x86_64" or "aarch64") as (code, jump if true, jump if false, value).
 
     Without a `private_view` there are no sockets at all, because one could connect to the host's services, which
-    Landlock does not prevent; but for a `gpu` some that cannot connect. Without `own_processes` (a process namespace) a
-    runner may change the scheduling of nothing but the calling thread. Raises KeyError for another machine.
+    Landlock does not prevent; but for a `gpu` some that cannot connect.
+
+    A `tool` that is a compiler runs nothing of a submission: it may choose cores and priorities (`nice` does), those of
+    others excepted where it has no `own_processes` (a process namespace). One with a `gpu` runs a submission under its
+    watch, and speaks with it in messages. CUDA starts with a memfd, and takes a refusal for the end (error 304).
+
+    Raises KeyError for another machine.
     """
 
     def number(numbers: _Numbers) -> int | None:
@@ -266,7 +280,7 @@ def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool)
         filtered += [_instruction(_JUMP_AT_LEAST, _X32_BIT, 0, 1), _return(_KILL)]
     filtered += _on_call(number(_CLONE3), [_return(_ERRNO | errno.ENOSYS)])
     filtered += _on_call(number(_CLONE), _clone_rule())
-    filtered += _on_call(number(_FCNTL), _refuse_only(1, _F_SETSIG))
+    filtered += _on_call(number(_FCNTL), _refuse_only(1, _F_SETSIG, _F_SETPIPE_SZ))
     filtered += _on_call(number(_PRCTL), _no_continue_signal_from_parent())
     filtered += _on_call(number(_PRLIMIT), _allow_only(0, 0))
     for numbers, its_signal in _SENDS_A_SIGNAL.values():
@@ -278,10 +292,18 @@ def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool)
         filtered += _on_call(number(_CONNECT), [_return(_REFUSE)])
         # A datagram socket can be pointed at any address with sendmsg, where a filter cannot look.
         filtered += _on_call(number(_SOCKETPAIR), _allow_only(1, socket.SOCK_STREAM, _SOCKET_TYPE_MASK))
-    if not own_processes:
-        for call in _ON_ITSELF_AMONG_OTHERS.values():
-            filtered += _on_call(number(call), _allow_only(0, 0))
-        filtered += _all_on_call((number(call) for call in _REFUSED_AMONG_OTHERS.values()), _REFUSE)
+    for name, (numbers, whose) in _SCHEDULING.items():
+        if gpu or not tool:
+            # Programs that pin their threads need nothing of it, and libc makes none that it cannot pin: so they are
+            # told that it was done.
+            filtered += _on_call(number(numbers), [_return(_PRETEND)])
+        elif not own_processes:
+            refused = name in _REFUSED_AMONG_OTHERS
+            filtered += _on_call(number(numbers), [_return(_REFUSE)] if refused else _allow_only(whose, 0))
+    if not tool:
+        filtered += _all_on_call((number(call) for call in _MESSAGES.values()), _REFUSE)
+    if not (tool or gpu):
+        filtered += _all_on_call((number(call) for call in _UNMAPPED_MEMORY.values()), _ERRNO | errno.ENOSYS)
     filtered += _all_on_call((number(call) for call in _PRETENDED.values()), _PRETEND)
     filtered += _all_on_call((number(call) for call in _REFUSED.values()), _REFUSE)
     return [*filtered, _return(_ALLOW)]
@@ -295,9 +317,9 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def apply(*, private_view: bool, own_processes: bool, gpu: bool) -> None:
+def apply(*, private_view: bool, own_processes: bool, gpu: bool, tool: bool) -> None:
     """Filter this thread and everything that it starts from now on, for good. Needs PR_SET_NO_NEW_PRIVS first."""
-    load(program(platform.machine(), private_view=private_view, own_processes=own_processes, gpu=gpu))
+    load(program(platform.machine(), private_view=private_view, own_processes=own_processes, gpu=gpu, tool=tool))
 
 
 def load(lines: list[_Instruction]) -> None:

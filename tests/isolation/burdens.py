@@ -4,15 +4,18 @@ They are named `burdens:NAME` where a test spawns them.
 """
 
 import contextlib
+import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
-from probes import answer, libc, outcome, question
+from probes import answer, libc, outcome, question, system_call
 
 
 def fill_private(sock, private):
@@ -32,9 +35,9 @@ def fill_private(sock, private):
 def dig(sock, private):
     """Leave folders in each other, deeper than a stack, a path or a table of open files allows; the last is closed."""
     for _ in range(question(sock)):
-        os.mkdir("d" * 10)
+        os.mkdir("d" * 10)  # noqa: PTH102 - no path leads there
         os.chdir("d" * 10)
-    os.chmod(".", 0)  # noqa: PTH101 - no path leads there
+    os.chmod(".", 0)  # noqa: PTH101
     answer(sock, "dug")
 
 
@@ -142,3 +145,65 @@ def daemon(sock, private):
         os._exit(0)
     os.waitpid(middle, 0)
     answer(sock, "left")
+
+
+def take_other_cores(sock, private):
+    """Ask for every core and for precedence, in all ways there are; tell what came of it in a thread and a child."""
+    everywhere = set(range(os.cpu_count()))
+    batch, idle, best = os.sched_param(0), os.SCHED_IDLE, (1 << 13) | 0
+    x86 = os.uname().machine == "x86_64"
+    attributes = (ctypes.c_uint32 * 12)(48, os.SCHED_BATCH, 0, 0, 19)
+
+    def try_all():
+        own = threading.get_native_id()
+        return {
+            "cores": outcome(lambda: os.sched_setaffinity(0, everywhere)),
+            "cores of a thread": outcome(lambda: os.sched_setaffinity(own, everywhere)),
+            "class": outcome(lambda: os.sched_setscheduler(0, idle, batch)),
+            "class of a thread": outcome(lambda: os.sched_setscheduler(own, idle, batch)),
+            "attributes": system_call(314 if x86 else 274, 0, attributes, 0),
+            "nice": outcome(lambda: os.setpriority(os.PRIO_PROCESS, 0, 19)),
+            "disk": system_call(251 if x86 else 30, 1, 0, best),
+        }
+
+    def seen():
+        status = Path("/proc/thread-self/status").read_text().splitlines()
+        cores = next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
+        disk = libc.syscall(252 if x86 else 31, 1, 0)
+        return [cores, os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0), disk]
+
+    before = seen()
+    said = try_all()
+    found = [seen()]
+    thread = threading.Thread(target=lambda: (try_all(), found.append(seen())))
+    thread.start()
+    thread.join()
+    if os.fork() == 0:
+        try_all()
+        os._exit(0 if seen() == before else 1)
+    answer(sock, [before, said, found, os.wait()[1]])
+
+
+def hide_memory(sock, private):
+    """Make memory that no address space has, in all ways there are."""
+    x86 = os.uname().machine == "x86_64"
+    one, other = socket.socketpair()
+    reader, writer = os.pipe()
+    vector = (ctypes.c_size_t * 2)(ctypes.addressof(ctypes.create_string_buffer(64)), 64)
+    answer(
+        sock,
+        {
+            "memfd": outcome(lambda: os.close(os.memfd_create("hidden"))),
+            "secret": system_call(447, 0),
+            "descriptor in a message": outcome(lambda: socket.send_fds(one, [b"x"], [reader])),
+            "messages": system_call(307 if x86 else 269, other.fileno(), 0, 0, 0),
+            "pages to a pipe": system_call(278 if x86 else 75, writer, vector, 1, 0),
+            "larger pipe": outcome(lambda: fcntl.fcntl(writer, 1031, 1 << 20)),
+            "SysV": system_call(29 if x86 else 194, 0, 4096, 0o1600),
+            "queue": system_call(240 if x86 else 180, b"queue", os.O_CREAT | os.O_RDWR, 0o600, 0),
+            "keys": system_call(248 if x86 else 217, b"user", b"k", b"v", 1, -3),
+            "io_uring": system_call(425, 1, 0),
+            "plain message": outcome(lambda: one.sendall(b"x")),
+            "pipe": outcome(lambda: os.write(writer, b"x")),
+        },
+    )

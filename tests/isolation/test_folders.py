@@ -50,7 +50,7 @@ def temporary(tmp_path, monkeypatch):
 def test_deep_folders_are_removed_with_few_descriptors(folder):
     nest(folder, 10_000)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 8, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 8, hard))
     try:
         assert remove_folder(folder, clock=standing_still) is Removal.GONE
     finally:
@@ -66,7 +66,7 @@ def test_whatever_names_kinds_and_modes_there_are(folder, tmp_path):
     (folder / "a" / "link").symlink_to(outside)
     (folder / "a" / "loop").symlink_to("loop")
     os.mkfifo(folder / "a" / "pipe")
-    os.mkdir(os.fsencode(folder) + b"/\xff\n\x1b[2J")
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff\n\x1b[2J")).mkdir()
     Path(os.fsdecode(os.fsencode(folder) + b"/a/b/\xfe")).write_text("")
     for index in range(5000):
         (folder / "a" / f"{index}").mkdir() if index % 2 else (folder / "a" / f"{index}").touch()

@@ -143,9 +143,15 @@ def test_memory_of_others_is_out_of_reach(starter, ask):
 
 
 def test_nobody_else_is_slowed_down(starter, ask):
+    def place_in_line():
+        return os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
+
+    before = place_in_line()
     results = ask(starter, "scheduling_of_others", os.getpid())
-    assert results.pop("own affinity") == "allowed"
-    assert set(results.values()) <= {"EPERM", "ESRCH"}, results
+    # A runner is told that its wishes for cores and precedence were met, and they were not: see test_cores.
+    assert results.pop("prlimit") in {"EPERM", "ESRCH"}
+    assert set(results.values()) == {"allowed"}, results
+    assert place_in_line() == before
 
 
 def test_own_sources_are_hidden_inside_of_what_is_readable(starter, spawn, tmp_path):
