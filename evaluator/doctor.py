@@ -78,6 +78,7 @@ def diagnose() -> Diagnosis:
     checks: list[Callable[[], Line]] = [
         _python,
         _torch,
+        _packages,
         _bytecode,
         _compiler,
         _ninja,
@@ -150,6 +151,12 @@ def _torch() -> Line:
     if answer is None:
         return _line("PyTorch", f"{version} cannot be imported", ok=False, fix=f"{fix} --force-reinstall")
     return _line("PyTorch", f"{version} ({answer})", ok=True, fix="")
+
+
+def _packages() -> Line:
+    from evaluator.packages import importable
+
+    return _line("packages", f"submissions may import {', '.join(importable())}", ok=True, fix="", needed_for=[])
 
 
 def _bytecode() -> Line:

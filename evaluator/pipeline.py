@@ -22,6 +22,7 @@ from evaluator.findings import Code, finding
 from evaluator.interrupts import held_back
 from evaluator.isolation import SandboxMode, Starter
 from evaluator.judge.starting import light_starter_for, starter_for
+from evaluator.model_new import can_define_model_new
 from evaluator.outcome import Outcome
 from evaluator.records import (
     BaselineKind,
@@ -148,6 +149,11 @@ def _outcome(
     match request.submission:
         case Unread(finding=reason):
             return Outcome().failed(_unread_status(reason), reason), None
+        case Submission(source=source) as submission if not can_define_model_new(source):
+            what = "the name is nowhere in its text" if source.strip() else "its text is empty"
+            reason = finding(Code.NO_MODEL_NEW, f"the submission defines no class ModelNew: {what}")
+            outcome = Outcome(findings=list(submission.findings))
+            return outcome.failed(Status.BUILD_ERROR, reason), None
         case Submission() as submission:
             outcome, seeds = _judged(request, submission.source, stopwatch, keeper, begun, built_only=built_only)
             if built_only and outcome.reason is None:
@@ -381,8 +387,8 @@ def _submission_ref(submission: Submission | Unread) -> SubmissionRef:
 
 
 def _unread_status(reason: Finding) -> Status:
-    """An answer without code cannot be built; one that is too large, or no text, is refused before that."""
-    return Status.BUILD_ERROR if reason.code == Code.NO_CODE.value else Status.REJECTED
+    """An answer without its code cannot be built; one that is too large, or no text, is refused before that."""
+    return Status.BUILD_ERROR if reason.code in (Code.NO_CODE, Code.CUT_OFF) else Status.REJECTED
 
 
 def _remarks(outcome: Outcome) -> list[Finding]:

@@ -3,8 +3,9 @@
 Nothing is run and nothing is parsed: the text is hostile, and Python's own parser can be brought down by it. Every
 step takes time linear in the text.
 
-Which is it? A `.py` file is Python. A `.txt`, `.md` or `.markdown` file is an answer. Anything else (stdin too) is an
-answer if it has a fenced block that defines ModelNew, and Python if not.
+Which is it? A `.py` file is Python. Any other text (a `.txt` or `.md` file, stdin, a string from a program) is an
+answer if it has a fenced block that defines ModelNew, and Python if it defines it outside of blocks, or has no blocks
+and looks like Python. Else there is no code in it.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from typing import BinaryIO, Literal, NamedTuple
 
 from evaluator.errors import SubmissionUnreadable
 from evaluator.findings import Code, finding
+from evaluator.model_new import looks_like_python
 from evaluator.records import Finding, Record, Sha256
 
 MAX_CODE_BYTES = 1024 * 1024
@@ -27,7 +29,6 @@ MAX_ANSWER_BYTES = 4 * MAX_CODE_BYTES
 _MOST_ARE_SHORTER = 1 << 16
 STDIN = "-"
 _NAMING_DIGITS = 12
-_ANSWER_SUFFIXES = frozenset({".txt", ".md", ".markdown"})
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 _MARKER = re.compile(
@@ -98,7 +99,7 @@ def read_submission(path: Path | Literal["-"], stdin: BinaryIO | None = None) ->
     text = _decode(data)
     if isinstance(text, Finding):
         return text
-    code = _Code(text) if suffix == ".py" else _code_in(text, must_be_answer=suffix in _ANSWER_SUFFIXES)
+    code = _Code(text) if suffix == ".py" else _code_in(text)
     if isinstance(code, Finding):
         return code
     source_bytes = code.source.encode()
@@ -163,19 +164,48 @@ def _printable(path: Path | str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _code_in(text: str, *, must_be_answer: bool) -> _Code | Finding:
-    """Take the last closed block that defines ModelNew, or the whole text where it need not be an answer."""
-    blocks = [block for block in _fenced_blocks(text) if _defines_model_new(text, block)]
+def _code_in(text: str) -> _Code | Finding:
+    """Take the last closed block that defines ModelNew, or the whole text where that is Python."""
+    all_blocks = list(_fenced_blocks(text))
+    blocks = [block for block in all_blocks if _defines_model_new(text, block)]
     closed = [block for block in blocks if block.closed]
     if closed:
         return _extracted(text, closed[-1], blocks)
     if blocks:
-        line = _line_of(text, blocks[-1])
-        message = f"the block that defines ModelNew, from line {line}, is never closed: the answer seems to be cut off"
-        return finding(Code.NO_CODE, message, line=line)
-    if must_be_answer:
-        return finding(Code.NO_CODE, "the answer has no fenced block that defines ModelNew")
-    return _Code(text)
+        return _cut_off(
+            f"the block that defines ModelNew, from line {_line_of(text, blocks[-1])}, is never closed", text
+        )
+    if _defined_outside(text, all_blocks):
+        return _Code(text)
+    if all_blocks and not all_blocks[-1].closed and all_blocks[-1].end == len(text):
+        return _cut_off(f"the last block, from line {_line_of(text, all_blocks[-1])}, is never closed", text)
+    if not all_blocks and looks_like_python(text):
+        return _Code(text)
+    if _is_thinking_at_the_end(text):
+        return _cut_off("the model's thoughts never end", text)
+    return finding(Code.NO_CODE, "the answer has no fenced block that defines ModelNew")
+
+
+def _cut_off(what: str, text: str) -> Finding:
+    line = text.rstrip().count("\n") + 1
+    return finding(Code.CUT_OFF, f"{what}: the answer seems to be cut off at line {line}", line=line)
+
+
+def _defined_outside(text: str, blocks: list[_Block]) -> bool:
+    """Say whether a line that is in none of the blocks, which are in order, defines ModelNew."""
+    left = iter(blocks)
+    block = next(left, None)
+    for found in _DEFINITION.finditer(text):
+        while block is not None and block.end <= found.start():
+            block = next(left, None)
+        if block is None or found.start() < block.start:
+            return True
+    return False
+
+
+def _is_thinking_at_the_end(text: str) -> bool:
+    """Say whether the last word on thoughts is that they begin."""
+    return max(text.rfind("<think>"), text.rfind("<thinking>")) > max(text.rfind("</think>"), text.rfind("</thinking>"))
 
 
 def _extracted(text: str, chosen: _Block, defining: list[_Block]) -> _Code:

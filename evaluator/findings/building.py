@@ -6,7 +6,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.NO_MODEL_NEW: Entry(
         "no ModelNew",
         "The submission was read to its end and does not define ModelNew, or what it defines is no class.",
-        "Define `class ModelNew(nn.Module)` at the top level of the file.",
+        "Define `class ModelNew(nn.Module)` at the top level of the file; if the text was cut off before it, raise the "
+        "token limit of the model that wrote it.",
     ),
     Code.IMPORT_FAILED: Entry(
         "the submission cannot be read in",
@@ -63,5 +64,12 @@ ENTRIES: dict[Code, Entry] = {
         "too many builds",
         "One process of the submission asked for more extensions than a submission may have.",
         "Put the kernels into one load_inline, or a few.",
+    ),
+    Code.PACKAGE_MISSING: Entry(
+        "a package is not installed",
+        "The submission imports a package that is not there. It may import Python's standard library, `model` (the "
+        "reference's Model) and every package that is installed beside Warpgrade: PyTorch and NumPy always.",
+        "Do without the package; or, to allow it to every submission, install it with the Python that runs Warpgrade: "
+        "python -m pip install PACKAGE.",
     ),
 }

@@ -5,7 +5,7 @@ from evaluator.findings.codes import Code, Entry
 ENTRIES: dict[Code, Entry] = {
     Code.NO_CODE: Entry(
         "no code in the answer",
-        "The answer has no fenced block, closed by its own fence, that defines a class or a name ModelNew.",
+        "The answer has no fenced block that defines a class or a name ModelNew, and is no Python by itself.",
         "Put the whole submission in one ```python block that defines `class ModelNew(nn.Module)`.",
     ),
     Code.TOO_LARGE: Entry(
@@ -22,6 +22,12 @@ ENTRIES: dict[Code, Entry] = {
         "several blocks define ModelNew",
         "The answer defines ModelNew in more than one fenced block; the last one was graded.",
         "Nothing to do if the last block is the one that was meant.",
+    ),
+    Code.CUT_OFF: Entry(
+        "the answer is cut off",
+        "The text ends in the middle of its code: a fenced block, a string or a bracket is open at its end. A language "
+        "model that runs into its token limit leaves such an answer.",
+        "Raise the token limit (max_tokens) of the model that wrote it, and have it answer again.",
     ),
     Code.GRADED_ON_CPU: Entry(
         "the text is for the CPU, so that is where it was graded",

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple, Self
 
 from evaluator.bounds import most_bytes_from_runner
+from evaluator.cut_off import is_cut_off
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import (
@@ -33,6 +34,7 @@ from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault
 from evaluator.oversize import oversized_answer
+from evaluator.packages import importable, missing_package
 from evaluator.records import DeviceKind, Finding, Status
 
 RUNNER = "evaluator.runner.main:run"
@@ -42,6 +44,7 @@ _STOP_S = 5.0
 _STOP_AGAIN_S = 0.001
 _MAX_BUILD_REQUESTS = 64
 _MOST_OF_A_LINE = 2000
+_SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError"})
 
 
 class Stage(Enum):
@@ -50,6 +53,13 @@ class Stage(Enum):
     IMPORT = "reading the submission in"
     CONSTRUCT = "making ModelNew"
     CALL = "running forward"
+
+
+_CODES = {
+    Stage.IMPORT: Code.IMPORT_FAILED,
+    Stage.CONSTRUCT: Code.CONSTRUCTOR_FAILED,
+    Stage.CALL: Code.FORWARD_FAILED,
+}
 
 
 class Fault(NamedTuple):
@@ -225,13 +235,19 @@ class Session:
             return Fault(verdict, fault)
         if (fault := _gpu_fault(failed.message, line)) is not None:
             return Fault(Status.RUNTIME_ERROR, fault)
-        match stage:
-            case Stage.IMPORT:
-                return Fault(Status.BUILD_ERROR, finding(Code.IMPORT_FAILED, _first_lines(said), line=line))
-            case Stage.CONSTRUCT:
-                return Fault(Status.RUNTIME_ERROR, finding(Code.CONSTRUCTOR_FAILED, _first_lines(said), line=line))
-            case Stage.CALL:
-                return Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, _first_lines(said), line=line))
+        return self._python_error(failed, stage, line)
+
+    def _python_error(self, failed: Failed, stage: Stage, line: int | None) -> Fault:
+        """Say what an exception means that has to do with neither a build nor a device."""
+        said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
+        verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
+        if (package := missing_package(failed.kind, failed.message)) is not None:
+            message = f"the package {package} is not installed; there are {', '.join(importable())}"
+            return Fault(verdict, finding(Code.PACKAGE_MISSING, message, line=line, package=package))
+        code = _CODES[stage]
+        if code is Code.IMPORT_FAILED and failed.kind in _SYNTAX_ERRORS:
+            code = Code.CUT_OFF if is_cut_off(self._source, failed.message, line) else code
+        return Fault(verdict, finding(code, said, line=line))
 
     def _failed_build(self) -> Fault | None:
         """A submission that fails after a failed build fails because of it."""

@@ -480,6 +480,13 @@ def test_the_doctor_sees_this_machine(run: Run) -> None:
     assert not Path("cache").exists()
 
 
+def test_the_doctor_names_what_submissions_may_import(run: Run) -> None:
+    run("doctor", "--json")
+    line = next(line for line in json.loads(run.out)["lines"] if line["name"] == "packages")
+    assert (line["ok"], line["needed_for"]) == (True, [])
+    assert line["found"].startswith("submissions may import torch, numpy")
+
+
 def test_the_doctor_says_that_python_compiles_pytorch_at_each_start(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,15 +6,21 @@ from evaluator.findings import Code
 from evaluator.records import Status
 from tests.grading.harness import limit_s, module
 
+LATER = "class ModelNew: pass\n"
 BROKEN = {
-    "no ModelNew": ("import torch\n", Status.BUILD_ERROR, Code.NO_MODEL_NEW, None),
+    "no ModelNew": ("import torch\n# No ModelNew.\n", Status.BUILD_ERROR, Code.NO_MODEL_NEW, None),
     "ModelNew is no class": ("def ModelNew(): pass\n", Status.BUILD_ERROR, Code.NO_MODEL_NEW, None),
     "syntax error": ("x = 1\nclass ModelNew(:\n    pass\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 2),
-    "missing module": ("import torch\nimport triton_kernels\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 2),
-    "exit at import": ("import os\nos._exit(0)\n", Status.RUNTIME_ERROR, Code.RUNNER_DIED, None),
-    "sys.exit at import": ("import sys\nsys.exit(0)\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 2),
-    "endless import": ("while True: pass\n", Status.TIMEOUT, Code.TIMED_OUT, None),
-    "nested too deep": (f"x = {'(' * 100_000}1{')' * 100_000}\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 1),
+    "missing module": (
+        f"import torch\nimport triton_kernels\n{LATER}",
+        Status.BUILD_ERROR,
+        Code.PACKAGE_MISSING,
+        2,
+    ),
+    "exit at import": (f"import os\nos._exit(0)\n{LATER}", Status.RUNTIME_ERROR, Code.RUNNER_DIED, None),
+    "sys.exit at import": (f"import sys\nsys.exit(0)\n{LATER}", Status.BUILD_ERROR, Code.IMPORT_FAILED, 2),
+    "endless import": (f"while True: pass\n{LATER}", Status.TIMEOUT, Code.TIMED_OUT, None),
+    "nested too deep": (f"x = {'(' * 100_000}1{')' * 100_000}\n{LATER}", Status.BUILD_ERROR, Code.IMPORT_FAILED, 1),
     "message that is no UTF-8": ("raise ValueError('\\udc80 \\x1b[2J')\n", Status.BUILD_ERROR, Code.IMPORT_FAILED, 1),
     "error that cannot be printed": (
         "class E(Exception):\n    def __str__(self): raise self\nraise E\n",

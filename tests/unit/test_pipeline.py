@@ -3,11 +3,12 @@
 import contextlib
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator import pipeline
 from evaluator.catalog import find_problem
 from evaluator.errors import JudgeFailed, ProblemError
-from evaluator.findings import Code
+from evaluator.findings import Code, finding
 from evaluator.isolation import SandboxMode
 from evaluator.judge.mixture import Mixture
 from evaluator.judge.seeds import SeedBook
@@ -121,3 +122,34 @@ def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, erro
 def test_what_is_for_the_user_to_mend_or_to_end_is_raised(grade, error):
     with pytest.raises(type(error)):
         grade(error)
+
+
+class NoKeeper:
+    """Fails a grade that asks for a workshop, and with it for a runner."""
+
+    def make_room(self, terms):
+        raise AssertionError("a runner was about to be started")
+
+
+@pytest.mark.parametrize("begin", [False, True])
+@pytest.mark.parametrize("source", ["", "\n", "import torch\nclass Model(torch.nn.Module): pass\n"])
+def test_a_text_that_cannot_define_modelnew_starts_nothing(source, begin):
+    request = replace(REQUEST, submission=replace(SUBMISSION, source=source))
+    card = pipeline.begin(request, Silent(), NoKeeper()) if begin else pipeline.grade(request, Silent(), NoKeeper())
+    assert (card.status, card.reason.code) == (Status.BUILD_ERROR, Code.NO_MODEL_NEW)
+    assert card.submission.source == source
+    assert ("empty" in card.reason.message) is (source.strip() == "")
+
+
+def test_a_text_that_could_is_judged():
+    for source in ("exec(TEXT)", "from kernels import *", "ModelNew = None"):
+        request = replace(REQUEST, submission=replace(SUBMISSION, source=source))
+        with pytest.raises(AssertionError, match="about to be started"):
+            pipeline.grade(request, Silent(), NoKeeper())
+
+
+def test_a_text_that_was_cut_off_is_a_build_error():
+    reason = finding(Code.CUT_OFF, "the last block is never closed")
+    request = replace(REQUEST, submission=pipeline.Unread(name="x", origin="x.md", finding=reason))
+    card = pipeline.grade(request, Silent(), NoKeeper())
+    assert (card.status, card.reason) == (Status.BUILD_ERROR, reason)

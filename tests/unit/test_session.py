@@ -217,3 +217,43 @@ def test_a_long_line_of_a_message_is_not_the_whole_card():
         fault = talk.answer(Stage.CALL, 5.0)
     assert fault.finding.code == Code.FORWARD_FAILED.value
     assert len(fault.finding.message) < 5000
+
+
+def failure(source, failed, stage=Stage.IMPORT):
+    """Say what the judge makes of an exception of the submission."""
+    session = Session(SimpleNamespace(socket=None), None)
+    session._source = source
+    return session._failure(failed, stage)
+
+
+@pytest.mark.parametrize(("stage", "verdict"), [(Stage.IMPORT, Status.BUILD_ERROR), (Stage.CALL, Status.RUNTIME_ERROR)])
+@pytest.mark.parametrize("name", ["no_such_einops", "no_such_einops.layers.torch"])
+def test_a_package_that_is_not_there_is_named_with_those_that_are(stage, verdict, name):
+    said = Failed(kind="ModuleNotFoundError", message=f"No module named '{name}'", lines=[(3, "")])
+    fault = failure("", said, stage)
+    assert (fault.status, fault.finding.code, fault.finding.line) == (verdict, Code.PACKAGE_MISSING, 3)
+    assert fault.finding.details == {"package": "no_such_einops"}
+    assert "torch, numpy" in fault.finding.message
+    assert "pip install" in fault.finding.next_step
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("ModuleNotFoundError", "No module named 'torch.fast'"),
+        ("ModuleNotFoundError", "No module named 'x y'"),
+        ("ModuleNotFoundError", "No module named '__main__'"),
+        ("ModuleNotFoundError", ""),
+        ("ImportError", "No module named 'no_such_einops'"),
+    ],
+)
+def test_any_other_failed_import_is_the_submissions_own(kind, message):
+    assert failure("", Failed(kind=kind, message=message, lines=[])).finding.code == Code.IMPORT_FAILED
+
+
+def test_a_text_that_ends_in_the_middle_is_told_to_have_been_cut_off():
+    said = Failed(kind="SyntaxError", message="'(' was never closed", lines=[(1, "f(")])
+    assert failure("f(\n", said).finding.code == Code.CUT_OFF
+    assert "token limit" in failure("f(\n", said).finding.next_step
+    assert failure("f(\nclass A: 1", said).finding.code == Code.IMPORT_FAILED
+    assert failure("f(\n", said, Stage.CALL).finding.code == Code.FORWARD_FAILED

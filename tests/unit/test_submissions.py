@@ -209,8 +209,24 @@ class TestChoice:
 
     def test_an_answer_cut_off_in_its_only_block_says_so(self, written):
         finding = refused(written(f"So:\n\n```python\n{MODEL}"))
-        assert (finding.code, finding.line) == (Code.NO_CODE, 4)
-        assert "never closed" in finding.message
+        assert (finding.code, finding.line) == (Code.CUT_OFF, 5)
+        assert "from line 4, is never closed" in finding.message
+        assert "token limit" in finding.next_step
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            'So:\n```python\nimport torch\nS = r"code\n__global__ void k() {',
+            "```\nx = 1\n```\nAnd now:\n```python\nimport to",
+            "<think>\nFirst, ModelNew has to",
+            "<think>\nThen:\n```python\nx",
+        ],
+        ids=["before ModelNew", "second block", "thoughts", "draft among thoughts"],
+    )
+    @pytest.mark.parametrize("name", ["a.md", "a.txt", "-"])
+    def test_an_answer_cut_off_before_modelnew_says_so(self, written, text, name):
+        finding = refused("-", io.BytesIO(text.encode())) if name == "-" else refused(written(text, name))
+        assert (finding.code, finding.line) == (Code.CUT_OFF, text.count("\n") + 1)
 
     def test_an_answer_cut_off_in_a_later_block_says_so(self, written):
         submission = accepted(written(f"```\n{MODEL}```\n```\n{MODEL}"))
@@ -218,9 +234,37 @@ class TestChoice:
         assert codes(submission) == [Code.SEVERAL_BLOCKS]
         assert "line 6, is never closed" in submission.findings[0].message
 
-    @pytest.mark.parametrize("text", ["", "No code today.\n", MODEL, "```\nx = 1\n```\n"])
-    def test_an_answer_without_a_block_that_defines_modelnew_has_no_code(self, written, text):
-        assert refused(written(text, "a.md")).code == Code.NO_CODE
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "No code today.\n",
+            "I cannot write ModelNew.\n",
+            "# Plan\n\n1. from the start\n2. import it\n",
+            "```\nx = 1\n```\n",
+            "<think>hm</think>\nimport nothing of mine.\n",
+        ],
+    )
+    @pytest.mark.parametrize("name", ["a.md", "a.txt", "a", "-"])
+    def test_prose_is_no_code_whatever_it_is_called(self, written, text, name):
+        finding = refused("-", io.BytesIO(text.encode())) if name == "-" else refused(written(text, name))
+        assert finding.code == Code.NO_CODE
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            MODEL,
+            "import torch\n",
+            "from kernels import *\r\n",
+            "exec(TEXT)",
+            "@decorator\nclass ModelNew: 1",
+        ],
+        ids=["model", "import", "import all", "exec", "decorated"],
+    )
+    @pytest.mark.parametrize("name", ["a.py", "a.md", "a.txt", "a", "-"])
+    def test_python_without_a_fence_is_python_whatever_it_is_called(self, written, text, name):
+        found = accepted("-", io.BytesIO(text.encode())) if name == "-" else accepted(written(text, name))
+        assert (found.source, found.extracted_from_answer, found.line_offset) == (text, False, 0)
 
 
 class TestStandardInput:
@@ -242,10 +286,11 @@ class TestStandardInput:
         assert (submission.source, submission.line_offset) == (MODEL, 2)
 
     def test_an_answer_that_was_cut_off_is_not_taken_for_python(self):
-        assert refused("-", io.BytesIO(f"Here.\n```py\n{MODEL}".encode())).code == Code.NO_CODE
+        assert refused("-", io.BytesIO(f"Here.\n```py\n{MODEL}".encode())).code == Code.CUT_OFF
 
     def test_python_over_the_limit_for_code_is_refused(self):
-        assert refused("-", io.BytesIO(b"#" * (MAX_CODE_BYTES + 1))).code == Code.TOO_LARGE
+        text = MODEL.encode() + b"#" * MAX_CODE_BYTES
+        assert refused("-", io.BytesIO(text)).code == Code.TOO_LARGE
 
     def test_the_process_s_own_standard_input_is_the_default(self, monkeypatch):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(MODEL.encode())))

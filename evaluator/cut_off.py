@@ -1,0 +1,38 @@
+"""Whether Python's complaint about a text says that the text ends too early, rather than that it is wrong."""
+
+import re
+
+_INCOMPLETE = re.compile(
+    r"[-+*/%@=,(\[{:&|<>\\]\Z|\bfrom [\w.]{1,100}\Z|\b(?:import|from|class|def|return|as|in|and|or|not|if|else)\Z"
+)
+_MARGIN = r"^(?:class[ \t]++\w++[(:]|def[ \t]|import[ \t]|from[ \t]|@|[A-Za-z_]\w*+[ \t]*+=(?!=))"
+_AFTER_A_STRING = re.compile(rf"{_MARGIN}|^[ \t]++def[ \t]++forward\b", re.MULTILINE)
+_AFTER_A_BRACKET = re.compile(rf"{_AFTER_A_STRING.pattern}|^[ \t]++return\b[^;\n]*+$", re.MULTILINE)
+"""A `return` with a semicolon is one of C++."""
+
+
+def is_cut_off(source: str, said: str, line: int | None) -> bool:
+    r"""Say whether `said`, a syntax error at `line` of `source`, comes of a text that was cut off.
+
+    A bracket or a string that is open at the end of the text was opened at `line`. Where Python goes on behind that,
+    at the margin or with a forward, its end was forgotten and not cut off.
+
+    >>> is_cut_off("x = 1\nS = '''\nint f", "unterminated triple-quoted string literal (detected at line 3)", 2)
+    True
+    >>> is_cut_off("f(1\nclass A: pass", "'(' was never closed", 1)
+    False
+    """
+    if line is None:
+        return False
+    text = source.rstrip()
+    lines = text.split("\n")
+    behind, at_the_end = "\n".join(lines[line:]), line >= len(lines)
+    if "unterminated triple-quoted" in said:
+        return _AFTER_A_STRING.search(behind) is None
+    if "was never closed" in said:
+        return _AFTER_A_BRACKET.search(behind) is None
+    if "expected an indented block" in said:
+        return text.endswith(":")
+    if "expected 'except'" in said:
+        return at_the_end and lines[-1].startswith((" ", "\t"))
+    return at_the_end and ("string literal" in said or (said == "invalid syntax" and bool(_INCOMPLETE.search(text))))
