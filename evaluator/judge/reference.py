@@ -283,7 +283,7 @@ class Reference:
     ) -> calls.Result:
         seed_torch(random_seed)
         before = None if self.draws_numbers else self._generators()
-        outputs, found = calls.run(model, *inputs, gradients)
+        outputs, found = calls.readable(calls.run(model, *inputs, gradients))
         self.draws_numbers = before is None or not _equal(before, self._generators())
         return calls.Result(mapped(outputs, torch.Tensor.detach), found)
 

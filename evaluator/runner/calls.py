@@ -83,6 +83,21 @@ def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     return value
 
 
+def readable(result: Result) -> Result:
+    """Return a result without lazy bits: each element is what stands in memory, not its conjugate or its negative.
+
+    Callers keep this one: a copy that is made to be read and then dropped leaves its address to the next call's.
+    """
+    gradients = result.gradients
+    if gradients is not None:
+        gradients = {name: None if value is None else _in_full(value) for name, value in gradients.items()}
+    return Result(mapped(result.outputs, _in_full), gradients)
+
+
+def _in_full(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
+
+
 def _floating_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
     named = [(str(index), value) for index, value in enumerate(args)] + list(kwargs.items())
     found = []

@@ -145,6 +145,7 @@ class Runner:
         else:
             with self._witness or contextlib.nullcontext():
                 result, launches = self._run(args, kwargs, gradients, frame.schedule)
+            result = calls.readable(result)
         outbox = Outbox(memory.arena)
         answer = Done(
             index=frame.index,

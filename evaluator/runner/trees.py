@@ -76,7 +76,6 @@ class Outbox:
         tensor = tensor.detach()
         if tensor.layout is not torch.strided or tensor.is_quantized:
             return Opaque(type_name=f"{tensor.layout} tensor")
-        tensor = tensor.resolve_conj().resolve_neg()
         view = TensorView(
             dtype=str(tensor.dtype).removeprefix("torch."),
             shape=tuple(tensor.shape),

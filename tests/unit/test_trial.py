@@ -27,7 +27,7 @@ from evaluator.records import (
     ToleranceOverride,
     ToleranceRule,
 )
-from evaluator.runner import main, module
+from evaluator.runner import calls, main, module
 from evaluator.runner.arena import HostArena
 from evaluator.runner.main import Runner
 from evaluator.runner.memory import Shared
@@ -163,6 +163,56 @@ def test_the_reference_passes_its_own_check(bench, given, output):
         assert trial.check.ok
         assert trial.check.tensors
         assert trial.copied
+
+
+_COMPLEX = "torch.rand(8, 60, dtype=torch.complex64)"
+LAZY = {
+    "conjugated": (_COMPLEX, "torch.fft.fft(x).conj()", "torch.fft.fft(x).conj().resolve_conj()"),
+    "adjoint": (_COMPLEX, "(x * 2).mH", "(x * 2).mH.resolve_conj()"),
+    "imaginary part": (_COMPLEX, "(x * 2).conj().imag", "-(x * 2).imag"),
+    "negative view": ("torch.rand(8, 60)", "torch._neg_view(x * 2)", "x * -2"),
+    "two of them": (
+        _COMPLEX,
+        "[(x * 2).conj(), (x * 3).conj().imag]",
+        "[(x * 2).conj().resolve_conj(), -(x * 3).imag]",
+    ),
+}
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("sides", ["both", "reference", "submission"])
+@pytest.mark.parametrize(("given", "lazy", "written_out"), LAZY.values(), ids=LAZY)
+def test_an_output_with_a_lazy_bit_is_right_and_kept_as_it_is_read(
+    bench, monkeypatch, given, lazy, written_out, sides, backward
+):
+    read = []
+    asked = HostArena.copy
+    monkeypatch.setattr(HostArena, "copy", lambda arena, tensor: read.append(tensor.data_ptr()) or asked(arena, tensor))
+    output, answer = (written_out if sides == side else lazy for side in ("submission", "reference"))
+    made = bench(given, output, answer, backward=backward)
+    for trial in trials(made, 4):
+        assert trial.fault is None
+        held = made._clock._runner._held[-1]
+        kept = [*calls.tensors_of(held.outputs), *(held.gradients or {}).values()]
+        assert [tensor.data_ptr() for tensor in kept if tensor is not None] == read[-len(kept) :]
+
+
+class _Negated(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x * 2
+
+    @staticmethod
+    def backward(context, gradient):
+        return torch._neg_view(gradient * -2)
+
+
+def test_a_gradient_with_a_lazy_bit_is_right(bench):
+    made = bench("torch.rand(8)", "x * 2", "negated(x)", backward=True)
+    type(made._clock._runner._model).forward.__globals__["negated"] = _Negated.apply
+    for trial in trials(made, 4):
+        assert trial.fault is None
+        assert len(trial.check.tensors) == 2
 
 
 @pytest.mark.parametrize(("given", "output"), HONEST.values(), ids=HONEST)
