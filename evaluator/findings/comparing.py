@@ -109,4 +109,11 @@ ENTRIES: dict[Code, Entry] = {
         "reference is computed once more, rounded, which takes more memory than this machine or its GPU has.",
         "Grade at a smaller size (--size small), or on a GPU with more memory.",
     ),
+    Code.SHARED_ELEMENTS: Entry(
+        "elements share memory",
+        "Two elements of the outputs lie in the same memory, and the reference's own do not: a view that repeats "
+        "itself (expand, overlapping windows), or two outputs that overlap in one buffer. That leaves writing out, and "
+        "a caller who writes into one of them changes the other.",
+        "Write every element to a place of its own: repeat instead of expand, .contiguous() or .clone().",
+    ),
 }

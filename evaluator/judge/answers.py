@@ -11,7 +11,7 @@ from evaluator.judge.reference import Honest, by_path
 from evaluator.judge.snapshot import Snapshot
 from evaluator.judge.trees import Pair, Placed, Value, unravelled
 from evaluator.judge.words import Words
-from evaluator.records import Finding
+from evaluator.records import Finding, TensorCheck
 from evaluator.runner import calls
 
 _AT_ONCE = 16
@@ -84,6 +84,37 @@ def late_on_host(pairs: list[Pair], words: Words) -> Finding | None:
             message = f"{path}: {changed} of {len(now)} sampled words were written after the call said that it was over"
             return finding(Code.LATE_OUTPUT, message, path=path)
     return None
+
+
+def wrong_values(check: TensorCheck) -> Finding | None:
+    """Return what a comparison found wrong with an output."""
+    if check.ok:
+        return None
+    first = check.first_mismatch
+    place = f", first at {first.index}: expected {first.expected}, got {first.actual}" if first is not None else ""
+    code = Code.NOT_FINITE if check.nonfinite else Code.WRONG_VALUES
+    total = torch.Size(check.shape).numel()
+    return finding(code, f"{check.path}: {check.mismatches} of {total} values differ{place}", path=check.path)
+
+
+def reused(
+    snapshots: list[Snapshot], before: Mapping[str, tuple[int, int]], exempt: frozenset[str]
+) -> tuple[Finding | None, dict[str, tuple[int, int]]]:
+    """Find an output in the memory of one of the call `before`, which the runner held; and return the new places.
+
+    Those of `exempt` paths may lie there.
+    """
+    now = {
+        path: storage
+        for path, _, tensor, storage in snapshots
+        if storage is not None and tensor.numel() and path not in exempt and path.startswith("output")
+    }
+    for path, (start, size) in now.items():
+        for old_path, (old_start, old_size) in before.items():
+            if start < old_start + old_size and old_start < start + size:
+                message = f"{path} lies in the memory of the call before's {old_path}"
+                return finding(Code.OUTPUT_REUSED, message), now
+    return None, now
 
 
 def changed_input(placed: Placed, exempt: frozenset[int]) -> Finding | None:

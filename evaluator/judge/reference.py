@@ -18,6 +18,7 @@ import torch
 from evaluator.catalog import sized_source
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.judge.nearness import near, same_function
+from evaluator.judge.overlap import Layouts, layouts
 from evaluator.judge.profiles import change, rehearse
 from evaluator.judge.shortage import ran_out
 from evaluator.judge.tolerance import ARITHMETIC
@@ -90,6 +91,7 @@ class Reference:
         self.draws_numbers = False
         """Whether forward has drawn random numbers: those follow from a seed, and from no input."""
         self.outline: Value = None
+        self.layouts: Layouts = {}
 
     @property
     def device(self) -> torch.device:
@@ -126,6 +128,7 @@ class Reference:
         `get_inputs` gives tensors that it keeps: those are not ours to write into.
         """
         self.outline = mapped(outputs, lambda tensor: tensor.to("meta"))
+        self.layouts = layouts(dict(leaves(outputs, "output")))
         some = _cloned(self.blocks(inputs)[0])
         versions = _versions(some)
         with self._author("forward"):

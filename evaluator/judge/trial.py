@@ -10,12 +10,22 @@ import torch
 from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, EmulatorSchedule, Items, Prepare, Table
-from evaluator.judge.answers import changed_input, gradient_pairs, late, late_on_host, same_as, views
+from evaluator.judge.answers import (
+    changed_input,
+    gradient_pairs,
+    late,
+    late_on_host,
+    reused,
+    same_as,
+    views,
+    wrong_values,
+)
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.lowered import ENOUGH, ReferenceCall
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
+from evaluator.judge.overlap import layouts, shared_elements, views_laid_out
 from evaluator.judge.precision import Drawn, PrecisionWatch
 from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path, derived
 from evaluator.judge.session import Fault
@@ -280,9 +290,12 @@ class Bench:
         too_late = late(snapshots, answer.samples or {}) or on_host
         if too_late is not None:
             return [], True, too_late
+        # The values of a call in blocks are never there all at once: places are those of the call that came first.
+        own = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
+        shared = shared_elements(views_laid_out(pairs), own)
         if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
-            return [], False, changed_input(placed, self._reference.written) or earlier
+            return [], False, shared or changed_input(placed, self._reference.written) or earlier
         parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
         starts = dict.fromkeys(parts, 0)
         borrowed: frozenset[str] = frozenset()
@@ -292,12 +305,12 @@ class Bench:
             self._begin(number, block, snapshots, parts, starts)
             del block  # Else the next one is computed while this one's values are still there.
         checks = [joined([read() for read in readings]) for readings in parts.values()]
-        problem = next((problem for check in checks if (problem := _verdict(check)) is not None), None)
+        problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
         if problem is not None and self._standing is not None:
             problem = self._standing.unwritten(pairs) or problem
         # Always looked at: a call may follow one that was wrong, and is held against it.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
-        return checks, in_float64, problem or changed_input(placed, self._reference.written) or earlier
+        return checks, in_float64, problem or shared or changed_input(placed, self._reference.written) or earlier
 
     def look_closely(self) -> Trial | None:
         """Look at the errors of right calls: fewer bits than the problem asks for may be well within the tolerance.
@@ -358,16 +371,8 @@ class Bench:
 
     def _reused(self, snapshots: list[Snapshot], exempt: frozenset[str]) -> Finding | None:
         """Find an output in the memory of the last call's, which the runner still held."""
-        before, self._last_storages = self._last_storages, {}
-        for path, _, tensor, storage in snapshots:
-            if storage is None or tensor.numel() == 0 or path in exempt or not path.startswith("output"):
-                continue
-            self._last_storages[path] = storage
-            start, size = storage
-            for old_path, (old_start, old_size) in before.items():
-                if start < old_start + old_size and old_start < start + size:
-                    return finding(Code.OUTPUT_REUSED, f"{path} lies in the memory of the call before's {old_path}")
-        return None
+        found, self._last_storages = reused(snapshots, self._last_storages, exempt)
+        return found
 
 
 def _rows(sides: Sides, start: int) -> Sides:
@@ -389,16 +394,6 @@ def _schedule_frame(schedule: Schedule) -> EmulatorSchedule:
         workers=schedule.workers,
         fill=_FILLS[schedule.fill],
     )
-
-
-def _verdict(check: TensorCheck) -> Finding | None:
-    if check.ok:
-        return None
-    first = check.first_mismatch
-    place = f", first at {first.index}: expected {first.expected}, got {first.actual}" if first is not None else ""
-    code = Code.NOT_FINITE if check.nonfinite else Code.WRONG_VALUES
-    total = torch.Size(check.shape).numel()
-    return finding(code, f"{check.path}: {check.mismatches} of {total} values differ{place}", path=check.path)
 
 
 def _status(problem: Finding) -> Status:

@@ -15,7 +15,7 @@ from evaluator.judge.answers import views
 from evaluator.judge.clock import Answered
 from evaluator.judge.compare import Sides
 from evaluator.judge.precision import PrecisionWatch
-from evaluator.judge.reference import Reference, derived
+from evaluator.judge.reference import Arguments, Reference, derived
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench, fresh_seed
 from evaluator.records import (
@@ -385,6 +385,39 @@ def test_an_answer_nested_as_deeply_as_may_be_does_not_end_the_judge(bench):
 
     (trial,) = trials(bench("torch.rand(8)", "x * 2", spoil=spoil), 1)
     assert trial.fault.finding.code == Code.WRONG_STRUCTURE.value
+
+
+def folded(done):
+    """Describe the rows of an output as one and the same row."""
+    view = done.outputs
+    return replace(done, outputs=replace(view, strides=(0, 1))) if isinstance(view, TensorView) else done
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_an_output_that_repeats_a_row_is_wrong_where_the_reference_writes_all(bench, quick):
+    made = bench("torch.rand(1, 64)", "(x * 2).repeat(8, 1)", spoil=folded)
+    trial = made.run(0, fresh_seed(), timeout_s=1, quick=quick)
+    assert trial.fault.status is Status.WRONG_RESULT
+    assert trial.fault.finding.code == Code.SHARED_ELEMENTS.value
+
+
+def test_it_is_right_where_the_reference_repeats_it_itself(bench):
+    made = bench("torch.rand(1, 64)", "(x * 2).expand(8, 64)", spoil=folded)
+    assert all(trial.fault is None for trial in trials(made))
+
+
+def test_an_output_that_repeats_a_row_is_wrong_where_the_reference_is_computed_in_blocks(bench, monkeypatch):
+    made = bench("torch.rand(8, 1, 64)", "(x * 2).repeat(1, 8, 1)", spoil=folded_within)
+    reference = made._reference
+    made._outline = reference.outline
+    monkeypatch.setattr(reference, "blocks", lambda given: [Arguments([part], {}) for part in given.args[0].split(4)])
+    (trial,) = trials(made, 1)
+    assert trial.fault.finding.code == Code.SHARED_ELEMENTS.value
+
+
+def folded_within(done):
+    view = done.outputs
+    return replace(done, outputs=replace(view, strides=(512, 0, 1))) if isinstance(view, TensorView) else done
 
 
 def test_the_same_seed_draws_the_same_and_fresh_seeds_differ(bench):

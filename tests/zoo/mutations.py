@@ -40,6 +40,10 @@ class Mutation(NamedTuple):
     rows: tuple[str, ...]
 
 
+def _elements_may_share(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(trial, "shared_elements", lambda answer, reference: None)
+
+
 def _known_inputs(patch: pytest.MonkeyPatch) -> None:
     draw = Reference.draw
     patch.setattr(Reference, "draw", lambda self, seed, *_: draw(self, 0))
@@ -254,6 +258,7 @@ MUTATIONS = (
         "shapes are equal, tolerances scaled, values from profiles", _shapes_broadcast, ("shape-broadcast-accept",)
     ),
     Mutation("outputs of two calls share no memory", _outputs_may_share, ("output-aliases-input-or-state",)),
+    Mutation("elements of an output share no memory", _elements_may_share, ("elements-share-memory",)),
     Mutation("expected outputs come from the judge's inputs", _reference_on_the_runners_inputs, ("input-mutation",)),
     Mutation("every timed output is verified", _one_by_one, ("correct-then-corrupt",)),
     Mutation("own kernels are asked for", _no_policy, NO_WORK),
