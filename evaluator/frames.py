@@ -166,6 +166,8 @@ class Call(Frame, frozen=True):
     On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
     the same. The answer has the `token` in it, so none can be sent before the question was read. `random_seed` is for
     random numbers inside of forward; an empty call has one too, for what seeding takes is part of the overhead.
+    `sampled` are the paths of all tensors that the answer should have: on `cuda` the page has their places in this
+    order.
     """
 
     index: int
@@ -178,6 +180,7 @@ class Call(Frame, frozen=True):
     args: Node
     kwargs: Node
     output_gradients: Items | None
+    sampled: Annotated[list[ShortText], msgspec.Meta(max_length=4096)] = []
 
 
 class Count(Frame, frozen=True):

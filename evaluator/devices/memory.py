@@ -27,7 +27,7 @@ _F_SEAL_SHRINK = 0x2
 _F_SEAL_GROW = 0x4
 _F_SEAL_WRITE = 0x8
 
-_MAX_DIMENSIONS = 64
+MAX_DIMENSIONS = 64
 """Torch makes tensors of more, and then cannot copy them."""
 _MAX_NUMBER = 2**62
 
@@ -178,7 +178,7 @@ def strided(
 
     if len(shape) != len(strides) or any(size < 0 for size in shape) or any(step < 0 for step in strides):
         raise ValueError("shape and strides do not describe a tensor")
-    if len(shape) > _MAX_DIMENSIONS or any(number > _MAX_NUMBER for number in (_extent(shape), *strides)):
+    if len(shape) > MAX_DIMENSIONS or any(number > _MAX_NUMBER for number in (_extent(shape), *strides)):
         raise ValueError("shape and strides are too large")
     item_bytes = dtype.itemsize
     elements = 0 if 0 in shape else 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))

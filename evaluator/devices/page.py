@@ -2,26 +2,26 @@
 
     byte 0      go: the judge's stream writes a call's ticket here, the runner's stream waits for it
     byte 64     done: the other way round
-    byte 128    how many outputs are described
-    byte 256    one `Place` for each of them
+    byte 256    one `Place` for each output that the call's frame names, in that order
 
 The places are what the runner says, so whoever reads them checks every number. They stand here and not in a frame
 because a kernel of the judge's reads them: it looks at outputs before any frame about them could have arrived.
 """
 
-import hashlib
+import mmap
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-GO, DONE, COUNT, PLACES = 0, 64, 128, 256
-PAGE_BYTES = 9 * 4096
-MAX_PLACES = 384
-"""As many as a kernel's shared memory holds (48 KiB). Of a backward pass each gradient is one."""
-MAX_DIMENSIONS = 8
+from evaluator.devices.memory import MAX_DIMENSIONS
 
-_PLACE = struct.Struct(f"<QQII{MAX_DIMENSIONS}q")
-PLACE_BYTES = _PLACE.size
+GO, DONE, PLACES = 0, 64, 256
+MAX_PLACES = 4096
+"""Tensors of one answer: as many as one list of a frame holds. Of a backward pass each gradient is one."""
+
+PLACE = struct.Struct(f"<QII{MAX_DIMENSIONS}q")
+PAGE_BYTES = -(-(PLACES + MAX_PLACES * PLACE.size) // mmap.PAGESIZE) * mmap.PAGESIZE
+"""Two MiB, of which a call touches what it has outputs for."""
 
 
 class Place(NamedTuple):
@@ -33,22 +33,17 @@ class Place(NamedTuple):
     strides: tuple[int, ...]
 
 
-def write_places(places: Sequence[Place]) -> bytes:
-    """Spell the count and the places as they stand in the page from `COUNT` on; what does not fit is left out."""
-    fitting = [place for place in places if len(place.strides) <= MAX_DIMENSIONS][:MAX_PLACES]
-    records = [
-        _PLACE.pack(
-            path_key(place.path),
-            place.offset_bytes,
-            place.item_bytes,
-            len(place.strides),
-            *(*place.strides, *(0,) * (MAX_DIMENSIONS - len(place.strides))),
-        )
-        for place in fitting
-    ]
-    return struct.pack(f"<I{PLACES - COUNT - 4}x", len(records)) + b"".join(records)
+def write_places(places: Iterable[Place], named: Sequence[str]) -> bytes:
+    """Spell the places of the `named` outputs as they stand in the page from `PLACES` on.
+
+    One that is not among `places` has elements of no bytes.
+    """
+    by_path = {place.path: place for place in places}
+    missing = Place("", 0, 0, ())
+    return b"".join(_spelt(by_path.get(path, missing)) for path in named[:MAX_PLACES])
 
 
-def path_key(path: str) -> int:
-    """Give the number that stands for an output's path."""
-    return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little")
+def _spelt(place: Place) -> bytes:
+    strides = place.strides[:MAX_DIMENSIONS]
+    padded = (*strides, *(0,) * (MAX_DIMENSIONS - len(strides)))
+    return PLACE.pack(place.offset_bytes, place.item_bytes, len(strides), *padded)

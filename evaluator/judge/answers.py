@@ -68,12 +68,24 @@ def late(snapshots: list[Snapshot], samples: dict[str, Sample]) -> Finding | Non
     for path, _, tensor, _ in snapshots:
         if (sample := samples.get(path)) is None:
             continue
-        now = tensor[unravelled(sample.positions, tensor.shape)].reshape(-1, 1).view(torch.uint8)
+        now = _elements(tensor, sample.positions)
         changed = int((now != sample.content).any(1).sum())
         if changed:
             message = f"{path}: {changed} of {len(now)} sampled values were written after the call was over"
             return finding(Code.LATE_OUTPUT, message, path=path)
     return None
+
+
+def _elements(tensor: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Return the bytes (n, item size) at flat `positions` (n), of any dtype and any number of dimensions.
+
+    By places in memory: PyTorch's own look at elements knows neither all dtypes nor more than 25 indices on a GPU.
+    """
+    places = torch.zeros_like(positions)
+    for index, step in zip(unravelled(positions, tensor.shape), tensor.stride(), strict=True):
+        places += index * step
+    span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((span, 1), (1, 1)).view(torch.uint8)[places]
 
 
 def late_on_host(pairs: list[Pair], words: Words) -> Finding | None:

@@ -38,6 +38,12 @@ class Sides(NamedTuple):
     honest: torch.Tensor
 
 
+def rows_from(sides: Sides, start: int) -> Sides:
+    """Return the rows of an answer, from `start` on, that the expected values have."""
+    shape = sides.honest.shape
+    return sides if sides.actual.shape == shape else sides._replace(actual=sides.actual[start : start + shape[0]])
+
+
 class First(NamedTuple):
     """The first element that is wrong: its place in the flattened tensor, and both values there."""
 

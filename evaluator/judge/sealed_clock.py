@@ -17,28 +17,26 @@ open, and the time that a host takes to launch is in the call: on both sides, an
 """
 
 import ctypes
-import secrets
+import mmap
 import struct
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import torch
 from msgspec.structs import replace
 
 from evaluator.devices import driver
 from evaluator.devices.memory import HostRegion, SharedMemory
-from evaluator.devices.page import DONE, GO, MAX_DIMENSIONS, MAX_PLACES, PAGE_BYTES, path_key
+from evaluator.devices.page import DONE, GO
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import Call, Done, Frame, Prepare, Queued
-from evaluator.judge.clock import Answered, Sample
+from evaluator.judge.clock import Answered
+from evaluator.judge.sampling import SLOT_BYTES, Sampling
 from evaluator.judge.session import Fault, Session, Stage, answers
 from evaluator.records import Status
 from evaluator.timing.stats import median
 
-SAMPLES = 16_384
-"""Elements looked at inside of the clock. If a thousandth of an output came late, they would miss it once in 10**7."""
 _HOLD_S = 0.030
 _PROBES = 20
 _SEEN, _OPEN = 64, 128  # In the judge's own page, behind the word of the hold.
@@ -46,20 +44,7 @@ _WATCH_NS = 20_000_000
 """How long the end of a call is watched for. Above that a few microseconds are no longer of interest."""
 _SETTLE_S = 10.0
 _POLL_S = 50e-6
-_SLOT_BYTES = 16  # The largest element, complex128.
-_SHAPE = struct.Struct(f"<QII{MAX_DIMENSIONS}q")
 _BLOCKS, _THREADS = 64, 256
-
-
-class _Sampling(NamedTuple):
-    """What the gather kernel is told of the tensors: their shapes, and for each sample whose it is."""
-
-    paths: list[str]
-    sizes: list[int]
-    item_bytes: list[int]
-    counts: list[int]
-    shapes: torch.Tensor
-    which: torch.Tensor
 
 
 class SealedClock:
@@ -73,7 +58,7 @@ class SealedClock:
         self._outputs = memory.outputs
         self._page = memory.page
         self._page_at = _pinned(memory.page)
-        self._hold = HostRegion(PAGE_BYTES)
+        self._hold = HostRegion(mmap.PAGESIZE)
         self._hold_at = _pinned(self._hold)
         self._module = driver.load_module(kernels)
         self._gather = driver.kernel(self._module, "warpgrade_gather")
@@ -83,7 +68,7 @@ class SealedClock:
         self._flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device="cuda")
         self._ticket = 0
         self.empty_ms = self._time_probe(memory.probe_bytes)
-        self._sampling: _Sampling | None = None
+        self._sampling = Sampling({}, "cuda")
 
     def close(self) -> None:
         """Let go of the pinned pages. The runner must be dead, or have answered its last call."""
@@ -125,10 +110,10 @@ class SealedClock:
         With `asks_late` the runner is asked only once the judge's side has opened the gate.
         """
         self._ticket += 1
-        frame = replace(frame, ticket=self._ticket)
-        sampling = self._sampling = self._sampling or _sampling(outline)
-        positions = _positions(sampling)
-        slots = torch.full((len(positions), _SLOT_BYTES), 0xA5, dtype=torch.uint8, device="cuda")
+        sampling = self._sampling = self._sampling.of(outline)
+        frame = replace(frame, ticket=self._ticket, sampled=sampling.paths)
+        positions = sampling.positions()
+        slots = torch.full((len(positions), SLOT_BYTES), 0xA5, dtype=torch.uint8, device="cuda")
         driver.reset_persisting_l2()
         torch.cuda.synchronize()
         self._queue(write, sampling, positions, slots, tells_when_open=asks_late)
@@ -155,13 +140,13 @@ class SealedClock:
             host_ms=(queued_ns - sent) / 1e6,
             prepared_ms=start.elapsed_time(go),
             lag_ms=lag_ms,
-            samples=_samples(sampling, positions, slots),
+            samples=sampling.samples(positions, slots),
         )
 
     def _queue(
         self,
         write: Callable[[], None],
-        sampling: _Sampling,
+        sampling: Sampling,
         positions: torch.Tensor,
         slots: torch.Tensor,
         *,
@@ -266,55 +251,8 @@ def _when(word: memoryview, ticket: int, give_up_ns: int) -> int | None:
 
 
 def _pinned(page: HostRegion) -> int:
-    return driver.register_host(_address(page), PAGE_BYTES)
+    return driver.register_host(_address(page), page.size_bytes)
 
 
 def _address(page: HostRegion) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(page.buffer))
-
-
-def _sampling(outline: Mapping[str, torch.Tensor]) -> _Sampling:
-    """Share the samples out among the tensors of an answer: those that a page has room for."""
-    chosen = {path: tensor for path, tensor in outline.items() if tensor.numel() and tensor.dim() <= MAX_DIMENSIONS}
-    chosen = dict(list(chosen.items())[:MAX_PLACES])
-    share = SAMPLES // max(len(chosen), 1)
-    records, counts = [], []
-    for path, tensor in chosen.items():
-        sizes = (*tensor.shape, *(1,) * (MAX_DIMENSIONS - tensor.dim()))
-        records.append(_SHAPE.pack(path_key(path), tensor.element_size(), tensor.dim(), *sizes))
-        counts.append(min(share, tensor.numel()))
-    which = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts, dtype=torch.int64))
-    return _Sampling(
-        paths=list(chosen),
-        sizes=[tensor.numel() for tensor in chosen.values()],
-        item_bytes=[tensor.element_size() for tensor in chosen.values()],
-        counts=counts,
-        shapes=torch.frombuffer(bytearray(b"".join(records) or bytes(_SHAPE.size)), dtype=torch.uint8).cuda(),
-        which=which.to(torch.int32).cuda(),
-    )
-
-
-def _positions(sampling: _Sampling) -> torch.Tensor:
-    """Draw the positions of one call: all of a small tensor, some of a large one.
-
-    By a generator of their own: runners are told the default one's seeds, for random numbers in forward.
-    """
-    generator = torch.Generator("cuda").manual_seed(secrets.randbits(63))
-    drawn = [
-        torch.arange(size, device="cuda")
-        if count == size
-        else torch.randint(size, (count,), device="cuda", generator=generator)
-        for size, count in zip(sampling.sizes, sampling.counts, strict=True)
-    ]
-    return torch.cat(drawn) if drawn else torch.empty(0, dtype=torch.int64, device="cuda")
-
-
-def _samples(sampling: _Sampling, positions: torch.Tensor, slots: torch.Tensor) -> dict[str, Sample]:
-    parts = zip(
-        sampling.paths,
-        sampling.item_bytes,
-        torch.split(positions, sampling.counts),
-        torch.split(slots, sampling.counts),
-        strict=True,
-    )
-    return {path: Sample(where, content[:, :item_bytes]) for path, item_bytes, where, content in parts}

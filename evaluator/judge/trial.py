@@ -21,7 +21,7 @@ from evaluator.judge.answers import (
     wrong_values,
 )
 from evaluator.judge.clock import Answered, Clock
-from evaluator.judge.compare import Reading, Sides, begin, joined
+from evaluator.judge.compare import Reading, Sides, begin, joined, rows_from
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.lowered import ENOUGH, ReferenceCall
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
@@ -345,7 +345,7 @@ class Bench:
         for path, _, tensor, _ in snapshots:
             if parts[path] and not tensor.dim():
                 continue  # A number is the same for all blocks (`Reference.settle`).
-            sides = _rows(Sides(tensor, exact[path], honest[path]), starts[path])
+            sides = rows_from(Sides(tensor, exact[path], honest[path]), starts[path])
             parts[path].append(self._compare(path, sides))
             self._precision.add(number, path, sides, in_float64=block.in_float64)
             starts[path] += sides.honest.shape[0] if sides.honest.dim() else 0
@@ -373,12 +373,6 @@ class Bench:
         """Find an output in the memory of the last call's, which the runner still held."""
         found, self._last_storages = reused(snapshots, self._last_storages, exempt)
         return found
-
-
-def _rows(sides: Sides, start: int) -> Sides:
-    """Give the rows of an answer, from `start` on, that the expected values have."""
-    shape = sides.honest.shape
-    return sides if sides.actual.shape == shape else sides._replace(actual=sides.actual[start : start + shape[0]])
 
 
 def _outline(wanted: calls.Result | None) -> dict[str, torch.Tensor]:

@@ -7,13 +7,13 @@ one itself when the call's work is over. Both are operations of the GPU's queues
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
 from evaluator.devices import driver
 from evaluator.devices.memory import device_tensor
-from evaluator.devices.page import COUNT, DONE, GO, PAGE_BYTES, Place, write_places
+from evaluator.devices.page import DONE, GO, PAGE_BYTES, PLACES, Place, write_places
 from evaluator.frames import Items, Load, Node, Table, TensorView
 
 _DEVICE = 0
@@ -55,10 +55,10 @@ class Gate:
         """Let nothing that is queued from now on begin before the judge opens the gate for `ticket`."""
         driver.stream_wait(_STREAM, self._address + GO, ticket)
 
-    def leave(self, ticket: int, places: Sequence[Place]) -> None:
-        """Say where the outputs are, and have the GPU say when all that is queued is done."""
-        text = write_places(places)
-        self._page[COUNT : COUNT + len(text)] = text
+    def leave(self, ticket: int, places: Iterable[Place], named: Sequence[str]) -> None:
+        """Say where the `named` outputs are, and have the GPU say when all that is queued is done."""
+        text = write_places(places, named)
+        self._page[PLACES : PLACES + len(text)] = text
         driver.stream_write(_STREAM, self._address + DONE, ticket)
 
 

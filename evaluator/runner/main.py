@@ -161,7 +161,7 @@ class Runner:
                 if view is not None
                 for place in places(view, f"gradient of {name}")
             ]
-            memory.gate.leave(frame.ticket, [*places(answer.outputs), *gradient_places])
+            memory.gate.leave(frame.ticket, [*places(answer.outputs), *gradient_places], frame.sampled)
             self._channel.send(Queued(index=frame.index))
             torch.cuda.synchronize()  # What went wrong on the GPU is raised here.
         self._held.append(result)

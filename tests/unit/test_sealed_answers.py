@@ -7,6 +7,7 @@ from evaluator.findings import Code, finding
 from evaluator.frames import Call, Done, Items, Queued, Scalar, Table
 from evaluator.judge import sealed_clock
 from evaluator.judge.clock import Answered
+from evaluator.judge.sampling import Sampling
 from evaluator.judge.sealed_clock import SealedClock
 from evaluator.judge.session import Fault
 from evaluator.records import Status
@@ -77,8 +78,6 @@ def clock(monkeypatch):
     """A clock without a GPU that says in which order it does what."""
     monkeypatch.setattr(sealed_clock.driver, "reset_persisting_l2", lambda: None)
     monkeypatch.setattr(sealed_clock.torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(sealed_clock, "_positions", lambda sampling: torch.empty(0))
-    monkeypatch.setattr(sealed_clock, "_samples", lambda *_: {})
     full = torch.full
 
     def on_the_host(*sizes, device, **rest):
@@ -96,7 +95,7 @@ def clock(monkeypatch):
     made._opened = lambda: made.order.append("open") or True
     made._watch_the_end = lambda: None
     made._settled = lambda: True
-    made._sampling, made._ticket, made._events = object(), 4, [Event(), Event(), Event()]
+    made._sampling, made._ticket, made._events = Sampling({}, "cpu"), 4, [Event(), Event(), Event()]
     return made
 
 
