@@ -1,7 +1,9 @@
 """The conversation with one runner: what is asked, what is answered, and what a failure of it means."""
 
+import contextlib
 import os
 import re
+import socket
 import time
 from enum import Enum
 from typing import NamedTuple, Self
@@ -27,6 +29,7 @@ from evaluator.frames import (
     Load,
     Loaded,
     Prepare,
+    Queued,
     Warm,
     Warmed,
 )
@@ -40,6 +43,8 @@ from evaluator.records import DeviceKind, Finding, Status
 RUNNER = "evaluator.runner.main:run"
 """What a starter is asked for, to talk to."""
 _EXIT_WAIT_S = 5.0
+_FAREWELL_S = 1.0
+"""How long a runner may take to write out what it printed last, and to end."""
 _STOP_S = 5.0
 _STOP_AGAIN_S = 0.001
 _MAX_BUILD_REQUESTS = 64
@@ -80,6 +85,7 @@ class Session:
         self._source = ""
         self._stopped = False
         self._build_requests = 0
+        self._owes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -87,6 +93,15 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.child.kill()
         self._channel.close()
+
+    def farewell(self) -> None:
+        """Let the runner write out what it printed last, and end. One that owes an answer is left as it is."""
+        if self._owes or self.child.poll_exit() is not None:
+            return
+        with contextlib.suppress(JudgeFailed, OSError):  # Its processes may be gone meanwhile.
+            self.child.socket.shutdown(socket.SHUT_WR)
+            self.let_go()
+            self.child.wait_exit(_FAREWELL_S)
 
     def warm(self, device: DeviceKind) -> None:
         """Have the runner bring its device up; that it has is said by `warmed`."""
@@ -169,6 +184,7 @@ class Session:
 
     def send(self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()) -> Fault | None:
         """Send a frame; its answer comes later."""
+        self._owes += 1
         try:
             self._channel.send(frame, descriptors, timeout_s)
         except DeadlinePassed:
@@ -192,6 +208,7 @@ class Session:
                 if isinstance(answer, Done) and (beyond := oversized_answer(answer.outputs)) is not None:
                     return _no_proper_frame(beyond)
                 if not isinstance(answer, BuildRequest):
+                    self._owes -= not isinstance(answer, Queued)
                     return self._failure(answer, stage) if isinstance(answer, Failed) else answer
                 self._build_requests += 1
                 if self._build_requests > _MAX_BUILD_REQUESTS:

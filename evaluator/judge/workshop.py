@@ -278,6 +278,7 @@ class Workshop:
                 memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
                 yield Place(self, self.source, session, memory, HostClock(session, outputs), DeviceKind.CPU)
             finally:
+                session.farewell()
                 session.child.kill()
                 self.output = session.child.output()
 
@@ -290,6 +291,8 @@ class Workshop:
             try:
                 yield Place(self, source, session, memory, clock, self.terms.device)
             finally:
+                if source is self.source:
+                    session.farewell()
                 session.child.kill()
                 if source is self.source:
                     self.output = session.child.output()

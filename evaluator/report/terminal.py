@@ -13,6 +13,7 @@ from rich.text import Text
 from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing
 from evaluator.report.baselines import baseline_rows
 from evaluator.report.frame import show_diagnostic, show_line
+from evaluator.report.printed import printed_rows
 from evaluator.report.profiling import profiling_rows
 from evaluator.report.roofline import roofline_row, show_roofline
 from evaluator.report.samples import show_samples
@@ -22,6 +23,8 @@ from evaluator.report.text import counted, duration, printable, ratio, side_by_s
 _MOST_FINDINGS = 3
 _MOST_ERRORS = 3
 _MOST_LOG_LINES = 6
+_MOST_PRINTED = 40
+_PRINTED_WITH_A_FAILURE = 12
 _PASSED = frozenset({Status.CORRECT})
 _NO_VERDICT = frozenset({Status.INCONCLUSIVE, Status.INFRA_ERROR})
 
@@ -42,6 +45,7 @@ def render_card(
         roofline_row(sheet, card.roofline)
     if card.profiling is not None:
         profiling_rows(sheet, card.profiling)
+    printed_rows(sheet, card.output, _lines_printed(card, with_samples=with_samples))
     if with_samples and card.timing is not None:
         show_samples(sheet, card.timing)
         if card.roofline is not None:
@@ -49,6 +53,13 @@ def render_card(
     _findings(sheet, card)
     _scorecard(sheet, card, written_to)
     sheet.print()
+
+
+def _lines_printed(card: Scorecard, *, with_samples: bool) -> int:
+    """Say how many lines of what a submission printed are shown: where it failed they may say why."""
+    if with_samples:
+        return _MOST_PRINTED
+    return 0 if card.status is Status.CORRECT else _PRINTED_WITH_A_FAILURE
 
 
 def _verdict(sheet: Sheet, card: Scorecard) -> None:
@@ -218,8 +229,6 @@ def _findings(sheet: Sheet, card: Scorecard) -> None:
 
 
 def _scorecard(sheet: Sheet, card: Scorecard, written_to: Path | None) -> None:
-    if card.output.total_bytes:
-        sheet.row("Printed", Text(f"{counted(card.output.total_bytes, 'byte')}, kept in the scorecard"))
     if written_to is not None:
         took = styled(f"  after {duration(card.wall_s * 1e3, sheet.symbols.micro)}", "dim")
         sheet.row("Scorecard", sheet.say(written_to, 400).append_text(took))

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,6 +34,7 @@ from evaluator.runner import calls, module
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.gpu import places, warm_up
 from evaluator.runner.memory import Shared, take_over
+from evaluator.runner.printing import Printing
 from evaluator.runner.profiling import profiled
 from evaluator.runner.seeding import seed_torch
 from evaluator.runner.trees import Outbox, to_value
@@ -47,6 +47,7 @@ def run(sock: socket.socket, private: Path) -> NoReturn:
     with contextlib.suppress(Closed):
         while True:
             runner.serve_one()
+    runner.printing.flush()
     os._exit(0)
 
 
@@ -63,6 +64,8 @@ class Runner:
         self._held: list[calls.Result] = []
         self._extensions: ExtensionLoader | None = None
         self._witness: Witness | None = None
+        self.printing = Printing()
+        self._called = False
 
     def serve_one(self) -> None:
         """Wait for a frame, do what it says, answer. Whatever the submission raises becomes the answer."""
@@ -74,7 +77,10 @@ class Runner:
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
             answer = module.describe(error, self._private)
         if not isinstance(answer, Done) or isinstance(frame, Prepare):
-            _flush()  # Never inside the clock; what is still unwritten when a runner is killed is lost.
+            self.printing.flush()  # Never inside the clock.
+        if isinstance(frame, Prepare) and self._called:
+            self.printing.in_blocks()
+        self._called = self._called or isinstance(frame, Call)
         self._channel.send(answer)
 
     def _answer(self, frame: Frame) -> Frame:
@@ -192,13 +198,6 @@ class Runner:
         if self._memory is None:
             raise RuntimeError("nothing is loaded")
         return self._memory
-
-
-def _flush() -> None:
-    """Write out what the submission printed, through whatever it left in the place of its streams."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
 
 
 def _gradient_views(

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from evaluator.findings import Code, finding
-from evaluator.records import Diagnostic, Scorecard, Status
+from evaluator.records import Diagnostic, RunnerOutput, Scorecard, Status
 from evaluator.report.frame import caret_cell
 from evaluator.report.live import Lines, MovingLine, Silent, progress_on
 from evaluator.report.terminal import render_card
@@ -109,8 +109,7 @@ def test_a_crash_shows_its_line() -> None:
     text = screen(cards.crashed_card())
     assert text.startswith("✗ runtime error  RuntimeError: relu expects float32, got float64\n")
     assert "  >   22 │         return extension.relu(x)\n" in text
-    assert "  Printed        13 bytes, kept in the scorecard\n" in text
-    assert "hello" not in text
+    assert "  Printed        13 bytes:\n  │ hello, world\n" in text
 
 
 NONE = {"speedup": None, "speedup_low": None, "speedup_high": None, "significant": False}
@@ -315,3 +314,32 @@ def test_the_moving_line_shows_the_stage_and_cleans_up() -> None:
     assert "[red]" in text
     assert "owned" not in text
     assert "\x1b[2K" in text, "the line is erased at the end"
+
+
+def printed(text: str) -> RunnerOutput:
+    return RunnerOutput(total_bytes=len(text), text=text)
+
+
+def test_what_a_correct_submission_printed_is_counted_and_show_has_it() -> None:
+    card = cards.card(output=printed("one\n  two\n"))
+    assert "  Printed        10 bytes; `warpgrade show` has it\n" in screen(card)
+    assert "two" not in screen(card)
+    stream = io.StringIO()
+    render_card(card, Console(file=stream, width=80), with_samples=True)
+    assert "  Printed        10 bytes:\n  │ one\n  │   two\n" in stream.getvalue()
+
+
+def test_of_much_that_was_printed_the_beginning_and_more_of_the_end_is_shown() -> None:
+    card = cards.crashed_card(output=printed("".join(f"line {number}\n" for number in range(1000))))
+    text = screen(card)
+    shown = [line for line in text.splitlines() if line.startswith("  │ line ")]
+    assert shown[:4] == [f"  │ line {number}" for number in range(4)]
+    assert shown[4:] == [f"  │ line {number}" for number in range(992, 1000)]
+    assert "… 988 lines left out; the scorecard has more\n" in text
+
+
+def test_what_was_printed_moves_no_cursor_and_is_cut() -> None:
+    text = screen(cards.crashed_card(output=printed("\x1b[2J\x1b]0;title\x07\x9b1Ahi \u202eevil\r\n" + "x" * 5000)))
+    assert not any(character < " " and character != "\n" for character in text)
+    assert "  │ hi evil\n" in text
+    assert max(map(len, text.splitlines())) <= 80
