@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evaluator.catalog import sized_source
+from evaluator.deadline import Deadline, Guard, limit_s
 from evaluator.devices.gpu import Gpu
 from evaluator.environment import environment
 from evaluator.errors import JudgeFailed, WarpgradeError
@@ -44,6 +45,7 @@ from evaluator.report.live import Progress
 from evaluator.report.text import printable
 from evaluator.stopwatch import Lap, Stopwatch
 from evaluator.submissions import Submission
+from evaluator.timed import LastResort, in_time
 
 if TYPE_CHECKING:
     from evaluator.build.builder import RunTool
@@ -71,7 +73,7 @@ class GradeRequest(Record, frozen=True):
 
     `require_own_kernel` is the least share of the work that the submission's own kernels must do; `strict` refuses to
     grade where a wall of the sandbox is missing. `baselines` and `speedup_of` are timed beside the reference. With
-    `profile` a correct submission is run once more, to see where its time goes.
+    `profile` a correct submission is run once more, to see where its time goes. `deadline_s` is for the whole grade.
     """
 
     problem: Problem
@@ -89,6 +91,12 @@ class GradeRequest(Record, frozen=True):
     baselines: list[BaselineKind] = []
     speedup_of: Submission | None = None
     profile: ProfilerKind | None = None
+    deadline_s: float | None = None
+
+    @property
+    def limit_s(self) -> float:
+        """How long all of the grade may take."""
+        return limit_s(self.deadline_s, self.build_timeout_s)
 
 
 class Library(Record, frozen=True):
@@ -101,15 +109,23 @@ class Library(Record, frozen=True):
 
 
 class Begun(Record, frozen=True):
-    """A grade whose submission is built, to be finished where a GPU is; with its `libraries`, if that is elsewhere."""
+    """A grade whose submission is built, to be finished where a GPU is; with its `libraries`, if that is elsewhere.
+
+    `submission_s` is how much of the time was the submission's own.
+    """
 
     outcome: Outcome
     lap: Lap
     libraries: list[Library] = []
+    submission_s: float = 0.0
 
 
 def grade(
-    request: GradeRequest, progress: Progress, keeper: "Keeper | None" = None, begun: Begun | None = None
+    request: GradeRequest,
+    progress: Progress,
+    keeper: "Keeper | None" = None,
+    begun: Begun | None = None,
+    last_resort: LastResort | None = None,
 ) -> Scorecard:
     """Grade one submission. What it does wrong is in the card; only a broken problem or machine raises.
 
@@ -118,23 +134,48 @@ def grade(
         progress: is told of each stage.
         keeper: keeps what several grades share; None for a grade on its own.
         begun: what `begin` made of the same request, on this machine; None begins here.
+        last_resort: ends a process that is stuck behind the deadline; without it the grade ends when the operation
+            of this thread does.
 
     Raises:
         UsageError: the problem is broken, or does not fit into this machine's memory.
         InfraError: no compiler, or no sandbox, on this machine.
     """
-    stopwatch = Stopwatch(progress, begun.lap if begun is not None else None)
-    outcome, seeds = _outcome(request, stopwatch, keeper, begun)
+    stopwatch = _stopwatch(request, progress, begun)
+    outcome, seeds = in_time(
+        stopwatch,
+        lambda guard: _outcome(request, stopwatch, keeper, begun, guard),
+        lambda outcome: _card(request, outcome, None, stopwatch),
+        last_resort,
+    )
     return _card(request, outcome, seeds, stopwatch)
 
 
-def begin(request: GradeRequest, progress: Progress, keeper: "Keeper | None" = None) -> Begun | Scorecard:
+def begin(
+    request: GradeRequest,
+    progress: Progress,
+    keeper: "Keeper | None" = None,
+    last_resort: LastResort | None = None,
+) -> Begun | Scorecard:
     """Do as much of a grade as needs no GPU: a scorecard, if that settles it. Raises as `grade` does."""
-    stopwatch = Stopwatch(progress)
-    outcome, seeds = _outcome(request, stopwatch, keeper, None, built_only=True)
+    stopwatch = _stopwatch(request, progress, None)
+    outcome, seeds = in_time(
+        stopwatch,
+        lambda guard: _outcome(request, stopwatch, keeper, None, guard, built_only=True),
+        lambda outcome: _card(request, outcome, None, stopwatch),
+        last_resort,
+    )
     if outcome.reason is None:
-        return Begun(outcome=outcome, lap=stopwatch.lap())
+        return Begun(outcome=outcome, lap=stopwatch.lap(), submission_s=stopwatch.deadline.submission_s)
     return _card(request, outcome, seeds, stopwatch)
+
+
+def _stopwatch(request: GradeRequest, progress: Progress, begun: Begun | None) -> Stopwatch:
+    """Begin to time a grade, or go on where `begun` left off."""
+    if begun is None:
+        return Stopwatch(progress, None, Deadline(request.limit_s))
+    deadline = Deadline(request.limit_s, spent_s=begun.lap.wall_s, submission_s=begun.submission_s)
+    return Stopwatch(progress, begun.lap, deadline)
 
 
 def _outcome(
@@ -142,6 +183,7 @@ def _outcome(
     stopwatch: Stopwatch,
     keeper: "Keeper | None",
     begun: Begun | None,
+    guard: Guard,
     *,
     built_only: bool = False,
 ) -> tuple[Outcome, Seeds | None]:
@@ -155,7 +197,7 @@ def _outcome(
             outcome = Outcome(findings=list(submission.findings))
             return outcome.failed(Status.BUILD_ERROR, reason), None
         case Submission() as submission:
-            outcome, seeds = _judged(request, submission.source, stopwatch, keeper, begun, built_only=built_only)
+            outcome, seeds = _judged(request, submission.source, stopwatch, keeper, begun, guard, built_only=built_only)
             if built_only and outcome.reason is None:
                 return outcome, seeds
             findings = [*submission.findings, *_remarks(outcome), *outcome.findings]  # The screen shows the first few.
@@ -168,6 +210,7 @@ def _judged(
     stopwatch: Stopwatch,
     keeper: "Keeper | None",
     begun: Begun | None,
+    guard: Guard,
     *,
     built_only: bool,
 ) -> tuple[Outcome, Seeds | None]:
@@ -175,13 +218,15 @@ def _judged(
     # judge and runner share the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if keeper is not None:
+        guard.kill_with(keeper.kill_all)
         return _judged_by(lambda: keeper, request, source, stopwatch, begun, built_only=built_only)
     # First of all the starter: it imports torch while the judge does.
     uuid = None if request.gpu is None else request.gpu.uuid
     with contextlib.ExitStack() as own:
         starter = own.enter_context(starter_for(request.device, uuid, request.sandbox, _threads()))
+        guard.kill_with(starter.condemn_all)
         foothold = None if request.gpu is None or built_only else _reach_for(request.gpu, starter, own)
-        early = _begin_early(request, source, own) if _may_begin_early(request) else None
+        early = _begin_early(request, source, own, guard, stopwatch.deadline) if _may_begin_early(request) else None
         return _judged_by(
             lambda: own.enter_context(_keeper(starter, early, foothold)),
             request,
@@ -216,7 +261,9 @@ def _may_begin_early(request: GradeRequest) -> bool:
     return _threads() >= _CORES_FOR_EARLY and not request.strict
 
 
-def _begin_early(request: GradeRequest, source: str, own: contextlib.ExitStack) -> "Early":
+def _begin_early(
+    request: GradeRequest, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
+) -> "Early":
     """Begin in a starter of its own; `own` ends both."""
     from evaluator.build.cache import BuildCache, cache_folder
     from evaluator.build.equipment import builder
@@ -225,6 +272,7 @@ def _begin_early(request: GradeRequest, source: str, own: contextlib.ExitStack) 
 
     cache = BuildCache(cache_folder())
     starter = own.enter_context(light_starter_for(request.device, request.sandbox))
+    guard.kill_with(starter.condemn_all)
 
     def builder_of(run_tool: "RunTool") -> "ExtensionBuilder":
         return builder(
@@ -237,7 +285,7 @@ def _begin_early(request: GradeRequest, source: str, own: contextlib.ExitStack) 
             source,
         )
 
-    return own.enter_context(Early(starter, Tools(starter, request.device), builder_of, source))
+    return own.enter_context(Early(starter, Tools(starter, request.device, lambda: deadline), builder_of, source))
 
 
 def _first_of_all(request: GradeRequest) -> str:
@@ -288,7 +336,7 @@ def _judged_by(
     try:
         with shortage(), contextlib.ExitStack() as stack:
             with stopwatch.stage("prepare", _first_of_all(request)):
-                shop = stack.enter_context(keeper.workshop(terms, source, request.replay))
+                shop = stack.enter_context(keeper.workshop(terms, source, request.replay, stopwatch.deadline))
             seeds = shop.seeds.record()
             if built_only:
                 return verdict.begin(shop, stopwatch), seeds

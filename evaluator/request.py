@@ -49,6 +49,7 @@ class Wish(NamedTuple):
     speedup_of: str | None = None
     profile: str | None = None
     name: str | None = None
+    deadline: float | None = None
 
 
 def request_for(wish: Wish) -> GradeRequest:
@@ -81,6 +82,7 @@ def request_for(wish: Wish) -> GradeRequest:
         baselines=baselines(wish.baseline, device),
         speedup_of=_other(wish.speedup_of, device),
         profile=_profile(wish.profile, device),
+        deadline_s=wish.deadline,
     )
 
 

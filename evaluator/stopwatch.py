@@ -5,6 +5,7 @@ import datetime
 import time
 from collections.abc import Iterator
 
+from evaluator.deadline import Deadline
 from evaluator.records import Record
 from evaluator.report.live import Progress
 
@@ -20,8 +21,13 @@ class Lap(Record, frozen=True):
 class Stopwatch:
     """Times the stages of one grade."""
 
-    def __init__(self, progress: Progress, before: "Lap | None" = None) -> None:
-        """Start now, or go on after what was done `before`; tell `progress` of each stage."""
+    def __init__(self, progress: Progress, before: "Lap | None" = None, deadline: Deadline | None = None) -> None:
+        """Start now, or go on after what was done `before`; tell `progress` of each stage.
+
+        No stage begins when the `deadline` of the grade has come.
+        """
+        self.deadline = Deadline() if deadline is None else deadline
+        self.at = "start"
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         self.started_at = now if before is None else before.started_at
         self.stages_s: dict[str, float] = {} if before is None else dict(before.stages_s)
@@ -39,7 +45,9 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def stage(self, name: str, detail: str = "") -> Iterator[None]:
-        """Time a stage."""
+        """Time a stage. `at` names the last one that began. Raises DeadlineReached."""
+        self.deadline.check()
+        self.at = name
         self._progress.stage(name, detail)
         started_s = time.monotonic()
         try:

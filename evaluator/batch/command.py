@@ -38,6 +38,7 @@ class BatchWish(NamedTuple):
     sandbox: str
     timeout: float | None
     build_timeout: float
+    deadline: float | None
     require_own_kernel: float | None
     strict: bool
     baseline: tuple[str, ...]
@@ -74,6 +75,7 @@ def run_batch(wish: BatchWish, stream: TextIO, jsonl: TextIO | None) -> Tally:
         sandbox=wish.sandbox,
         timeout_s=wish.timeout,
         build_timeout_s=wish.build_timeout,
+        deadline_s=wish.deadline,
         require_own_kernel=wish.require_own_kernel,
         strict=strict(wish.sandbox, wish.strict),
         baselines=baselines(wish.baseline, device),

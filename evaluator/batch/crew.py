@@ -297,6 +297,8 @@ def _worth_another(result: Result) -> bool:
         case Built():
             return False
         case Graded(card=card):
-            return card.status is Status.INFRA_ERROR
+            # What ran out of time once would again: a grade is not to take three times what it may.
+            late = card.reason is not None and card.reason.code == Code.DEADLINE
+            return card.status is Status.INFRA_ERROR and not late
         case NotGraded(again=again):
             return again

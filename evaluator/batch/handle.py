@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 from evaluator.batch.protocol import GpuModel, NotGraded, Order, Part, Result, Stage, receive_reply, send
 from evaluator.isolation.files import source_root
 
-_GRADE_LIMIT_S = 3600.0
+_BEHIND_S = 60.0
+"""How long after its deadline a grade's process may still be silent: it must first have imported PyTorch."""
 _END_S = 10.0
 # -P: nothing is imported from the current folder, which may well be that of the submissions.
 _PYTHON = (sys.executable, "-P", "-X", "utf8")
@@ -91,13 +92,15 @@ class Worker:
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
         """Have one grade made, or a part of it."""
-        until_s = time.monotonic() + _GRADE_LIMIT_S
+        limit_s = order.limit_s + _BEHIND_S
+        until_s = time.monotonic() + limit_s
         try:
             send(self._orders.fileno(), order)
             while True:
                 readable, _, _ = select.select([self._replies], [], [], max(0.0, until_s - time.monotonic()))
                 if not readable:
-                    return NotGraded(reason=f"the grade was not over after {_GRADE_LIMIT_S:.0f} s", again=True)
+                    self._process.kill()  # and the kernel kills its grade: it would be as long again
+                    return NotGraded(reason=f"the grade was not over after {limit_s:.0f} s", again=False)
                 reply = receive_reply(self._replies)
                 if not isinstance(reply, Stage):
                     return reply

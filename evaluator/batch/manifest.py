@@ -17,6 +17,7 @@ class Terms(Record, frozen=True):
     require_own_kernel: float | None = None
     strict: bool = False
     baselines: list[BaselineKind] = []
+    deadline_s: float | None = None
 
     @property
     def actual_size(self) -> SizeName:

@@ -25,6 +25,7 @@ class GradeOptions(TypedDict, total=False):
         tolerance: measured (the default) or kernelbench.
         timeout_s: the limit of each stage but the build, in seconds; None (the default) leaves it to the judge.
         build_timeout_s: the limit of one extension's compilation, in seconds; 600 by default.
+        deadline_s: the limit of the whole grade, in seconds; None (the default) for 20 minutes more than that.
     """
 
     device: str | None
@@ -34,6 +35,7 @@ class GradeOptions(TypedDict, total=False):
     tolerance: str
     timeout_s: float | None
     build_timeout_s: float
+    deadline_s: float | None
 
 
 class Setup(NamedTuple):
@@ -75,6 +77,7 @@ def _terms(options: GradeOptions) -> Terms:
             tolerance=ToleranceRule(options.get("tolerance", ToleranceRule.MEASURED)),
             timeout_s=options.get("timeout_s"),
             build_timeout_s=options.get("build_timeout_s", 600.0),
+            deadline_s=options.get("deadline_s"),
         )
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from evaluator.batch.manifest import Terms
+from evaluator.deadline import limit_s
 from evaluator.devices.gpu import Gpu, choose
 from evaluator.isolation import SandboxMode
 from evaluator.pipeline import Begun, GradeRequest, Unread
@@ -64,6 +65,11 @@ class Order(Record, frozen=True):
         """Say what one process may grade in a row: submissions of one problem, on the same terms."""
         return f"{self.problem.name} {self.problem.sha256} {self.terms} {self.gpu} {self.part}"
 
+    @property
+    def limit_s(self) -> float:
+        """Say how long the grade may take."""
+        return limit_s(self.terms.deadline_s, self.terms.build_timeout_s)
+
     def request(self) -> GradeRequest:
         """Put together what the pipeline is asked. Raises InfraError where the GPU is gone."""
         submission = self.submission or self.unread
@@ -82,6 +88,7 @@ class Order(Record, frozen=True):
             require_own_kernel=self.terms.require_own_kernel,
             strict=self.terms.strict,
             baselines=self.terms.baselines,
+            deadline_s=self.terms.deadline_s,
         )
 
     def _gpu(self) -> Gpu | None:

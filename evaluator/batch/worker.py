@@ -23,6 +23,7 @@ from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Resu
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.isolation import SandboxMode
 from evaluator.isolation.syscalls import die_with_parent
+from evaluator.records import Scorecard
 
 if TYPE_CHECKING:
     from evaluator.isolation import Starter
@@ -176,7 +177,7 @@ def _judge(orders: int, done: int, replies: int, worker: int, starter: "Starter"
         os.dup2(nothing, _ORDERS)
         with Keeper(starter, lasting=True) as keeper:
             while (order := receive_order(orders)) is not None:
-                send(replies, _result(order, keeper, _Teller(replies)))
+                send(replies, _result(order, keeper, _Teller(replies), replies))
                 os.write(done, b".")
         code = 0
     except KeyboardInterrupt:
@@ -187,12 +188,16 @@ def _judge(orders: int, done: int, replies: int, worker: int, starter: "Starter"
         os._exit(code)
 
 
-def _result(order: Order, keeper: "Keeper", teller: _Teller) -> Result:
+def _result(order: Order, keeper: "Keeper", teller: _Teller, replies: int) -> Result:
+    def stuck(card: Scorecard) -> NoReturn:
+        send(replies, Graded(card=card))
+        os._exit(1)
+
     try:
         request = order.request()
         if order.part is not Part.BEGIN:
-            return Graded(card=pipeline.grade(request, teller, keeper, order.begun))
-        begun = pipeline.begin(request, teller, keeper)
+            return Graded(card=pipeline.grade(request, teller, keeper, order.begun, stuck))
+        begun = pipeline.begin(request, teller, keeper, stuck)
         return Built(begun=begun) if isinstance(begun, pipeline.Begun) else Graded(card=begun)
     except WarpgradeError as error:
         return NotGraded(reason=error.message, again=isinstance(error, InfraError))

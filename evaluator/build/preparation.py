@@ -8,6 +8,7 @@ from typing import Any
 
 from evaluator.build.builder import RunTool
 from evaluator.build.prepared import prepare
+from evaluator.deadline import DeadlineReached
 from evaluator.errors import WarpgradeError
 from evaluator.isolation import ToolResult
 
@@ -42,8 +43,8 @@ class Preparation:
     def _prepare(self) -> None:
         try:
             prepare(self._run_behind, self._cache)
-        except (WarpgradeError, OSError):
-            return  # No compiler, or no room: builds take the next step.
+        except (WarpgradeError, OSError, DeadlineReached):
+            return  # No compiler, no room, or no time: builds take the next step.
         except Exception:
             if not self._ending:  # A process that is killed from another thread ends in many ways.
                 raise

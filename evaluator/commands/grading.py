@@ -1,8 +1,10 @@
 """grade and batch."""
 
+import contextlib
+import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -71,8 +73,18 @@ def grade(
     target = output or default_target(request)
     check_target(target)
     before = None if output is not None else _card_at(target)
+
+    def stuck(card: Scorecard) -> NoReturn:
+        with contextlib.suppress(CardNotWritten):
+            write_card(card, target)
+        if as_json:
+            terminal.emit(card_bytes(card))
+        else:
+            terminal.show_card(card, target)
+        os._exit(_exit_code(card))
+
     with progress_on(sys.stderr, quiet=quiet) as progress:
-        card = pipeline.grade(request, progress)
+        card = pipeline.grade(request, progress, last_resort=stuck)
     not_written: CardNotWritten | None = None
     try:
         write_card(card, target)

@@ -105,6 +105,13 @@ _GRADING_OPTIONS = (
         show_default=True,
         help="The limit of one extension's compilation.",
     ),
+    click.option(
+        "--deadline",
+        type=float,
+        callback=seconds,
+        metavar="SECONDS",
+        help="The limit of the whole grade, whatever it is at.  [default: 20 minutes more than --build-timeout]",
+    ),
 )
 
 

@@ -54,6 +54,7 @@ class Code(StrEnum):
     TOO_LITTLE_OWN = "R314"
     OWN_SHARE_UNKNOWN = "R315"
     NOT_STOPPED = "R316"
+    DEADLINE = "R317"
 
     WRONG_STRUCTURE = "C401"
     WRONG_SHAPE = "C402"

@@ -92,4 +92,12 @@ ENTRIES: dict[Code, Entry] = {
         "of these, or a thread, stayed inside of a system call for seconds (vfork without an exec, say).",
         "Start no processes or threads in forward that outlast the call.",
     ),
+    Code.DEADLINE: Entry(
+        "the grade took too long",
+        "The grade as a whole has a deadline (--deadline), and all of it was ended then: compilers, runner, the "
+        "judge's own work. The status is `timeout` where the submission's builds and code used at least half of the "
+        "time, and `infra_error` where the judge's own work did (a slow reference, a busy machine, a GPU that others "
+        "had): then nothing is known about the submission.",
+        "The message says who used the time. Build less, look for slow calls, or raise --deadline.",
+    ),
 }

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Self
 
+from evaluator.deadline import Deadline
 from evaluator.isolation import Starter
 from evaluator.judge.early import Early
 from evaluator.judge.foothold import Foothold
@@ -45,26 +46,38 @@ class Keeper:
         refuse_what_does_not_fit(terms.problem, terms.size, terms.gpu)
 
     @contextlib.contextmanager
-    def workshop(self, terms: Terms, source: str, card: Scorecard | None) -> Iterator[Workshop]:
-        """Have a workshop for one submission; `card` is one to replay.
+    def workshop(
+        self, terms: Terms, source: str, card: Scorecard | None, deadline: Deadline | None = None
+    ) -> Iterator[Workshop]:
+        """Have a workshop for one submission, until its `deadline`; `card` is one to replay.
 
         One in which a grade ended by an exception is not used again.
         """
         if not self._lasting:
             with Workshop(
-                terms, source, SeedBook(card), starter=self._starter, early=self._early, foothold=self._foothold
+                terms,
+                source,
+                SeedBook(card),
+                starter=self._starter,
+                early=self._early,
+                foothold=self._foothold,
+                deadline=deadline,
             ) as shop:
                 yield shop
             return
         if self._kept is None:
-            self._kept = Workshop(terms, source, SeedBook(card), starter=self._starter, lasting=True)
+            self._kept = Workshop(terms, source, SeedBook(card), starter=self._starter, lasting=True, deadline=deadline)
         else:
-            self._kept.turn_to(source, SeedBook(card, weight=self._kept.seeds.weight))
+            self._kept.turn_to(source, SeedBook(card, weight=self._kept.seeds.weight), deadline)
         try:
             yield self._kept
         except BaseException:
             self._drop()
             raise
+
+    def kill_all(self) -> None:
+        """Begin to kill every process that a grade waits for. May be called from another thread."""
+        self._starter.condemn_all()
 
     def _drop(self) -> None:
         kept, self._kept = self._kept, None

@@ -5,11 +5,13 @@ import os
 import re
 import socket
 import time
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Self
 
 from evaluator.bounds import most_bytes_from_runner
 from evaluator.cut_off import is_cut_off
+from evaluator.deadline import Deadline, Work
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import (
@@ -86,6 +88,9 @@ class Session:
         self._stopped = False
         self._build_requests = 0
         self._owes = 0
+        self._deadline: Callable[[], Deadline] = Deadline
+        self._code: Work | None = None
+        self._builds: Work | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -120,6 +125,11 @@ class Session:
     def serve_from(self, desk: BuildDesk | None) -> None:
         """Have build requests answered at `desk`."""
         self._desk = desk
+
+    def under(self, deadline: Callable[[], Deadline], *, own: bool) -> None:
+        """Have what is waited for here end with the grade that is being made; with `own` it is on its account."""
+        self._deadline = deadline
+        self._code, self._builds = (Work.CODE, Work.BUILDS) if own else (None, None)
 
     def load(self, frame: Load, descriptors: tuple[int, ...], *, timeout_s: float) -> Fault | None:
         """Have the submission read in. Building is not counted against `timeout_s`."""
@@ -185,11 +195,15 @@ class Session:
     def send(self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()) -> Fault | None:
         """Send a frame; its answer comes later."""
         self._owes += 1
+        deadline = self._deadline()
         try:
-            self._channel.send(frame, descriptors, timeout_s)
+            with deadline.used_by(self._code):
+                self._channel.send(frame, descriptors, deadline.within(timeout_s))
         except DeadlinePassed:
+            deadline.check()
             return _too_slow(stage, timeout_s)
         except Closed:
+            deadline.check()  # Everything is killed then.
             return self._death(stage)
         return None
 
@@ -199,11 +213,13 @@ class Session:
 
     def answer(self, stage: Stage, timeout_s: float) -> Frame | Fault:
         """Wait for an answer, serving build requests on the way; a failure comes back as a fault."""
+        deadline = self._deadline()
         try:
             left_s = timeout_s
             while True:
                 asked = time.monotonic()
-                answer = self._channel.receive(left_s)
+                with deadline.used_by(self._code):
+                    answer = self._channel.receive(deadline.within(left_s))
                 left_s -= time.monotonic() - asked
                 if isinstance(answer, Done) and (beyond := oversized_answer(answer.outputs)) is not None:
                     return _no_proper_frame(beyond)
@@ -214,10 +230,13 @@ class Session:
                 if self._build_requests > _MAX_BUILD_REQUESTS:
                     message = f"more than {_MAX_BUILD_REQUESTS} builds were asked for"
                     return Fault(Status.REJECTED, finding(Code.TOO_MANY_BUILDS, message))
-                left_s -= self._serve(answer, left_s)
+                with deadline.used_by(self._builds):
+                    left_s -= self._serve(answer, left_s)
         except DeadlinePassed:
+            deadline.check()
             return _too_slow(stage, timeout_s)
         except Closed:
+            deadline.check()
             return self._death(stage)
         except FrameError as error:
             return _no_proper_frame(str(error))

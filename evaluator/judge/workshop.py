@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
+from evaluator.deadline import Deadline
 from evaluator.devices.gpu import GpuState
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
@@ -58,6 +59,7 @@ class Workshop:
         lasting: bool = False,
         early: Early | None = None,
         foothold: Foothold | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         """Start the starter, unless one is lent. Without a GPU the problem's own code is run while that gets ready.
 
@@ -72,7 +74,8 @@ class Workshop:
             _keep_tf32_out()
         self._lent = starter is not None
         self._starter = starter or starter_for(terms.device, terms.gpu and terms.gpu.uuid, terms.sandbox, terms.threads)
-        self._run_tool = Tools(self._starter, terms.device)
+        self.deadline = Deadline() if deadline is None else deadline
+        self._run_tool = Tools(self._starter, terms.device, lambda: self.deadline)
         try:
             self._equipment = equipment(
                 terms.device,
@@ -89,15 +92,16 @@ class Workshop:
             self._foothold = foothold
             self.spares = foothold.spares if foothold else Spares(self._empty_runner, terms.device, count)
             self.baseline = Baseline(self, lasting=lasting)
-            self.turn_to(source, seeds)
+            self.turn_to(source, seeds, deadline)
             if terms.gpu is None:
                 self._take_over(self._get_ready())
         except BaseException:
             self._end_starter()
             raise
 
-    def turn_to(self, source: str, seeds: SeedBook) -> None:
-        """Take a submission in hand. `seeds` has the weights' seed of the first one's."""
+    def turn_to(self, source: str, seeds: SeedBook, deadline: Deadline | None = None) -> None:
+        """Take a submission in hand, until its `deadline`. `seeds` has the weights' seed of the first one's."""
+        self.deadline = Deadline() if deadline is None else deadline
         self.source = source
         self.seeds = seeds
         self.seeds.settle(self._mixture)
@@ -274,6 +278,7 @@ class Workshop:
             contextlib.closing(HostRegion(PAGE_BYTES)) as outputs,
             Session(self._starter.spawn(RUNNER), desk) as session,
         ):
+            session.under(lambda: self.deadline, own=True)
             try:
                 memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
                 yield Place(self, self.source, session, memory, HostClock(session, outputs), DeviceKind.CPU)
@@ -288,6 +293,7 @@ class Workshop:
         rig = self.rig
         with rig.memory() as memory, self.spares.take() as session, rig.clock(session, memory) as clock:
             session.serve_from(desk)
+            session.under(lambda: self.deadline, own=source is self.source)
             try:
                 yield Place(self, source, session, memory, clock, self.terms.device)
             finally:
@@ -314,7 +320,7 @@ class Workshop:
             self._starter,
             argv,
             work=work,
-            timeout_s=timeout_s,
+            timeout_s=self.deadline.within(timeout_s),
             limits=replace(RUNNER_LIMITS, kept_output_bytes=kept_output_bytes),
             readable=readable,
             devices=self.terms.gpu.nodes,

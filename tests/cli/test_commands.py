@@ -27,6 +27,7 @@ from evaluator.report.live import Progress
 from evaluator.schema import check_card
 from evaluator.store import card_bytes, read_card, write_card
 from evaluator.submissions import Submission
+from evaluator.timed import LastResort
 from evaluator.version import __version__
 from tests import cards
 
@@ -66,7 +67,7 @@ class FakeGrade:
         self.card: Scorecard | Exception | KeyboardInterrupt = cards.card()
         self.requests: list[pipeline.GradeRequest] = []
 
-    def __call__(self, request: pipeline.GradeRequest, progress: Progress) -> Scorecard:
+    def __call__(self, request: pipeline.GradeRequest, progress: Progress, *, last_resort: LastResort) -> Scorecard:
         self.requests.append(request)
         progress.stage("build", "relu")
         if isinstance(self.card, BaseException):
@@ -308,6 +309,7 @@ def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade,
 
 def test_the_options_reach_the_pipeline(run: Run, graded: FakeGrade, submission: Path) -> None:
     options = "--device cpu --size awkward --tolerance kernelbench --sandbox none --timeout 7 --build-timeout 8.5"
+    options += " --deadline 90"
     assert run("grade", "relu", submission, *options.split()) == 0
     (request,) = graded.requests
     assert request.size is SizeName.AWKWARD
@@ -315,6 +317,7 @@ def test_the_options_reach_the_pipeline(run: Run, graded: FakeGrade, submission:
     assert request.sandbox is SandboxMode.NONE
     assert request.timeout_s == 7.0
     assert request.build_timeout_s == 8.5
+    assert request.deadline_s == request.limit_s == 90
 
 
 def test_an_option_may_come_from_the_environment(

@@ -93,3 +93,18 @@ def test_a_thread_that_writes_into_old_outputs_is_no_reason_to_refuse(grade):
 def test_what_a_message_cannot_carry_is_a_failure(judged, returned, verdict):
     outcome = judged(module(forward=[f"return {returned}"]))
     assert (outcome.status, Code(outcome.reason.code)) == verdict
+
+
+def test_the_whole_grade_has_a_deadline(grade):
+    """It comes while PyTorch is still imported; a card is written, and nobody is left behind (`Grader` looks)."""
+    run = grade(module(), "--deadline", "0.5")
+    card = run.verdict(Status.INFRA_ERROR, Code.DEADLINE)
+    assert "after 0.5 s" in card.reason.message
+
+
+def test_the_deadline_ends_a_call_that_may_take_longer(grade):
+    """Whose fault it is depends on how long PyTorch's import took, which a test with a clock of its own tells."""
+    asleep = module("import time", forward=["time.sleep(3600)"])
+    run = grade(asleep, "--deadline", "20", timeout_s=3600.0)
+    assert run.reason is Code.DEADLINE
+    assert run.card.wall_s < 3600
