@@ -36,6 +36,7 @@ from evaluator.records import (
     Record,
     Scorecard,
     Seeds,
+    Sha256,
     SizeName,
     Status,
     SubmissionRef,
@@ -102,7 +103,7 @@ class GradeRequest(Record, frozen=True):
 class Library(Record, frozen=True):
     """What a build made, by its key in the cache, for a machine that does not share that."""
 
-    key: str
+    key: Sha256
     content: bytes
     log: str
     wall_s: float

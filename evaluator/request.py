@@ -1,5 +1,6 @@
 """Put together what a grade is asked for: what the user says, else what the replayed card says, else the defaults."""
 
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,17 +8,28 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.catalog import find_problem
+from evaluator.catalog import find_listed, find_problem
 from evaluator.devices.gpu import Gpu, choose
 from evaluator.doctor import default_device
-from evaluator.errors import CardError, UsageError
+from evaluator.errors import CardError, ProblemNotFound, UsageError
+from evaluator.file_names import card_place
 from evaluator.findings import Code, finding
 from evaluator.host_code import is_for_the_cpu
 from evaluator.isolation import SandboxMode
 from evaluator.pipeline import GradeRequest, Unread
-from evaluator.records import BaselineKind, DeviceKind, Finding, ProfilerKind, Scorecard, SizeName, ToleranceRule
+from evaluator.records import (
+    BaselineKind,
+    DeviceKind,
+    Finding,
+    Problem,
+    ProfilerKind,
+    Scorecard,
+    SizeName,
+    ToleranceRule,
+)
+from evaluator.report.text import one_line
 from evaluator.store import read_card
-from evaluator.submissions import STDIN, Submission, read_submission
+from evaluator.submissions import MAX_CODE_BYTES, STDIN, Submission, read_submission
 
 AUTO = "auto"
 
@@ -50,6 +62,7 @@ class Wish(NamedTuple):
     profile: str | None = None
     name: str | None = None
     deadline: float | None = None
+    changed_problem: bool = False
 
 
 def request_for(wish: Wish) -> GradeRequest:
@@ -59,10 +72,9 @@ def request_for(wish: Wish) -> GradeRequest:
         UsageError: something is missing, cannot be read, or cannot be done by this version.
     """
     card = read_card(wish.replay) if wish.replay is not None else None
-    problem = wish.problem or (card.problem.name if card else None)
-    if problem is None or (wish.submission is None and card is None):
+    if card is None and (wish.problem is None or wish.submission is None):
         raise UsageError("PROBLEM and SUBMISSION must be named, unless --replay names a scorecard")
-    found = find_problem(problem, wish.problems)
+    found = _problem(wish, card)
     submission = _named(_submission(wish.submission, card), wish.name)
     device, remarks = _device(wish.device, wish.gpu, card, submission)
     default_size = SizeName.FULL if device is DeviceKind.CUDA else SizeName.SMALL
@@ -91,6 +103,35 @@ def remarked(submission: Submission | Unread, remarks: tuple[Finding, ...]) -> S
     if not remarks or not isinstance(submission, Submission):
         return submission
     return replace(submission, findings=(*submission.findings, *remarks))
+
+
+def _problem(wish: Wish, card: Scorecard | None) -> Problem:
+    """Read the problem: the one that the user names, else the one whose name the replayed card has in the listing.
+
+    A card is data: what it says is never taken for a path. Raises UsageError where the problem is not the card's own.
+    """
+    if wish.problem is not None:
+        problem = find_problem(wish.problem, wish.problems)
+    elif card is not None:
+        problem = _problem_of(card, wish.problems)
+    else:
+        raise UsageError("PROBLEM must be named, unless --replay names a scorecard")
+    if card is not None and problem.sha256 != card.problem.sha256 and not wish.changed_problem:
+        raise UsageError(
+            f"the problem {problem.name} is not the one of this scorecard: its sha256 is {problem.sha256[:12]}…, "
+            f"the card's {card.problem.sha256[:12]}…",
+            hint="--changed-problem replays it all the same; name PROBLEM where it is another one",
+        )
+    return problem
+
+
+def _problem_of(card: Scorecard, folder: Path | None) -> Problem:
+    try:
+        return find_listed(card.problem.name, folder)
+    except ProblemNotFound as error:
+        hint = "name it, if you trust it: warpgrade grade PROBLEM --replay CARD; or say where it is: --problems DIR"
+        name = one_line(card.problem.name, 80)
+        raise UsageError(f"there is no problem {name!r}, which this scorecard names", hint=hint) from error
 
 
 def baselines(wanted: Sequence[str], device: DeviceKind) -> list[BaselineKind]:
@@ -141,7 +182,7 @@ def strict(sandbox: str, wanted: bool) -> bool:  # noqa: FBT001 - the two option
 def default_target(request: GradeRequest) -> Path:
     """Say where a scorecard goes. A replay does not overwrite the card that it is compared with."""
     ending = "replay.json" if request.replay is not None else "json"
-    return Path("scorecards", request.problem.name, f"{request.submission.name}.{ending}")
+    return Path("scorecards", card_place(request.problem.name, request.submission.name, ending))
 
 
 def _device(name: str, gpu: str | None, card: Scorecard | None, submission: Submission | Unread) -> Choice:
@@ -196,10 +237,13 @@ def _submission_of(card: Scorecard | None) -> Submission:
     if card is None or card.submission.sha256 is None:
         raise CardError("this scorecard holds no submission to grade again", hint="name SUBMISSION as well")
     graded = card.submission
+    text = graded.source.encode()
+    if hashlib.sha256(text).hexdigest() != graded.sha256 or len(text) > MAX_CODE_BYTES:
+        raise CardError("the submission in this scorecard is not the text that its sha256 is of, or it is too large")
     return Submission(
         name=graded.name,
         origin=graded.origin,
-        sha256=card.submission.sha256,
+        sha256=graded.sha256,
         source=graded.source,
         extracted_from_answer=graded.extracted_from_answer,
         line_offset=0,

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
+from evaluator.reading import NotRegular, read_found, read_named_regular
 from evaluator.records import SCHEMA_VERSION, Record, Scorecard
 
 MAX_CARD_BYTES = 64 * 1024 * 1024
@@ -30,8 +31,8 @@ def card_bytes(card: Scorecard) -> bytes:
     return msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
 
 
-def check_target(path: Path) -> None:
-    """Make sure that a card can be stored at `path`, before any time is spent on grading.
+def check_target(path: Path, *, named: bool = True) -> None:
+    """Make sure that a card can be stored at `path`, before any time is spent on grading; see `write_card`.
 
     Raises:
         UsageError: the folder cannot be made or written to, or something other than a file is in the way.
@@ -39,7 +40,7 @@ def check_target(path: Path) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _refuse_what_is_no_file(path)
+        _refuse_what_is_no_file(path, follow=named)
         trial = _temporary_beside(path)
         trial.touch(exist_ok=False)
         trial.unlink()
@@ -50,10 +51,10 @@ def check_target(path: Path) -> None:
         raise UsageError(message, hint="choose another place with --output FILE") from error
 
 
-def _refuse_what_is_no_file(path: Path) -> None:
+def _refuse_what_is_no_file(path: Path, *, follow: bool) -> None:
     """Replacing a folder, a pipe or /dev/null by a file is never what was meant."""
     try:
-        is_file = stat.S_ISREG(path.stat().st_mode)
+        is_file = stat.S_ISREG(path.stat(follow_symlinks=follow).st_mode)
     except FileNotFoundError:
         return
     if not is_file:
@@ -61,66 +62,82 @@ def _refuse_what_is_no_file(path: Path) -> None:
         raise UsageError(message, hint="name a file for --output; --json writes the scorecard to stdout")
 
 
-def write_card(card: Scorecard, path: Path) -> None:
+def write_card(card: Scorecard, path: Path, *, named: bool = True) -> None:
     """Store `card` at `path`, whole or not at all, and on the disk by the time this returns.
+
+    Where the user `named` the path and a link lies there, it stays, and the file behind it is replaced; elsewhere the
+    link is replaced, wherever it leads.
 
     Raises:
         CardNotWritten: with the reason; whatever was at `path` before is still there.
     """
-    target = path.resolve()  # a link stays a link; the file behind it is replaced
+    try:
+        write_whole(path.resolve() if named else path, card_bytes(card))
+    except (OSError, UnicodeError) as error:
+        message = f"the scorecard could not be written to {path}: {_reason(error)}"
+        raise CardNotWritten(message, hint="--json prints it instead, --output puts it elsewhere") from error
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    """Write a file whole or not at all, through a new file beside it that nobody can have put a link in the place of.
+
+    Raises OSError; whatever was there before still is.
+    """
     temporary = _temporary_beside(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("xb") as file:
-            file.write(card_bytes(card))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
         _sync_folder(target.parent)
-    except (OSError, UnicodeError) as error:
-        message = f"the scorecard could not be written to {path}: {_reason(error)}"
-        raise CardNotWritten(message, hint="--json prints it instead, --output puts it elsewhere") from error
     finally:
         # Also when the user interrupts; after the replacement there is nothing left to remove.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
     """Read the file of a card, at most `MAX_CARD_BYTES` of it.
+
+    Args:
+        path: the file.
+        found_in: the folder in which it was found by looking around: no part of the path below may be a link. None
+            where the user named it.
 
     Raises:
         CardError: it cannot be read, is not a regular file, or is too large.
     """
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise CardError(f"{path} is not a file")
-        with path.open("rb") as file:
-            # No more than it has: room for the largest there may be takes longer to get than a card takes to read.
-            content = file.read(min(status.st_size, MAX_CARD_BYTES) + 1)
-    except OSError as error:
+        if found_in is None:
+            content = read_named_regular(path, MAX_CARD_BYTES)
+        else:
+            content = read_found(found_in, path.relative_to(found_in).as_posix(), MAX_CARD_BYTES)
+    except NotRegular as error:
+        raise CardError(f"{path} is not a file to read a card from: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL in it
         raise CardError(f"{path} cannot be read: {_reason(error)}") from error
     if len(content) > MAX_CARD_BYTES:
         raise CardError(f"{path} is larger than {MAX_CARD_BYTES >> 20} MiB: no scorecard is")
     return content
 
 
-def read_card(path: Path) -> Scorecard:
-    """Read the scorecard at `path`.
+def read_card(path: Path, found_in: Path | None = None) -> Scorecard:
+    """Read the scorecard at `path`; `found_in` is as `read_bytes` has it.
 
     Raises:
         CardError: it cannot be read or is not a scorecard of this version.
     """
-    return read_card_as(Scorecard, path)
+    return read_card_as(Scorecard, path, found_in)
 
 
 _Layout = TypeVar("_Layout", bound=Record)
 
 
-def read_card_as(layout: type[_Layout], path: Path) -> _Layout:
+def read_card_as(layout: type[_Layout], path: Path, found_in: Path | None = None) -> _Layout:
     """Read as much of the scorecard at `path` as `layout` has of it. Raises as `read_card` does."""
-    content = read_bytes(path)
+    content = read_bytes(path, found_in)
     try:
         version = msgspec.json.decode(content, type=_Versioned).schema_version
         card = msgspec.json.decode(content, type=layout) if version == SCHEMA_VERSION else None

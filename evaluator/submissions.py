@@ -19,6 +19,7 @@ from typing import BinaryIO, Literal, NamedTuple
 from evaluator.errors import SubmissionUnreadable
 from evaluator.findings import Code, finding
 from evaluator.model_new import looks_like_python
+from evaluator.reading import NotRegular, read_found, read_named
 from evaluator.records import Finding, Record, Sha256
 
 MAX_CODE_BYTES = 1024 * 1024
@@ -26,7 +27,6 @@ MAX_CODE_BYTES = 1024 * 1024
 MAX_ANSWER_BYTES = 4 * MAX_CODE_BYTES
 """An answer holds its thoughts and drafts beside the code."""
 
-_MOST_ARE_SHORTER = 1 << 16
 STDIN = "-"
 _NAMING_DIGITS = 12
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -77,12 +77,16 @@ class _Code(NamedTuple):
     findings: tuple[Finding, ...] = ()
 
 
-def read_submission(path: Path | Literal["-"], stdin: BinaryIO | None = None) -> Submission | Finding:
+def read_submission(
+    path: Path | Literal["-"], stdin: BinaryIO | None = None, *, found_in: Path | None = None
+) -> Submission | Finding:
     """Read the submission at `path`, or from standard input where it is `-`.
 
     Args:
         path: a file; its suffix says what it is.
         stdin: what is read for `-`; the process's own standard input where None.
+        found_in: the folder in which `path` was found by looking around: then it must be a regular file, and no link.
+            None where the user named it.
 
     Returns:
         The submission, or the finding that says why there is none: it is too large, no text, or an answer without code.
@@ -92,7 +96,7 @@ def read_submission(path: Path | Literal["-"], stdin: BinaryIO | None = None) ->
     """
     suffix = "" if isinstance(path, str) else path.suffix.lower()
     limit = MAX_CODE_BYTES if suffix == ".py" else MAX_ANSWER_BYTES
-    data = _read(path, stdin, limit + 1)
+    data = _read(path, stdin, limit, found_in)
     if len(data) > limit:
         what = "a submission" if suffix == ".py" else "an answer"
         return _too_large(f"{what} is at most {limit >> 20} MiB of text, and this file is larger", limit)
@@ -119,15 +123,17 @@ def read_submission(path: Path | Literal["-"], stdin: BinaryIO | None = None) ->
     )
 
 
-def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int) -> bytes:
+def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int, found_in: Path | None) -> bytes:
     """Read no more than is needed to see that there is too much."""
     try:
         if isinstance(path, str):
-            return (sys.stdin.buffer if stdin is None else stdin).read(at_most)
-        with path.open("rb") as file:
-            # Room for the longest there may be takes longer to get than most submissions take to read.
-            beginning = file.read(_MOST_ARE_SHORTER)
-            return beginning if len(beginning) < _MOST_ARE_SHORTER else beginning + file.read(at_most - len(beginning))
+            return (sys.stdin.buffer if stdin is None else stdin).read(at_most + 1)
+        if found_in is not None:
+            return read_found(found_in, path.relative_to(found_in).as_posix(), at_most)
+        return read_named(path, at_most)
+    except NotRegular as error:
+        hint = "hand in the file itself: what is found in a folder is read only where it is a regular file"
+        raise SubmissionUnreadable(f"{path} is not read: {error.strerror}", hint=hint) from error
     except IsADirectoryError as error:
         hint = "name one file in it; `warpgrade batch` grades a folder of submissions"
         raise SubmissionUnreadable(f"{path} is a folder, not a submission", hint=hint) from error

@@ -97,7 +97,7 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
     path = Path(problem.path) / LOCK_FILE
     before = None
     with contextlib.suppress(ProblemError):  # A broken one is what this is to mend.
-        before = read_lock(path)
+        before = read_lock(path, shipped=problem.origin == Origin.WARPGRADE)
     sizes = dict(before.sizes) if before is not None and fits(before, problem, RULES) else {}
     smaller = {SizeName.SMALL, SizeName.AWKWARD} & set(problem.sizes)
     for name in {size} | (smaller - set(sizes) if size is SizeName.FULL else smaller):
@@ -116,7 +116,7 @@ def _check_lock(problem: Problem) -> None:
     from evaluator.judge.profiles import RULES
 
     path = Path(problem.path) / LOCK_FILE
-    lock = read_lock(path)
+    lock = read_lock(path, shipped=problem.origin == Origin.WARPGRADE)
     if lock is not None and not fits(lock, problem, RULES):
         raise ProblemError(
             f"{path} is for another text of {problem.name}, or for older profiles",

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from evaluator.batch.protocol import GpuModel, NotGraded, Order, Part, Result, Stage, receive_reply, send
 from evaluator.isolation.files import source_root
+from evaluator.reading import open_to_append
 
 _BEHIND_S = 60.0
 """How long after its deadline a grade's process may still be silent: it must first have imported PyTorch."""
@@ -72,7 +73,7 @@ class Worker:
             arguments.append(",".join(map(str, slot.cores)))
         try:
             with contextlib.ExitStack() as opened:
-                output = 2 if log is None else opened.enter_context(log.open("ab")).fileno()
+                output = 2 if log is None else opened.enter_context(open_to_append(log.parent, log.name)).fileno()
                 self._process = subprocess.Popen(
                     [*_PYTHON, "-c", _BOOT, str(source_root()), *arguments],
                     stdin=subprocess.PIPE,

@@ -7,6 +7,7 @@ everything else is read again, and an index that is missing or broken is made an
 import contextlib
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -14,6 +15,7 @@ from typing import NamedTuple, Self
 from evaluator.batch.brief import Brief
 from evaluator.batch.run_folder import RunFolder
 from evaluator.errors import CardError
+from evaluator.reading import kind
 from evaluator.records import Scorecard, Status
 from evaluator.store import read_card_as
 
@@ -48,14 +50,14 @@ class Row(NamedTuple):
         return f"{self.problem_sha256}:{self.submission_sha256}" if self.submission_sha256 else None
 
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS cards (
+_CREATED = """\
+CREATE TABLE cards (
     card TEXT PRIMARY KEY, size_bytes INTEGER, mtime_ns INTEGER,
     problem TEXT, level INTEGER, name TEXT, problem_sha256 TEXT, submission_sha256 TEXT,
     device TEXT, device_name TEXT, status TEXT, reason TEXT, built INTEGER,
     speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT
-)
-"""
+)"""
+_TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
 _MARKS = ", ".join("?" * len(Row._fields))
 
 
@@ -85,14 +87,19 @@ class Index:
 
     def add(self, card: str, content: Scorecard) -> Row:
         """Take in a card that was just written to its place."""
-        stat = (self._folder.cards / card).stat()
-        row = row_of(content, card, stat.st_size, stat.st_mtime_ns)
+        facts = (self._folder.cards / card).stat(follow_symlinks=False)
+        row = row_of(content, card, facts.st_size, facts.st_mtime_ns)
         self.rows[card] = row
         self._store([row])
         return row
 
     def _refresh(self) -> None:
-        there = dict(_files(self._folder.cards))
+        there: dict[str, tuple[int, int]] = {}
+        for card, found in _files(self._folder.cards):
+            if isinstance(found, CardError):
+                self.broken.append(found)
+            else:
+                there[card] = found
         gone = [card for card in self.rows if card not in there]
         for card in gone:
             del self.rows[card]
@@ -102,7 +109,8 @@ class Index:
             if row is not None and (row.size_bytes, row.mtime_ns) == (size_bytes, mtime_ns):
                 continue
             try:
-                self.rows[card] = row_of(read_card_as(Brief, self._folder.cards / card), card, size_bytes, mtime_ns)
+                cards = self._folder.cards
+                self.rows[card] = row_of(read_card_as(Brief, cards / card, cards), card, size_bytes, mtime_ns)
                 read.append(self.rows[card])
             except CardError as error:
                 self.rows.pop(card, None)
@@ -127,11 +135,15 @@ def _connect(path: Path) -> sqlite3.Connection:
     for _ in range(2):
         connection = None
         try:
+            if not _is_ours(path):
+                break
             connection = sqlite3.connect(path, timeout=5.0)
+            # A stranger's file may have triggers and views: none of them may do more than give values.
+            connection.execute("PRAGMA trusted_schema = OFF")
             # What a power cut may take is made again from the cards.
             connection.execute("PRAGMA synchronous = OFF")
             (layout,) = connection.execute("PRAGMA user_version").fetchone()
-            if layout not in (0, _LAYOUT):
+            if layout not in (0, _LAYOUT) or not _is_plain(connection):
                 raise sqlite3.DatabaseError("of another layout")  # noqa: TRY301
             _lay_out(connection)
         except sqlite3.DatabaseError as error:
@@ -148,14 +160,30 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _is_ours(path: Path) -> bool:
+    """Say whether what lies there may be an index: a link, a pipe or a device is left alone."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _is_plain(connection: sqlite3.Connection) -> bool:
+    """Say whether the file holds our one table at most; `cards` may be a view that never ends."""
+    held = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'")
+    return all((each[0], each[1], each[2]) == ("table", "cards", _CREATED) for each in held.fetchmany(2))
+
+
 def _lay_out(connection: sqlite3.Connection) -> None:
     with connection:
         connection.execute(_TABLE)
         connection.execute(f"PRAGMA user_version = {_LAYOUT}")
 
 
-def _files(top: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Give each card's place with its size and time."""
+def _files(top: Path) -> Iterator[tuple[str, tuple[int, int] | CardError]]:
+    """Give each card's place with its size and time; what is neither a file nor a folder is an error."""
     folders = [""]
     while folders:
         below = folders.pop()
@@ -163,14 +191,20 @@ def _files(top: Path) -> Iterator[tuple[str, tuple[int, int]]]:
             entries = os.scandir(top / below)
         except FileNotFoundError:
             continue
+        except OSError as error:
+            yield below, CardError(f"{top / below} cannot be listed: {error.strerror}")
+            continue
         with entries:
             for entry in entries:
                 place = f"{below}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{place}/")
+                elif not entry.is_file(follow_symlinks=False):
+                    found = kind(entry.stat(follow_symlinks=False).st_mode)
+                    yield place, CardError(f"{top / place} is {found}: no card is read from that")
                 elif place.endswith(".json"):
-                    stat = entry.stat()
-                    yield place, (stat.st_size, stat.st_mtime_ns)
+                    facts = entry.stat(follow_symlinks=False)
+                    yield place, (facts.st_size, facts.st_mtime_ns)
 
 
 def row_of(content: Scorecard | Brief, card: str, size_bytes: int, mtime_ns: int) -> Row:

@@ -6,6 +6,7 @@ Everything is read one by one and forgotten, so a batch may be larger than the m
 import io
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from evaluator.catalog import Origin, list_problems
 from evaluator.catalog.kernelbench import other_names
 from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.pipeline import Unread
+from evaluator.reading import kind, open_named
 from evaluator.records import Problem, SizeName
 from evaluator.report.text import one_line
 from evaluator.submissions import MAX_ANSWER_BYTES, Submission, read_submission
@@ -75,14 +77,18 @@ def _names(problem: Problem) -> tuple[str, ...]:
 def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] | None = None) -> Iterator[Item]:
     """Read `PROBLEM/NAME.py` (or an answer: .txt, .md), and KernelBench's own names for files, below `folder`.
 
-    A file that stands in `known`, by its path, and has not changed since, is not read.
+    A file that stands in `known`, by its path, and has not changed since, is not read. Only regular files are read, and
+    no links are followed; what else could be meant as a submission, or as a folder of them, is refused.
 
     Raises:
         UsageError: there is no such folder, or it cannot be listed.
     """
     known = known or {}
-    for path in submission_files(folder):
+    for path, mode in submission_files(folder):
         origin = _spelled(path)
+        if not stat.S_ISREG(mode):
+            yield Refused(origin, f"it is {kind(mode)}; what lies in a folder is read only where it is a regular file")
+            continue
         before = known.get(origin)
         if before is not None and before.stamp == _stamp(path) and problems.has(before.problem, before.problem_sha256):
             yield Seen(before, partial(_read_file, path, folder, problems))
@@ -105,40 +111,54 @@ def open_lines(path: Path) -> BinaryIO:
         hint = f"`warpgrade grade PROBLEM {path}` grades it"
         raise UsageError(f"{path} is one submission, not a folder of them", hint=hint)
     try:
-        return path.open("rb")
+        return open_named(path)
     except OSError as error:
         hint = "name a folder of submissions, a file of JSON lines, or - for stdin"
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
-def submission_files(folder: Path) -> list[str]:
-    """List the files that `read_folder` takes for submissions, those of one problem after another.
+def submission_files(folder: Path) -> list[tuple[str, int]]:
+    """List what `read_folder` takes for submissions, those of one problem after another, each with its kind of file.
+
+    Links that are no submissions by their names are among them: they may be meant as folders of some.
 
     Raises:
         UsageError: there is no such folder, or it cannot be listed.
     """
-
-    def refuse(error: OSError) -> None:
-        raise UsageError(f"{error.filename} cannot be listed: {error.strerror}", hint="name a folder of submissions")
-
     # Texts and not Paths, here and in `_stamp`: a hundred thousand Paths take seconds.
-    found = []
-    for top, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = sorted(each for each in folders if not each.startswith((".", "__pycache__")))
-        found += [
-            f"{top}/{name}"
-            for name in sorted(files)
-            if not name.startswith(".") and name[name.rfind(".") :].lower() in SUFFIXES
-        ]
+    found: list[tuple[str, int]] = []
+    left = [str(folder)]
+    while left:
+        top = left.pop()
+        try:
+            with os.scandir(top) as listed:
+                entries = sorted((each for each in listed if not each.name.startswith(".")), key=lambda each: each.name)
+            folders = [each for each in entries if each.is_dir(follow_symlinks=False)]
+            others = [(each, _mode(each)) for each in entries if not each.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            hint = "name a folder of submissions"
+            raise UsageError(f"{error.filename or top} cannot be listed: {error.strerror}", hint=hint) from error
+        found += [(f"{top}/{each.name}", mode) for each, mode in others if _may_be_meant(each, mode)]
+        left += [f"{top}/{each.name}" for each in reversed(folders) if not each.name.startswith("__pycache__")]
     return found
+
+
+def _mode(entry: os.DirEntry[str]) -> int:
+    """Give the kind of file, from the folder itself where that says it."""
+    return stat.S_IFREG if entry.is_file(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_mode
+
+
+def _may_be_meant(entry: os.DirEntry[str], mode: int) -> bool:
+    named = entry.name[entry.name.rfind(".") :].lower() in SUFFIXES
+    return named or (stat.S_ISLNK(mode) and entry.is_dir())
 
 
 def _stamp(path: str) -> Stamp | None:
     try:
-        stat = os.stat(path)  # noqa: PTH116 - as above
+        facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - as above
     except OSError:
         return None
-    return stat.st_size, stat.st_mtime_ns
+    return facts.st_size, facts.st_mtime_ns
 
 
 def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused:
@@ -151,13 +171,15 @@ def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused
     elif wanted == ".":
         return Refused(_spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py")
     problem = problems.find(_spelled(wanted))
-    return Refused(_spelled(path), problem) if isinstance(problem, str) else _from_file(path, problem, _spelled(name))
+    if isinstance(problem, str):
+        return Refused(_spelled(path), problem)
+    return _from_file(path, folder, problem, _spelled(name))
 
 
-def _from_file(path: Path, problem: Problem, name: str) -> Task | Refused:
+def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | Refused:
     stamp = _stamp(str(path))  # before the text is read: one that changes meanwhile is read again the next time
     try:
-        read = read_submission(path)
+        read = read_submission(path, found_in=folder)
     except SubmissionUnreadable as error:
         return Refused(_spelled(path), error.message)
     if isinstance(read, Submission):

@@ -10,7 +10,7 @@ from evaluator.batch.index import Index
 from evaluator.batch.run_folder import RunFolder, opened
 from evaluator.errors import CardError
 from evaluator.report.regrade import Change, changes, regraded
-from evaluator.store import read_card, write_card
+from evaluator.store import read_card, write_card, write_whole
 
 
 class Regraded(NamedTuple):
@@ -41,11 +41,11 @@ def regrade(run: Path, output: Path | None) -> Regraded:
         target = stack.enter_context(opened(output, manifest)) if output is not None else None
         if target is not None:
             lines = (msgspec.json.encode(planned) + b"\n" for planned in folder.read_plan().values())
-            target.plan.write_bytes(b"".join(lines))
+            write_whole(target.plan, b"".join(lines))
         broken = list(index.broken)
         for place in sorted(index.rows):
             try:
-                before = read_card(folder.cards / place)
+                before = read_card(folder.cards / place, folder.cards)
             except CardError as error:  # in what the index does not read of a card
                 broken.append(error)
                 continue
@@ -53,5 +53,5 @@ def regrade(run: Path, output: Path | None) -> Regraded:
             count += 1
             found += changes(before, after)
             if target is not None:
-                write_card(after, target.cards / place)
+                write_card(after, target.cards / place, named=False)
         return Regraded(count, found, broken)

@@ -16,7 +16,7 @@ from evaluator.report.batch_html import Detail, PageEntry, detail_of, write_page
 from evaluator.report.batch_junit import Case, junit
 from evaluator.report.batch_kernelbench import Graded, documents
 from evaluator.report.summary import MISSING, sections
-from evaluator.store import read_card
+from evaluator.store import read_card, write_whole
 
 
 def failed(results: Results) -> list[Failed]:
@@ -67,15 +67,8 @@ def write_kernelbench(results: Results, folder: Path) -> Written:
         written[baseline] = made.baseline
     for path, document in written.items():
         content = msgspec.json.format(msgspec.json.encode(document), indent=4) + b"\n"
-        _written(path, functools.partial(_replaced, path, content))
+        _written(path, functools.partial(write_whole, path, content))
     return Written(list(written), made.left_out, made.unquoted)
-
-
-def _replaced(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
-    partial.replace(path)
 
 
 def _written(path: Path, write: Callable[[], object]) -> None:
@@ -115,7 +108,7 @@ def _card(entry: Entry) -> Scorecard | None:
     if entry.row is None:
         return None
     try:
-        return read_card(entry.cards / entry.row.card)
+        return read_card(entry.cards / entry.row.card, entry.cards)
     except CardError:
         return None
 

@@ -27,11 +27,16 @@ import msgspec
 from evaluator.batch.manifest import RunManifest, Terms
 from evaluator.batch.tasks import Planned, Task
 from evaluator.errors import CardError, InfraError, UsageError
+from evaluator.reading import open_to_append, read_found
 from evaluator.records import Record
+from evaluator.store import write_whole
 from evaluator.submissions import STDIN
 from evaluator.version import __version__
 
 _MOSTLY_OUTDATED = 2
+_MAX_MANIFEST_BYTES = 1 << 20
+_MAX_PLAN_BYTES = 1 << 30
+"""A line of a plan has some 400 bytes."""
 _UNSAID = {
     "size": "the device's own size",
     "timeout_s": "the judge's own timeout",
@@ -75,26 +80,33 @@ class RunFolder(Record, frozen=True):
     def read_manifest(self) -> RunManifest:
         """Read what was asked. Raises CardError where this is no run's folder."""
         try:
-            return msgspec.json.decode(self.manifest.read_bytes(), type=RunManifest)
+            content = read_found(self.path, self.manifest.name, _MAX_MANIFEST_BYTES)
+            return msgspec.json.decode(content, type=RunManifest)
         except OSError as error:
             hint = "name a folder that `warpgrade batch --run` made"
             why = "it has no manifest.json" if self.path.is_dir() and not self.manifest.exists() else error.strerror
             raise CardError(f"{self.path} is not the folder of a run: {why}", hint=hint) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CardError(f"{self.manifest} is not the manifest of a run: {error}") from error
 
     def read_plan(self) -> dict[str, Planned]:
-        """Read what was handed in, by card; of two lines on one card the later counts."""
+        """Read what was handed in, by card; of two lines on one card the later counts.
+
+        Raises:
+            CardError: something else than a plan lies there, or it cannot be read.
+        """
         try:
-            lines = self.plan.read_bytes().splitlines()
+            lines = read_found(self.path, self.plan.name, _MAX_PLAN_BYTES).splitlines()
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise CardError(f"{self.plan} cannot be read: {error.strerror or error}") from error
         decoder = msgspec.json.Decoder(Planned)
         planned = {}
         for line in lines:
             try:
                 one = decoder.decode(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # a death in the middle of a line: that submission will be read in again
             planned[one.card] = one
         return planned
@@ -111,7 +123,7 @@ class Plan:
         if self._known and folder.plan.stat().st_size > _MOSTLY_OUTDATED * len(whole):
             _replace(folder.plan, whole)
         try:
-            self._file = folder.plan.open("ab", buffering=0)
+            self._file = open_to_append(folder.path, folder.plan.name)
             self._file.write(b"\n")  # ends the line that a death, or a full disk, may have cut
         except OSError as error:
             raise not_written(folder.plan, error) from error
@@ -254,10 +266,8 @@ def not_written(path: Path, error: OSError) -> InfraError:
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
-    temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        write_whole(path, content)
     except OSError as error:
         raise not_written(path, error) from error
 

@@ -1,6 +1,7 @@
 """One sitting of a batch: whatever has no card yet is graded, until all is done or somebody interrupts."""
 
 import datetime
+import io
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from evaluator.batch.protocol import Graded
 from evaluator.batch.run_folder import Plan, RunFolder, not_written
 from evaluator.batch.tasks import Planned, Refused, Seen, Task
 from evaluator.errors import ExitCode
+from evaluator.reading import open_to_append
 from evaluator.records import Scorecard, Status
 from evaluator.report.text import one_line
 from evaluator.store import read_card, write_card
@@ -139,10 +141,12 @@ class Session:
     def _run(self) -> Tally:
         with (
             Index(self._folder) as index,
-            (self._folder.logs / "batch.log").open("a", encoding="utf-8") as log,
+            io.TextIOWrapper(open_to_append(self._folder.logs, "batch.log"), "utf-8", write_through=True) as log,
         ):
             self._index, self._log = index, log
             self._note("begin", f"{len(index.rows)} cards are there")
+            for broken in index.broken:
+                self._note("not read", broken.message)
             for row in index.rows.values():
                 if row.key and self._counts(row):
                     self._graded[row.key] = row.card
@@ -258,7 +262,8 @@ class Session:
                     self._tally.add(kept)
                     self._display.result(kept)
                 case copy, card:
-                    self._copy(copy, read_card(self._folder.cards / card))
+                    cards = self._folder.cards
+                    self._copy(copy, read_card(cards / card, cards))
 
     def _copy(self, copy: Copy, card: Scorecard) -> None:
         """Report a grade for an equal submission under its own name."""
@@ -266,7 +271,7 @@ class Session:
         self._show(Result(self._write(copy.card, named), "copied"))
 
     def _write(self, place: str, card: Scorecard) -> Row:
-        write_card(card, self._folder.cards / place)
+        write_card(card, self._folder.cards / place, named=False)
         with self._lock:
             return self._index.add(place, card)
 

@@ -1,18 +1,13 @@
 """What a batch is made of: one task for each submission, and what was handed in but is none."""
 
 import hashlib
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from evaluator.file_names import card_place
 from evaluator.pipeline import Unread
 from evaluator.records import Problem, Record, Sha256
 from evaluator.submissions import Submission
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._+=@-]")
-_LONGEST_NAME = 120
-_DIGEST = 16
-
 
 Stamp = tuple[int, int]
 """The size of a file in bytes and its time of change in nanoseconds: while both stay, its content is taken to stay."""
@@ -29,7 +24,7 @@ class Task(NamedTuple):
     @property
     def card(self) -> str:
         """Where its scorecard lies below the folder of cards: `relu/mine.json`."""
-        return f"{'/'.join(map(file_name, self.problem.name.split('/')))}/{file_name(self.name)}.json"
+        return str(card_place(self.problem.name, self.name))
 
     @property
     def key(self) -> str | None:
@@ -114,17 +109,3 @@ class Shard(NamedTuple):
         identity = item.origin if isinstance(item, Refused) else item.key or item.card
         digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8], "big") % self.of == self.number - 1
-
-
-def file_name(name: str) -> str:
-    """Spell any name as the name of a file, and different names differently.
-
-    >>> file_name("sample_0"), file_name("../x"), file_name("")
-    ('sample_0', '_._x-d6b96a97d147daaa', '_-e3b0c44298fc1c14')
-    """
-    safe = _UNSAFE.sub("_", name)[:_LONGEST_NAME]
-    if safe.startswith(".") or not safe:
-        safe = f"_{safe[1:]}"
-    if safe == name:
-        return name
-    return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGEST]}"

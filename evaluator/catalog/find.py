@@ -24,16 +24,17 @@ class Listing(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A problem that was seen in a folder and not yet read."""
+    """A problem that was seen in a folder and not yet read. `found_in` is as `read_bytes` has it."""
 
     name: str
     path: Path
     origin: Origin
+    found_in: Path | None
 
     def read(self) -> Problem:
         if self.origin is Origin.KERNELBENCH:
-            return kernelbench.read_file(self.path)
-        return read_folder(self.path, self.origin)
+            return kernelbench.read_file(self.path, found_in=self.found_in)
+        return read_folder(self.path, self.origin, self.found_in)
 
 
 def list_problems(folder: Path | None = None) -> Listing:
@@ -65,18 +66,36 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
         ProblemError: it is there and broken.
     """
     places = _places(folder)
-    exact = [place for place in places if place.name == name]
-    meant = exact or [place for place in places if name.removesuffix(".py") in _other_names(place)]
-    if len(meant) == 1:
-        return meant[0].read()
-    if meant:
-        raise ProblemNotFound(name, [place.name for place in meant])
+    if (listed := _listed(name, places)) is not None:
+        return listed.read()
     at_path = _place_at(Path(name))
     if at_path is not None:
         return at_path.read()
     own = OWN_PROBLEMS / name
     nearest = [str(own)] if name.isidentifier() and _place_at(own) is not None else _nearest(name, places)
     raise ProblemNotFound(name, nearest)
+
+
+def find_listed(name: str, folder: Path | None = None) -> Problem:
+    """Read the one problem of that name in `folder`, or among the shipped ones. A name is never a path here.
+
+    Raises:
+        ProblemNotFound: nothing there has that name; carries the nearest ones.
+        ProblemError: it is there and broken.
+    """
+    places = _places(folder)
+    if (listed := _listed(name, places)) is None:
+        raise ProblemNotFound(name, _nearest(name, places))
+    return listed.read()
+
+
+def _listed(name: str, places: list[_Place]) -> _Place | None:
+    """Find the place of that name, else the one that may be called so. Raises ProblemNotFound where several may."""
+    exact = [place for place in places if place.name == name]
+    meant = exact or [place for place in places if name.removesuffix(".py") in _other_names(place)]
+    if len(meant) > 1:
+        raise ProblemNotFound(name, [place.name for place in meant])
+    return meant[0] if meant else None
 
 
 def _places(folder: Path | None) -> list[_Place]:
@@ -89,30 +108,41 @@ def _places(folder: Path | None) -> list[_Place]:
         raise ProblemError(
             f"{top}: cannot be read: {error.strerror or error}", hint="name a folder of problems"
         ) from error
-    places = [_Place(child.name, child, own) for child in children if _is_problem_folder(child)]
+    # An installer may have put links where our own problems lie.
+    found_in = None if folder is None else top
+    places = [_Place(child.name, child, own, found_in) for child in children if _is_problem_folder(child)]
     files = kernelbench.problem_files(top)
-    places += [_Place(kernelbench.problem_name(file), file, Origin.KERNELBENCH) for file in files]
+    places += [_Place(kernelbench.problem_name(file), file, Origin.KERNELBENCH, found_in) for file in files]
     return sorted(places, key=lambda place: _natural(place.name))
 
 
 def _is_problem_folder(path: Path) -> bool:
     # Either file is enough to be meant as a problem: the lack of the other is then reported, not passed over.
-    return _is_file(path / PROBLEM_FILE) or _is_file(path / REFERENCE_FILE)
+    # So is what is no regular file, a link that leads nowhere for one.
+    return _is_there(path / PROBLEM_FILE) or _is_there(path / REFERENCE_FILE)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (OSError, ValueError):
+        # A name that is too long, that holds a NUL, or a folder that may not be entered.
+        return False
+    return True
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:
-        # A name that is too long, or a folder that may not be entered.
+    except (OSError, ValueError):
         return False
 
 
 def _place_at(path: Path) -> _Place | None:
     if path.suffix == ".py" and _is_file(path):
-        return _Place(kernelbench.problem_name(path), path, Origin.KERNELBENCH)
+        return _Place(kernelbench.problem_name(path), path, Origin.KERNELBENCH, None)
     if _is_problem_folder(path):
-        return _Place(problem_name(path), path, Origin.FOLDER)
+        return _Place(problem_name(path), path, Origin.FOLDER, path)
     return None
 
 

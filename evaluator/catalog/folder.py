@@ -97,14 +97,14 @@ def problem_name(folder: Path) -> str:
     return folder.name if folder.name not in {"", ".."} else folder.resolve().name
 
 
-def read_folder(folder: Path, origin: Origin) -> Problem:
-    """Read the problem in `folder`; its name is the folder's.
+def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> Problem:
+    """Read the problem in `folder`; its name is the folder's. `found_in` is as `read_bytes` has it.
 
     Raises:
         ProblemError: a file is missing or broken, or the two do not fit; the message names file and key.
     """
     toml_path, reference_path = folder / PROBLEM_FILE, folder / REFERENCE_FILE
-    toml_bytes, reference_bytes = read_bytes(toml_path), read_bytes(reference_path)
+    toml_bytes, reference_bytes = (read_bytes(path, found_in) for path in (toml_path, reference_path))
     header = _decode_toml(decode(toml_bytes, toml_path), toml_path)
     source = decode(reference_bytes, reference_path)
     reference = read_reference(source, str(reference_path))

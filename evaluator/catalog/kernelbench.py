@@ -68,17 +68,18 @@ def other_names(name: str) -> tuple[str, ...]:
     return name, stem, f"{level}/{stem.partition('_')[0]}"
 
 
-def read_file(file: Path, small_sizes: SmallSizes | None = None) -> Problem:
+def read_file(file: Path, small_sizes: SmallSizes | None = None, found_in: Path | None = None) -> Problem:
     """Read a problem in KernelBench's form. The constants written in the file are its full size.
 
     Args:
         file: the file; a level of 0 says that its folder names none.
         small_sizes: what stands in for the shipped table.
+        found_in: as `read_bytes` has it.
 
     Raises:
         ProblemError: it cannot be read, or lacks `Model`, `get_inputs` or `get_init_inputs`.
     """
-    data = read_bytes(file)
+    data = read_bytes(file, found_in)
     source = decode(data, file)
     reference = read_reference(source, str(file))
     sha256 = hashlib.sha256(data).hexdigest()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from evaluator.catalog.text import read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import Problem, Profile, Record, Sha256, SizeName
 
@@ -42,17 +43,22 @@ class Lock(Record, frozen=True):
     sizes: dict[SizeName, SizeLock] = {}
 
 
-def read_lock(path: Path) -> Lock | None:
-    """Read a lock; None where there is none.
+def read_lock(path: Path, *, shipped: bool = False) -> Lock | None:
+    """Read a lock; None where there is none. That of a `shipped` problem may be a link, as its installer made it.
 
     Raises:
-        ProblemError: it is there and broken.
+        ProblemError: it is there and broken, or no regular file.
     """
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Lock)
+        path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:  # tomllib's, msgspec's and the decoder's errors are ValueErrors
+    except OSError as error:
+        raise ProblemError(f"{path}: {error.strerror or error}") from error
+    data = read_bytes(path, None if shipped else path.parent)
+    try:
+        return msgspec.convert(tomllib.loads(data.decode("utf-8")), Lock)
+    except (ValueError, RecursionError) as error:  # tomllib's, msgspec's and the decoder's errors are ValueErrors
         raise ProblemError(f"{path}: {error}", hint="write it anew: warpgrade problems validate --write") from error
 
 

@@ -5,18 +5,36 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evaluator.errors import ProblemError
+from evaluator.reading import NotRegular, read_found, read_named_regular
+
+MAX_FILE_BYTES = 8 << 20
+"""Far more than any file of a problem."""
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
     """Read a file of a problem.
 
+    Args:
+        path: the file.
+        found_in: the folder in which it was found by looking around: no part of the path below may be a link. None
+            where the user named it, or it came with Warpgrade.
+
     Raises:
-        ProblemError: the system does not let us.
+        ProblemError: the system does not let us, it is no regular file, or it is too large.
     """
     try:
-        return path.read_bytes()
+        if found_in is None:
+            data = read_named_regular(path, MAX_FILE_BYTES)
+        else:
+            data = read_found(found_in, path.relative_to(found_in).as_posix(), MAX_FILE_BYTES)
+    except NotRegular as error:
+        hint = "put the files themselves there"
+        raise ProblemError(f"{path}: is not read: {error.strerror}", hint=hint) from error
     except OSError as error:
         raise ProblemError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ProblemError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB: no file of a problem is")
+    return data
 
 
 def decode(data: bytes, path: Path) -> str:

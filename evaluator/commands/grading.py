@@ -50,6 +50,11 @@ from evaluator.records import ProfilerKind, Scorecard, Status
     metavar="CARD",
     help="Grade what this scorecard holds again, with its seeds.",
 )
+@click.option(
+    "--changed-problem",
+    is_flag=True,
+    help="Replay although the problem's files are not those of the scorecard.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def grade(
     *,
@@ -62,7 +67,8 @@ def grade(
 
     PROBLEM is a name that `warpgrade problems list` shows, or a path. SUBMISSION is a Python file that defines
     ModelNew, or the answer of a language model that holds one in a fenced block; - reads stdin.
-    With --replay CARD both may be left out.
+    With --replay CARD both may be left out: the submission is the card's, and the problem is looked up by the card's
+    name of it, among the shipped ones or in --problems. A card never makes a file be read or run.
     """
     from evaluator import pipeline
     from evaluator.report.live import progress_on
@@ -71,7 +77,7 @@ def grade(
 
     request = request_for(Wish(**wish))
     target = output or default_target(request)
-    check_target(target)
+    check_target(target, named=output is not None)
     before = None if output is not None else _card_at(target)
 
     def stuck(card: Scorecard) -> NoReturn:
@@ -87,7 +93,7 @@ def grade(
         card = pipeline.grade(request, progress, last_resort=stuck)
     not_written: CardNotWritten | None = None
     try:
-        write_card(card, target)
+        write_card(card, target, named=output is not None)
         _tell_replaced(before, card, target)
     except CardNotWritten as error:
         not_written = error  # the grade is known all the same: show it before failing
@@ -107,7 +113,7 @@ def _card_at(path: Path) -> Scorecard | None:
     from evaluator.store import read_card
 
     try:
-        return read_card(path)
+        return read_card(path, path.parent)
     except CardError:
         return None
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
+from evaluator.catalog.origin import Origin
 from evaluator.errors import ProblemError
 from evaluator.judge.arithmetic import Order
 from evaluator.judge.compare import Sides, begin
@@ -122,7 +123,7 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> 
 
 
 def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
-    lock = read_lock(Path(problem.path) / LOCK_FILE)
+    lock = read_lock(Path(problem.path) / LOCK_FILE, shipped=problem.origin == Origin.WARPGRADE)
     if lock is not None and fits(lock, problem, RULES) and size in lock.sizes:
         return lock.sizes[size]
     return look_up(_parts(problem, size, device), SizeLock)

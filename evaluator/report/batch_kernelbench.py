@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from evaluator.errors import UsageError
 from evaluator.records import Scorecard, Status
 
-_PROBLEM = re.compile(r"level(?P<level>\d+)/(?P<number>\d+)_.*")
-_SAMPLE = re.compile(r"(?:.*sample_)?(\d+)")
+_PROBLEM = re.compile(r"level(?P<level>[0-9]{1,6})/(?P<number>[0-9]{1,9})_.*")
+_SAMPLE = re.compile(r"(?:.*sample_)?([0-9]{1,9})")
 _NO_TIME = -1.0
 _UNTIMED = {"mean": _NO_TIME}
 _WORD = 300

@@ -378,10 +378,10 @@ def test_a_full_disk_ends_the_batch_and_the_same_command_goes_on(batch, hand_in,
     write = session.write_card
     room = iter([True, True, False])
 
-    def full(card, path):
+    def full(card, path, **how):
         if not next(room):
             raise CardNotWritten("no space left")
-        write(card, path)
+        write(card, path, **how)
 
     monkeypatch.setattr(session, "write_card", full)
     assert batch() == 3
@@ -419,7 +419,7 @@ def test_a_file_that_has_not_changed_is_not_read_again(batch, hand_in, tmp_path,
     batch()
     read = []
     original = inputs.read_submission
-    monkeypatch.setattr(inputs, "read_submission", lambda path, *more: (read.append(path), original(path, *more))[1])
+    monkeypatch.setattr(inputs, "read_submission", lambda path, **how: (read.append(path), original(path, **how))[1])
     batch()
     assert [line["how"] for line in batch.lines] == ["kept"] * 3
     assert read == []

@@ -351,7 +351,7 @@ def test_a_bad_target_fails_before_the_grade(run: Run, graded: FakeGrade, submis
 def test_a_card_that_cannot_be_stored_is_shown_all_the_same(
     run: Run, graded: FakeGrade, submission: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise CardNotWritten("the scorecard could not be written: No space left on device")
 
     monkeypatch.setattr("evaluator.store.write_card", full)
@@ -430,7 +430,7 @@ def test_a_name_that_is_no_files_name_is_refused(name: str, run: Run, graded: Fa
 def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) -> None:
     card = cards.card(tolerance=ToleranceRule.KERNELBENCH)
     write_card(card, Path("card.json"))
-    assert run("grade", "--replay", "card.json") == 0
+    assert run("grade", "--replay", "card.json", "--changed-problem") == 0
     (request,) = graded.requests
     assert request.replay == card
     assert request.problem.name == "relu"
@@ -443,7 +443,7 @@ def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) 
 
 def test_a_card_without_code_cannot_be_replayed(run: Run, graded: FakeGrade) -> None:
     write_card(cards.unread_card(), Path("card.json"))
-    assert run("grade", "--replay", "card.json") == 2
+    assert run("grade", "--replay", "card.json", "--changed-problem") == 2
     assert "holds no submission" in run.err
     assert graded.requests == []
 

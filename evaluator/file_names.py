@@ -1,0 +1,41 @@
+"""Names of files made from names that came from elsewhere: a card, a stream, a file, a problem's folder.
+
+Nothing else in Warpgrade puts such a name into a path. What comes out is one plain name: no separator, no `.` or `..`,
+no control character, no longer than a file's name may be, and never one of our own temporary files, which begin with a
+dot. Different names give different files.
+"""
+
+import hashlib
+import re
+from pathlib import PurePosixPath
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+=@-]")
+_LONGEST_NAME = 120
+_DIGEST = 16
+_MOST_PARTS = 4
+
+
+def file_name(name: str) -> str:
+    """Return any name as the name of a file, and different names differently.
+
+    >>> file_name("sample_0"), file_name("../x"), file_name("")
+    ('sample_0', '_._x-d6b96a97d147daaa', '_-e3b0c44298fc1c14')
+    """
+    safe = _UNSAFE.sub("_", name)[:_LONGEST_NAME]
+    if safe.startswith(".") or not safe:
+        safe = f"_{safe[1:]}"
+    if safe == name:
+        return name
+    return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGEST]}"
+
+
+def card_place(problem: str, name: str, ending: str = "json") -> PurePosixPath:
+    """Return where the card of the submission `name` for `problem` lies below a folder of cards.
+
+    >>> str(card_place("level1/19_ReLU", "mine")), str(card_place("..", "/etc/passwd", "replay.json"))
+    ('level1/19_ReLU/mine.json', '_.-5ec1f7e700f37c3d/_etc_passwd-74acf31844532670.replay.json')
+    """
+    parts = problem.split("/")
+    # A problem's own name has two parts at most; a path of thousands would be none that a system takes.
+    folders = parts if len(parts) <= _MOST_PARTS else [problem]
+    return PurePosixPath(*map(file_name, folders), f"{file_name(name)}.{ending}")
