@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 _PROGRAM_LIMIT_S = 120
+_PROBE_BYTES = 1 << 16
+CACHE_BYTES = _GIB  # the emulator's runtime and headers take 440 MiB (2 cores, no GPU; `warpgrade cache info`)
 _TORCH = ((2, 11), (2, 14))  # from, and below
 _PYTHON = ((3, 11), (3, 13))
 _HELLO = """\
@@ -85,6 +87,7 @@ def diagnose() -> Diagnosis:
         _sandbox,
         _memory,
         _disk,
+        cache_line,
         _gpu,
         _nvcc,
     ]
@@ -248,6 +251,24 @@ def _container_limit_bytes() -> int | None:
 def _disk() -> Line:
     fix = "make room, or set TMPDIR to a folder with more"
     return _space("disk", Path(tempfile.gettempdir()), 2 * _GIB, fix)
+
+
+def cache_line() -> Line:
+    """Look whether builds can be kept. Grades work without that, and build everything again each time."""
+    from evaluator.build.cache import cache_folder
+
+    folder = cache_folder()
+    fix = "builds are made again at each grade: make room there, or set WARPGRADE_CACHE to a folder that can be written"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".new-") as probe:
+            probe.write(bytes(_PROBE_BYTES))
+            probe.flush()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        found = f"{folder} takes nothing: {error.strerror or error}"
+        return _line("cache", found, ok=False, fix=fix, needed_for=[])
+    return _line("cache", f"{_gib(free)} in {folder}", ok=free >= CACHE_BYTES, fix=fix, needed_for=[])
 
 
 def _space(name: str, folder: Path, least_bytes: int, fix: str) -> Line:

@@ -42,6 +42,7 @@ from evaluator.records import (
     SubmissionRef,
     ToleranceRule,
 )
+from evaluator.remarks import remarks_on
 from evaluator.report.live import Progress
 from evaluator.report.text import printable
 from evaluator.stopwatch import Lap, Stopwatch
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from evaluator.judge.keeper import Keeper
     from evaluator.judge.terms import Terms
 
-_FLOOD_BYTES = 1 << 20
 _FAULT_CHARACTERS = 1000
 _CORES_FOR_EARLY = 4
 
@@ -201,7 +201,11 @@ def _outcome(
             outcome, seeds = _judged(request, submission.source, stopwatch, keeper, begun, guard, built_only=built_only)
             if built_only and outcome.reason is None:
                 return outcome, seeds
-            findings = [*submission.findings, *_remarks(outcome), *outcome.findings]  # The screen shows the first few.
+            findings = [
+                *submission.findings,
+                *remarks_on(outcome),
+                *outcome.findings,
+            ]  # The screen shows the first few.
             return replace(outcome, findings=findings), seeds
 
 
@@ -438,15 +442,3 @@ def _submission_ref(submission: Submission | Unread) -> SubmissionRef:
 def _unread_status(reason: Finding) -> Status:
     """An answer without its code cannot be built; one that is too large, or no text, is refused before that."""
     return Status.BUILD_ERROR if reason.code in (Code.NO_CODE, Code.CUT_OFF) else Status.REJECTED
-
-
-def _remarks(outcome: Outcome) -> list[Finding]:
-    """Say what a reader of the card should know of the walls and of what was printed."""
-    remarks = []
-    if outcome.sandbox is not None and outcome.sandbox.mode == SandboxMode.NONE.value:
-        remarks.append(finding(Code.NO_SANDBOX, "the submission ran without a sandbox"))
-    elif outcome.sandbox is not None and outcome.sandbox.missing:
-        remarks.append(finding(Code.WALL_MISSING, f"missing here: {'; '.join(outcome.sandbox.missing)}"))
-    if outcome.output.total_bytes > _FLOOD_BYTES:
-        remarks.append(finding(Code.OUTPUT_FLOOD, f"{outcome.output.total_bytes} bytes were printed"))
-    return remarks

@@ -5,6 +5,7 @@ entry is a folder with the library and a manifest; it appears by one rename, so 
 and it is verified on every read, so a damaged one is built anew. `cache_room` bounds how much there is.
 """
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from evaluator.build import spill
 from evaluator.build.cache_room import DRAFT, Shelf, cache_limit_bytes, discard, hold, make_room, touch
 from evaluator.records import Record, Sha256
 
@@ -67,8 +69,10 @@ class BuildCache:
 
     def get(self, key: str) -> Entry | None:
         """Read an entry; a damaged one is removed and counts as absent."""
-        folder = self._entry(key)
-        if not folder.exists():
+        return next(filter(None, (self._read(folder, key) for folder in self._entries(key))), None)
+
+    def _read(self, folder: Path, key: str) -> Entry | None:
+        if not _is_there(folder):
             return None
         try:
             manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
@@ -87,8 +91,10 @@ class BuildCache:
 
         Only its size is verified. It stays there as long as this process lives.
         """
-        folder = self._entry(key)
-        if not folder.exists():
+        return next(filter(None, (self._held(folder, key) for folder in self._entries(key))), None)
+
+    def _held(self, folder: Path, key: str) -> Path | None:
+        if not _is_there(folder):
             return None
         try:
             manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
@@ -102,7 +108,7 @@ class BuildCache:
         return folder if hold(folder) else None
 
     def put(self, key: str, library: bytes, *, log: str, wall_s: float) -> None:
-        """Keep a library. Where the disk is full or read-only nothing is kept, and nothing is said: it is a cache."""
+        """Keep a library; where the disk is full or read-only, for the time of this process (`spill`)."""
         manifest = Manifest(
             key=key,
             library_sha256=hashlib.sha256(library).hexdigest(),
@@ -110,19 +116,44 @@ class BuildCache:
             log=log,
             wall_s=wall_s,
         )
-        target = self._entry(key)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=target.parent, prefix=DRAFT, ignore_cleanup_errors=True) as made:
-                draft = Path(made) / "entry"
-                draft.mkdir()
-                (draft / LIBRARY).write_bytes(library)
-                (draft / _MANIFEST).write_bytes(msgspec.json.encode(manifest))
-                draft.rename(target)
-        except OSError:
-            # Another process was first, or there is no room. Either way the library at hand is good.
-            return
+            _write(self._entry(key), library, manifest)
+        except OSError as error:
+            if spill.took_note(self._root, error):
+                self._spill(key, library, manifest)
+            return  # Else another process was first. The library at hand is good.
         make_room(self._root, self._limit_bytes, len(library))
+
+    def _spill(self, key: str, library: bytes, manifest: Manifest) -> None:
+        folder = spill.spill_folder()
+        with contextlib.suppress(OSError):  # Then nothing is kept; the library at hand is good.
+            if folder is not None:
+                _write(self._below(folder, key), library, manifest)
+
+    def _entries(self, key: str) -> list[Path]:
+        """List where an entry may lie: in the cache, and where this process keeps what the cache did not take."""
+        spilled = spill.spilled()
+        return [self._entry(key), *([] if spilled is None else [self._below(spilled, key)])]
+
+    def _below(self, folder: Path, key: str) -> Path:
+        return folder / self._folder.relative_to(self._root) / key[:2] / key
 
     def _entry(self, key: str) -> Path:
         return self._folder / key[:2] / key
+
+
+def _is_there(folder: Path) -> bool:
+    try:
+        return folder.exists()
+    except OSError:  # The cache folder may not be looked into.
+        return False
+
+
+def _write(target: Path, library: bytes, manifest: Manifest) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=DRAFT, ignore_cleanup_errors=True) as made:
+        draft = Path(made) / "entry"
+        draft.mkdir()
+        (draft / LIBRARY).write_bytes(library)
+        (draft / _MANIFEST).write_bytes(msgspec.json.encode(manifest))
+        draft.rename(target)

@@ -123,6 +123,8 @@ def leave(code: int) -> NoReturn:
             stream.flush()
         except OSError:
             lose(stream)  # Else Python would try again, and end with a code of its own.
+    if (builds := sys.modules.get("evaluator.build.spill")) is not None:
+        builds.remove()
     if "torch" not in sys.modules:
         sys.exit(code)
     os._exit(code)

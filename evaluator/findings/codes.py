@@ -96,6 +96,7 @@ class Code(StrEnum):
 
     NO_SANDBOX = "I501"
     WALL_MISSING = "I502"
+    CACHE_UNUSABLE = "I503"
 
     JUDGE_MEMORY = "X601"
     JUDGE_FAILED = "X602"

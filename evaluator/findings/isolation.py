@@ -13,4 +13,11 @@ ENTRIES: dict[Code, Entry] = {
         "This machine does not allow one of the sandbox's layers; the card names it.",
         "`warpgrade doctor` says what is missing and how to get it.",
     ),
+    Code.CACHE_UNUSABLE: Entry(
+        "builds could not be kept",
+        "The cache folder takes nothing: its disk is full, it may only be read, or it is no folder; the card says "
+        "which. What was built was kept for the time of this process alone, so the next grade builds it again. The "
+        "verdict is the same.",
+        "Make room there (`warpgrade cache clear`), or set WARPGRADE_CACHE to a folder that can be written.",
+    ),
 }

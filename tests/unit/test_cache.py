@@ -7,11 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.build import spill
 from evaluator.build.cache import BuildCache, cache_folder
+from evaluator.findings import Code
+from evaluator.outcome import Outcome
+from evaluator.remarks import remarks_on
 
 KEY = hashlib.sha256(b"a").hexdigest()
 OTHER = hashlib.sha256(b"b").hexdigest()
 LIBRARY = b"\x7fELF" + bytes(1000)
+
+
+@pytest.fixture(autouse=True)
+def nothing_spilled():
+    """Forget what a test's process met, and remove what it kept."""
+    yield
+    spill.remove()
 
 
 @pytest.fixture
@@ -118,16 +129,71 @@ def test_readers_and_writers_at_the_same_time_never_see_half_an_entry(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["write_bytes", "mkdir", "rename"])
-def test_a_full_disk_keeps_nothing_and_says_nothing(cache, tmp_path, monkeypatch, name):
+def test_a_full_disk_is_noted_and_nothing_is_left_on_it(cache, tmp_path, monkeypatch, name):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, name, full)
         put(cache)
-    assert cache.get(KEY) is None
+    assert cache.get(KEY) is None  # The temporary folder was full too.
+    assert spill.trouble(tmp_path) == (tmp_path, "No space left on device")
     put(cache)
     assert cache.get(KEY).library == LIBRARY
+
+
+def full_below(top, monkeypatch):
+    """Have the disk of the folder `top` be full."""
+
+    def write(path, data, write=Path.write_bytes):
+        if path.is_relative_to(top):
+            raise OSError(28, "No space left on device")
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+
+
+def test_what_a_full_disk_does_not_take_is_kept_for_this_process(cache, tmp_path, monkeypatch):
+    put(cache)
+    full_below(tmp_path, monkeypatch)
+    put(cache, OTHER)
+    put(cache.parts, OTHER)
+    assert cache.get(KEY).library == cache.get(OTHER).library == LIBRARY  # What it holds already is read on.
+    assert BuildCache(tmp_path).parts.get(OTHER).library == LIBRARY
+    assert BuildCache(tmp_path).failures.get(OTHER) is None
+    kept = cache.folder(OTHER)
+    assert kept is not None
+    assert not kept.is_relative_to(tmp_path)
+    assert (kept / "library.so").read_bytes() == LIBRARY
+    spill.remove()
+    assert not kept.exists()
+    assert cache.get(OTHER) is None
+    assert cache.get(KEY).library == LIBRARY
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/proc/nowhere"])
+def test_a_cache_that_is_no_folder_is_noted(place):
+    cache = BuildCache(Path(place))
+    put(cache)
+    assert cache.get(KEY).library == LIBRARY
+    assert spill.trouble(Path(place)) is not None
+    assert spill.trouble(Path("/elsewhere")) is None
+
+
+def test_a_folder_that_takes_everything_is_no_trouble(cache, tmp_path):
+    put(cache)
+    put(cache)  # The second finds the first's in its place.
+    assert spill.trouble(tmp_path) is None
+    assert spill.spilled() is None
+
+
+def test_a_card_says_that_builds_could_not_be_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    assert Code.CACHE_UNUSABLE.value not in [each.code for each in remarks_on(Outcome())]
+    full_below(tmp_path, monkeypatch)
+    put(BuildCache(tmp_path))
+    (remark,) = [each for each in remarks_on(Outcome()) if each.code == Code.CACHE_UNUSABLE.value]
+    assert remark.message == f"builds cannot be kept in {tmp_path}: No space left on device"
 
 
 def test_a_disk_that_fills_up_in_the_middle_leaves_no_entry(cache, tmp_path, monkeypatch):
@@ -142,11 +208,11 @@ def test_a_disk_that_fills_up_in_the_middle_leaves_no_entry(cache, tmp_path, mon
     assert names(entry_folder(tmp_path).parent) == []
 
 
-def test_a_file_in_the_folders_place_keeps_nothing(tmp_path):
+def test_a_file_in_the_folders_place_stays(tmp_path):
     (tmp_path / "builds").write_text("a file")
     cache = BuildCache(tmp_path)
     put(cache)
-    assert cache.get(KEY) is None
+    assert spill.trouble(tmp_path) is not None
     assert (tmp_path / "builds").read_text() == "a file"
 
 
@@ -159,7 +225,7 @@ def test_a_read_only_folder_is_read_and_not_written(cache, tmp_path):
     try:
         put(cache, OTHER)
         assert cache.get(KEY).library == LIBRARY
-        assert cache.get(OTHER) is None
+        assert not cache.folder(OTHER).is_relative_to(tmp_path)
     finally:
         for folder in folders:
             folder.chmod(0o700)

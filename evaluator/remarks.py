@@ -1,0 +1,29 @@
+"""What a reader of a card should know beside the verdict: the walls, the flood of what was printed, the cache."""
+
+from evaluator.build import spill
+from evaluator.build.cache import cache_folder
+from evaluator.findings import Code, finding
+from evaluator.isolation import SandboxMode
+from evaluator.outcome import Outcome
+from evaluator.records import Finding
+
+_FLOOD_BYTES = 1 << 20
+
+
+def remarks_on(outcome: Outcome) -> list[Finding]:
+    """List what a reader of the card should know of the walls, of what was printed and of the cache."""
+    remarks = []
+    if outcome.sandbox is not None and outcome.sandbox.mode == SandboxMode.NONE.value:
+        remarks.append(finding(Code.NO_SANDBOX, "the submission ran without a sandbox"))
+    elif outcome.sandbox is not None and outcome.sandbox.missing:
+        remarks.append(finding(Code.WALL_MISSING, f"missing here: {'; '.join(outcome.sandbox.missing)}"))
+    if outcome.output.total_bytes > _FLOOD_BYTES:
+        remarks.append(finding(Code.OUTPUT_FLOOD, f"{outcome.output.total_bytes} bytes were printed"))
+    return [*remarks, *_about_the_cache()]
+
+
+def _about_the_cache() -> list[Finding]:
+    """Say that builds could not be kept, if so: the next grade will take as long again."""
+    if (trouble := spill.trouble(cache_folder())) is None:
+        return []
+    return [finding(Code.CACHE_UNUSABLE, f"builds cannot be kept in {trouble.folder}: {trouble.why}")]
