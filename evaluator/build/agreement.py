@@ -40,7 +40,9 @@ def undeclared(found: Sequence[Diagnostic], request: BuildRequest) -> list[Diagn
     sources = "\n".join(request.cpp_sources)
     if request.functions is None or re.search(r'#\s*include\s*"', sources):
         return []
-    missing = {name for name in request.functions if not re.search(rf"\b{re.escape(name)}\b", sources)}
+    missing = set(request.functions)
+    for word in re.finditer(r"\w+", sources):
+        missing.discard(word[0])
     return [
         entry
         for entry in found

@@ -1,7 +1,8 @@
 """Which kernels a built library holds, read from its own bytes by the judge: no word of a runner's is in it."""
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from evaluator.build.split_symbols import qualified
 from evaluator.emulator.lexer import Code, tokens
@@ -15,6 +16,8 @@ _STUB_PREFIX = "__device_stub_"
 _NAMES = re.compile(r"(\d{1,4})")
 _LIBRARIES = ("at::", "c10::", "torch::", "cub::", "thrust::", "cudnn", "cublas", "cutlass::")
 _MAX_KERNELS = 256
+_MOST_STUBS = 16_384
+_MOST_NAMES_BYTES = 2 << 20
 
 
 class Kernels(Record, frozen=True):
@@ -47,8 +50,19 @@ def kernels_in_library(library: bytes) -> Kernels:
     if not library.startswith(_ELF) or _FATBIN.search(library) is None:
         return NONE
     # A pattern that began with the digits would be tried at every byte of megabytes.
-    names = {_of_stub(_digits_before(library, match.start()), match[0].decode()) for match in _STUB.finditer(library)}
+    found = {(_digits_before(library, match.start()), match[0].decode()) for match in _stubs(library)}
+    names = {_of_stub(digits, symbol) for digits, symbol in found}
     return Kernels(device_code=True, names=sorted(names)[:_MAX_KERNELS])
+
+
+def _stubs(library: bytes) -> Iterator[re.Match[bytes]]:
+    """Find the stubs' names, as many as a library honestly has: a text section can hold any number."""
+    left_bytes = _MOST_NAMES_BYTES
+    for match in itertools.islice(_STUB.finditer(library), _MOST_STUBS):
+        left_bytes -= len(match[0])
+        if left_bytes < 0:
+            return
+        yield match
 
 
 def _digits_before(library: bytes, place: int) -> str:

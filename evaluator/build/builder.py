@@ -31,6 +31,8 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
 CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_LIBRARY_BYTES = 512 << 20
+MOST_BUILT_BYTES = 64 << 20
+"""A submission's library: the judge holds it twice, once to read it and once to hand it over."""
 _MAX_LOG = 64 << 10
 # What g++, its linker driver, and nvcc say of a program of theirs that somebody killed.
 _KILLED = re.compile(r"Killed signal terminated|terminated with signal 9|died due to signal 9")
@@ -81,7 +83,11 @@ class Builder:
             (work / "build.ninja").write_text(text, encoding="utf-8")
             argv = [toolchain.ninja(), "-f", "build.ninja", "-j", str(len(os.sched_getaffinity(0)))]
             result = self._run_tool(argv, work=work, limits=LIMITS, timeout_s=self._timeout_s)
-            library = None if result.timed_out or result.exit_code != 0 else read_library(work / f"{request.name}.so")
+            library = (
+                None
+                if result.timed_out or result.exit_code != 0
+                else read_library(work / f"{request.name}.so", MOST_BUILT_BYTES)
+            )
         log = result.output
         unit = self._unit(request, files, key, ok=library is not None, cached=False, wall_s=result.wall_s, log=log)
         if library is None:
@@ -207,14 +213,17 @@ def work_folder() -> Iterator[Path]:
         raise JudgeFailed(f"there is no folder for the compiler: {error}", hint="make room in $TMPDIR") from error
 
 
-def read_library(path: Path) -> bytes | None:
-    """Read what the linker made. The folder was the sandbox's: a link, or a file of the wrong kind, is not followed."""
+def read_library(path: Path, most_bytes: int = _MAX_LIBRARY_BYTES) -> bytes | None:
+    """Read what the linker made, if it has `most_bytes` at most.
+
+    The folder was the sandbox's: a link, or a file of the wrong kind, is not followed.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     facts = os.fstat(descriptor)
-    if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MAX_LIBRARY_BYTES:
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > most_bytes:
         os.close(descriptor)
         return None
     with os.fdopen(descriptor, "rb") as file:

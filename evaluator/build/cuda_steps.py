@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from evaluator.build import nvcc, toolchain
-from evaluator.build.builder import LIMITS, RunTool, read_library, work_folder
+from evaluator.build.builder import LIMITS, MOST_BUILT_BYTES, RunTool, read_library, work_folder
 from evaluator.build.flags import words
 from evaluator.build.light_headers import LIGHT_FOLDER, light_headers_for
 from evaluator.build.nvcc_flags import nvcc_flags
@@ -22,6 +22,8 @@ from evaluator.isolation import ToolResult
 
 CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
 _BINDINGS = re.compile(r"\bPYBIND11_|\bpy::|\bpybind11\b")
+_MOST_LISTING_BYTES = 1 << 20
+"""What nm says of an object. Reading it takes the judge 1 us for each letter."""
 _LIGHTER_FOLDER = "lighter"
 """The light headers for nvcc, which takes as long for pybind11 as for all the others, and seldom needs it."""
 
@@ -96,7 +98,9 @@ class _OneUnitEach:
         with work_folder() as work:
             _write(work, texts)
             result = _ninja(run_tool, work, timeout_s)
-            return Attempt(result, read_library(work / f"{self._request.name}.so") if result.ok else None)
+            return Attempt(
+                result, read_library(work / f"{self._request.name}.so", MOST_BUILT_BYTES) if result.ok else None
+            )
 
     def _shadows(self) -> dict[str, str]:
         """Give the headers that stand before PyTorch's."""
@@ -147,9 +151,13 @@ class _Split:
             result = _together(first, _ninja(run_tool, work, timeout_s - spent_s))
             if not result.ok:
                 return Attempt(result, None)
-            if holes := self._plan.holes(_text(work / HOST_LISTING), _text(work / DEVICE_LISTING)):
+            try:
+                holes = self._plan.holes(_text(work / HOST_LISTING), _text(work / DEVICE_LISTING))
+            except NotSplittable as reason:
+                return Attempt(result, None, str(reason))
+            if holes:
                 return Attempt(result, None, f"the device's half does not have {holes[0]}")
-            return Attempt(result, read_library(work / library))
+            return Attempt(result, read_library(work / library, MOST_BUILT_BYTES))
 
 
 def _without_bindings(headers: Mapping[str, str]) -> dict[str, str]:
@@ -176,8 +184,11 @@ def _ninja(run_tool: RunTool, work: Path, timeout_s: float, *targets: str) -> To
 
 
 def _text(path: Path) -> str:
-    """Read a listing that the sandbox wrote; nothing where there is none."""
-    return (read_library(path) or b"").decode(errors="replace")
+    """Read a listing that the sandbox wrote; nothing where there is none. Raises NotSplittable for a very long one."""
+    listing = read_library(path, _MOST_LISTING_BYTES)
+    if listing is None and os.path.lexists(path):
+        raise NotSplittable("its halves name too much of each other")
+    return (listing or b"").decode(errors="replace")
 
 
 def _together(first: ToolResult | None, second: ToolResult) -> ToolResult:

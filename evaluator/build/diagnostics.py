@@ -1,5 +1,6 @@
 """Compiler messages, brought back to the submission's own lines. Text in, records out."""
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -27,6 +28,9 @@ _MAX_DIAGNOSTICS = 50
 _MAX_LINE = 4000
 _MAX_PLACES = 8
 """A line that stands in more places than that (a closing brace) does not help to tell them apart."""
+_MOST_LINES = 1 << 16
+"""Lines beyond that are not brought back: a text of 1 MiB with lines of 16 letters has so many."""
+_MOST_CANDIDATES = 256
 
 
 def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnostic]:
@@ -51,10 +55,8 @@ class LineMap:
 
     def __init__(self, text: str, submission: str) -> None:
         """Compare all lines once. Only a newline ends one: a form feed or U+2028 does not, for a compiler."""
-        self.lines = text.split("\n")
-        self._places: dict[str, list[int]] = {}
-        for number, content in enumerate(submission.split("\n"), 1):
-            self._places.setdefault(content.rstrip(), []).append(number)
+        self.lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
+        self._places = _places(submission)
         self._votes: Counter[int] = Counter()
         for number, content in enumerate(self.lines, 1):
             places = self._places.get(content.rstrip(), []) if content.strip() else []
@@ -65,11 +67,20 @@ class LineMap:
         """Find the line of the submission that became `line`; None where its text does not stand there."""
         content = self.source_line(line).rstrip()
         candidates = self._places.get(content, []) if content else []
-        return max(candidates, key=lambda number: self._votes[number - line], default=None)
+        return max(candidates[:_MOST_CANDIDATES], key=lambda number: self._votes[number - line], default=None)
 
     def source_line(self, line: int) -> str:
         """Give the text of a line of the generated file; nothing where there is no such line."""
         return self.lines[line - 1] if 1 <= line <= len(self.lines) else ""
+
+
+@functools.lru_cache(maxsize=1)
+def _places(submission: str) -> Mapping[str, list[int]]:
+    """Say where each line of a submission stands; the files of a build are all compared with the same one."""
+    places: dict[str, list[int]] = {}
+    for number, content in enumerate(submission.split("\n", _MOST_LINES)[:_MOST_LINES], 1):
+        places.setdefault(content.rstrip(), []).append(number)
+    return places
 
 
 def _located(entry: Diagnostic, files: Mapping[str, str], submission: str, maps: dict[str, LineMap]) -> Diagnostic:

@@ -14,6 +14,7 @@ from evaluator.build import light_headers, toolchain
 from evaluator.build.builder import (
     CPP_SUFFIXES,
     LIMITS,
+    MOST_BUILT_BYTES,
     RunTool,
     compile_failure,
     misnamed,
@@ -129,7 +130,7 @@ class EmulatedBuilder:
                 (work / PRECOMPILED).symlink_to(header)
                 readable.append(header.parent)
             result = self._run_tool(step.argv, work=work, limits=LIMITS, timeout_s=self._timeout_s, readable=readable)
-            return result, read_library(work / step.library) if result.ok else None
+            return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
     def _lacking(self, request: BuildRequest, files: list[SourceFile]) -> Finding | None:
         found = lacking_constructs(request)

@@ -56,7 +56,7 @@ def _function_name(symbol: str) -> str:
     >>> _function_name("float* at::TensorBase::data_ptr<float>() const")
     'at::TensorBase::data_ptr<float>'
     """
-    symbol = re.sub(r"(?: const)?(?: &&?)?(?: \[clone [^\]]*\])*$", "", symbol)
+    symbol = _without_suffixes(symbol)
     end = len(symbol)
     depth = 0
     if symbol.endswith(")"):
@@ -66,6 +66,22 @@ def _function_name(symbol: str) -> str:
                 break
     name = symbol[:end]
     return name if name.startswith("operator ") else name[_last_space(name) + 1 :]
+
+
+def _without_suffixes(symbol: str) -> str:
+    """Take off what stands behind the parameters.
+
+    >>> _without_suffixes("f(int) const [clone .cold]")
+    'f(int)'
+    """
+    end = len(symbol)
+    while symbol.endswith("]", 0, end) and (start := symbol.rfind("[", 0, end)) >= 0:
+        if not symbol.startswith(" [clone ", start - 1):
+            break
+        end = start - 1
+    for suffix in (" &&", " &", " const"):
+        end -= len(suffix) if symbol.endswith(suffix, 0, end) else 0
+    return symbol[:end]
 
 
 def _last_space(name: str) -> int:

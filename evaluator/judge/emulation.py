@@ -1,5 +1,6 @@
 """What the emulator says of a failed call, as a finding; and which failures at a small size are no verdict at all."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -9,6 +10,8 @@ from evaluator.emulator.unit import CUDA_SUFFIXES
 from evaluator.findings import Code, finding
 from evaluator.records import Finding
 
+_MOST_TEXT = 1000
+_MOST_FILES = 64
 _FAULT = re.compile(r"emulator\[(?P<word>[a-z-]+)\]: (?P<text>.*)", re.DOTALL)
 _PLACE = re.compile(r"\((?:(?P<file>[\w.+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
 _NO_TRITON = re.compile(r"No module named 'triton(?:\.[\w.]+)?'")
@@ -42,15 +45,17 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
         return None
     text = next(iter(match["text"].strip().splitlines()), match["word"])
     places = _Places(texts, submission)
-    text = _PLACE.sub(places.told, text)
-    return finding(_CODES[match["word"]], text[:1000], line=places.last)
+    text = _PLACE.sub(places.told, text[:_MOST_TEXT])
+    return finding(_CODES[match["word"]], text, line=places.last)
 
 
 class _Places:
     """Lines of the compiled files, told as lines of the submission. The last one in a message is the error's own."""
 
     def __init__(self, texts: Mapping[str, str], submission: str) -> None:
-        self._maps = {name: LineMap(text, submission) for name, text in texts.items()}
+        self._texts = dict(itertools.islice(texts.items(), _MOST_FILES))
+        self._submission = submission
+        self._maps: dict[str, LineMap] = {}
         self.last: int | None = None
 
     def told(self, place: re.Match[str]) -> str:
@@ -63,9 +68,15 @@ class _Places:
 
     def _submission_line(self, file: str | None, line: int) -> int | None:
         # A launch is known by its line alone; only CUDA's own files have any.
-        names = [file] if file else [name for name in self._maps if PurePath(name).suffix in CUDA_SUFFIXES]
-        found = {self._maps[name].submission_line(line) for name in names if name in self._maps} - {None}
+        names = [file] if file else [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
+        found = {self._map(name).submission_line(line) for name in names if name in self._texts} - {None}
         return found.pop() if len(found) == 1 else None
+
+    def _map(self, name: str) -> LineMap:
+        """Compare a file with the submission, when a message first names it."""
+        if name not in self._maps:
+            self._maps[name] = LineMap(self._texts[name], self._submission)
+        return self._maps[name]
 
 
 def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding) -> Finding | None:
