@@ -38,7 +38,9 @@ _MAX_LOG = 64 << 10
 _KILLED = re.compile(r"Killed signal terminated|terminated with signal 9|died due to signal 9")
 
 # A compile of torch/extension.h takes 1.3 GiB, nvcc 3.1 GB (measured); each compiler process is held to this.
-LIMITS = Limits(memory_bytes=12 << 30, file_bytes=1 << 30, processes=256, kept_output_bytes=_MAX_LOG // 2)
+LIMITS = Limits(
+    memory_bytes=12 << 30, held_bytes=64 << 30, file_bytes=1 << 30, processes=256, kept_output_bytes=_MAX_LOG // 2
+)
 
 
 class RunTool(Protocol):

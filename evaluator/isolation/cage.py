@@ -43,6 +43,8 @@ def enter_before_fork(cage: Cage) -> None:
 def enter_after_fork(cage: Cage, *, runner: int, own: int) -> None:
     """Finish what had to wait until the process below was started with our rights; users as in `Identities`."""
     if cage is Cage.OWN_USER:
+        # With its group too, who reads how much memory it holds may list its descriptors.
+        os.setresgid(own, runner, own)
         os.setresuid(own, runner, own)
 
 

@@ -29,7 +29,8 @@ M = TypeVar("M", wire.Started, wire.Frozen, wire.Thawed)
 class ExitInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How a runner's first process ended: by itself with `exit_code`, or by `signal` ("SIGSEGV").
 
-    `out_of_memory`: the kernel killed something for want of memory while this process lived, and it died of SIGKILL.
+    `out_of_memory`: it died of SIGKILL, because all its processes together held too much, or while the kernel killed
+    something for want of memory.
     `by_judge`: it was still alive when the judge killed it. None of this proves anything about its work.
     """
 
@@ -59,10 +60,11 @@ class ConfinedProcess:
         self._dead = False
         self._lock = threading.RLock()
         self._processes: tuple[int, ...] = ()
+        self._files_end: int | None = None
         self._warden.settimeout(_ANSWER_S)
         try:
             self._processes = self._meet_supervisor()
-            self._await(wire.Started)
+            self._meet_warden()
         except BaseException:
             self.kill()
             raise
@@ -72,6 +74,11 @@ class ConfinedProcess:
         if not isinstance(message, wire.Created):
             raise JudgeFailed(f"a supervisor began with {type(message).__name__}")
         return tuple(descriptors)
+
+    def _meet_warden(self) -> None:
+        while not isinstance((met := self._receive())[0], wire.Started):
+            self._note(met[0])
+        self._files_end = met[1][0] if met[1] else None
 
     def members(self) -> frozenset[int]:
         """Give the numbers, on this side, of all processes of it that live now, the two over the first one included."""
@@ -118,9 +125,10 @@ class ConfinedProcess:
                 return None
 
     def kill(self) -> ExitInfo:
-        """End every process of the runner; when this returns there is none. Calling it again changes nothing.
+        """End every process of the runner; when this returns there is none, and none of its memory is left.
 
-        Raises JudgeFailed if one of them cannot be killed (it hangs inside of a driver).
+        Calling it again changes nothing. Raises JudgeFailed if one of them cannot be killed (it hangs inside of a
+        driver), or if something else still holds the files that it had in memory.
         """
         with self._lock:
             if not self._dead:
@@ -149,14 +157,17 @@ class ConfinedProcess:
         for process in self._processes:
             if not wire.ready(process, deadline - time.monotonic()):
                 raise JudgeFailed("a runner cannot be killed: one of its processes does not return from the kernel")
+        # The memory of a process is given back before its descriptor is readable; files may be held by somebody else.
+        if self._files_end is not None and not wire.ready(self._files_end, deadline - time.monotonic()):
+            raise JudgeFailed("a runner is dead, and something still holds its files in memory")
         with contextlib.suppress(wire.HungUp, OSError):
             while self._exit is None:
                 self._note(wire.receive(self._warden)[0])
         self._exit = self._exit or _KILLED_BY_JUDGE
         self._dead = True
         self._output.finish(_OUTPUT_S)
-        for process in self._processes:
-            os.close(process)
+        for descriptor in (*self._processes, *((self._files_end,) if self._files_end is not None else ())):
+            os.close(descriptor)
         self._warden.close()
         self._when_dead(self)
 

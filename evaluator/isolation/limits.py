@@ -13,12 +13,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The most that one runner may take.
 
     `memory_bytes` is address space, for each process, beyond what is mapped when the walls go up: torch alone maps
-    0.6 GiB, and a build of it with CUDA many times that.
+    0.6 GiB, and a build of it with CUDA many times that. `held_bytes` is for what all its processes hold in memory
+    together, wherever that lies (see `meter`); it is looked at four times a second.
     `processes` counts threads too. `private_folder_bytes` is for the private folder, /tmp and /dev/shm together.
     Of what is printed, the first and the last `kept_output_bytes` are kept.
     """
 
     memory_bytes: int = 16 * _GIB
+    held_bytes: int = 16 * _GIB
     processes: int = 512
     file_bytes: int = 1 * _GIB
     open_files: int = 1024

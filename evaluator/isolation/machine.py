@@ -123,4 +123,5 @@ def sandbox_facts(mode: SandboxMode, machine: Machine, walls: Walls, limits: Lim
         processes=limits.processes,
         file_bytes=limits.file_bytes,
         private_folder_bytes=limits.private_folder_bytes,
+        held_bytes=limits.held_bytes,
     )

@@ -87,8 +87,8 @@ def _try_view(kind: Namespaces, own_user: bool, *, proc_needed: bool = False) ->
         )
 
         def build() -> None:
-            own_proc = view.build(trial_view, (os.geteuid(), os.getegid()))
-            if proc_needed and not own_proc:
+            built = view.build(trial_view, (os.geteuid(), os.getegid()))
+            if proc_needed and not built.own_proc:
                 raise PermissionError("the kernel refuses a fresh /proc; parts of this one are hidden")
 
         def enter_and_build() -> None:

@@ -48,6 +48,7 @@ _X32_BIT = 0x40000000
 _PR_SET_PDEATHSIG = syscalls.PR_SET_PDEATHSIG
 _F_SETSIG = 10
 _F_SETPIPE_SZ = 1031
+_BUFFER_SIZES = (socket.SO_SNDBUF, socket.SO_RCVBUF, 32, 33)  # the last two: SO_SNDBUFFORCE, SO_RCVBUFFORCE
 _EXIT_SIGNAL_MASK = 0xFF
 _SOCKET_TYPE_MASK = 0xF
 _NEW_NAMESPACES = (
@@ -171,6 +172,7 @@ _CONNECT = _Numbers(42, 203)
 _FCNTL = _Numbers(72, 25)
 _PRCTL = _Numbers(157, 167)
 _PRLIMIT = _Numbers(302, 261)
+_SETSOCKOPT = _Numbers(54, 208)
 _SOCKET = _Numbers(41, 198)
 _SOCKETPAIR = _Numbers(53, 199)
 
@@ -224,6 +226,18 @@ def _allow_only(index: int, value: int, mask: int = 0xFFFFFFFF) -> list[_Instruc
 def _refuse_only(index: int, *values: int) -> list[_Instruction]:
     refusals = [line for value in values for line in (_instruction(_JUMP_EQUAL, value, 0, 1), _return(_REFUSE))]
     return [_load_argument(index), *refusals, _return(_ALLOW)]
+
+
+def _usual_buffers() -> list[_Instruction]:
+    """Sockets' queues keep their size, which `meter` counts with; who asks for more is told that it was done."""
+    sizes = [line for size in _BUFFER_SIZES for line in (_instruction(_JUMP_EQUAL, size, 0, 1), _return(_PRETEND))]
+    return [
+        _load_argument(1),
+        _instruction(_JUMP_EQUAL, socket.SOL_SOCKET, 0, 1 + len(sizes)),
+        _load_argument(2),
+        *sizes,
+        _return(_ALLOW),
+    ]
 
 
 def _no_continue_signal_from_parent() -> list[_Instruction]:
@@ -301,6 +315,7 @@ def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool,
             refused = name in _REFUSED_AMONG_OTHERS
             filtered += _on_call(number(numbers), [_return(_REFUSE)] if refused else _allow_only(whose, 0))
     if not tool:
+        filtered += _on_call(number(_SETSOCKOPT), _usual_buffers())
         filtered += _all_on_call((number(call) for call in _MESSAGES.values()), _REFUSE)
     if not (tool or gpu):
         filtered += _all_on_call((number(call) for call in _UNMAPPED_MEMORY.values()), _ERRNO | errno.ENOSYS)

@@ -42,6 +42,9 @@ SECCOMP_MODE_FILTER = 2
 
 CAP_KILL = 5
 
+_IN_DELETE_SELF = 0x400
+_IN_ONLYDIR = 0x1000000
+
 _SYS_CLOSE_RANGE = 436
 _SYS_MOUNT_SETATTR = 442
 SYS_LANDLOCK_CREATE_RULESET = 444
@@ -123,6 +126,22 @@ def mount_setattr(target: str | Path, attributes: int, *, recursive: bool) -> No
     path = ctypes.c_char_p(os.fsencode(target))
     size = ctypes.sizeof(change)
     syscall("mount_setattr", _SYS_MOUNT_SETATTR, _AT_FDCWD, path, flags, ctypes.byref(change), size)
+
+
+def watch_unmount(folder: str) -> int:
+    """Open a descriptor that becomes readable when the file system of `folder`, its root, has ended.
+
+    It does not keep that alive. All files on it have been given back by then.
+    """
+    descriptor = _checked(_libc.inotify_init1(ctypes.c_int(os.O_CLOEXEC | os.O_NONBLOCK)), "inotify_init1")
+    try:
+        # The end of a file system is told to every watch, whatever else it is for.
+        watch = _libc.inotify_add_watch(descriptor, os.fsencode(folder), ctypes.c_uint32(_IN_DELETE_SELF | _IN_ONLYDIR))
+        _checked(watch, f"inotify_add_watch {folder}")
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def pivot_root(new_root: str, put_old: str) -> None:

@@ -4,6 +4,7 @@ Runs in a fresh mount namespace, in the trusted process that will start the runn
 root's eyes and the old root is then let go, so that there is nothing left to climb out to.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,17 +26,28 @@ class _Piece(NamedTuple):
     place: Callable[[str], None]
 
 
-def build(view: FileView, owner: tuple[int, int]) -> bool:
+class Built(NamedTuple):
+    """What came of it.
+
+    `own_proc`: /proc is the process namespace's own; where the kernel refuses that (a container that hides parts of its
+    /proc), a few files about the machine stand in. `scratch_end` becomes readable when the files in memory are gone;
+    None where this user has no inotify instance left.
+    """
+
+    own_proc: bool
+    scratch_end: int | None
+
+
+def build(view: FileView, owner: tuple[int, int]) -> Built:
     """Change this mount namespace into `view`; files in memory belong to `owner` (user and group).
 
-    Returns whether /proc is the process namespace's own; where the kernel refuses that (a container that hides parts
-    of its /proc), a few files about the machine stand in. Raises OSError if there can be no such view here.
+    Raises OSError if there can be no such view here.
     """
     os.umask(0o022)
     pieces = sorted(_pieces(view), key=lambda piece: piece.path.count("/"))
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     _move_into_empty_root(view.private)
-    _make_scratch(view.scratch_bytes, owner)
+    scratch_end = _make_scratch(view.scratch_bytes, owner)
     for piece in pieces:
         piece.place(piece.path)
     own_proc = _mount_proc()
@@ -47,7 +59,7 @@ def build(view: FileView, owner: tuple[int, int]) -> bool:
     read_only = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
     for folder in ("/", *(path for path in view.hidden if Path(path).is_dir() and os.path.ismount(path))):
         syscalls.mount_setattr(folder, read_only, recursive=False)
-    return own_proc
+    return Built(own_proc, scratch_end)
 
 
 def _pieces(view: FileView) -> Iterator[_Piece]:
@@ -76,8 +88,11 @@ def _move_into_empty_root(mount_point: str) -> None:
     os.chdir("/")
 
 
-def _make_scratch(size_bytes: int, owner: tuple[int, int]) -> None:
-    """Mount the one piece of memory that holds all files the runner can write, so that there is one quota."""
+def _make_scratch(size_bytes: int, owner: tuple[int, int]) -> int | None:
+    """Mount the one piece of memory that holds all files the runner can write, so that there is one quota.
+
+    Returns what tells its end.
+    """
     Path(_SCRATCH).mkdir()
     options = f"size={size_bytes},nr_inodes={_INODES_AT_MOST},mode=755"
     syscalls.mount("tmpfs", _SCRATCH, "tmpfs", _FLAGS, options)
@@ -86,6 +101,12 @@ def _make_scratch(size_bytes: int, owner: tuple[int, int]) -> None:
         folder.mkdir()
         folder.chmod(mode)
     os.chown(f"{_SCRATCH}/private", *owner)
+    try:
+        return syscalls.watch_unmount(_SCRATCH)
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOSPC):
+            raise
+        return None
 
 
 def _mount_proc() -> bool:

@@ -3,9 +3,10 @@
     starter ── supervisor ── warden ── runner ── whatever it starts
                             (first process of the runner's process namespace)
 
-The supervisor makes the namespaces, starts the warden, and after the warden's end sees to it that nobody is left. The
-warden builds the file view, starts the runner, and then obeys three orders of the judge: freeze, thaw, and (by hanging
-up) kill. It never runs code of a submission and never reads what one wrote.
+The supervisor makes the namespaces, starts the warden, looks how much memory the runner's processes hold together,
+and after the warden's end sees to it that nobody is left. The warden builds the file view, starts the runner, and then
+obeys three orders of the judge: freeze, thaw, and (by hanging up) kill; and one of the supervisor: to kill a runner
+that holds too much. Neither ever runs code of a submission or reads what one wrote.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from typing import NoReturn
 
 from evaluator.isolation import cage, confined, namespaces, syscalls, view, wire
 from evaluator.isolation.cage import Cage
+from evaluator.isolation.meter import Meter
 from evaluator.isolation.processes import Others
 from evaluator.isolation.wire import Command, Spawn
 
@@ -27,7 +29,10 @@ _SETTLE_S = 0.05
 """How long a frozen runner is given to show that it has stopped. A thread inside a long system call takes a while."""
 _LOOK_AGAIN_S = 0.00001
 """How soon processes that the runner started are looked at again: nobody tells the warden that one has stopped."""
+_MEASURE_S = 0.25
+"""How often the memory of a runner is added up."""
 _REPORT_BYTES = 4096
+_FOR_GOOD_S = 3600.0
 _FIRST_IN_LINE = -20
 _FROZEN = {settled: wire.encode(wire.Frozen(settled=settled)) for settled in (True, False)}
 _THAWED = wire.encode(wire.Thawed())
@@ -37,7 +42,9 @@ def supervise(order: Spawn, judge: socket.socket, output: int, runner_socket: in
     """Start a warden and outlive it. `judge` is the warden's end of its socket."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
-        warden_pid = _start_warden(order, judge, output, runner_socket)
+        meter, (alarm, alarm_end) = _meter(), os.pipe()
+        warden_pid = _start_warden(order, judge, output, runner_socket, alarm, meter)
+        os.close(alarm)
     except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
         _tell_failure(judge, error)
         os._exit(1)
@@ -48,13 +55,33 @@ def supervise(order: Spawn, judge: socket.socket, output: int, runner_socket: in
     walls, users = order.walls, order.identities
     if users is not None:
         cage.enter_after_fork(walls.cage, runner=users.runner, own=users.supervisor)
+    _measure_until_dead(warden_pid, order, meter, alarm_end)
     os.waitpid(warden_pid, 0)
     if walls.cage is not Cage.PROCESS_NAMESPACE:
         cage.kill_all(walls.cage)
     os._exit(0)
 
 
-def _start_warden(order: Spawn, judge: socket.socket, output: int, runner_socket: int | None) -> int:
+def _meter() -> Meter | None:
+    try:
+        return Meter()
+    except OSError:
+        return None
+
+
+def _measure_until_dead(warden_pid: int, order: Spawn, meter: Meter | None, alarm: int) -> None:
+    """Add up the memory of all below the warden until that ends; raise the alarm where it is too much."""
+    warden = os.pidfd_open(warden_pid)
+    memfds = bool(order.files.devices) or not order.walls.seccomp
+    while not wire.ready(warden, _MEASURE_S if meter is not None else _FOR_GOOD_S):
+        if meter is not None and meter.exceeds(warden_pid, order.limits.held_bytes, memfds=memfds):
+            os.write(alarm, b"!")
+            meter = None
+
+
+def _start_warden(
+    order: Spawn, judge: socket.socket, output: int, runner_socket: int | None, alarm: int, meter: Meter | None
+) -> int:
     walls, users, starter = order.walls, order.identities, os.getppid()
     namespaces.enter(walls.namespaces, users.runner if users is not None else None)
     cage.enter_before_fork(walls.cage)
@@ -69,12 +96,14 @@ def _start_warden(order: Spawn, judge: socket.socket, output: int, runner_socket
         try:
             # Both write to the judge: nothing of the warden's may come before it is introduced.
             os.close(introduced_end)
+            if meter is not None:
+                os.close(meter.descriptor)
             os.read(introduced, 1)
             os.close(introduced)
             if in_namespace:
                 # A parent outside of the process namespace has the number 0.
                 syscalls.die_with_parent(0, signal.SIGKILL)
-            _watch_over(order, judge, output, runner_socket)
+            _watch_over(order, judge, output, runner_socket, alarm)
         except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
             _tell_failure(judge, error)
         finally:
@@ -92,11 +121,11 @@ def _tell_failure(judge: socket.socket, error: BaseException) -> None:
         wire.send(judge, wire.Failed(reason=reason[-_REPORT_BYTES:]))
 
 
-def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: int | None) -> NoReturn:
+def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: int | None, alarm: int) -> NoReturn:
     """Build the view, start the runner, then serve the judge until it hangs up."""
     walls, users = order.walls, order.identities
     owner = (users.runner, users.runner) if users is not None else (os.geteuid(), os.getegid())
-    own_proc = walls.private_view and view.build(order.files, owner)
+    built = view.build(order.files, owner) if walls.private_view else view.Built(own_proc=False, scratch_end=None)
     cage.enter_before_fork(walls.cage)
     child_events = _listen_for_children()
     report, report_end = os.pipe()
@@ -126,9 +155,11 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
     if problem:
         raise OSError(problem)
     # Where /proc is the machine's, others cannot be found in microseconds.
-    others = Others(runner_pid) if own_proc else None
-    wire.send(judge, wire.Started())
-    _Watch(walls.cage, judge, runner_pid, child_events, others).serve()
+    others = Others(runner_pid) if built.own_proc else None
+    wire.send(judge, wire.Started(), [] if built.scratch_end is None else [built.scratch_end])
+    if built.scratch_end is not None:
+        os.close(built.scratch_end)
+    _Watch(walls.cage, judge, runner_pid, child_events, alarm, others).serve()
 
 
 def _listen_for_children() -> int:
@@ -143,24 +174,38 @@ class _Watch:
     """The warden at work. Freezing ends a clock, so nothing stands between its order and its system call."""
 
     def __init__(
-        self, its_cage: Cage, judge: socket.socket, runner_pid: int, child_events: int, others: Others | None
+        self,
+        its_cage: Cage,
+        judge: socket.socket,
+        runner_pid: int,
+        child_events: int,
+        alarm: int,
+        others: Others | None,
     ) -> None:
         self._cage = its_cage
         self._judge = judge
         self._runner_pid = runner_pid
         self._child_events = child_events
+        self._alarm = alarm
         self._others = others
+        self._holds_too_much = False
         self._oom_kills = _oom_kills()
 
     def serve(self) -> NoReturn:
         poll = select.poll()
         poll.register(self._judge, select.POLLIN)
         poll.register(self._child_events, select.POLLIN)
+        poll.register(self._alarm, select.POLLIN)
         try:
             while True:
                 ready = {descriptor for descriptor, _ in poll.poll()}
                 if self._judge.fileno() in ready:
                     self._obey(self._judge.recv(16))
+                if self._alarm in ready:
+                    poll.unregister(self._alarm)
+                    self._holds_too_much = bool(os.read(self._alarm, 1))
+                    if self._holds_too_much:
+                        cage.signal_all(self._cage, signal.SIGKILL)
                 if self._child_events in ready:
                     self._drain_child_events()
                 # Without a look at the events: one may have been used up while a freeze settled.
@@ -232,7 +277,7 @@ class _Watch:
                     return
                 if pid == self._runner_pid:
                     killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-                    out_of_memory = killed and _oom_kills() > self._oom_kills
+                    out_of_memory = killed and (self._holds_too_much or _oom_kills() > self._oom_kills)
                     wire.send(self._judge, wire.Exited(status=status, out_of_memory=out_of_memory))
 
 

@@ -58,7 +58,10 @@ class Created(Message, frozen=True, kw_only=True):
 
 
 class Started(Message, frozen=True, kw_only=True):
-    """Warden to judge: the walls stand and untrusted code is about to run."""
+    """Warden to judge: the walls stand and untrusted code is about to run.
+
+    Beside it, where the runner has a view of files of its own: what becomes readable when its files are gone.
+    """
 
 
 class Failed(Message, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from evaluator.judge.spares import Spares
 from evaluator.judge.watch import Watch
 from evaluator.records import DeviceKind
 
-RUNNER_LIMITS = Limits(memory_bytes=1 << 46)
+RUNNER_LIMITS = Limits(memory_bytes=1 << 46, held_bytes=32 << 30)
 """CUDA reserves addresses for all memory of every GPU: a tighter limit on address space says nothing there."""
 _FIRST = 4
 """Runners that the first grade takes: the submission's for check and timing, the reference's two."""

@@ -93,7 +93,8 @@ class HostRig:
         inputs, self._copy_bytes = room_for(sizes.input_bytes), room_for(sizes.output_bytes)
         self._region_bytes = inputs, self._copy_bytes + _ARENA_FACTOR * (self._copy_bytes + inputs)
         self.compare: Comparison = begin
-        self.limits = Limits(memory_bytes=_RUNNER_BYTES + 4 * sum(self._region_bytes))
+        memory_bytes = _RUNNER_BYTES + 4 * sum(self._region_bytes)
+        self.limits = Limits(memory_bytes=memory_bytes, held_bytes=memory_bytes)
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[SharedMemory]:

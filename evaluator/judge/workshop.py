@@ -137,7 +137,10 @@ class Workshop:
     def sandbox(self) -> SandboxFacts:
         """Say which walls stand, and what a runner of this problem may take."""
         facts = self._starter.facts
-        return facts if self._ready is None else replace(facts, memory_bytes=self.rig.limits.memory_bytes)
+        if self._ready is None:
+            return facts
+        limits = self.rig.limits
+        return replace(facts, memory_bytes=limits.memory_bytes, held_bytes=limits.held_bytes)
 
     @property
     def reference(self) -> Reference:

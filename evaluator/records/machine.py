@@ -39,7 +39,10 @@ class DeviceFacts(Record, frozen=True):
 
 
 class SandboxFacts(Record, frozen=True):
-    """Which walls stood around the submission, which could not be built here, and the limits inside."""
+    """Which walls stood around the submission, which could not be built here, and the limits inside.
+
+    `memory_bytes` is each process's; `held_bytes` all of theirs together, 0 on cards from before it was added up.
+    """
 
     mode: str
     layers: list[str]
@@ -48,3 +51,4 @@ class SandboxFacts(Record, frozen=True):
     processes: int
     file_bytes: int
     private_folder_bytes: int
+    held_bytes: int = 0

@@ -189,6 +189,9 @@ def hide_memory(sock, private):
     x86 = os.uname().machine == "x86_64"
     one, other = socket.socketpair()
     reader, writer = os.pipe()
+    before = one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, before * 2)
+    enlarged = one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) != before
     vector = (ctypes.c_size_t * 2)(ctypes.addressof(ctypes.create_string_buffer(64)), 64)
     answer(
         sock,
@@ -198,6 +201,7 @@ def hide_memory(sock, private):
             "descriptor in a message": outcome(lambda: socket.send_fds(one, [b"x"], [reader])),
             "messages": system_call(307 if x86 else 269, other.fileno(), 0, 0, 0),
             "pages to a pipe": system_call(278 if x86 else 75, writer, vector, 1, 0),
+            "queue of a socket": "larger" if enlarged else "unchanged",
             "larger pipe": outcome(lambda: fcntl.fcntl(writer, 1031, 1 << 20)),
             "SysV": system_call(29 if x86 else 194, 0, 4096, 0o1600),
             "queue": system_call(240 if x86 else 180, b"queue", os.O_CREAT | os.O_RDWR, 0o600, 0),
@@ -207,3 +211,30 @@ def hide_memory(sock, private):
             "pipe": outcome(lambda: os.write(writer, b"x")),
         },
     )
+
+
+def share_the_load(sock, private):
+    """Hold memory in several processes, each of them modest: private, shared with nobody, and in a table of files."""
+    count, size_bytes, hidden_bytes = question(sock)
+    for index in range(count):
+        if os.fork() == 0:
+            flags = mmap.MAP_ANONYMOUS | (mmap.MAP_SHARED if index % 2 else mmap.MAP_PRIVATE)
+            held = mmap.mmap(-1, size_bytes, flags)
+            for page in range(0, size_bytes, mmap.PAGESIZE):
+                held[page] = 1
+            time.sleep(300)
+    if hidden_bytes:
+        hidden = os.memfd_create("hidden")
+        for _ in range(hidden_bytes >> 20):
+            os.write(hidden, bytes(1 << 20))
+    answer(sock, "held")
+    time.sleep(300)
+
+
+def hold_a_file(sock, private):
+    """Keep a file in memory open."""
+    with Path("/dev/shm/held").open("wb") as file:
+        file.write(bytes(question(sock)))
+        file.flush()
+        answer(sock, "held")
+        time.sleep(300)
