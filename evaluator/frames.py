@@ -125,13 +125,17 @@ class BuildReply(Frame, frozen=True):
 
 
 class Construct(Frame, frozen=True):
-    """Judge: make ModelNew under `weight_seed`, then copy the reference's `state` where names and shapes agree."""
+    """Judge: make ModelNew under `weight_seed`, then copy the reference's `state` where names and shapes agree.
+
+    The parameters that `changing` names are the judge's to change from call to call: where they lie is to be said.
+    """
 
     weight_seed: int
     training: bool
     args: Node
     kwargs: Node
     state: Table
+    changing: list[ShortText] = []
 
 
 class Prepare(Frame, frozen=True):
@@ -168,6 +172,7 @@ class Call(Frame, frozen=True):
     random numbers inside of forward; an empty call has one too, for what seeding takes is part of the overhead.
     `sampled` are the paths of all tensors that the answer should have: on `cuda` the page has their places in this
     order.
+    `weights` are those that the judge cannot write where the model has them: the runner copies them, in its own time.
     """
 
     index: int
@@ -181,6 +186,7 @@ class Call(Frame, frozen=True):
     kwargs: Node
     output_gradients: Items | None
     sampled: Annotated[list[ShortText], msgspec.Meta(max_length=4096)] = []
+    weights: dict[ShortText, TensorView] = {}
 
 
 class Count(Frame, frozen=True):
@@ -232,9 +238,14 @@ class Loaded(Frame, frozen=True):
 
 
 class Constructed(Frame, frozen=True):
-    """Runner: ModelNew stands. `difference` says why the reference's weights were not copied, if they were not."""
+    """Runner: ModelNew stands. `difference` says why the reference's weights were not copied, if they were not.
+
+    `weights` says where the parameters lie that the judge changes, in the shapes that the reference has; one without an
+    offset lies in memory of the runner's own. One that is missing has nothing that corresponds to it.
+    """
 
     difference: ShortText | None
+    weights: Annotated[dict[Name, TensorView], msgspec.Meta(max_length=MOST_ITEMS)] = {}
 
 
 class Queued(Frame, frozen=True):

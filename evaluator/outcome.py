@@ -17,6 +17,7 @@ from evaluator.records import (
     SandboxFacts,
     Status,
     Timing,
+    Weights,
 )
 
 
@@ -39,6 +40,7 @@ class Outcome(Record, frozen=True):
     baselines: list[Baseline] = []
     profiling: Profiling | None = None
     own_kernels: OwnKernels | None = None
+    weights: Weights | None = None
     output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
 
     def failed(self, status: Status, reason: Finding) -> "Outcome":

@@ -41,6 +41,7 @@ from evaluator.records import (
     Status,
     SubmissionRef,
     ToleranceRule,
+    WeightsRule,
 )
 from evaluator.remarks import remarks_on
 from evaluator.report.live import Progress
@@ -75,6 +76,7 @@ class GradeRequest(Record, frozen=True):
     `require_own_kernel` is the least share of the work that the submission's own kernels must do; `strict` refuses to
     grade where a wall of the sandbox is missing. `baselines` and `speedup_of` are timed beside the reference. With
     `profile` a correct submission is run once more, to see where its time goes. `deadline_s` is for the whole grade.
+    `weights` is the problem's own rule where it is None.
     """
 
     problem: Problem
@@ -93,6 +95,7 @@ class GradeRequest(Record, frozen=True):
     speedup_of: Submission | None = None
     profile: ProfilerKind | None = None
     deadline_s: float | None = None
+    weights: WeightsRule | None = None
 
     @property
     def limit_s(self) -> float:
@@ -318,6 +321,7 @@ def _terms(request: GradeRequest) -> "Terms":
         baselines=tuple(request.baselines),
         speedup_of=request.speedup_of,
         profile=request.profile,
+        weights=request.weights or request.problem.weights,
     )
 
 
@@ -401,6 +405,7 @@ def _card(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatc
         baselines=outcome.baselines,
         profiling=outcome.profiling,
         own_kernels=outcome.own_kernels,
+        weights=outcome.weights,
         required_own_kernel=request.require_own_kernel,
         findings=outcome.findings,
         output=outcome.output,

@@ -26,6 +26,7 @@ from evaluator.records import (
     Scorecard,
     SizeName,
     ToleranceRule,
+    WeightsRule,
 )
 from evaluator.report.text import one_line
 from evaluator.store import read_card
@@ -63,6 +64,7 @@ class Wish(NamedTuple):
     name: str | None = None
     deadline: float | None = None
     changed_problem: bool = False
+    weights: str | None = None
 
 
 def request_for(wish: Wish) -> GradeRequest:
@@ -95,6 +97,7 @@ def request_for(wish: Wish) -> GradeRequest:
         speedup_of=_other(wish.speedup_of, device),
         profile=_profile(wish.profile, device),
         deadline_s=wish.deadline,
+        weights=_weights(wish.weights, card),
     )
 
 
@@ -156,6 +159,17 @@ def _profile(wanted: str | None, device: DeviceKind) -> ProfilerKind | None:
     if device is DeviceKind.EMULATED:
         raise UsageError("--profile says nothing on emulated: nothing is timed there", hint="add --device cuda or cpu")
     return kind
+
+
+def _weights(wanted: str | None, card: Scorecard | None) -> WeightsRule | None:
+    """Read which weights calls have; None leaves it to the problem. In a card that says nothing they stayed."""
+    if wanted is not None:
+        return WeightsRule(wanted)
+    if card is None:
+        return None
+    if card.weights is not None:
+        return card.weights.rule
+    return WeightsRule.FROZEN if card.checks else None
 
 
 def _other(path: str | None, device: DeviceKind) -> Submission | None:

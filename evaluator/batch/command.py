@@ -18,7 +18,7 @@ from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.batch.tasks import Shard
 from evaluator.doctor import default_device
 from evaluator.errors import UsageError
-from evaluator.records import DeviceKind, SizeName, ToleranceRule
+from evaluator.records import DeviceKind, SizeName, ToleranceRule, WeightsRule
 from evaluator.request import AUTO, baselines, strict
 from evaluator.submissions import STDIN
 
@@ -42,6 +42,7 @@ class BatchWish(NamedTuple):
     require_own_kernel: float | None
     strict: bool
     baseline: tuple[str, ...]
+    weights: str | None
     jobs: int | None
     ray: str | None
     limit: int | None
@@ -79,6 +80,7 @@ def run_batch(wish: BatchWish, stream: TextIO, jsonl: TextIO | None) -> Tally:
         require_own_kernel=wish.require_own_kernel,
         strict=strict(wish.sandbox, wish.strict),
         baselines=baselines(wish.baseline, device),
+        weights=WeightsRule(wish.weights) if wish.weights else None,
     )
     shard = parse_shard(wish.shard) if wish.shard else None
     problems = Problems(wish.problems, terms.actual_size)

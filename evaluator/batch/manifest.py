@@ -1,12 +1,15 @@
 """What a run was asked for. Records alone, so that their schema can be printed in no time."""
 
-from evaluator.records import BaselineKind, DeviceKind, Record, SizeName, ToleranceRule
+from evaluator.records import BaselineKind, DeviceKind, Record, SizeName, ToleranceRule, WeightsRule
 
 RUN_VERSION = 1
 
 
 class Terms(Record, frozen=True):
-    """How the submissions of a batch are graded; the same for all of them. `size` is None for the device's own."""
+    """How the submissions of a batch are graded; the same for all of them.
+
+    `size` is None for the device's own, `weights` for what each problem says.
+    """
 
     device: DeviceKind
     size: SizeName | None = None
@@ -18,6 +21,7 @@ class Terms(Record, frozen=True):
     strict: bool = False
     baselines: list[BaselineKind] = []
     deadline_s: float | None = None
+    weights: WeightsRule | None = None
 
     @property
     def actual_size(self) -> SizeName:

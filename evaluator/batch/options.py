@@ -10,7 +10,7 @@ from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.doctor import default_device
 from evaluator.errors import UsageError
-from evaluator.records import DeviceKind, SizeName, ToleranceRule
+from evaluator.records import DeviceKind, SizeName, ToleranceRule, WeightsRule
 
 
 class GradeOptions(TypedDict, total=False):
@@ -23,6 +23,7 @@ class GradeOptions(TypedDict, total=False):
         problems: a folder of problems; None (the default) for the shipped ones.
         size: full, small or awkward; None (the default) for full on cuda, else small.
         tolerance: measured (the default) or kernelbench.
+        weights: changing, from call to call, or frozen; None (the default) for what each problem says.
         timeout_s: the limit of each stage but the build, in seconds; None (the default) leaves it to the judge.
         build_timeout_s: the limit of one extension's compilation, in seconds; 600 by default.
         deadline_s: the limit of the whole grade, in seconds; None (the default) for 20 minutes more than that.
@@ -33,6 +34,7 @@ class GradeOptions(TypedDict, total=False):
     problems: Path | None
     size: str | None
     tolerance: str
+    weights: str | None
     timeout_s: float | None
     build_timeout_s: float
     deadline_s: float | None
@@ -69,7 +71,7 @@ def _refuse_unknown(options: GradeOptions) -> None:
 
 
 def _terms(options: GradeOptions) -> Terms:
-    device, size = options.get("device"), options.get("size")
+    device, size, weights = options.get("device"), options.get("size"), options.get("weights")
     try:
         return Terms(
             device=default_device() if device is None else DeviceKind(device),
@@ -78,6 +80,7 @@ def _terms(options: GradeOptions) -> Terms:
             timeout_s=options.get("timeout_s"),
             build_timeout_s=options.get("build_timeout_s", 600.0),
             deadline_s=options.get("deadline_s"),
+            weights=WeightsRule(weights) if weights is not None else None,
         )
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -89,6 +89,7 @@ class Order(Record, frozen=True):
             strict=self.terms.strict,
             baselines=self.terms.baselines,
             deadline_s=self.terms.deadline_s,
+            weights=self.terms.weights,
         )
 
     def _gpu(self) -> Gpu | None:

@@ -9,7 +9,7 @@ from evaluator.batch.index import Index, Row
 from evaluator.batch.run_folder import RunFolder
 from evaluator.batch.tasks import Planned
 from evaluator.errors import CardError, UsageError
-from evaluator.records import DeviceKind, Status
+from evaluator.records import DeviceKind, Status, WeightsRule
 from evaluator.report.compare import Comparison, Timed, compare
 from evaluator.report.summary import Device, Sample
 
@@ -52,6 +52,7 @@ class Results(NamedTuple):
     asked: Device
     entries: list[Entry]
     broken: list[CardError]
+    weights: WeightsRule | None = None
 
     @property
     def samples(self) -> list[Sample]:
@@ -82,7 +83,7 @@ def read_run(path: Path) -> Results:
         if plan is not None and row is not None and not _fits(row, plan):
             row = None
         entries.append(Entry(cards, plan, row))
-    return Results(path, device_of(manifest.terms.device.value, ""), entries, broken)
+    return Results(path, device_of(manifest.terms.device.value, ""), entries, broken, manifest.terms.weights)
 
 
 def read_runs(paths: Sequence[Path]) -> Results:
@@ -90,12 +91,13 @@ def read_runs(paths: Sequence[Path]) -> Results:
 
     Raises:
         CardError: one of them is no run's folder.
-        UsageError: they were graded on different devices, or one submission is in two of them.
+        UsageError: they were graded on different devices or terms of weights, or one submission is in two of them.
     """
     runs = [read_run(path) for path in paths]
     kinds = {run.asked.kind for run in runs}
     if len(kinds) > 1:
         raise UsageError(f"these runs were graded on {' and '.join(sorted(kinds))}; devices are never mixed")
+    _refuse_other_weights(runs)
     if len(runs) == 1:
         return runs[0]
     seen: set[tuple[str, str]] = set()
@@ -108,6 +110,7 @@ def read_runs(paths: Sequence[Path]) -> Results:
         runs[0].asked,
         [entry for run in runs for entry in run.entries],
         [error for run in runs for error in run.broken],
+        runs[0].weights,
     )
 
 
@@ -116,14 +119,22 @@ def compare_runs(before: Path, after: Path) -> Comparison:
 
     Raises:
         CardError: one of them is no run's folder.
-        UsageError: they were graded on different devices.
+        UsageError: they were graded on different devices, or with weights that stayed in one of them alone.
     """
     runs = [read_run(path) for path in (before, after)]
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
     if devices[0] and devices[1] and devices[0] != devices[1]:
         first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in devices)
         raise UsageError(f"the runs were graded on different devices: {first}; {second}")
+    _refuse_other_weights(runs)
     return compare(*([entry.timed for entry in run.entries] for run in runs))
+
+
+def _refuse_other_weights(runs: Sequence[Results]) -> None:
+    """Raise UsageError for runs of which some were asked to let weights stay and some were not."""
+    rules = {"what each problem says" if run.weights is None else run.weights.value for run in runs}
+    if len(rules) > 1:
+        raise UsageError(f"these runs were graded with weights {' and '.join(sorted(rules))}; they are not mixed")
 
 
 def _fits(row: Row, plan: Planned) -> bool:

@@ -42,6 +42,7 @@ _UNSAID = {
     "timeout_s": "the judge's own timeout",
     "require_own_kernel": "no required share of own kernels",
     "baselines": "no baselines",
+    "weights": "what each problem says of weights",
     "problems": "the shipped problems",
 }
 """What it means where nothing was said."""

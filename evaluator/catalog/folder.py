@@ -26,6 +26,7 @@ from evaluator.records import (
     RooflineOverride,
     SizeName,
     ToleranceOverride,
+    WeightsRule,
 )
 
 PROBLEM_FILE = "problem.toml"
@@ -72,6 +73,7 @@ class ProblemFile(_Table, frozen=True, kw_only=True):
     backward: bool = False
     split: dict[str, Any] = {}
     layouts: list[Layout] = []
+    weights: WeightsRule = WeightsRule.CHANGING
     profiles: dict[str, Any] = {}
     tolerance: _Tolerance = _Tolerance()
     roofline: _Roofline | None = None
@@ -89,6 +91,7 @@ _CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
     "precision": Precision,
     "mode": Mode,
     "layouts": Layout,
+    "weights": WeightsRule,
 }
 
 
@@ -128,6 +131,7 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         roofline=_checked_roofline(header.roofline, sizes, reference, toml_path),
         profiles=_checked_profiles(header.profiles, toml_path),
         layouts=header.layouts,
+        weights=header.weights,
     )
 
 

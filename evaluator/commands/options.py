@@ -9,7 +9,7 @@ import click
 
 from evaluator.catalog import list_problems
 from evaluator.errors import WarpgradeError
-from evaluator.records import BaselineKind, DeviceKind, SizeName, ToleranceRule
+from evaluator.records import BaselineKind, DeviceKind, SizeName, ToleranceRule, WeightsRule
 
 
 def seconds(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
@@ -66,6 +66,11 @@ _GRADING_OPTIONS = (
         "--tolerance",
         type=click.Choice([rule.value for rule in ToleranceRule]),
         help="How far an output may be off.  [default: measured]",
+    ),
+    click.option(
+        "--weights",
+        type=click.Choice([rule.value for rule in WeightsRule]),
+        help="Whether weights change from call to call.  [default: changing, or what the problem says]",
     ),
     click.option(
         "--sandbox",

@@ -109,11 +109,26 @@ ENTRIES: dict[Code, Entry] = {
         "reference is computed once more, rounded, which takes more memory than this machine or its GPU has.",
         "Grade at a smaller size (--size small), or on a GPU with more memory.",
     ),
+    Code.STALE_WEIGHTS: Entry(
+        "an answer from earlier weights",
+        "Weights change from call to call, in place and in the same storage, as an optimiser changes them. This call's "
+        "answer is wrong for its weights, and right once the model has earlier ones again: something was computed from "
+        "the weights once (packed, quantised, folded into another) and kept.",
+        "Compute in each call what follows from the weights, or when their _version has changed. Where a deployment's "
+        "fixed weights are what is meant: --weights frozen.",
+    ),
     Code.SHARED_ELEMENTS: Entry(
         "elements share memory",
         "Two elements of the outputs lie in the same memory, and the reference's own do not: a view that repeats "
         "itself (expand, overlapping windows), or two outputs that overlap in one buffer. That leaves writing out, and "
         "a caller who writes into one of them changes the other.",
         "Write every element to a place of its own: repeat instead of expand, .contiguous() or .clone().",
+    ),
+    Code.WEIGHTS_NOT_CHANGED: Entry(
+        "the weights could not be changed",
+        "Weights change from call to call where ModelNew has them as the reference has them: under the same names and "
+        "shapes, or with the same values in another shape or transposed. This one has not, so its calls all had the "
+        "weights that were constructed. What it computes is right for those; what it keeps of them cannot be told.",
+        "Keep the reference's parameters, by name and shape. Or ask for --weights frozen, if they are meant to stay.",
     ),
 }

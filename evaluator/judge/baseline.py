@@ -148,7 +148,7 @@ class Baseline:
     def _runner(self) -> Iterator[Bench]:
         """Have a runner of the reference, which never sees a submission: one of two in turn, or one for this side."""
         if self._begun:
-            self._benches.appendleft(_ready(self._begun.popleft()))
+            self._benches.appendleft(self._ready(self._begun.popleft()))
             yield self._benches[0]
         elif self._benches:
             self._benches.rotate()
@@ -157,14 +157,16 @@ class Baseline:
             with self._shop.runner(AS_REFERENCE) as place:
                 if (fault := place.begin()) is not None:
                     raise _failed(fault)
-                yield _ready(place)
+                yield self._ready(place)
 
-
-def _ready(place: "Place") -> Bench:
-    constructed = place.begun()
-    if isinstance(constructed, Fault):
-        raise _failed(constructed)
-    return place.bench()
+    def _ready(self, place: "Place") -> Bench:
+        """Wait for a runner. Where it would have to copy its weights it would be charged for it: then they stay."""
+        constructed = place.begun()
+        if isinstance(constructed, Fault):
+            raise _failed(constructed)
+        if place.sites(constructed).copied:
+            self._shop.reference.weights.leave("the reference's own do not lie in memory that the judge shares")
+        return place.bench(place.sites(constructed))
 
 
 def _failed(fault: Fault) -> JudgeFailed:

@@ -25,20 +25,21 @@ class Plan(Record, frozen=True):
         """Estimate what judge and runner hold together at the worst moment, in bytes.
 
         Inputs: the judge's, the shared ones, and a copy in float64 (2 x). Outputs: honest, float64 (2 x), shared,
-        snapshot, and the runner's last two. Gradients double the whole.
+        snapshot, and the runner's last two. Weights: the judge's, as constructed too, in float64 (2 x), shared twice.
+        Gradients double the whole.
         """
-        once = 4 * self.input_bytes + 7 * self.output_bytes + 5 * self.state_bytes
+        once = 4 * self.input_bytes + 7 * self.output_bytes + 6 * self.state_bytes
         return 2 * once if backward else once
 
     def gpu_bytes(self, *, backward: bool, in_blocks: bool) -> int:
         """Estimate what judge and runner hold together on a GPU, in bytes; temporaries larger than outputs come on top.
 
         Inputs: the judge's and the shared ones. Outputs: those of two calls in the arena, and one more for what forward
-        allocates on its way. Weights: the judge's, in float64 too (2 x), and the runner's. Blocks of the expected
-        values, samples, and two contexts take 3 GiB; what is not computed in blocks has inputs and outputs in float64.
-        Gradients double the whole.
+        allocates on its way. Weights: the judge's, as constructed too, in float64 (2 x), and the runner's, with room
+        for as much again. Blocks of the expected values, samples, and two contexts take 3 GiB; what is not computed in
+        blocks has inputs and outputs in float64. Gradients double the whole.
         """
-        once = 2 * self.input_bytes + 3 * self.output_bytes + 4 * self.state_bytes
+        once = 2 * self.input_bytes + 3 * self.output_bytes + 6 * self.state_bytes
         if not in_blocks:
             once += 2 * self.input_bytes + 3 * self.output_bytes
         return (2 * once if backward else once) + (3 << 30)

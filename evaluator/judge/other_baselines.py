@@ -25,6 +25,7 @@ from evaluator.judge.place import Place, own_tf32
 from evaluator.judge.session import Fault
 from evaluator.judge.tolerance import Bounds
 from evaluator.judge.trial import Bench, fresh_seed
+from evaluator.judge.weights import Sites
 from evaluator.judge.workshop import Workshop
 from evaluator.records import Baseline, BaselineKind, Samples, Tf32
 from evaluator.timing.bootstrap import Bootstrap
@@ -34,7 +35,7 @@ from evaluator.version import __version__
 
 _MOVED = 0.02
 """Clocks that moved by more than this, relative to the reference's time, make another machine of it."""
-_RULES = 2
+_RULES = 3
 """Of how programs are timed; what was kept by others is not held against what is timed by these."""
 TF32_FLOOR = 1e-2
 """Of a row's root mean square. A product of operands rounded to 10 bits is off by 2e-3 of it (see tolerance.py)."""
@@ -113,7 +114,8 @@ def _of_reference(shop: Workshop, kind: BaselineKind, tf32: Tf32 | None, referen
 
     where = [terms.device.value, terms.threads] if terms.gpu is None else [terms.gpu.uuid, terms.gpu.driver]
     text = hashlib.sha256(shop.reference.source.encode()).hexdigest()
-    problem = [text, terms.problem.mode.value, terms.problem.backward, terms.problem.precision.value]
+    how = [terms.problem.mode.value, terms.problem.backward, terms.problem.precision.value, terms.weights.value]
+    problem = [text, *how]
     parts = ["baseline", _RULES, kind.value, tf32, *problem, *where, torch.__version__, __version__, _SOURCES[kind]]
     try:
         found = kept(parts, Baseline, now)
@@ -139,7 +141,10 @@ def _timed(shop: Workshop, source: str, empty: measure.Overhead, tf32: Tf32 | No
         constructed = loaded if loaded is not None else place.construct()
         if isinstance(constructed, Fault):
             raise _Failed(constructed.finding.message)
-        bench = _bench(shop, place, tf32) if trusted else place.bench()
+        sites = place.sites(constructed)
+        if sites.unmatched:
+            raise _Failed(f"its weights cannot be changed: {sites.why_not}")
+        bench = _bench(shop, place, tf32, sites) if trusted else place.bench(sites)
         first = bench.run(0, fresh_seed(), timeout_s=max(shop.call_timeout_s, shop.terms.build_timeout_s))
         if first.fault is not None:
             raise _Failed(first.fault.finding.message)
@@ -155,11 +160,11 @@ def _fresh_seeds() -> Iterator[int]:
         yield fresh_seed()
 
 
-def _bench(shop: Workshop, place: Place, tf32: Tf32 | None) -> Bench:
+def _bench(shop: Workshop, place: Place, tf32: Tf32 | None, sites: Sites) -> Bench:
     """Set up trials of the reference's own forms: on its own inputs, within what their arithmetic allows."""
     compare = shop.rig.compare if tf32 is not Tf32.DEFAULT else _with_room(shop.rig.compare)
     rule, outline = shop.terms.tolerance, shop.reference.outline
-    return Bench(shop.reference, place.clock, place.memory, rule, outline, compare, AS_GIVEN_ALONE)
+    return Bench(shop.reference, place.clock, place.memory, rule, outline, compare, AS_GIVEN_ALONE, sites=sites)
 
 
 def _with_room(

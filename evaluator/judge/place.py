@@ -11,13 +11,17 @@ from evaluator.judge.clock import Clock
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench
-from evaluator.records import DeviceKind, Mode, Precision, Problem, Tf32
+from evaluator.judge.weights import Sites, sites_of
+from evaluator.records import DeviceKind, Mode, Precision, Problem, Tf32, WeightsRule
 
 if TYPE_CHECKING:
     from evaluator.judge.workshop import Workshop
 
 IMPORT_TIMEOUT_S = 60.0
 """Reading a submission in, and constructing its model, may take so long; its builds have a limit of their own."""
+
+
+FROZEN_BY_RULE = "weights were to stay as they were constructed"
 
 
 class Place(NamedTuple):
@@ -67,6 +71,20 @@ class Place(NamedTuple):
             probe_bytes=memory.probe_bytes,
         )
 
+    def sites(self, constructed: Constructed) -> Sites:
+        """Find where this runner has the weights that change from call to call."""
+        reference, terms = self.shop.reference, self.shop.terms
+        if terms.weights is WeightsRule.FROZEN:
+            return Sites({}, FROZEN_BY_RULE)
+        if reference.weights.why_not is not None:
+            return Sites({}, reference.weights.why_not)
+        return sites_of(reference.parameters(), constructed.weights, self.memory.outputs)
+
+    @property
+    def _changing(self) -> list[str]:
+        frozen = self.shop.terms.weights is WeightsRule.FROZEN
+        return [] if frozen else list(self.shop.reference.weights.names)
+
     def _construct(self) -> Construct:
         """Lay the constructor's arguments and the weights out in shared memory."""
         reference, terms = self.shop.reference, self.shop.terms
@@ -84,10 +102,11 @@ class Place(NamedTuple):
             args=args,
             kwargs=kwargs,
             state=state,
+            changing=self._changing,
         )
 
-    def bench(self) -> Bench:
-        """Set up trials with this runner."""
+    def bench(self, sites: Sites) -> Bench:
+        """Set up trials with this runner, whose weights are changed where `sites` says."""
         shop = self.shop
         rule, outline = shop.terms.tolerance, shop.reference.outline
         return Bench(
@@ -99,6 +118,7 @@ class Place(NamedTuple):
             shop.rig.compare,
             shop.seeds.mixture,
             first_call_s=shop.deadlines(self.source).first_call_s,
+            sites=sites,
         )
 
 

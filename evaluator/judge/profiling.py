@@ -13,8 +13,8 @@ from evaluator.build.artefact import is_own, joined
 from evaluator.findings import Code, finding
 from evaluator.frames import Items, Profiled, ProfiledCall, Table
 from evaluator.judge.counters import counters
+from evaluator.judge.derived import derived
 from evaluator.judge.place import Place
-from evaluator.judge.reference import derived
 from evaluator.judge.resource_desk import ResourceDesk
 from evaluator.judge.session import Fault, Stage
 from evaluator.judge.trees import place

@@ -99,6 +99,7 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in given)  # It ran on copies, without gaps.
     peak_bytes = max(peak.size_bytes - copies_bytes, 0)
     reference.settle(inputs, outputs)
+    reference.settle_weights(inputs)
     with _peak_of_gpu(on_gpu=on_gpu) as exact:
         reference.settle_float64(inputs, gradients)
     exact_bytes = 0 if reference.exact_model is None else exact.size_bytes
@@ -107,7 +108,8 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
         judge_bytes(input_bytes, output_bytes, peak_bytes=peak_bytes, exact_bytes=more_bytes, blocks=blocks)
         for more_bytes in (exact_bytes, 0)
     )
-    return CallSizes(input_bytes, output_bytes, peak_bytes, both, plain), reference_s
+    sizes = CallSizes(input_bytes, output_bytes, peak_bytes, both, plain, _bytes(tensors(reference.state())))
+    return sizes, reference_s
 
 
 class _Peak:

@@ -5,7 +5,6 @@ A problem's author is trusted; what its code prints goes to stderr, and what it 
 
 import contextlib
 import copy
-import hashlib
 import random
 import sys
 import traceback
@@ -17,12 +16,14 @@ import torch
 
 from evaluator.catalog import sized_source
 from evaluator.errors import JudgeFailed, ProblemError
+from evaluator.judge.derived import derived
 from evaluator.judge.nearness import near, same_function
 from evaluator.judge.overlap import Layouts, layouts
 from evaluator.judge.profiles import change, rehearse
 from evaluator.judge.shortage import ran_out
 from evaluator.judge.tolerance import ARITHMETIC
 from evaluator.judge.trees import Value, is_number, leaves, tensors
+from evaluator.judge.weights import ChangingWeights
 from evaluator.records import Mode, Problem, Profile, SizeName
 from evaluator.runner import calls
 from evaluator.runner.calls import mapped
@@ -82,6 +83,8 @@ class Reference:
             self.model.train(problem.mode is Mode.TRAIN)
             self.model.to(self._device)
         self.exact_model = self._in_float64()
+        self.weights = ChangingWeights(self.model)
+        self._worn: int | None = None
         self._split = problem.split
         self._writes_inputs = True
         self.written: frozenset[int] = frozenset()
@@ -185,8 +188,38 @@ class Reference:
         other.model, other.exact_model = copy.deepcopy((self.model, self.exact_model))
         return other
 
+    def wear(self, seed: int | None) -> None:
+        """Compute with the weights of the call with `seed` from here on, or with those that were constructed."""
+        if seed != self._worn:
+            self._worn = seed
+            self.weights.put(seed, [model for model in (self.model, self.exact_model) if model is not None])
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Give those parameters that change from call to call, as they are now."""
+        known = dict(self.model.named_parameters(remove_duplicate=False))
+        return {name: known[name].detach() for name in self.weights.names}
+
+    def settle_weights(self, inputs: Arguments) -> None:
+        """Learn whether the reference bears other weights: where it gives no finite numbers with them, they stay.
+
+        One whose output does not depend on its weights bears any.
+        """
+        if not self.weights.names:
+            return
+        first = _finite_parts(self.forward(inputs, 0))
+        try:
+            for seed in _TRIED_WEIGHTS:
+                self.wear(seed)
+                if not _still_finite(first, self.forward(inputs, 0)):
+                    self.weights.leave("the reference gives no finite numbers with other weights")
+        except ProblemError as refusal:
+            self.weights.leave(f"the reference refuses other weights: {refusal.message}"[:200])
+        finally:
+            self.wear(None)
+
     def state(self) -> dict[str, torch.Tensor]:
-        """Give the weights that a submission's model receives."""
+        """Give the weights that a submission's model receives: those that were constructed, worn from here on."""
+        self.wear(None)
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
 
     def values(self, result: calls.Result) -> dict[str, Value]:
@@ -369,6 +402,7 @@ class Reference:
 
 
 _BLOCK_BYTES = 192 << 20
+_TRIED_WEIGHTS = (1, 2, 3)
 
 
 def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:
@@ -379,14 +413,6 @@ def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]
     return [*zip(padded, inputs.args, strict=False), *inputs.kwargs.items()]
 
 
-def derived(seed: int, purpose: bytes) -> int:
-    """Give another seed. The one for random numbers in forward is told to the runner, so it must tell no other's.
-
-    Nor does it tell the next call's: that one is drawn from the operating system.
-    """
-    return int.from_bytes(hashlib.blake2b(seed.to_bytes(8, "big"), digest_size=8, person=purpose).digest(), "big") >> 1
-
-
 def by_path(result: calls.Result) -> dict[str, Value]:
     """List what a call gave by path: its outputs, and its gradients."""
     gradients = {f"gradient of {name}": value for name, value in (result.gradients or {}).items()}
@@ -395,6 +421,17 @@ def by_path(result: calls.Result) -> dict[str, Value]:
 
 def _equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return all(torch.equal(before, after) for before, after in zip(one, other, strict=True))
+
+
+def _finite_parts(value: Value) -> list[torch.Tensor]:
+    return [torch.isfinite(leaf) for leaf in tensors(value)]
+
+
+def _still_finite(before: list[torch.Tensor], value: Value) -> bool:
+    """Say whether all that was finite before is so."""
+    now = _finite_parts(value)
+    same = len(now) == len(before) and all(one.shape == other.shape for one, other in zip(before, now, strict=True))
+    return same and all(bool((other | ~one).all()) for one, other in zip(before, now, strict=True))
 
 
 def _versions(inputs: Arguments) -> list[int]:

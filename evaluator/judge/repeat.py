@@ -1,6 +1,7 @@
 """A call that went wrong is made again with the same inputs: an answer that is right then tells of a race.
 
 Or, on `emulated`, of memory that is read before it is written: there the first try differs in what fresh memory holds.
+Last it is made with weights that the model had earlier: an answer that is right then comes from a copy made once.
 """
 
 from collections.abc import Iterator
@@ -37,6 +38,9 @@ def made_again(
             return differing(wrong.fault), again.check
         if again.fault.finding.code not in _TELLING:
             break
+    if _is_right_for_earlier_weights(bench, index, seed, schedules, timeout_s):
+        message = f"right for earlier weights, and wrong for this call's: {wrong.fault.finding.message}"
+        return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message)), None
     return wrong.fault, None
 
 
@@ -55,6 +59,16 @@ _WORDS = {
     Fill.NEGATIVE: "large negative numbers",
     Fill.ORDINARY: "numbers of usual size",
 }
+
+
+def _is_right_for_earlier_weights(
+    bench: Bench, index: int, seed: int, schedules: Iterator[Schedule | None], timeout_s: float
+) -> bool:
+    """Give the model weights back that it had, and see whether the same inputs lead to the right answer then."""
+    return any(
+        bench.run(index, seed, schedule=next(schedules), timeout_s=timeout_s, worn=worn).fault is None
+        for worn in bench.earlier_weights
+    )
 
 
 def differing(fault: Fault) -> Fault:

@@ -42,7 +42,8 @@ class CallSizes(NamedTuple):
     """What one call moves at most, in bytes; on a GPU, also what it holds.
 
     `peak_bytes` is what the reference has at its worst moment beside inputs and weights: outputs, temporaries and
-    workspaces. `judge_bytes` is what the judge keeps for itself, `plain_judge_bytes` what it would without float64.
+    workspaces. `state_bytes` are weights. `judge_bytes` is what the judge keeps for itself, `plain_judge_bytes` what
+    it would without float64.
     """
 
     input_bytes: int
@@ -50,12 +51,16 @@ class CallSizes(NamedTuple):
     peak_bytes: int = 0
     judge_bytes: int = 0
     plain_judge_bytes: int = 0
+    state_bytes: int = 0
 
     @property
     def runner_bytes(self) -> int:
-        """Count a runner's inputs, twice, with room to move in; outputs of two calls; a context; no temporaries."""
+        """Count a runner's inputs, twice, with room to move in; outputs of two calls; its weights; a context.
+
+        Temporaries are not among them.
+        """
         inputs_bytes = 2 * (self.input_bytes + _ROTATION_BYTES)
-        return inputs_bytes + 2 * self.output_bytes + _ARENA_SLACK_BYTES + _CONTEXT_BYTES
+        return inputs_bytes + 2 * (self.output_bytes + self.state_bytes) + _ARENA_SLACK_BYTES + _CONTEXT_BYTES
 
     @property
     def temporary_bytes(self) -> int:
@@ -125,6 +130,8 @@ class GpuRig:
         Temporaries come to lie in it before outputs do, so there is room for the reference's, twice, for an allocator
         keeps pieces that fit nothing else. Where they are large they get half of what others leave, or as much as they
         need once: a submission may want memory of its own. Where that is less, they may crowd outputs out (T304).
+        Weights lie in it too, so that the judge can change them, with room for as much that a constructor makes of
+        them.
         """
         if equipment.kernels is None:
             raise TypeError("a GPU needs the judge's kernels")
@@ -138,7 +145,7 @@ class GpuRig:
         spare_bytes = max(free_bytes - sizes.judge_bytes - sizes.runner_bytes, 0)
         once_bytes = min(sizes.temporary_bytes, spare_bytes)
         room_bytes = min(2 * sizes.temporary_bytes, max(spare_bytes // 2, once_bytes))
-        self._arena_bytes = _ARENA_SLACK_BYTES + 2 * sizes.output_bytes + room_bytes
+        self._arena_bytes = _ARENA_SLACK_BYTES + 2 * (sizes.output_bytes + sizes.state_bytes) + room_bytes
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[SharedMemory]:

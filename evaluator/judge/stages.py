@@ -22,6 +22,7 @@ from evaluator.judge.repeat import differing, made_again
 from evaluator.judge.session import Fault
 from evaluator.judge.tolerance import bounds
 from evaluator.judge.trial import Bench, Trial
+from evaluator.judge.weights import NO_SITES, Sites, record
 from evaluator.judge.work_count import count_work
 from evaluator.judge.workshop import Workshop
 from evaluator.records import (
@@ -37,8 +38,9 @@ from evaluator.records import (
     SizeName,
     Status,
     Timing,
+    Weights,
 )
-from evaluator.timing.quote import quote
+from evaluator.timing.quote import quote, unquoted
 
 
 class BuildOutcome(NamedTuple):
@@ -59,6 +61,7 @@ class CheckOutcome(NamedTuple):
     fault: Fault | None
     findings: list[Finding]
     evidence: Evidence
+    weights: Weights | None
 
 
 class _Called(NamedTuple):
@@ -68,6 +71,7 @@ class _Called(NamedTuple):
     checks: list[Check]
     fault: Fault | None
     remarks: list[Finding]
+    sites: Sites | None = None
 
 
 class TimeOutcome(NamedTuple):
@@ -78,6 +82,7 @@ class TimeOutcome(NamedTuple):
     fault: Fault | None
     findings: list[Finding]
     baselines: list[Baseline] = []
+    weights: Weights | None = None
 
 
 def build(shop: Workshop) -> BuildOutcome:
@@ -101,10 +106,11 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
         shop.spares.refill()
         if shop.terms.device is not DeviceKind.EMULATED:
             shop.baseline.begin()
-        bench, checks, fault, remarks = _checked_calls(shop, place)
+        bench, checks, fault, remarks, sites = _checked_calls(shop, place)
         counted = None
-        if fault is None and shop.terms.require_own_kernel is not None and shop.terms.gpu is None:
-            counted = count_work(place, shop.call_timeout_s)
+        wanted = shop.terms.require_own_kernel is not None and shop.terms.gpu is None
+        if fault is None and sites is not None and wanted:
+            counted = count_work(place, sites, shop.call_timeout_s)
     if bench is not None and fault is None:
         lowered, untried = _looked_closely(bench, "checked")
         remarks += untried
@@ -114,7 +120,8 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
     units = [*built.units, *(unit for unit in desk.units if unit.key not in known)]
     findings = [*_build_findings(desk), *remarks, *_about_values(shop, checks)]
     build = replace(built, ok=built.ok and not desk.failures, units=units)
-    return CheckOutcome(build, checks, fault, findings, _evidence(shop, desk, counted))
+    weights = None if sites is None else record(shop.terms.weights, shop.reference.weights, sites)
+    return CheckOutcome(build, checks, fault, findings, _evidence(shop, desk, counted), weights)
 
 
 def _evidence(shop: Workshop, desk: BuildDesk, counted: Counted | None) -> Evidence:
@@ -130,7 +137,8 @@ def _checked_calls(shop: Workshop, place: Place) -> _Called:
     if isinstance(constructed, Fault):
         return _Called(None, [], _for_the_cpu(constructed, shop), [])
     checks: list[Check] = []
-    bench = place.bench()
+    sites = place.sites(constructed)
+    bench = place.bench(sites)
     emulated = shop.terms.device is DeviceKind.EMULATED
     schedules: Iterator[Schedule | None] = shop.seeds.schedules() if emulated else itertools.repeat(None)
     right: set[int] = set()
@@ -146,8 +154,8 @@ def _checked_calls(shop: Workshop, place: Place) -> _Called:
             fault, again = made_again(bench, trial, index, seed, schedules, shop.call_timeout_s)
         checks += [again] if again is not None else []
         excused = None if fault is None else _excused(_for_the_cpu(fault, shop), shop)
-        return _Called(bench, checks, excused, _remarks(constructed.difference, checks))
-    return _Called(bench, checks, None, _remarks(constructed.difference, checks))
+        return _Called(bench, checks, excused, _remarks(constructed.difference, checks, sites), sites)
+    return _Called(bench, checks, None, _remarks(constructed.difference, checks, sites), sites)
 
 
 def _looked_closely(bench: Bench, which: str) -> tuple[Trial | None, list[Finding]]:
@@ -164,6 +172,11 @@ def _looked_closely(bench: Bench, which: str) -> tuple[Trial | None, list[Findin
 def _with(checks: list[Check], instead: Check | None) -> list[Check]:
     """Put a check in the place of the one of the same call."""
     return [instead if instead is not None and check.index == instead.index else check for check in checks]
+
+
+def _frozen(sites: Sites) -> Finding:
+    message = f"the weights stayed as they were constructed, so no speedup is quoted: {sites.why_not}"
+    return finding(Code.WEIGHTS_NOT_CHANGED, message)
 
 
 _EXCUSABLE = frozenset(
@@ -210,18 +223,21 @@ def measure_both(shop: Workshop) -> TimeOutcome:
     shop.spares.settle()
     before = shop.baseline.before()
     others = other_baselines.measured(shop, before)
-    timed, remarks = _timed_submission(shop, before.overhead)
+    timed, remarks, sites = _timed_submission(shop, before.overhead)
     if isinstance(timed, TimeOutcome):
         return timed
     after = shop.baseline.after()
     clock = ClockKind.HOST if shop.terms.gpu is None else ClockKind.SEALED
     said = quote(clock, before.samples, timed, after)
+    weights = record(shop.terms.weights, shop.reference.weights, sites)
+    if sites.unmatched:
+        return TimeOutcome(unquoted(said.timing), None, None, [*said.findings, *remarks], others, weights)
     others = other_baselines.held_against(others, timed, said.timing.resolution_ms)
-    return TimeOutcome(said.timing, None, None, [*said.findings, *remarks], others)
+    return TimeOutcome(said.timing, None, None, [*said.findings, *remarks], others, weights)
 
 
-def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples | TimeOutcome, list[Finding]]:
-    """Time the submission in a runner of its own, or say why not; with what there is to be said of it.
+def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples | TimeOutcome, list[Finding], Sites]:
+    """Time the submission in a runner of its own, or say why not; with what there is to be said, and its weights.
 
     A GPU that was not quiet is tried again. Of the tries the slowest is quoted: nobody gains by failing one.
     """
@@ -232,17 +248,18 @@ def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples 
             fault = place.load()
             constructed = fault if fault is not None else place.construct()
             if isinstance(constructed, Fault):
-                return TimeOutcome(None, None, constructed, []), []
-            bench, seeds = place.bench(), shop.seeds.timed("submission")
+                return TimeOutcome(None, None, constructed, []), [], NO_SITES
+            sites = place.sites(constructed)
+            bench, seeds = place.bench(sites), shop.seeds.timed("submission")
             side = measure.side("submission", bench, seeds, empty, shop.call_timeout_s, closely=True)
             shop.look()
         failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(bench, "timed")
         tried += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:
-            return max(tried, key=lambda each: each.median_ms), [*remarks, *untried]
+            return max(tried, key=lambda each: each.median_ms), [*remarks, *untried], sites
         fault = None if failed is None else failed.fault
         if fault is None or fault.finding.code not in measure.DISTURBED or number == measure.TRIES:
-            return TimeOutcome(None, failed.check if failed else None, fault, []), []
+            return TimeOutcome(None, failed.check if failed else None, fault, []), [], sites
         message = f"timed again, the slowest is quoted: {fault.finding.message}"
         remarks.append(finding(Code(fault.finding.code), message, attempt=number))
     raise AssertionError("one of these tries is the last")
@@ -282,10 +299,12 @@ def _about_values(shop: Workshop, checks: list[Check]) -> list[Finding]:
     return found
 
 
-def _remarks(difference: str | None, checks: list[Check]) -> list[Finding]:
+def _remarks(difference: str | None, checks: list[Check], sites: Sites) -> list[Finding]:
     remarks = []
     if difference is not None:
         remarks.append(finding(Code.WEIGHTS_NOT_COPIED, f"weights were seeded, not copied: {difference}"))
+    if sites.unmatched:
+        remarks.append(_frozen(sites))
     if checks and all(each.launches == 0 for each in checks):
         remarks.append(finding(Code.NO_LAUNCH, "no kernel was launched in any of the checked calls"))
     if any(each.precision != "float64" for each in checks):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from evaluator.devices.gpu import Gpu
 from evaluator.isolation import SandboxMode
-from evaluator.records import BaselineKind, DeviceKind, Problem, ProfilerKind, SizeName, ToleranceRule
+from evaluator.records import BaselineKind, DeviceKind, Problem, ProfilerKind, SizeName, ToleranceRule, WeightsRule
 from evaluator.submissions import Submission
 
 
@@ -28,3 +28,4 @@ class Terms(NamedTuple):
     baselines: tuple[BaselineKind, ...] = ()
     speedup_of: Submission | None = None
     profile: ProfilerKind | None = None
+    weights: WeightsRule = WeightsRule.CHANGING

@@ -66,14 +66,18 @@ def is_number(value: Value) -> bool:
 class Placed(NamedTuple):
     """Values and their places in a region: what the runner is told, and where to look whether it changed them.
 
-    Every pair holds a path, the judge's own tensor, and the shared one that is made from it.
+    Every pair holds a path, the judge's own tensor, and the shared one that is made from it. `weights` lie elsewhere,
+    where a runner's model has them, and are the runner's to change.
     """
 
     nodes: list[Node]
     pairs: list[tuple[str, torch.Tensor, torch.Tensor]]
+    weights: Sequence[tuple[torch.Tensor, torch.Tensor]] = ()
 
     def write(self) -> None:
         """Write the values into the region. On a GPU this is queued on the stream that is current."""
+        for own, shared in self.weights:
+            shared.copy_(own)
         for _, own, shared in self.pairs:
             shared.copy_(own)
 
@@ -87,6 +91,14 @@ def place(values: list[tuple[str, Value]], region: Region) -> Placed:
     offsets = places([_lead_bytes(leaf) + extent_bytes(leaf) for leaf in found], region.size_bytes)
     layout = _Layout(region, offsets)
     return Placed([layout.node(value, path) for path, value in values], layout.pairs)
+
+
+def named_views(node: Node) -> dict[str, TensorView]:
+    """Give the tensors of a table by their names."""
+    if not isinstance(node, Table):
+        raise TypeError("what has names is a table")
+    found = zip(node.keys, node.items, strict=True)
+    return {str(name): item for name, item in found if isinstance(item, TensorView)}
 
 
 class _Layout:

@@ -22,17 +22,19 @@ from evaluator.judge.answers import (
 )
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined, rows_from
+from evaluator.judge.derived import derived
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.lowered import ENOUGH, ReferenceCall
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.overlap import layouts, shared_elements, views_laid_out
 from evaluator.judge.precision import Drawn, PrecisionWatch
-from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path, derived
+from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path
 from evaluator.judge.session import Fault
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.standing import Standing
 from evaluator.judge.tolerance import Bounds, bounds
-from evaluator.judge.trees import Pair, Placed, Value, pair_up, place
+from evaluator.judge.trees import Pair, Placed, Value, named_views, pair_up, place
+from evaluator.judge.weights import NO_SITES, Laid, Sites, Worn
 from evaluator.records import (
     Check,
     Fill,
@@ -78,14 +80,18 @@ class Bench:
         mixture: Mixture = AS_GIVEN_ALONE,
         *,
         first_call_s: float = 0.0,
+        sites: Sites = NO_SITES,
     ) -> None:
         """Hold what the runner behind `clock` answers against `reference`, whose outputs have the shapes of `outline`.
 
         Values come from `mixture`.
 
         `outline` matters only where the reference is computed in blocks. The first call may take `first_call_s` where
-        that is more than its time limit, until its work is queued.
+        that is more than its time limit, until its work is queued. Weights change from call to call where `sites` says
+        that the runner has them.
         """
+        self._sites = sites
+        self._first_seed: int | None = None
         self._first_call_s = first_call_s
         self._reference = reference
         self._clock = clock
@@ -103,14 +109,33 @@ class Bench:
         self._words = clock.words if isinstance(clock, HostClock) else None
         self._standing = None if self._words is None else Standing(self._words)
 
+    @property
+    def earlier_weights(self) -> list[Worn]:
+        """Give the weights that a copy may be of which this runner made once: those constructed, the first call's."""
+        if not self._sites.change:
+            return []
+        return [Worn(None), *([] if self._first_seed is None else [Worn(self._first_seed)])]
+
     def run(
-        self, index: int, seed: int, *, timeout_s: float, schedule: Schedule | None = None, quick: bool = False
+        self,
+        index: int,
+        seed: int,
+        *,
+        timeout_s: float,
+        schedule: Schedule | None = None,
+        quick: bool = False,
+        worn: Worn | None = None,
     ) -> Trial:
         """Draw inputs from `seed`, let the runner answer, compare. Nothing of the call is left running after it.
+
+        The call has the weights of its own seed, or those that are to be `worn`.
 
         With `quick`, outputs that are the plain reference's own to the bit are right without a look at float64: the
         tolerance, a multiple of that reference's error, takes them in anyway.
         """
+        self._reference.wear(self._weights_of(seed) if worn is None else worn.seed)
+        if self._first_seed is None:
+            self._first_seed = self._weights_of(seed)
         profile = self._profile = self._mixture.pick(seed)
         inputs = self._reference.draw(seed, profile, self._mixture.decoy(seed))
         random_seed = derived(seed, b"in forward")
@@ -152,6 +177,10 @@ class Bench:
             check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, profile
         )
 
+    def _weights_of(self, seed: int) -> int | None:
+        """Say which weights the call with `seed` has: those of a seed of its own, or those that were constructed."""
+        return derived(seed, b"weights") if self._sites.change else None
+
     def _output_gradients(self, inputs: Arguments, random_seed: int, seed: int) -> list[torch.Tensor] | None:
         if not self._reference.problem.backward:
             return None
@@ -179,6 +208,7 @@ class Bench:
         `forked`, on two streams. All calls have the same inputs: nobody looks at them.
         """
         seed = fresh_seed()
+        self._reference.wear(self._weights_of(seed))
         inputs = self._reference.draw(seed)
         gradients = self._output_gradients(inputs, 0, seed)
         for index in itertools.count():
@@ -214,15 +244,17 @@ class Bench:
             return Placed([], []), fault
         if self._standing is not None:
             self._standing.look(poison)
+        weights = self._sites.of(self._reference.parameters()) if self._sites.change else Laid([], {})
         placed = place(
             [
                 *((f"input {position}", value) for position, value in enumerate(inputs.args)),
                 *((f"input {name}", value) for name, value in inputs.kwargs.items()),
                 ("gradient", gradients or []),
+                ("weight", weights.staged),
             ],
             self._inputs,
-        )
-        *nodes, output_gradients = placed.nodes
+        )._replace(weights=weights.direct)
+        *nodes, output_gradients, staged = placed.nodes
         count = len(nodes) - len(inputs.kwargs)
         frame = Call(
             index=index,
@@ -235,6 +267,7 @@ class Bench:
             args=Items(is_tuple=False, items=nodes[:count]),
             kwargs=Table(keys=list(inputs.kwargs), items=nodes[count:]),
             output_gradients=None if gradients is None or not isinstance(output_gradients, Items) else output_gradients,
+            weights=named_views(staged),
         )
         self._wanted = wanted if wanted is not None else self._wanted
         longest_s, self._first_call_s = max(timeout_s, self._first_call_s), 0.0
@@ -325,6 +358,7 @@ class Bench:
         return Trial(check, Fault(Status.WRONG_RESULT, check.finding), 0.0, copied=False)
 
     def _reference_call(self, drawn: Drawn) -> ReferenceCall:
+        self._reference.wear(self._weights_of(drawn.seed))
         inputs, random_seed = self._reference.draw(drawn.seed), derived(drawn.seed, b"in forward")
         gradients = self._output_gradients(inputs, random_seed, drawn.seed)
         return drawn.sample.call(self._reference, self._blocks(inputs, gradients), random_seed, gradients)

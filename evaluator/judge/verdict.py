@@ -64,7 +64,13 @@ def _on_device(shop: Workshop, built: Build, stopwatch: Stopwatch) -> Outcome:
     with stopwatch.stage("check"):
         checked = stages.check(shop, built)
     own = own_kernels(checked.evidence)
-    outcome = Outcome(build=checked.build, checks=checked.checks, findings=checked.findings, own_kernels=own)
+    outcome = Outcome(
+        build=checked.build,
+        checks=checked.checks,
+        findings=checked.findings,
+        own_kernels=own,
+        weights=checked.weights,
+    )
     fault = checked.fault or too_little(own, shop.terms.require_own_kernel)
     if fault is not None:
         return outcome.failed(*fault)
@@ -77,6 +83,7 @@ def _on_device(shop: Workshop, built: Build, stopwatch: Stopwatch) -> Outcome:
         checks=[*outcome.checks, *([timed.failed] if timed.failed is not None else [])],
         timing=timed.timing,
         baselines=timed.baselines,
+        weights=timed.weights or checked.weights,
         findings=[*outcome.findings, *timed.findings],
     )
     if timed.fault is not None:

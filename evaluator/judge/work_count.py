@@ -4,16 +4,17 @@ from evaluator.frames import Count, Counted
 from evaluator.judge.place import Place
 from evaluator.judge.session import Stage
 from evaluator.judge.trial import fresh_seed
+from evaluator.judge.weights import Sites
 
 
-def count_work(place: Place, timeout_s: float) -> Counted | None:
+def count_work(place: Place, sites: Sites, timeout_s: float) -> Counted | None:
     """Have a call on fresh inputs counted; None where it, or the counting, fails, or its answer is not right.
 
     The runner's own word: a submission can forge it (see `ownership.py`).
     """
     if _asked(place, timeout_s) is None:
         return None
-    trial = place.bench().run(0, fresh_seed(), timeout_s=timeout_s)
+    trial = place.bench(sites).run(0, fresh_seed(), timeout_s=timeout_s)
     return None if trial.fault is not None else _asked(place, timeout_s)
 
 

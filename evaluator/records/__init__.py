@@ -8,7 +8,7 @@ never stands in a float field (JSON has none, and msgspec would write `null` in 
 from evaluator.records.admission import Admission, ControlResult
 from evaluator.records.base import SCHEMA_VERSION, Record, Seed, Sha256, finite_or_none, number_text, seed_text
 from evaluator.records.build import Build, BuildUnit, Diagnostic
-from evaluator.records.card import ProblemRef, RunnerOutput, Scorecard, Seeds, SubmissionRef
+from evaluator.records.card import ProblemRef, RunnerOutput, Scorecard, Seeds, SubmissionRef, Weights
 from evaluator.records.check import Check, Mismatch, Schedule, TensorCheck
 from evaluator.records.evidence import (
     Counters,
@@ -35,6 +35,8 @@ from evaluator.records.names import (
     SizeName,
     Status,
     ToleranceRule,
+    WeightsGraded,
+    WeightsRule,
 )
 from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
 from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Samples, Tf32, Timing
@@ -93,6 +95,9 @@ __all__ = [
     "Timing",
     "ToleranceOverride",
     "ToleranceRule",
+    "Weights",
+    "WeightsGraded",
+    "WeightsRule",
     "finite_or_none",
     "number_text",
     "seed_text",

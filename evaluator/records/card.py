@@ -6,7 +6,16 @@ from evaluator.records.check import Check
 from evaluator.records.evidence import OwnKernels, Profiling, Roofline
 from evaluator.records.finding import Finding
 from evaluator.records.machine import DeviceFacts, Environment, SandboxFacts
-from evaluator.records.names import Mode, Precision, Profile, SizeName, Status, ToleranceRule
+from evaluator.records.names import (
+    Mode,
+    Precision,
+    Profile,
+    SizeName,
+    Status,
+    ToleranceRule,
+    WeightsGraded,
+    WeightsRule,
+)
 from evaluator.records.problem import Constant
 from evaluator.records.timing import Baseline, Timing
 
@@ -50,6 +59,23 @@ class Seeds(Record, frozen=True):
     profiles: list[Profile] = []
 
 
+class Weights(Record, frozen=True):
+    """Which weights the calls had.
+
+    `rule` is what was asked for; `graded` what was done: weights that the submission does not have as the reference
+    has them cannot be changed, and then `reason` says why, as it does where the reference bears no others. `changed`
+    counts the parameters with weights of their own in each call, `copied` those of them that the runner had to copy.
+    Where it is for the submission's sake alone that they stayed, they are `unmatched`, and no speedup is quoted.
+    """
+
+    rule: WeightsRule
+    graded: WeightsGraded
+    reason: str | None = None
+    changed: int = 0
+    copied: int = 0
+    unmatched: bool = False
+
+
 class RunnerOutput(Record, frozen=True):
     """What the submission printed: untrusted text, cut to its beginning and end."""
 
@@ -83,3 +109,4 @@ class Scorecard(Record, frozen=True, kw_only=True):
     profiling: Profiling | None = None
     own_kernels: OwnKernels | None = None
     required_own_kernel: float | None = None
+    weights: Weights | None = None

@@ -56,6 +56,21 @@ class Mode(StrEnum):
     EVAL = "eval"
 
 
+class WeightsRule(StrEnum):
+    """Whether calls have weights of their own, as in training, or all those that were constructed, as in deployment."""
+
+    CHANGING = "changing"
+    FROZEN = "frozen"
+
+
+class WeightsGraded(StrEnum):
+    """What the weights of a grade's calls were; `none` where there are none to change."""
+
+    CHANGING = "changing"
+    FROZEN = "frozen"
+    NONE = "none"
+
+
 class ToleranceRule(StrEnum):
     """How far an output may be from the expected one.
 

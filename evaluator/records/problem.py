@@ -1,7 +1,7 @@
 """A problem, and what its author says of it."""
 
 from evaluator.records.base import Record, Sha256
-from evaluator.records.names import Layout, Mode, Precision, Profile, SizeName
+from evaluator.records.names import Layout, Mode, Precision, Profile, SizeName, WeightsRule
 
 
 class ToleranceOverride(Record, frozen=True):
@@ -36,7 +36,7 @@ class Problem(Record, frozen=True):
     replace the ones written there. `split` names inputs and the dimension along which they may be cut into blocks
     without changing the rows of the output (its dimension 0), so that float64 fits into memory. `profiles` has what the
     author says of value profiles: a reason to leave one out, or true to use it whatever the reference shows; `layouts`
-    are those that inputs may have in memory.
+    are those that inputs may have in memory. `weights` says whether calls have weights of their own.
     """
 
     name: str
@@ -56,3 +56,4 @@ class Problem(Record, frozen=True):
     roofline: RooflineOverride | None = None
     profiles: dict[Profile, str | bool] = {}
     layouts: list[Layout] = []
+    weights: WeightsRule = WeightsRule.CHANGING

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing
+from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing, Weights, WeightsGraded
 from evaluator.report.baselines import baseline_rows
 from evaluator.report.frame import show_diagnostic, show_line
 from evaluator.report.printed import printed_rows
@@ -141,6 +141,23 @@ def _correctness(sheet: Sheet, card: Scorecard) -> None:
     sheet.row("Correctness", summary)
     if wrong:
         _first_mismatch(sheet, wrong[0])
+    if card.weights is not None and card.weights.graded is not WeightsGraded.NONE:
+        sheet.row("Weights", _weights(sheet, card.weights))
+
+
+def _weights(sheet: Sheet, weights: Weights) -> Text:
+    if weights.graded is WeightsGraded.CHANGING:
+        own = f", of which the runner copied {weights.copied}" if weights.copied else ""
+        return Text(f"{counted(weights.changed, 'parameter')} changed from call to call{own}")
+    return Text("frozen: ").append_text(sheet.say(weights.reason or "", 320))
+
+
+_NOT_LIKE = "not quoted: the submission's weights stayed, and the reference's did not"
+
+
+def _is_like(weights: Weights | None) -> bool:
+    """Say whether both sides computed with weights of the same kind. A card from before there were any is."""
+    return weights is None or not weights.unmatched
 
 
 def _first_mismatch(sheet: Sheet, check: Check) -> None:
@@ -175,7 +192,7 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
     room = max(len(reference), len(submission))
     sheet.row("Time", Text(f"reference   {reference:>{room}}"))
     sheet.row("", Text(f"submission  {submission:>{room}}").append(f"  median of {calls}", style="dim"))
-    sheet.row("Speedup", _speedup(sheet, timing))
+    sheet.row("Speedup", _speedup(sheet, timing) if _is_like(card.weights) else Text(_NOT_LIKE))
     baseline_rows(sheet, card.baselines)
 
 

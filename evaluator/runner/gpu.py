@@ -94,15 +94,18 @@ class Gpu:
         self._in_use = False
         self._copies: list[torch.Tensor] = []
 
-    def poison(self, byte: int, ahead_bytes: int) -> None:
-        """Fill the memory that the next outputs will lie in, and wait until this GPU has nothing left to do.
+    def open(self) -> None:
+        """Have PyTorch's allocator take its memory from the arena from now on, for every thread.
 
-        From the first time on PyTorch's allocator takes its memory from the arena, for every thread; weights and
-        what a constructor makes lie elsewhere.
+        Before a model is made where the judge is to change its weights; else what a constructor makes lies elsewhere.
         """
         if not self._in_use:
             torch._C._cuda_beginAllocateToPool(_DEVICE, self._pool.id)  # noqa: SLF001 - use_mem_pool is for one thread, and backward has others
             self._in_use = True
+
+    def poison(self, byte: int, ahead_bytes: int) -> None:
+        """Fill the memory that the next outputs will lie in, and wait until this GPU has nothing left to do."""
+        self.open()
         self._copies.clear()
         block = torch.empty(max(ahead_bytes, 1), dtype=torch.uint8, device="cuda")
         block.fill_(byte)

@@ -37,7 +37,8 @@ from evaluator.runner.memory import Shared, take_over
 from evaluator.runner.printing import Printing
 from evaluator.runner.profiling import profiled
 from evaluator.runner.seeding import seed_torch
-from evaluator.runner.trees import Outbox, to_value
+from evaluator.runner.trees import Outbox, to_tensor, to_value
+from evaluator.runner.weights import counterparts, follow
 from evaluator.runner.witness import Witness
 
 
@@ -62,6 +63,7 @@ class Runner:
         self._model: Any = None
         self._memory: Shared | None = None
         self._held: list[calls.Result] = []
+        self._weights: dict[str, torch.Tensor] = {}
         self._extensions: ExtensionLoader | None = None
         self._witness: Witness | None = None
         self.printing = Printing()
@@ -117,6 +119,8 @@ class Runner:
         memory = self._shared
         args = _cloned(to_value(frame.args, memory.inputs))
         kwargs = _cloned(to_value(frame.kwargs, memory.inputs))
+        if frame.changing:
+            memory.arena.open()
         self._model = module.construct(
             self._model_new,
             args,
@@ -126,7 +130,12 @@ class Runner:
             device=memory.arena.device,
         )
         state = to_value(frame.state, memory.inputs)
-        return Constructed(difference=module.copy_weights(self._model, state))
+        difference = module.copy_weights(self._model, state)
+        self._weights = counterparts(self._model, state, frame.changing, copied=difference is None)
+        outbox = Outbox(memory.arena)
+        return Constructed(
+            difference=difference, weights={name: outbox.place_of(own) for name, own in self._weights.items()}
+        )
 
     def _prepare(self, frame: Prepare) -> Frame:
         """Keep the last call's outputs alive, so that two which share memory are seen to share it; free older ones."""
@@ -143,8 +152,11 @@ class Runner:
         gradients = None
         if frame.output_gradients is not None:
             gradients = to_value(frame.output_gradients, memory.inputs)
+        weights = {name: to_tensor(view, memory.inputs) for name, view in frame.weights.items()}
         if memory.gate is not None:
             memory.gate.wait(frame.ticket)
+        if self._weights:
+            follow(self._weights, weights)
         if frame.empty:
             memory.arena.probe(forked=frame.forked)
             result, launches = self._held.pop(), None

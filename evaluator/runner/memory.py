@@ -19,6 +19,9 @@ class Arena(Protocol):
 
     device: str
 
+    def open(self) -> None:
+        """Have what is allocated from now on lie in the region, if it does not yet."""
+
     def poison(self, byte: int, ahead_bytes: int) -> None:
         """Fill free memory, so that what a call does not write is not an earlier call's result."""
 

@@ -71,18 +71,18 @@ class Outbox:
             return Table(keys=keys, items=[self.from_value(item, depth + 1) for item in value.values()])
         return Opaque(type_name=type(value).__name__[:_MAX_NAME])
 
+    def place_of(self, tensor: torch.Tensor) -> TensorView:
+        """Say where a tensor is that stays there: it is never copied."""
+        view = _view_of(tensor)
+        is_near = view.device == self._arena.device
+        return replace(view, offset_bytes=self._arena.offset_bytes(tensor)) if is_near else view
+
     def from_tensor(self, tensor: torch.Tensor) -> TensorView | Opaque:
         """Say where a tensor is; one without plain memory is only named."""
         tensor = tensor.detach()
         if tensor.layout is not torch.strided or tensor.is_quantized:
             return Opaque(type_name=f"{tensor.layout} tensor")
-        view = TensorView(
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            shape=tuple(tensor.shape),
-            strides=tuple(tensor.stride()),
-            offset_bytes=None,
-            device=real_device(tensor).type,
-        )
+        view = _view_of(tensor)
         if view.device != self._arena.device:
             return view
         storage = tensor.untyped_storage()
@@ -90,6 +90,16 @@ class Outbox:
         if (offset := self._arena.offset_bytes(tensor)) is not None:
             return replace(view, offset_bytes=offset)
         return replace(view, strides=_contiguous(view.shape), offset_bytes=self._arena.copy(tensor), copied=True)
+
+
+def _view_of(tensor: torch.Tensor) -> TensorView:
+    return TensorView(
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tuple(tensor.shape),
+        strides=tuple(tensor.stride()),
+        offset_bytes=None,
+        device=real_device(tensor).type,
+    )
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,6 +3,8 @@
 import math
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.findings import Code, finding
 from evaluator.records import ClockKind, Finding, Samples, Timing, finite_or_none
 from evaluator.timing.bootstrap import Bootstrap, Interval
@@ -78,6 +80,11 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
     )
     too_wide = [] if quoted else [_below_resolution(draws, interval, ratio, resolution_ms, unwatched_ms)]
     return Quote(timing, [*too_wide, *warnings(timing)])
+
+
+def unquoted(timing: Timing) -> Timing:
+    """Leave the speedup out of a timing whose two sides did not compute with weights of the same kind."""
+    return replace(timing, speedup=None, speedup_low=None, speedup_high=None, significant=None)
 
 
 def _below_resolution(

@@ -22,7 +22,17 @@ from evaluator.doctor import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.findings import Code
 from evaluator.isolation import SandboxMode
-from evaluator.records import DeviceKind, ProfilerKind, Scorecard, SizeName, Status, ToleranceRule
+from evaluator.records import (
+    DeviceKind,
+    ProfilerKind,
+    Scorecard,
+    SizeName,
+    Status,
+    ToleranceRule,
+    Weights,
+    WeightsGraded,
+    WeightsRule,
+)
 from evaluator.report.live import Progress
 from evaluator.schema import check_card
 from evaluator.store import card_bytes, read_card, write_card
@@ -305,11 +315,13 @@ def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade,
     assert request.sandbox is SandboxMode.FULL
     assert request.timeout_s is None
     assert request.replay is None
+    assert request.weights is None  # As the problem says.
 
 
 def test_the_options_reach_the_pipeline(run: Run, graded: FakeGrade, submission: Path) -> None:
     options = "--device cpu --size awkward --tolerance kernelbench --sandbox none --timeout 7 --build-timeout 8.5"
     options += " --deadline 90"
+    options += " --weights frozen"
     assert run("grade", "relu", submission, *options.split()) == 0
     (request,) = graded.requests
     assert request.size is SizeName.AWKWARD
@@ -318,6 +330,7 @@ def test_the_options_reach_the_pipeline(run: Run, graded: FakeGrade, submission:
     assert request.timeout_s == 7.0
     assert request.build_timeout_s == 8.5
     assert request.deadline_s == request.limit_s == 90
+    assert request.weights is WeightsRule.FROZEN
 
 
 def test_an_option_may_come_from_the_environment(
@@ -425,6 +438,21 @@ def test_a_name_that_is_no_files_name_is_refused(name: str, run: Run, graded: Fa
     assert run("grade", "relu", str(submission), "--name", name) == 2
     assert "cannot be the name of a submission" in run.err
     assert graded.requests == []
+
+
+@pytest.mark.parametrize(
+    ("weights", "rule"),
+    [
+        (Weights(rule=WeightsRule.FROZEN, graded=WeightsGraded.FROZEN), WeightsRule.FROZEN),
+        (Weights(rule=WeightsRule.CHANGING, graded=WeightsGraded.FROZEN, unmatched=True), WeightsRule.CHANGING),
+        (None, WeightsRule.FROZEN),  # From before weights changed.
+    ],
+)
+def test_a_replay_has_the_weights_of_its_card(run: Run, graded: FakeGrade, weights: Weights, rule: WeightsRule) -> None:
+    write_card(cards.card(weights=weights), Path("card.json"))
+    assert run("grade", "--replay", "card.json") == 0
+    assert run("grade", "--replay", "card.json", "--weights", "changing") == 0
+    assert [request.weights for request in graded.requests] == [rule, WeightsRule.CHANGING]
 
 
 def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) -> None:

@@ -14,8 +14,9 @@ from evaluator.frames import Call, Construct, Done, Items, Prepare, Scalar, Tabl
 from evaluator.judge.answers import views
 from evaluator.judge.clock import Answered
 from evaluator.judge.compare import Sides
+from evaluator.judge.derived import derived
 from evaluator.judge.precision import PrecisionWatch
-from evaluator.judge.reference import Arguments, Reference, derived
+from evaluator.judge.reference import Arguments, Reference
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench, fresh_seed
 from evaluator.records import (

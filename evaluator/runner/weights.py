@@ -1,0 +1,68 @@
+"""Which tensors of a submission are the reference's parameters, and how they are made to follow the judge's."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+
+def counterparts(
+    model: Any, state: Mapping[str, torch.Tensor], changing: Sequence[str], *, copied: bool
+) -> dict[str, torch.Tensor]:
+    """Find what `model` has of each `changing` parameter of the reference, in the shape that it has there.
+
+    By name where the reference's weights were `copied`. Else by equal values, under the same seed: as they are, with
+    other dimensions, or transposed. Where several would do nothing is guessed.
+    """
+    if not isinstance(model, torch.nn.Module) or not changing:
+        return {}
+    if copied:
+        own = dict(model.state_dict())
+        return {name: own[name] for name in changing}
+    known = list(_tensors(model))
+    found: dict[str, torch.Tensor] = {}
+    for name in changing:
+        fits = {}
+        for own_name, tensor in known:
+            if (view := _as_in(state[name], tensor)) is not None:
+                fits[tensor.data_ptr()] = (own_name, view)
+        named = [view for own_name, view in fits.values() if own_name == name]
+        if named or len(fits) == 1:
+            found[name] = named[0] if named else next(iter(fits.values()))[1]
+    places = [view.data_ptr() for view in found.values()]
+    tied = len({state[name].data_ptr() for name in found})
+    return found if len(set(places)) >= tied else {}
+
+
+def _tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """List a model's tensors: its state, and what its modules keep as plain attributes."""
+    yield from model.state_dict().items()
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                yield f"{prefix}.{name}".removeprefix("."), value.detach()
+
+
+def _as_in(wanted: torch.Tensor, own: torch.Tensor) -> torch.Tensor | None:
+    """Look at `own` in the shape of `wanted`; None where it has other values."""
+    if own.numel() != wanted.numel() or own.dtype != wanted.dtype or own.layout is not torch.strided:
+        return None
+    ways = [own] if own.shape == wanted.shape else []
+    if own.dim() == 2 and tuple(own.t().shape) == tuple(wanted.shape):
+        ways.append(own.t())
+    if own.is_contiguous() and own.shape != wanted.shape:
+        ways.append(own.view(wanted.shape))
+    return next((way for way in ways if way.device == wanted.device and torch.equal(way, wanted)), None)
+
+
+@torch.no_grad()
+def follow(own: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> None:
+    """Copy what is `given`, and count a write to each of them, as an optimiser's step does.
+
+    What the judge writes into shared memory PyTorch does not see, and packed weights are kept by such counts.
+    """
+    for name, value in given.items():
+        own[name].copy_(value)
+    counted = [tensor for tensor in own.values() if not tensor.is_inference()]
+    versions = [tensor._version + 1 for tensor in counted]  # noqa: SLF001 - documented nowhere else, and stable
+    torch._C._autograd._unsafe_set_version_counter(tuple(counted), tuple(versions))  # noqa: SLF001 - what FSDP uses

@@ -1,0 +1,189 @@
+"""Weights that change from call to call: what follows them is correct, what was kept of earlier ones is not."""
+
+import pytest
+
+from evaluator.catalog import find_problem
+from evaluator.findings import Code
+from evaluator.isolation import SandboxMode
+from evaluator.judge import stages
+from evaluator.judge.seeds import SeedBook
+from evaluator.judge.terms import Terms
+from evaluator.judge.verdict import judge
+from evaluator.judge.workshop import Workshop
+from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule, WeightsGraded, WeightsRule
+from evaluator.report.live import Silent
+from evaluator.stopwatch import Stopwatch
+from tests.grading.harness import PATIENT_S
+from tests.zoo.entries import ZOO
+
+HEAD = """
+import torch
+from torch import nn
+from model import Model
+
+
+class ModelNew(Model):
+    def __init__(self):
+        super().__init__()
+        self.prepare()
+
+    def prepare(self):
+        pass
+"""
+PLAIN = """
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        model = __import__("model")
+        one, two = nn.Linear(model.size, model.size), nn.Linear(model.size, model.size)
+        self.keep(one.weight.detach(), one.bias.detach(), two.weight.detach(), two.bias.detach())
+"""
+FOLLOWS = {
+    "views made in the constructor": HEAD
+    + """
+        self.one_t, self.two_t = self.one.weight.detach().t(), self.two.weight.detach().t()
+
+    def forward(self, x):
+        return (x @ self.one_t + self.one.bias) @ self.two_t + self.two.bias
+""",
+    "packed again when a version has changed": HEAD
+    + """
+        self.packed = None
+
+    def forward(self, x):
+        versions = [parameter._version for parameter in self.parameters()]
+        if self.packed is None or self.packed[0] != versions:
+            weight = self.two.weight @ self.one.weight
+            self.packed = versions, weight, self.two.weight @ self.one.bias + self.two.bias
+        return nn.functional.linear(x, *self.packed[1:])
+""",
+    "other names": PLAIN
+    + """
+    def keep(self, *tensors):
+        self.a, self.b, self.c, self.d = map(nn.Parameter, tensors)
+
+    def forward(self, x):
+        return nn.functional.linear(nn.functional.linear(x, self.a, self.b), self.c, self.d)
+""",
+    "transposed, and biases as rows": PLAIN
+    + """
+    def keep(self, a, b, c, d):
+        self.a, self.c = nn.Parameter(a.t().contiguous()), nn.Parameter(c.t().contiguous())
+        self.b, self.d = nn.Parameter(b[None].clone()), nn.Parameter(d[None].clone())
+
+    def forward(self, x):
+        return (x @ self.a + self.b) @ self.c + self.d
+""",
+    "plain attributes": PLAIN
+    + """
+    def keep(self, *tensors):
+        self.a, self.b, self.c, self.d = (tensor.clone() for tensor in tensors)
+
+    def forward(self, x):
+        return nn.functional.linear(nn.functional.linear(x, self.a, self.b), self.c, self.d)
+""",
+}
+IN_MEMORY_OF_ITS_OWN = (
+    HEAD
+    + """
+        self.one.weight = nn.Parameter(torch.from_numpy(self.one.weight.detach().numpy().copy()))
+"""
+)
+KEEPS = {
+    "folded by address": (ZOO / "weights-folded-once" / "cheat.py").read_text(),
+    "packed in the constructor": HEAD
+    + """
+        self.packed = self.one.weight.detach().t().contiguous()
+
+    def forward(self, x):
+        return self.two(x @ self.packed + self.one.bias)
+""",
+    "a bias folded away": HEAD
+    + """
+        self.bias = (self.two.weight @ self.one.bias + self.two.bias).detach()
+
+    def forward(self, x):
+        return (x @ self.one.weight.t()) @ self.two.weight.t() + self.bias
+""",
+}
+FUSED_ALONE = (
+    PLAIN
+    + """
+    def keep(self, a, b, c, d):
+        self.weight, self.bias = nn.Parameter(c @ a), nn.Parameter(c @ b + d)
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight, self.bias)
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def graded(grader):
+    """Judge a submission for two linear layers; without `timed`, its checks alone."""
+    terms = Terms(
+        problem=find_problem(str(ZOO / "problems" / "two_linears")),
+        device=DeviceKind.CPU,
+        gpu=None,
+        size=SizeName.AWKWARD,
+        tolerance=ToleranceRule.MEASURED,
+        sandbox=SandboxMode.FULL,
+        timeout_s=PATIENT_S,
+        build_timeout_s=240.0,
+        threads=1,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
+        with Workshop(terms, "", SeedBook(None)) as shop:
+
+            def run(source, rule=WeightsRule.CHANGING, *, timed=False):
+                shop.source, shop.terms = source, terms._replace(weights=rule)
+                with pytest.MonkeyPatch.context() as untimed:
+                    if not timed:
+                        nothing = stages.TimeOutcome(None, None, None, [])
+                        untimed.setattr(stages, "measure_both", lambda shop: nothing)
+                    return judge(shop, Stopwatch(Silent()))
+
+            yield run
+
+
+def codes(outcome):
+    return {finding.code for finding in outcome.findings}
+
+
+@pytest.mark.parametrize("source", FOLLOWS.values(), ids=FOLLOWS)
+def test_what_follows_the_weights_is_correct(graded, source):
+    outcome = graded(source)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert (outcome.weights.graded, outcome.weights.changed, outcome.weights.copied) == (WeightsGraded.CHANGING, 4, 0)
+
+
+def test_weights_in_memory_of_its_own_are_copied_in_the_call(graded):
+    outcome = graded(IN_MEMORY_OF_ITS_OWN, timed=True)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert (outcome.weights.graded, outcome.weights.changed, outcome.weights.copied) == (WeightsGraded.CHANGING, 4, 1)
+
+
+@pytest.mark.parametrize("source", KEEPS.values(), ids=KEEPS)
+def test_what_was_kept_of_earlier_weights_is_wrong_and_says_why(graded, source):
+    outcome = graded(source)
+    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.STALE_WEIGHTS.value)
+    frozen = graded(source, WeightsRule.FROZEN)
+    assert frozen.status is Status.CORRECT, frozen.reason
+    assert frozen.weights.graded is WeightsGraded.FROZEN
+
+
+def test_weights_that_correspond_to_none_of_the_references_stay_and_no_speedup_is_quoted(graded):
+    outcome = graded(FUSED_ALONE, timed=True)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert outcome.weights.graded is WeightsGraded.FROZEN
+    assert "one.weight" in outcome.weights.reason
+    assert Code.WEIGHTS_NOT_CHANGED.value in codes(outcome)
+    assert (outcome.timing.speedup, outcome.timing.significant) == (None, None)
+    frozen = graded(FUSED_ALONE, WeightsRule.FROZEN)
+    assert frozen.status is Status.CORRECT
+    assert Code.WEIGHTS_NOT_CHANGED.value not in codes(frozen)
