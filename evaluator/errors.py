@@ -51,9 +51,10 @@ class UsageError(WarpgradeError):
 class ProblemNotFound(UsageError):
     """No problem has the name that was asked for."""
 
-    def __init__(self, name: str, nearest: Sequence[str]) -> None:
-        """Say which names are near to `name`."""
-        hint = f"did you mean {' or '.join(nearest)}?" if nearest else "`warpgrade problems list` names them all"
+    def __init__(self, name: str, nearest: Sequence[str], elsewhere: str | None = None) -> None:
+        """Say which names are near to `name`, or where it may be: `elsewhere`."""
+        hint = elsewhere or "`warpgrade problems list` names them all; --problems DIR looks in another folder"
+        hint = f"did you mean {' or '.join(nearest)}?" if nearest else hint
         super().__init__(f"there is no problem named {name!r}", hint=hint)
         self.nearest = tuple(nearest)
 

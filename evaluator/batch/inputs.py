@@ -16,7 +16,7 @@ import msgspec
 
 from evaluator.batch.tasks import Planned, Refused, Seen, Stamp, Task
 from evaluator.catalog import Origin, list_problems
-from evaluator.catalog.kernelbench import other_names
+from evaluator.catalog.kernelbench import WHERE, looks_like_one, other_names
 from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.pipeline import Unread
 from evaluator.reading import kind, open_named
@@ -46,6 +46,7 @@ class Problems:
     def __init__(self, folder: Path | None, size: SizeName) -> None:
         """Read the problems in `folder`, or the shipped ones. Raises ProblemError where there is no such folder."""
         self._size = size
+        self._shipped = folder is None
         listing = list_problems(folder)
         self._broken = [broken.message for broken in listing.broken]
         self._exact = {problem.name: problem for problem in listing.problems}
@@ -66,6 +67,8 @@ class Problems:
             return meant[0] if self._size in meant[0].sizes else f"{meant[0].name} has no size {self._size.value}"
         if meant:
             return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in meant[:3])}"
+        if self._shipped and looks_like_one(name):
+            return f"there is no problem named {one_line(name, 80)!r}; {WHERE}"
         broken = f"; {len(self._broken)} are broken, as `warpgrade problems list` says" if self._broken else ""
         return f"there is no problem named {one_line(name, 80)!r}{broken}"
 

@@ -73,7 +73,8 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
         return at_path.read()
     own = OWN_PROBLEMS / name
     nearest = [str(own)] if name.isidentifier() and _place_at(own) is not None else _nearest(name, places)
-    raise ProblemNotFound(name, nearest)
+    elsewhere = kernelbench.WHERE if folder is None and kernelbench.looks_like_one(name) else None
+    raise ProblemNotFound(name, nearest if elsewhere is None else [], elsewhere)
 
 
 def find_listed(name: str, folder: Path | None = None) -> Problem:

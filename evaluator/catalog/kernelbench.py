@@ -17,7 +17,9 @@ from evaluator.records import Constant, Mode, Precision, Problem, Sha256, SizeNa
 _SIZES_FILE = Path(__file__).resolve().parent.parent / "kernelbench_sizes.json"
 _LEVEL_FOLDER = re.compile(r"level([0-9]+)")
 _NUMBERED_FILE = re.compile(r"[0-9]+_.*\.py")
+_NUMBERED_NAME = re.compile(r"(?:level[0-9]+/)[0-9]+\w*|[0-9]+_\w+")
 _NO_LEVEL = 0
+WHERE = "problems of KernelBench are not shipped: add --problems DIR, the folder of a checkout of KernelBench"
 
 
 class SmallSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,6 +68,15 @@ def other_names(name: str) -> tuple[str, ...]:
     """
     level, _, stem = name.rpartition("/")
     return name, stem, f"{level}/{stem.partition('_')[0]}"
+
+
+def looks_like_one(name: str) -> bool:
+    """Say whether a name is spelled as KernelBench's are, in full or in short.
+
+    >>> [looks_like_one(name) for name in ("level1/19_ReLU", "level1/19", "19_ReLU.py", "relu")]
+    [True, True, True, False]
+    """
+    return _NUMBERED_NAME.fullmatch(name.removesuffix(".py")) is not None
 
 
 def read_file(file: Path, small_sizes: SmallSizes | None = None, found_in: Path | None = None) -> Problem:

@@ -65,6 +65,13 @@ ENTRIES: dict[Code, Entry] = {
         "One process of the submission asked for more extensions than a submission may have.",
         "Put the kernels into one load_inline, or a few.",
     ),
+    Code.BINDING: Entry(
+        "what is bound, declared and defined does not fit together",
+        "load_inline makes a C++ file of cpp_sources and binds there what functions=[...] names. So each of these must "
+        "be declared in cpp_sources and defined in one of the sources, once and with the same parameters. The next "
+        "step on the card has the line to add.",
+        "Declare in cpp_sources what functions=[...] names (torch::Tensor f(torch::Tensor x);).",
+    ),
     Code.PACKAGE_MISSING: Entry(
         "a package is not installed",
         "The submission imports a package that is not there. It may import Python's standard library, `model` (the "

@@ -19,14 +19,20 @@ ENTRIES: dict[Code, Entry] = {code: FAMILIES[code.value[0]][code] for code in Co
 _MOST_CHARACTERS = 4000
 
 
-def finding(code: Code, message: str, *, line: int | None = None, **details: str | float | bool | None) -> Finding:
-    """Make a finding of `code` that says `message`; the next step is the table's.
+def finding(
+    code: Code,
+    message: str,
+    *,
+    line: int | None = None,
+    next_step: str | None = None,
+    **details: str | float | bool | None,
+) -> Finding:
+    """Make a finding of `code` that says `message`; the next step is the table's, where there is none of its own.
 
-    A message may hold a submission's own text, which is as long as it likes.
+    Both may hold a submission's own text, which is as long as it likes.
     """
-    return Finding(
-        code=code.value, message=_short(message), next_step=ENTRIES[code].next_step, line=line, details=details
-    )
+    step = ENTRIES[code].next_step if next_step is None else _short(next_step)
+    return Finding(code=code.value, message=_short(message), next_step=step, line=line, details=details)
 
 
 def _short(message: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from evaluator.build.artefact import Kernels, kernels_in_library
+from evaluator.build.bindings import explained
 from evaluator.build.equipment import ExtensionBuilder
 from evaluator.build.sources import source_files
 from evaluator.devices.memory import sealed_file
@@ -26,14 +27,15 @@ _SHORT_LOG, _FEW_DIAGNOSTICS = 2000, 3
 class BuildDesk:
     """Serves a runner's build requests through a device's builder. Nothing is kept of a request that is refused."""
 
-    def __init__(self, builder: ExtensionBuilder, ledger: BuildLedger) -> None:
+    def __init__(self, builder: ExtensionBuilder, ledger: BuildLedger, submission: str = "") -> None:
         """Start with nothing built. `ledger` is of all builds together; `texts` are the compiled files, by name.
 
         `built_from` are the files of what was built, `device_code` what the libraries hold for a GPU. `waited_s`
-        is how long the runner waited for its builds.
+        is how long the runner waited for its builds. Failures name lines of `submission`.
         """
         self._builder = builder
         self._ledger = ledger
+        self._submission = submission
         self._log_left = _MOST_LOG
         self._diagnostics_left = _MOST_DIAGNOSTICS
         self._kept_bytes = 0
@@ -61,9 +63,11 @@ class BuildDesk:
         built = self._builder.build(request)
         self.units.append(self._shortened(built.unit))
         if built.library is None:
+            message = ""
             if built.finding is not None:
-                self.failures.append(built.finding)
-            message = built.finding.message if built.finding is not None else ""
+                why = explained(built.finding, request, built.unit.diagnostics, self._submission)
+                self.failures.append(why)
+                message = why.message
             return BuildReply(ok=False, log=f"{message}\n{built.unit.log}"), None
         self._keep(source_files(request))
         self.device_code.append(kernels_in_library(built.library))

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple, Self
 
 from evaluator.bounds import most_bytes_from_runner
+from evaluator.build.bindings import explained_load
 from evaluator.cut_off import is_cut_off
 from evaluator.deadline import Deadline, Work
 from evaluator.errors import JudgeFailed
@@ -280,6 +281,9 @@ class Session:
         if (package := missing_package(failed.kind, failed.message)) is not None:
             message = f"the package {package} is not installed; there are {', '.join(importable())}"
             return Fault(verdict, finding(Code.PACKAGE_MISSING, message, line=line, package=package))
+        texts = [] if self._desk is None else list(self._desk.texts.values())
+        if (binding := explained_load(failed.kind, failed.message, texts, self._source)) is not None:
+            return Fault(Status.BUILD_ERROR, binding)
         code = _CODES[stage]
         if code is Code.IMPORT_FAILED and failed.kind in _SYNTAX_ERRORS:
             code = Code.CUT_OFF if is_cut_off(self._source, failed.message, line) else code

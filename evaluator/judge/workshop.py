@@ -259,8 +259,8 @@ class Workshop:
     def desk(self, source: str | None = None) -> BuildDesk:
         """Open a desk for the build requests of one runner: of the submission, or of another `source`."""
         if source is None:
-            return BuildDesk(self._builder, self._ledger)
-        return BuildDesk(self._equipment.builder_of(source), BuildLedger(self.terms.build_timeout_s))
+            return BuildDesk(self._builder, self._ledger, self.source)
+        return BuildDesk(self._equipment.builder_of(source), BuildLedger(self.terms.build_timeout_s), source)
 
     def profiling_desk(self) -> ResourceDesk:
         """Open a desk that has the compiler say what each kernel takes: all is compiled once more."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from evaluator.findings import Code
 from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing, Weights, WeightsGraded
 from evaluator.report.baselines import baseline_rows
 from evaluator.report.frame import show_diagnostic, show_line
@@ -83,12 +84,17 @@ def _reason(sheet: Sheet, card: Scorecard) -> Text:
 
 def _place(sheet: Sheet, card: Scorecard) -> None:
     """Show where in the submission it went wrong, as far as that is known."""
-    if card.status is Status.BUILD_ERROR and _compiler_messages(sheet, card):
+    if card.status is Status.BUILD_ERROR and not _names_its_line(card) and _compiler_messages(sheet, card):
         return
     line = card.reason.line if card.reason is not None else None
     if line is not None and 1 <= line <= len(card.submission.source.splitlines()):
         sheet.blank()
         show_line(sheet, card.submission.source, line)
+
+
+def _names_its_line(card: Scorecard) -> bool:
+    """Say whether the reason has a line of the submission's own, where the compiler's is one that was generated."""
+    return card.reason is not None and card.reason.code == Code.BINDING.value and card.reason.line is not None
 
 
 def _compiler_messages(sheet: Sheet, card: Scorecard) -> bool:

@@ -82,6 +82,13 @@ def test_a_run_folder_of_kernelbench(hand_in, tmp_path):
     assert small.reason == "level1/19_ReLU has no size small"
 
 
+@pytest.mark.parametrize("name", ["level1/19_ReLU", "19_ReLU", "level3/9"])
+def test_a_name_of_kernelbench_says_where_such_problems_come_from(name, tmp_path):
+    assert "--problems DIR" in Problems(None, SizeName.FULL).find(name)
+    assert "--problems" not in Problems(tmp_path, SizeName.FULL).find(name)
+    assert "--problems" not in Problems(None, SizeName.FULL).find("reluu")
+
+
 def lines(*documents):
     return io.BytesIO(b"".join(json.dumps(document).encode() + b"\n" for document in documents))
 

@@ -676,3 +676,12 @@ def test_cpp_for_the_cpu_is_graded_there_where_no_device_is_asked_for(
     (said,) = chosen.submission.findings
     assert (said.code, asked.submission.findings) == (Code.GRADED_ON_CPU, ())
     assert usual.value in said.message
+
+
+@pytest.mark.parametrize("name", ["level1/19_ReLU", "19_ReLU", "level1/19"])
+def test_a_name_of_kernelbench_asks_for_its_folder(name: str, run: Run, submission: Path, tmp_path: Path) -> None:
+    assert run("grade", name, submission) == 2
+    assert "hint: problems of KernelBench are not shipped: add --problems DIR" in run.err
+    (tmp_path / "empty").mkdir()
+    assert run("grade", name, submission, "--problems", tmp_path / "empty") == 2
+    assert "are not shipped" not in run.err
