@@ -193,6 +193,17 @@ class Count(Frame, frozen=True):
     """Judge: from now on, count what computes in a call, and say what was counted so far."""
 
 
+class LeaveOut(Frame, frozen=True):
+    """Judge: one side of the work is to be left out in this runner, which is asked before anything is loaded.
+
+    `kernels`: the submission's own, on `cuda` by what the judge builds. `library`: PyTorch's operations that compute.
+    From the frame with `begin` on they are left out; the answer is `LeftOut`.
+    """
+
+    what: Literal["kernels", "library"]
+    begin: bool
+
+
 class ProfiledCall(Frame, frozen=True):
     """Judge: make calls on inputs that are there already, and watch the last one with PyTorch's profiler."""
 
@@ -201,7 +212,7 @@ class ProfiledCall(Frame, frozen=True):
     output_gradients: Items | None
 
 
-ToRunner = Warm | Load | BuildReply | Construct | Prepare | Call | Count | ProfiledCall
+ToRunner = Warm | Load | BuildReply | Construct | Prepare | Call | Count | LeaveOut | ProfiledCall
 
 
 class SourceFile(Frame, frozen=True):
@@ -281,6 +292,10 @@ class Counted(Frame, frozen=True):
     mixed_calls: Dimension
 
 
+class LeftOut(Frame, frozen=True):
+    """Runner: it is done."""
+
+
 class SeenKernel(Frame, frozen=True):
     """A kernel (an operation, on `cpu`) that the profiler saw, and for how long all its launches ran."""
 
@@ -304,7 +319,7 @@ class Failed(Frame, frozen=True):
     lines: Annotated[list[tuple[int, Name]], msgspec.Meta(max_length=32)] = []
 
 
-FromRunner = BuildRequest | Warmed | Loaded | Constructed | Queued | Done | Counted | Failed | Profiled
+FromRunner = BuildRequest | Warmed | Loaded | Constructed | Queued | Done | Counted | LeftOut | Failed | Profiled
 
 
 class FrameError(Exception):

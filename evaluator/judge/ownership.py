@@ -1,9 +1,11 @@
 """Which share of the work a submission's own kernels did, and what a policy makes of it.
 
-Two kinds of evidence. What the judge had built holds kernels or does not: that is the judge's own look, and a share of
-none cannot be talked away. Whatever says how much of the work those kernels did comes out of the runner, where a
-submission can claim more launches, hide library operations, or launch kernels that do nothing. So such a number can
-take a pass away, and where there is none the answer is `unknown`, which is no pass where a share was asked for.
+Three kinds of evidence. What the judge had built holds kernels or does not: that is the judge's own look, and a share
+of none cannot be talked away. Nor can what an answer needs (`left_out.py`): kernels without which it is right all the
+same did nothing for it, and a count of no library operation is false where it is wrong without them. How much of the
+work own kernels did comes out of the runner, where a submission can claim more launches or hide library operations. So
+such a number can take a pass away, and where there is none the answer is `unknown`, which is no pass where a share was
+asked for.
 """
 
 import re
@@ -14,6 +16,7 @@ from msgspec.structs import replace
 from evaluator.build.artefact import Kernels
 from evaluator.findings import Code, finding
 from evaluator.frames import Counted
+from evaluator.judge.left_out import Needs
 from evaluator.judge.session import Fault
 from evaluator.records import DeviceKind, OwnKernels, Profiling, ShareBasis, Status
 
@@ -30,13 +33,27 @@ class Evidence(NamedTuple):
     source: str
     counted: Counted | None = None
     profiling: Profiling | None = None
+    needs: Needs = Needs()
 
 
 def own_kernels(evidence: Evidence) -> OwnKernels:
     """Make a share out of what is known."""
+    without = evidence.needs
+    return replace(
+        _known(evidence),
+        right_without_kernels=without.right_without_kernels,
+        right_without_library=without.right_without_library,
+    )
+
+
+def _known(evidence: Evidence) -> OwnKernels:
     if _can_have_none(evidence):
         return _share(evidence, ShareBasis.BUILT, 0.0, 0.0)
+    if evidence.needs.right_without_kernels:
+        return _share(evidence, ShareBasis.LEFT_OUT, 0.0, 0.0)
     counted = evidence.counted
+    if evidence.needs.right_without_library is False and counted is not None and counted.library_calls == 0:
+        return _share(evidence, ShareBasis.REFUTED, 0.0, 0.0)
     match evidence.device:
         case DeviceKind.EMULATED if counted is not None:
             return _share(evidence, ShareBasis.LAUNCHES, counted.launches, counted.library_calls)
@@ -89,6 +106,8 @@ def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
         ShareBasis.LAUNCHES: f"in a call, launches of its own: {own.own:g}, library operations: {own.library:g}",
         ShareBasis.CALLS: f"in a call, functions of its own: {own.own:g}, library operations: {own.library:g}",
         ShareBasis.PROFILE: f"its own kernels took {own.own:.3g} ms of a call on the GPU, others {own.library:.3g} ms",
+        ShareBasis.LEFT_OUT: "with its own kernels left out the answer was right all the same",
+        ShareBasis.REFUTED: "by its count no operation of PyTorch's computes, and without them the answer was wrong",
         ShareBasis.UNKNOWN: "",
     }[own.basis]
     message = f"own kernels do {_percent(own.share_high)} of the work, {_percent(required)} is asked for: {what}"

@@ -15,6 +15,7 @@ from evaluator.host_code import is_for_the_cpu
 from evaluator.judge import measure, other_baselines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
+from evaluator.judge.left_out import Needs, right_without
 from evaluator.judge.ownership import Evidence
 from evaluator.judge.place import Place
 from evaluator.judge.profiles import PROFILES
@@ -119,9 +120,23 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
     known = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in desk.units if unit.key not in known)]
     findings = [*_build_findings(desk), *remarks, *_about_values(shop, checks)]
+    needs = Needs()
+    if fault is None and shop.terms.require_own_kernel is not None:
+        needs = _needs(shop, counted)
     build = replace(built, ok=built.ok and not desk.failures, units=units)
     weights = None if sites is None else record(shop.terms.weights, shop.reference.weights, sites)
-    return CheckOutcome(build, checks, fault, findings, _evidence(shop, desk, counted), weights)
+    evidence = _evidence(shop, desk, counted)._replace(needs=needs)
+    return CheckOutcome(build, checks, fault, findings, evidence, weights)
+
+
+def _needs(shop: Workshop, counted: Counted | None) -> Needs:
+    """Try what an answer needs. Where the count says that PyTorch computes, it is not asked whether it must."""
+    if shop.terms.gpu is not None:
+        return Needs(right_without(shop, "kernels", shop.idle_desk()))
+    without_kernels = right_without(shop, "kernels")
+    if without_kernels or counted is None or counted.library_calls:
+        return Needs(without_kernels)
+    return Needs(without_kernels, right_without(shop, "library"))
 
 
 def _evidence(shop: Workshop, desk: BuildDesk, counted: Counted | None) -> Evidence:

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from evaluator.judge import stages
 from evaluator.judge.bound import bound
+from evaluator.judge.left_out import needed_alone
 from evaluator.judge.ownership import not_known, own_kernels, too_little
 from evaluator.judge.profiling import profiling
 from evaluator.judge.workshop import Workshop
@@ -98,6 +99,8 @@ def _on_device(shop: Workshop, built: Build, stopwatch: Stopwatch) -> Outcome:
     if shop.terms.profile is not None or (shop.terms.gpu is not None and shop.terms.require_own_kernel is not None):
         with stopwatch.stage("profile"):
             profile = profiling(shop)
+            if shop.terms.require_own_kernel is not None:
+                profile = needed_alone(shop, profile)
         own = own_kernels(checked.evidence._replace(profiling=profile))
         outcome = replace(outcome, profiling=profile, own_kernels=own)
         if (little := too_little(own, shop.terms.require_own_kernel)) is not None:

@@ -1,7 +1,7 @@
 """What all stages of one grade share: the problem's reference, the builder, and the making of runners."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,6 +24,7 @@ from evaluator.judge.desk import BuildDesk
 from evaluator.judge.early import Early
 from evaluator.judge.foothold import RUNNER_LIMITS, Foothold
 from evaluator.judge.host_clock import HostClock
+from evaluator.judge.idle_desk import IdleDesk
 from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.mixture import AS_GIVEN_ALONE
 from evaluator.judge.place import Place
@@ -261,6 +262,10 @@ class Workshop:
         if source is None:
             return BuildDesk(self._builder, self._ledger, self.source)
         return BuildDesk(self._equipment.builder_of(source), BuildLedger(self.terms.build_timeout_s), source)
+
+    def idle_desk(self, kernels: Collection[str] | None = None) -> IdleDesk:
+        """Open a desk whose libraries have kernels that end at once: all, or those of these names."""
+        return IdleDesk(self._builder, BuildLedger(self.terms.build_timeout_s), kernels)
 
     def profiling_desk(self) -> ResourceDesk:
         """Open a desk that has the compiler say what each kernel takes: all is compiled once more."""

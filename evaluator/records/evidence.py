@@ -126,13 +126,17 @@ class ShareBasis(StrEnum):
 
     `built`: the judge looked at what was built, and it holds no kernel. `launches`: kernels of the submission's own
     against library operations, counted on `emulated`. `calls`: likewise calls of its own functions, on `cpu`.
-    `profile`: time on the GPU, by a profiler in the runner. `unknown`: none of these.
+    `profile`: time on the GPU, by a profiler in the runner. `left_out`: with its own kernels left out the answer was
+    right all the same. `refuted`: by the count no operation of PyTorch's computes, and without them the answer was
+    wrong. `unknown`: none of these.
     """
 
     BUILT = "built"
     LAUNCHES = "launches"
     CALLS = "calls"
     PROFILE = "profile"
+    LEFT_OUT = "left_out"
+    REFUTED = "refuted"
     UNKNOWN = "unknown"
 
 
@@ -140,7 +144,9 @@ class OwnKernels(Record, frozen=True):
     """How much of the work was done in kernels of the submission's own: a share between `share_low` and `share_high`.
 
     `own` and `library` are what it comes from: launches, calls, or ms on the GPU. `kernels` are those that the judge
-    found in what it had built. All but `built` comes out of the runner, where a submission can forge it upwards.
+    found in what it had built. `launches`, `calls` and `profile` come out of the runner, where a submission can forge
+    them upwards. `right_without_kernels` and `right_without_library` are what the judge saw of a call in which one side
+    was left out; None where that was not tried, or could not be.
     """
 
     basis: ShareBasis
@@ -149,3 +155,5 @@ class OwnKernels(Record, frozen=True):
     own: float | None
     library: float | None
     kernels: list[str]
+    right_without_kernels: bool | None = None
+    right_without_library: bool | None = None

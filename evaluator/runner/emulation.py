@@ -7,7 +7,7 @@ whose memory the emulator's allocator hands out with a guard page behind each te
 import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -17,6 +17,7 @@ from evaluator.runner.pretence import pretend_to_have_a_gpu
 from evaluator.runner.triton_launches import TritonLaunches
 
 _MESSAGE_BYTES = 1024
+_LEFT_OUT = {"kernels": 1, "library": 2}
 
 
 class Emulated(NamedTuple):
@@ -76,6 +77,11 @@ class Emulation:
         """Say how many kernels ran so far: the submission's own, and those of the libraries that the emulator has."""
         library = int(self._library.warpgrade_emu_library_launches())
         return self._launches() - library, library
+
+    def leave_out(self, what: Literal["kernels", "library"]) -> None:
+        """Run no launch of the submission's own kernels from now on, or none of the libraries'."""
+        self._library.warpgrade_emu_leave_out(ctypes.c_int(_LEFT_OUT[what]))
+        self._triton.left_out = what == "kernels"
 
     def _launches(self) -> int:
         return int(self._library.warpgrade_emu_launches()) + self._triton.count

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -42,8 +42,9 @@ class BuildChannel(Protocol):
 class ExtensionLoader:
     """Serves `load_inline` and `load` in one runner."""
 
-    def __init__(self, channel: BuildChannel, folder: Path) -> None:
-        """Ask over `channel`; keep the libraries in `folder`."""
+    def __init__(self, channel: BuildChannel, folder: Path, watch: Callable[[ModuleType], None] | None = None) -> None:
+        """Ask over `channel`; keep the libraries in `folder`. Every module that is loaded is shown to `watch`."""
+        self._watch = watch
         self._channel = channel
         self._folder = folder
         self._requests: dict[str, list[BuildRequest]] = {}
@@ -114,7 +115,10 @@ class ExtensionLoader:
             raise RuntimeError(f"Error building extension '{request.name}': {reply.log}")
         path = self._store(request.name)
         if request.python_module:
-            self._loaded[request.name] = _import_library(request.name, path)
+            module = _import_library(request.name, path)
+            if self._watch is not None:
+                self._watch(module)
+            self._loaded[request.name] = module
         else:
             torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
             self._loaded[request.name] = str(path)

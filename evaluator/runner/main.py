@@ -19,6 +19,8 @@ from evaluator.frames import (
     Done,
     EmulatorSchedule,
     Frame,
+    LeaveOut,
+    LeftOut,
     Load,
     Loaded,
     Prepare,
@@ -33,6 +35,7 @@ from evaluator.frames import (
 from evaluator.runner import calls, module
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.gpu import places, warm_up
+from evaluator.runner.leaving_out import WithoutEffect, leave_out_library
 from evaluator.runner.memory import Shared, take_over
 from evaluator.runner.printing import Printing
 from evaluator.runner.profiling import profiled
@@ -68,6 +71,7 @@ class Runner:
         self._witness: Witness | None = None
         self.printing = Printing()
         self._called = False
+        self._without: WithoutEffect | None = None
 
     def serve_one(self) -> None:
         """Wait for a frame, do what it says, answer. Whatever the submission raises becomes the answer."""
@@ -102,13 +106,20 @@ class Runner:
                 return self._profiled(frame)
             case Count():
                 return self._counted()
+            case LeaveOut():
+                self._leave_out(frame)
+                return LeftOut()
             case _:
                 raise TypeError(f"no frame of this type is expected here: {type(frame).__name__}")
 
     def _load(self, frame: Load) -> Frame:
         self._memory = take_over(frame, self._channel.take_descriptors(), self._held.clear)
         torch.set_num_threads(frame.threads)
-        self._extensions = ExtensionLoader(self._channel, self._private / "extensions")
+        self._extensions = ExtensionLoader(
+            self._channel,
+            self._private / "extensions",
+            None if self._without is None else self._without.replace_in,
+        )
         self._extensions.install()
         self._model_new = module.read_in(self._private, frame.submission, frame.model)
         return Loaded()
@@ -204,6 +215,20 @@ class Runner:
             launches = (lambda: (0, 0)) if emulation is None else emulation.launches
             self._witness = Witness(lambda: [] if extensions is None else extensions.names, launches)
         return self._witness.counted()
+
+    def _leave_out(self, frame: LeaveOut) -> None:
+        """Get ready to leave one side of the work out, or begin to."""
+        if not frame.begin:
+            self._without = WithoutEffect() if frame.what == "kernels" else None
+            return
+        emulation = self._shared.emulation
+        match frame.what:
+            case "library":
+                leave_out_library("cpu" if emulation is not None else self._shared.arena.device)
+            case "kernels" if emulation is None and self._without is not None:
+                self._without.begin()
+        if emulation is not None:
+            emulation.leave_out(frame.what)
 
     @property
     def _shared(self) -> Shared:

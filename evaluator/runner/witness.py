@@ -13,8 +13,8 @@ from typing import Any, Self
 from evaluator.dispatch import OperationMode
 from evaluator.frames import Counted
 
-_LIBRARY = frozenset(("aten", "prims", "quantized", "mkldnn", "mkl", "onednn", "torchvision", "inductor"))
-_NO_WORK = frozenset(
+LIBRARY = frozenset(("aten", "prims", "quantized", "mkldnn", "mkl", "onednn", "torchvision", "inductor"))
+NO_WORK = frozenset(
     (
         *("empty", "empty_like", "empty_strided", "empty_permuted", "zeros", "zeros_like", "ones", "ones_like"),
         *("full", "full_like", "fill", "fill_", "zero_", "arange", "scalar_tensor", "new_empty", "new_empty_strided"),
@@ -68,9 +68,9 @@ class Witness:
     def operation(self, operator: Any) -> None:
         """Take note of an operation that PyTorch dispatches."""
         name = getattr(operator, "overloadpacket", operator).__name__
-        if operator.namespace not in _LIBRARY:
+        if operator.namespace not in LIBRARY:
             self._own += 1
-        elif not operator.is_view and name not in _NO_WORK:
+        elif not operator.is_view and name not in NO_WORK:
             self._operations += 1
 
     def _event(self, _: Any, event: str, function: Any) -> None:

@@ -34,6 +34,26 @@ def test_what_has_no_work_of_its_own_is_rejected(grader, tmp_path, row):
     assert card.own_kernels.basis is basis
 
 
+def test_an_empty_kernel_with_a_librarys_name_is_rejected(grader, tmp_path):
+    source = (ZOO / "empty-kernel-with-librarys-name" / "cheat.py").read_text()
+    run = grader(tmp_path, source, *HALF, problem="matmul", timeout_s=30.0)
+    card = run.verdict(Status.REJECTED, Code.TOO_LITTLE_OWN)
+    assert card.own_kernels.basis is ShareBasis.LEFT_OUT
+
+
+def test_its_honest_twin_needs_its_kernel(grader, tmp_path):
+    source = (ZOO / "empty-kernel-with-librarys-name" / "honest.py").read_text()
+    card = grader(tmp_path, source, *HALF, problem="matmul", timeout_s=30.0).verdict(Status.CORRECT)
+    assert card.own_kernels.right_without_kernels is False
+    assert card.own_kernels.share_low > 0.9
+
+
+def test_a_kernel_that_is_launched_for_show_is_rejected(grader, tmp_path):
+    source = (ZOO / "decoy-launch-beside-library" / "cheat.py").read_text()
+    card = grader(tmp_path, source, *HALF, timeout_s=30.0).verdict(Status.REJECTED, Code.TOO_LITTLE_OWN)
+    assert card.own_kernels.right_without_kernels is True
+
+
 def test_a_kernel_of_its_own_passes(grader, tmp_path):
     source = (ZOO / "twins" / "relu_kernel.py").read_text()
     card = grader(tmp_path, source, *HALF, timeout_s=30.0).verdict(Status.CORRECT)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from evaluator.build.artefact import NONE, Kernels, is_own, joined, kernels_in_library, kernels_in_text, plain_name
 from evaluator.findings import Code
 from evaluator.frames import Counted, SourceFile
+from evaluator.judge.left_out import Needs
 from evaluator.judge.ownership import Evidence, not_known, own_kernels, too_little
 from evaluator.records import DeviceKind, Profiling, ShareBasis, Status
 
@@ -42,6 +43,15 @@ EMULATED, CPU, CUDA = DeviceKind.EMULATED, DeviceKind.CPU, DeviceKind.CUDA
         (evidence(EMULATED, counted=counted(1, 3)), ShareBasis.LAUNCHES, 0.25, 0.25),
         (evidence(EMULATED), ShareBasis.UNKNOWN, 0, 1),
         (evidence(EMULATED, NONE, 0, "import triton", counted=counted(1)), ShareBasis.LAUNCHES, 1, 1),
+        (evidence(EMULATED, counted=counted(1), needs=Needs(False, True)), ShareBasis.LAUNCHES, 1, 1),
+        (evidence(EMULATED, counted=counted(1), needs=Needs(True)), ShareBasis.LEFT_OUT, 0, 0),
+        (evidence(EMULATED, counted=counted(1), needs=Needs(False, False)), ShareBasis.REFUTED, 0, 0),
+        (evidence(EMULATED, counted=counted(1, 1), needs=Needs(False)), ShareBasis.LAUNCHES, 0.5, 0.5),
+        (evidence(EMULATED, needs=Needs(True)), ShareBasis.LEFT_OUT, 0, 0),
+        (evidence(CPU, NONE, counted=counted(own_calls=1000), needs=Needs(False, False)), ShareBasis.REFUTED, 0, 0),
+        (evidence(CPU, NONE, 0, needs=Needs(True)), ShareBasis.BUILT, 0, 0),
+        (evidence(CUDA, profiling=profile(1.0, 1.0), needs=Needs(True)), ShareBasis.LEFT_OUT, 0, 0),
+        (evidence(CUDA, profiling=profile(0.75, 1.0), needs=Needs(False)), ShareBasis.PROFILE, 0.75, 0.75),
         (evidence(CPU, NONE, 0), ShareBasis.BUILT, 0, 0),
         (evidence(CPU, NONE, counted=counted(own_calls=1)), ShareBasis.CALLS, 1, 1),
         (evidence(CPU, NONE, counted=counted(0, 1, 1, 1)), ShareBasis.CALLS, 0, 0.5),

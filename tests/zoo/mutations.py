@@ -16,6 +16,7 @@ from evaluator.frames import Constructed
 from evaluator.judge import ownership, stages, trial, verdict
 from evaluator.judge.compare import Sides
 from evaluator.judge.host_clock import HostClock
+from evaluator.judge.left_out import Needs
 from evaluator.judge.mixture import Mixture
 from evaluator.judge.place import Place
 from evaluator.judge.reference import Arguments, Reference
@@ -233,6 +234,10 @@ def _no_policy(patch: pytest.MonkeyPatch) -> None:
     assert ownership.too_little is not verdict.too_little
 
 
+def _nothing_left_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stages, "_needs", lambda *_: Needs())
+
+
 def _as_given_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SeedBook, "settle", lambda self, mixture: None)
     patch.setattr(Mixture, "pick", lambda self, seed: Profile.AS_GIVEN)  # Else one seed in five has other values.
@@ -241,6 +246,10 @@ def _as_given_alone(patch: pytest.MonkeyPatch) -> None:
 NO_WORK = (
     *("torch-op-passthrough", "cpp-library-shim", "reference-inheritance", "import-reference-or-sota"),
     *("try-except-fallback", "decoy-kernel-not-called"),
+)
+NEEDLESS = (
+    *("decoy-function-beside-library", "decoy-launch-beside-library", "own-counters-overwritten"),
+    *("library-below-pythons-keys", "library-by-pasted-tokens"),
 )
 _PROFILES = ("identity-on-positive-inputs",)
 _SCALED = ("zeros-under-atol", "precision-downgrade")
@@ -262,6 +271,7 @@ MUTATIONS = (
     Mutation("expected outputs come from the judge's inputs", _reference_on_the_runners_inputs, ("input-mutation",)),
     Mutation("every timed output is verified", _one_by_one, ("correct-then-corrupt",)),
     Mutation("own kernels are asked for", _no_policy, NO_WORK),
+    Mutation("what an answer needs is looked at", _nothing_left_out, NEEDLESS),
     Mutation("seeds cannot be guessed, no output stands ready", _guessable_seeds, ("precompute-at-init",)),
     Mutation("content is fresh in every call", _known_inputs, _FRESH),
     Mutation("outputs are read when the call is over", _work_after_done_counts, _READ_WHEN_DONE),

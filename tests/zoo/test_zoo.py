@@ -149,7 +149,7 @@ def test_an_expectation_is_whole(entry: Entry):
     """A cheat is expected to end with codes that exist, or to be `correct` with what shows that it gains nothing."""
     expected = entry.expected
     assert {Code(code).value for code in (*expected.codes, *expected.findings)} == {*expected.codes, *expected.findings}
-    assert bool(expected.findings) == (expected.own_kernel is not None)
+    assert expected.own_kernel is not None or not expected.findings
     assert entry.cheat.read_text() != entry.honest.read_text()
     if expected.status is Status.CORRECT:
         assert expected.evidence or expected.not_yet

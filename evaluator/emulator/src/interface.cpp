@@ -55,6 +55,11 @@ EMU_API void warpgrade_emu_schedule(int order, std::uint64_t seed, int workers, 
 // Gives how often that was called in this process, by whoever it was.
 EMU_API std::uint64_t warpgrade_emu_schedules() { return emu::schedule_setting_count(); }
 
+// Has launches run nothing from now on: 1 the submission's own, 2 those of libraries. They count all the same.
+EMU_API void warpgrade_emu_leave_out(int what) {
+  emu::leave_out(static_cast<emu::LeftOut>(std::clamp(what, 0, 2)));
+}
+
 // Gives how many kernels have run in this process. A launch that was refused does not count.
 EMU_API std::uint64_t warpgrade_emu_launches() { return emu::launch_count(); }
 

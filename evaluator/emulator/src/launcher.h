@@ -15,6 +15,10 @@ void set_schedule(const Schedule& schedule);
 // How often set_schedule() was called: somebody else than the runner may have put back what was there.
 std::uint64_t schedule_setting_count();
 
+// Which launches run nothing from now on: the submission's own, or those of the libraries that the emulator has.
+enum class LeftOut { kNothing = 0, kOwn = 1, kLibrary = 2 };
+void leave_out(LeftOut what);
+
 std::uint64_t launch_count();
 std::uint64_t library_launch_count();
 

@@ -1,0 +1,112 @@
+"""What an answer needs: fresh runners in which one side of the work is left out, and the judge's own look at the bytes.
+
+Without the submission's own kernels an answer must not be right, else they did nothing for it. Without PyTorch's
+operations it is right where own kernels do all of the work. What counts is the comparison, which no runner makes.
+"""
+
+import math
+import re
+from collections.abc import Collection
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from evaluator.build.artefact import plain_name
+from evaluator.build.split_symbols import qualified
+from evaluator.findings import Code
+from evaluator.frames import LeaveOut, LeftOut
+from evaluator.judge.idle_desk import IdleDesk
+from evaluator.judge.place import Place
+from evaluator.judge.session import Fault, Stage
+from evaluator.judge.workshop import Workshop
+from evaluator.records import DeviceKind, Profile, Profiling
+
+_SECONDS = 60.0
+"""Replacing some two thousand operations takes a second or two."""
+_UNTOLD = frozenset((Code.TIMED_OUT.value, Code.RUNNER_DIED.value, Code.OUT_OF_MEMORY.value, Code.NOT_STOPPED.value))
+"""Failures that say nothing of what was left out."""
+
+
+class Needs(NamedTuple):
+    """Whether an answer was right with one side left out; None where that was not tried, or could not be."""
+
+    right_without_kernels: bool | None = None
+    right_without_library: bool | None = None
+
+
+def right_without(shop: Workshop, what: Literal["kernels", "library"], desk: IdleDesk | None = None) -> bool | None:
+    """Say whether a call in a fresh runner is right while `what` is left out; None where that cannot be said.
+
+    The call before it has everything: what a submission works out once is there. On `cuda` a `desk` hands out libraries
+    whose kernels do nothing, from the beginning.
+    """
+    schedules = shop.seeds.schedules()
+    emulated = shop.terms.device is DeviceKind.EMULATED
+    with shop.runner(shop.source, shop.desk(shop.source) if desk is None else desk) as place:
+        if desk is None and not _asked(place, LeaveOut(what, begin=False)):
+            return None
+        constructed = place.load() or place.construct()
+        if isinstance(constructed, Fault):
+            return _failed(desk)
+        bench, fault = place.bench(place.sites(constructed)), None
+        for index in range(2):
+            if index == 1 and desk is None:
+                place.session.let_go()  # Between calls a runner stands still.
+                if not _asked(place, LeaveOut(what, begin=True)):
+                    return None
+            seed = shop.seeds.mixture.seed_for(Profile.AS_GIVEN)
+            schedule = next(schedules) if emulated else None
+            fault = bench.run(index, seed, schedule=schedule, timeout_s=shop.call_timeout_s).fault
+            if fault is not None and (index == 0 or fault.finding.code in _UNTOLD):
+                return _failed(desk)
+    return fault is None if desk is None or desk.left_out else None
+
+
+def _failed(desk: IdleDesk | None) -> bool | None:
+    """Say what a failure means: of libraries without their kernels, that those are needed."""
+    return None if desk is None or not desk.left_out else False
+
+
+def _asked(place: Place, frame: LeaveOut) -> bool:
+    return isinstance(place.session.ask(frame, Stage.CALL, _SECONDS), LeftOut)
+
+
+_MOST_KERNELS = 6
+"""Each is tried in a runner of its own. What takes less time than six others hardly moves a share."""
+_LIBRARYS_NAMES = re.compile(
+    r"^(?:ampere|volta|turing|maxwell|hopper|blackwell|sm\d+|cutlass|nvjet|cublas|cudnn|xmma|gemv|gemm|splitK|wgrad|dgrad"
+    r"|implicit_convolve|explicit_convolve|cask|flash_fwd|fmha|bn_fw|softmax_warp|elementwise_kernel|vectorized_)",
+    re.IGNORECASE,
+)
+"""How kernels of NVIDIA's libraries and of PyTorch's are called, of those outside of a namespace."""
+
+
+def needed_alone(shop: Workshop, profile: Profiling) -> Profiling:
+    """Take the names of kernels for own ones only where an answer needs them, and where they are no library's.
+
+    Own kernels are known by their names, and a submission may give one that does nothing the name of a library's.
+    """
+    own = sorted({_plain(use.name) for use in profile.kernels if use.own})
+    doubtful = {name for name in own if _LIBRARYS_NAMES.match(name.rpartition("::")[2])}
+    if doubtful and right_without(shop, "library") is not True:
+        own = [name for name in own if name not in doubtful]
+    else:
+        doubtful = set()
+    heaviest = list(dict.fromkeys(_plain(use.name) for use in profile.kernels if use.own and _plain(use.name) in own))
+    idle = set()
+    if len(heaviest) > 1:  # One alone was left out before.
+        idle = {name for name in heaviest[:_MOST_KERNELS] if right_without(shop, "kernels", shop.idle_desk([name]))}
+    return _without_own(profile, doubtful | idle)
+
+
+def _without_own(profile: Profiling, names: Collection[str]) -> Profiling:
+    if not names or profile.own_share is None:
+        return profile
+    uses = [replace(use, own=False) if use.own and _plain(use.name) in names else use for use in profile.kernels]
+    lost_us = math.fsum(use.time_us for use in profile.kernels if use.own and _plain(use.name) in names)
+    share = profile.own_share - lost_us / profile.time_us if profile.time_us > 0 else 0.0
+    return replace(profile, kernels=uses, own_share=min(max(share, 0.0), 1.0))
+
+
+def _plain(profiled: str) -> str:
+    return plain_name(profiled) if profiled.startswith("_Z") else qualified(profiled)

@@ -1,0 +1,118 @@
+"""One side of a submission's work left out: its own kernels, or PyTorch's operations that compute.
+
+The judge makes such runners to see from the bytes of an answer what it needs (`evaluator/judge/left_out.py`).
+Operations of PyTorch's are replaced where the dispatcher looks kernels up, so it makes no difference which of Python's
+keys a caller has excluded, or in which language it is written.
+"""
+
+import functools
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from evaluator.runner import calls
+from evaluator.runner.witness import LIBRARY, NO_WORK
+
+LEFT_OUT = "operations of PyTorch's that compute are left out of this call"
+_DRAWS = frozenset(("uniform_", "normal_", "random_"))
+"""What filling with random numbers comes down to: `rand` and `randn` make tensors, and compute nothing."""
+_COMPOSITE = "CompositeImplicitAutograd"
+
+
+def leave_out_library(device: str) -> None:
+    """Have every operation that computes fail from now on, on tensors of `device`. There is no way back."""
+    made_of_others = set(torch._C._dispatch_get_registrations_for_dispatch_key(_COMPOSITE))  # noqa: SLF001
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says that kernels are replaced, which is what this is for.
+        for namespace in LIBRARY:
+            library = torch.library.Library(namespace, "IMPL")  # type: ignore[no-untyped-call]
+            _KEPT.append(library)
+            for name in torch._C._dispatch_get_all_op_names():  # noqa: SLF001
+                if name.startswith(f"{namespace}::") and name not in made_of_others and _computes(name):
+                    library.impl(name.partition("::")[2], _refuse, device.upper(), allow_override=True)  # type: ignore[no-untyped-call]
+
+
+_KEPT: list[torch.library.Library] = []
+"""What is registered is taken back when its library is collected."""
+
+
+def _computes(name: str) -> bool:
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    if base in NO_WORK or base in _DRAWS:
+        return False
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    operator = getattr(packet, overload or "default", None)
+    return operator is not None and not operator.is_view
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise RuntimeError(LEFT_OUT)
+
+
+class WithoutEffect:
+    """Functions of extensions, each of which does nothing any more once `begin` was called.
+
+    They are replaced when their module is loaded: a submission keeps them under names of its own.
+    """
+
+    def __init__(self) -> None:
+        """Let them work."""
+        self._begun = False
+
+    def begin(self) -> None:
+        """Take the effect of every call from now on back."""
+        self._begun = True
+
+    def replace_in(self, module: ModuleType) -> None:
+        """Put ours in the place of what a module has: its functions, and the methods of its classes."""
+        for name, value in list(vars(module).items()):
+            if inspect.isclass(value):
+                self._replace_methods(value)
+            elif callable(value) and not name.startswith("__"):
+                setattr(module, name, self._wrapped(value))
+
+    def _replace_methods(self, kind: type) -> None:
+        for name, value in list(vars(kind).items()):
+            if callable(value) and not name.startswith("__"):
+                setattr(kind, name, self._wrapped(value))
+
+    def _wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def instead(*args: Any, **kwargs: Any) -> Any:
+            if not self._begun:
+                return function(*args, **kwargs)
+            given = calls.tensors_of([args, kwargs])
+            if not given:
+                return None  # It may write through an address, which cannot be taken back.
+            with torch.no_grad():
+                before = [tensor.clone() for tensor in given]
+                result = function(*args, **kwargs)
+                for tensor, value in zip(given, before, strict=True):
+                    tensor.copy_(value)
+                return _other(result, {id(tensor) for tensor in given})
+
+        return instead
+
+
+def _other(value: Any, given: Iterable[int]) -> Any:
+    """Give something of the same kind as a result that is no answer; a tensor that was handed in is as it was."""
+    if isinstance(value, float):
+        return math.nan
+    if isinstance(value, int) and not isinstance(value, bool):
+        return -1 - value
+    known = set(given)
+    return calls.mapped(value, lambda tensor: tensor if id(tensor) in known else _other_tensor(tensor))
+
+
+def _other_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype is torch.bool:
+        return ~tensor
+    if tensor.is_floating_point() or tensor.is_complex():
+        return torch.full_like(tensor, math.nan)
+    return -1 - tensor
