@@ -260,11 +260,12 @@ def cache_line() -> Line:
     folder = cache_folder()
     fix = "builds are made again at each grade: make room there, or set WARPGRADE_CACHE to a folder that can be written"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".new-") as probe:
+        # The first build makes the folder; until then the folder around it is what has to take one.
+        there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".warpgrade-probe-") as probe:
             probe.write(bytes(_PROBE_BYTES))
             probe.flush()
-        free = shutil.disk_usage(folder).free
+        free = shutil.disk_usage(there).free
     except OSError as error:
         found = f"{folder} takes nothing: {error.strerror or error}"
         return _line("cache", found, ok=False, fix=fix, needed_for=[])

@@ -13,8 +13,11 @@ from evaluator.errors import ExitCode
 @click.option("--prepare", is_flag=True, help="Make ahead what first grades wait for: runtime, headers, allocators.")
 @json_option
 def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
-    """Say what this machine can and cannot do, and how to get what is missing."""
-    from evaluator import doctor
+    """Say what this machine can and cannot do, and how to get what is missing.
+
+    A tiny submission is graded on each device before it is called ready; the first time that takes minutes.
+    """
+    from evaluator import doctor, tryout
     from evaluator.report import checkup
     from evaluator.report.live import progress_on
 
@@ -27,7 +30,9 @@ def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
         else:
             terminal.show(lambda console: checkup.render_preparations(preparations, console))
         return preparations.exit_code
-    diagnosis = doctor.diagnose()
+    with progress_on(sys.stderr) as progress:
+        progress.stage("look", "what this machine can do")
+        diagnosis = tryout.tried(doctor.diagnose(), progress)
     if as_json:
         terminal.emit(terminal.json_text(diagnosis))
     else:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from evaluator.isolation.libraries import library_folders
+
 _SYSTEM = (
     "/usr",
     "/bin",
@@ -48,7 +50,7 @@ class FileView(msgspec.Struct, frozen=True, kw_only=True):
 
 def readable_paths(extra: Sequence[Path] = ()) -> tuple[str, ...]:
     """List what every runner may read, with `extra`: each path as it is spelled and as it resolves."""
-    wanted = [*_SYSTEM, sys.base_prefix, sys.base_exec_prefix, sys.prefix, *map(str, extra)]
+    wanted = [*_SYSTEM, sys.base_prefix, sys.base_exec_prefix, sys.prefix, *library_folders(), *map(str, extra)]
     there = [path for path in map(os.path.abspath, wanted) if Path(path).exists()]
     return tuple(dict.fromkeys(spelling for path in there for spelling in (path, os.path.realpath(path))))
 
@@ -72,8 +74,8 @@ def hidden_paths() -> tuple[str, ...]:
 
 
 def unreachable_for_others() -> str | None:
-    """Name this Python's folder if another user could not reach it (it lies in a home of root, say)."""
-    for place in dict.fromkeys(map(os.path.realpath, (sys.base_prefix, sys.prefix))):
+    """Name this Python's folder, or one of its libraries', that another user could not reach (in a home of root)."""
+    for place in dict.fromkeys(map(os.path.realpath, (sys.base_prefix, sys.prefix, *library_folders()))):
         if any(not folder.stat().st_mode & stat.S_IXOTH for folder in (Path(place), *Path(place).parents)):
             return place
     return None

@@ -15,6 +15,7 @@ from evaluator.errors import JudgeFailed
 from evaluator.isolation import files, wire
 from evaluator.isolation.child import Child, ConfinedProcess
 from evaluator.isolation.folders import hand_over
+from evaluator.isolation.libraries import library_folders
 from evaluator.isolation.limits import Limits
 from evaluator.isolation.machine import Machine, SandboxMode, Walls, choose_walls, sandbox_facts
 from evaluator.isolation.output import OutputDrain
@@ -28,7 +29,8 @@ _CLOSE_S = 5.0
 _STDERR_BYTES = 8 << 10
 # -I: nothing of the environment or the current folder is imported. -B: nothing is written.
 _PYTHON = (sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore")
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from evaluator.isolation import starter; starter.main({})"
+# Libraries come before Python's own packages, as they do here.
+_BOOT = "import sys; sys.path[:0] = sys.argv[1:]; from evaluator.isolation import starter; starter.main({})"
 
 
 class Starter:
@@ -72,7 +74,7 @@ class Starter:
         self._socket, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its_end:
             self._process = subprocess.Popen(
-                [*_PYTHON, "-c", _BOOT.format(its_end.fileno()), str(files.source_root())],
+                [*_PYTHON, "-c", _BOOT.format(its_end.fileno()), str(files.source_root()), *library_folders()],
                 env={**self._environment, "HOME": "/", "TMPDIR": "/tmp", "LANG": "C.UTF-8"},  # noqa: S108
                 cwd="/",
                 stdin=subprocess.DEVNULL,

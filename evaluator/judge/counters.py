@@ -16,6 +16,7 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.isolation import ToolResult
 from evaluator.isolation.files import source_root
+from evaluator.isolation.libraries import library_folders
 from evaluator.judge.ncu import MOST_LAUNCHES, REFUSED, Launch, command, find_ncu, installation, read_page
 from evaluator.judge.place import own_tf32
 from evaluator.judge.resource_desk import ResourceDesk
@@ -29,7 +30,7 @@ _KEPT_OUTPUT_BYTES = 1 << 20
 """A page of 64 launches, each with a name of some kilobytes."""
 _SHOWN = 32
 _MOST_SAID = 600
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from evaluator.runner import alone; alone.main()"
+_BOOT = "import sys; sys.path[:0] = [sys.argv[1], *sys.argv[3:]]; from evaluator.runner import alone; alone.main()"
 _OWN_PARTS = ("__init__.py", "version.py", "bounds.py", "frames.py", "oversize.py", "runner")
 """Of this package, what the program imports; nothing else of it can be seen from there."""
 
@@ -58,7 +59,8 @@ def counters(shop: Workshop, desk: ResourceDesk) -> Counters:
 
 def program(boot: str, work: Path) -> list[str]:
     """Give the command line of a Python that begins with `boot`, knowing where this package and its folder are."""
-    return [sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore", "-c", boot, str(source_root()), str(work)]
+    python = [sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore"]
+    return [*python, "-c", boot, str(source_root()), str(work), *library_folders()]
 
 
 def own_parts() -> list[Path]:

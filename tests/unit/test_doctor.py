@@ -1,8 +1,13 @@
-"""What the doctor says of the cache folder."""
+"""What the doctor says of the cache folder, and the grades that it makes before it calls a device ready."""
 
 from pathlib import Path
 
-from evaluator import doctor
+import pytest
+
+from evaluator import doctor, tryout
+from evaluator.errors import ExitCode
+from evaluator.records import DeviceKind
+from evaluator.report.live import Silent
 
 
 def test_a_cache_that_takes_builds_is_well(monkeypatch, tmp_path):
@@ -12,7 +17,7 @@ def test_a_cache_that_takes_builds_is_well(monkeypatch, tmp_path):
     assert line.ok
     assert line.found == f"1.0 GiB in {tmp_path / 'new'}"
     assert line.needed_for == []
-    assert list((tmp_path / "new").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []  # Nothing is made before there is something to be kept.
 
 
 def test_a_cache_that_takes_nothing_is_said_with_the_reason(monkeypatch):
@@ -30,3 +35,42 @@ def test_a_cache_on_a_full_disk_is_said(monkeypatch, tmp_path):
     line = doctor.cache_line()
     assert not line.ok
     assert str(Path(tmp_path)) in line.found
+
+
+def ready_for(*devices):
+    return doctor.Diagnosis(lines=[], ready=list(devices), prepared=[])
+
+
+def test_a_device_is_ready_once_a_tiny_submission_is_graded_there():
+    said = tryout.tried(ready_for(DeviceKind.CPU), Silent())
+    assert said.ready == [DeviceKind.CPU], said.lines
+    (line,) = said.lines
+    assert (line.name, line.ok, line.fix) == ("on cpu", True, "")
+
+
+@pytest.mark.parametrize(
+    ("printed", "found"),
+    [
+        (
+            '{"status": "infra_error", "reason": {"code": "X602", "message": "the starter ended"}}',
+            "a tiny submission is infra error: X602 the starter ended",
+        ),
+        ("", "exit status 3: no torch"),
+        ("{}", "exit status 3: no torch"),
+    ],
+)
+def test_a_device_whose_grade_fails_is_not_ready_and_says_why(monkeypatch, printed, found):
+    boot = f"import sys; print('no torch', file=sys.stderr); print({printed!r}); sys.exit(3)"
+    monkeypatch.setattr(tryout, "_BOOT", boot)
+    said = tryout.tried(ready_for(DeviceKind.EMULATED, DeviceKind.CPU), Silent())
+    assert said.ready == []
+    assert [line.name for line in said.lines] == ["on emulated", "on cpu"]
+    assert all(line.found == found and line.fix for line in said.lines)
+    assert said.exit_code == ExitCode.INFRASTRUCTURE
+
+
+def test_a_grade_that_takes_too_long_is_no_readiness(monkeypatch):
+    monkeypatch.setattr(tryout, "_BOOT", "import time; time.sleep(3600)")
+    said = tryout.tried(ready_for(DeviceKind.CPU), Silent(), limit_s=0.5)
+    assert said.ready == []
+    assert said.lines[0].found == "a tiny submission was not graded within 0.5 s"
