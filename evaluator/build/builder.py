@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from evaluator.build import toolchain
 from evaluator.build.built import Built
@@ -41,6 +42,9 @@ _KILLED = re.compile(r"Killed signal terminated|terminated with signal 9|died du
 LIMITS = Limits(
     memory_bytes=12 << 30, held_bytes=64 << 30, file_bytes=1 << 30, processes=256, kept_output_bytes=_MAX_LOG // 2
 )
+# A debug build of torch/extension.h has 0.2 GiB of files on its way. Ours of our own code may have more.
+SUBMISSION_LIMITS = replace(LIMITS, file_bytes=512 << 20, work_bytes=1 << 30)
+_FILE_TOO_LARGE = re.compile(r"File size limit exceeded|File too large|terminated with signal 25")
 
 
 class RunTool(Protocol):
@@ -84,7 +88,7 @@ class Builder:
             text = toolchain.ninja_text(request.name, names, _compile_words(request), words(request.extra_ldflags))
             (work / "build.ninja").write_text(text, encoding="utf-8")
             argv = [toolchain.ninja(), "-f", "build.ninja", "-j", str(len(os.sched_getaffinity(0)))]
-            result = self._run_tool(argv, work=work, limits=LIMITS, timeout_s=self._timeout_s)
+            result = self._run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=self._timeout_s)
             library = (
                 None
                 if result.timed_out or result.exit_code != 0
@@ -124,6 +128,8 @@ def compile_failure(name: str, result: ToolResult, unit: BuildUnit, timeout_s: f
     """Say why a compile gave no library: the first error at the submission's own line, if there is one."""
     if result.timed_out:
         return finding(Code.COMPILER_TIMED_OUT, f"the compiler of {name} was stopped after {timeout_s:g} s")
+    if (too_large := _too_large(name, result)) is not None:
+        return too_large
     errors = [entry for entry in unit.diagnostics if entry.severity == "error"]
     killed = result.signal == "SIGKILL" or _KILLED.search(result.output) is not None
     if not errors:
@@ -137,6 +143,15 @@ def compile_failure(name: str, result: ToolResult, unit: BuildUnit, timeout_s: f
         errors=len(errors),
         killed=killed,
     )
+
+
+def _too_large(name: str, result: ToolResult) -> Finding | None:
+    """Say whether a compile gave no library because of how much it wrote."""
+    if result.over_disk or _FILE_TOO_LARGE.search(result.output) is not None:
+        limits = SUBMISSION_LIMITS
+        most = f"{limits.work_bytes >> 20} MiB of files, {limits.file_bytes >> 20} MiB in one of them"
+        return finding(Code.BUILD_TOO_LARGE, f"the compiler of {name} wrote more than it may ({most})")
+    return None
 
 
 def _not_for_the_cpu(request: BuildRequest) -> Finding | None:

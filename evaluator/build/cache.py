@@ -7,6 +7,7 @@ and it is verified on every read, so a damaged one is built anew. `cache_room` b
 
 import contextlib
 import hashlib
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -14,11 +15,13 @@ from pathlib import Path
 import msgspec
 
 from evaluator.build import spill
-from evaluator.build.cache_room import DRAFT, Shelf, cache_limit_bytes, discard, hold, make_room, touch
+from evaluator.build.cache_room import DRAFT, MANIFEST, Shelf, cache_limit_bytes, discard, hold, make_room, touch
 from evaluator.records import Record, Sha256
 
 LIBRARY = "library.so"
-_MANIFEST = "manifest.json"
+_SUBMISSION_BYTES = 256 << 20
+"""What the builds of one submission may add: four of the largest kind, dozens of the usual one."""
+_log = logging.getLogger(__name__)
 
 
 class Manifest(Record, frozen=True):
@@ -48,14 +51,19 @@ def cache_folder() -> Path:
 class BuildCache:
     """The libraries under one folder. Processes may share it."""
 
-    def __init__(self, folder: Path, *, shelf: Shelf = Shelf.BUILDS) -> None:
-        """Keep entries below `folder`, which is made with the first of them.
+    def __init__(self, folder: Path, *, shelf: Shelf = Shelf.BUILDS, allowed_bytes: int | None = None) -> None:
+        """Keep entries below `folder`, which is made with the first of them; `allowed_bytes` is all that may be added.
 
         Raises UsageError where the limit that the user chose for the whole folder is no size.
         """
         self._root = folder
         self._folder = folder / shelf
         self._limit_bytes = cache_limit_bytes()
+        self._allowed_bytes = allowed_bytes
+
+    def of_one_submission(self) -> "BuildCache":
+        """The same libraries, for a submission that may not fill the cache with its own."""
+        return BuildCache(self._root, allowed_bytes=_SUBMISSION_BYTES)
 
     @property
     def parts(self) -> "BuildCache":
@@ -75,7 +83,7 @@ class BuildCache:
         if not _is_there(folder):
             return None
         try:
-            manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
+            manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
             library = (folder / LIBRARY).read_bytes()
         except (OSError, msgspec.DecodeError):  # Half of it is there, which would keep a new one from its place.
             discard(folder)
@@ -97,7 +105,7 @@ class BuildCache:
         if not _is_there(folder):
             return None
         try:
-            manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
+            manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
             size_bytes = (folder / LIBRARY).stat().st_size
         except (OSError, msgspec.DecodeError):
             discard(folder)
@@ -108,7 +116,15 @@ class BuildCache:
         return folder if hold(folder) else None
 
     def put(self, key: str, library: bytes, *, log: str, wall_s: float) -> None:
-        """Keep a library; where the disk is full or read-only, for the time of this process (`spill`)."""
+        """Keep a library; where the disk is full or read-only, for the time of this process (`spill`).
+
+        One that is more than a submission may still add is not kept: it is built again when it is asked for again.
+        """
+        if self._allowed_bytes is not None:
+            if len(library) > self._allowed_bytes:
+                _log.warning("%s bytes are not kept: more than one submission may add to the cache", len(library))
+                return
+            self._allowed_bytes -= len(library)
         manifest = Manifest(
             key=key,
             library_sha256=hashlib.sha256(library).hexdigest(),
@@ -155,5 +171,5 @@ def _write(target: Path, library: bytes, manifest: Manifest) -> None:
         draft = Path(made) / "entry"
         draft.mkdir()
         (draft / LIBRARY).write_bytes(library)
-        (draft / _MANIFEST).write_bytes(msgspec.json.encode(manifest))
+        (draft / MANIFEST).write_bytes(msgspec.json.encode(manifest))
         draft.rename(target)

@@ -20,6 +20,8 @@ from typing import NamedTuple
 from evaluator.errors import UsageError
 from evaluator.records import Record
 
+MANIFEST = "manifest.json"
+"""The file in an entry that is written once, with it."""
 DRAFT = ".new-"
 """How the name of an entry begins that is still being written."""
 LIMIT_VARIABLE = "WARPGRADE_CACHE_LIMIT"
@@ -148,7 +150,7 @@ def discard(folder: Path) -> bool:
 
 
 def make_room(cache: Path, limit_bytes: int, added_bytes: int) -> None:
-    """Bound the cache after `added_bytes` came in: what was not used for longest goes first.
+    """Bound the cache after `added_bytes` came in: what was not used for longest goes first, and see `_trim`.
 
     Looking takes as long as there are entries, so after small ones it is done every five minutes.
     """
@@ -191,16 +193,36 @@ def clear(cache: Path) -> CacheCleared:
 
 
 def _trim(cache: Path, limit_bytes: int) -> None:
+    """Remove what was not used for longest, of each class no more than keeps it at half of the room.
+
+    A stranger can have any number of builds made, so builds that nobody came back for take no room from the others.
+    """
     _sweep(cache)
     stored = sorted(_stored(cache), key=lambda entry: entry.used_s)
     total_bytes = sum(entry.size_bytes for entry in stored)
-    for entry in stored:
-        if total_bytes <= limit_bytes or time.time() - entry.used_s < RECENT_S:
-            return
-        # Another process may have used it since it was looked at.
-        with contextlib.suppress(OSError):
-            if _age_s(entry.folder) >= RECENT_S and _discard_unless_held(entry.folder):
-                total_bytes -= entry.size_bytes
+    for proven in (False, True):
+        alike = [entry for entry in stored if _is_proven(entry) is proven]
+        class_bytes = sum(entry.size_bytes for entry in alike)
+        for entry in alike:
+            if total_bytes <= limit_bytes or class_bytes <= limit_bytes // 2:
+                break
+            if time.time() - entry.used_s < RECENT_S:
+                break
+            # Another process may have used it since it was looked at.
+            with contextlib.suppress(OSError):
+                if _age_s(entry.folder) >= RECENT_S and _discard_unless_held(entry.folder):
+                    total_bytes -= entry.size_bytes
+                    class_bytes -= entry.size_bytes
+
+
+def _is_proven(entry: _Stored) -> bool:
+    """Say whether an entry is our own, or was used again after the grade that made it."""
+    if entry.shelf not in {Shelf.BUILDS, Shelf.FAILURES}:
+        return True
+    try:
+        return entry.used_s - (entry.folder / MANIFEST).stat().st_mtime >= RECENT_S
+    except OSError:
+        return False
 
 
 def _sweep(cache: Path) -> None:

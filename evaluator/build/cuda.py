@@ -95,7 +95,7 @@ class CudaBuilder:
                 unit = _unit(request, key, found, log, ok=True, cached=False, wall_s=wall_s)
                 return Built(unit=unit, library=attempt.library, finding=None)
             final = agreed(errors, found) or undeclared(found, request)
-            if attempt.result.timed_out or step is ladder.steps[-1] or final:
+            if attempt.result.timed_out or attempt.result.over_disk or step is ladder.steps[-1] or final:
                 unit = _unit(request, key, found, log, ok=False, cached=False, wall_s=wall_s)
                 why = compile_failure(request.name, attempt.result, unit, self._timeout_s)
                 return Built(unit=unit, library=None, finding=why)

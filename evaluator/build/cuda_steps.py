@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from evaluator.build import nvcc, toolchain
-from evaluator.build.builder import LIMITS, MOST_BUILT_BYTES, RunTool, read_library, work_folder
+from evaluator.build.builder import MOST_BUILT_BYTES, SUBMISSION_LIMITS, RunTool, read_library, work_folder
 from evaluator.build.flags import words
 from evaluator.build.light_headers import LIGHT_FOLDER, light_headers_for
 from evaluator.build.nvcc_flags import nvcc_flags
@@ -180,7 +180,7 @@ def _ninja(run_tool: RunTool, work: Path, timeout_s: float, *targets: str) -> To
     """Run the build file to its end, whatever fails: every compiler says what it has to say."""
     jobs = str(len(os.sched_getaffinity(0)))
     argv = [toolchain.ninja(), "-f", "build.ninja", "-k", "0", "-j", jobs, *targets]
-    return run_tool(argv, work=work, limits=LIMITS, timeout_s=max(timeout_s, 1.0))
+    return run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=max(timeout_s, 1.0))
 
 
 def _text(path: Path) -> str:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from evaluator.build import light_headers, toolchain
 from evaluator.build.builder import (
     CPP_SUFFIXES,
-    LIMITS,
     MOST_BUILT_BYTES,
+    SUBMISSION_LIMITS,
     RunTool,
     compile_failure,
     misnamed,
@@ -110,7 +110,7 @@ class EmulatedBuilder:
                 return Built(unit=unit, library=library, finding=None)
             found = parse(result.output, texts, self._submission)
             final = final_errors(errors, found, last=step is steps[-1])
-            if final or step is steps[-1] or result.timed_out:
+            if final or step is steps[-1] or result.timed_out or result.over_disk:
                 # With PyTorch's own headers everything the compiler says is about the submission.
                 shown = final if step.name is StepName.LIGHT else found
                 unit = _unit(request, key, result.output, shown, ok=False, cached=False, wall_s=wall_s)
@@ -129,7 +129,9 @@ class EmulatedBuilder:
             if step.name is StepName.LIGHT and (header := precompiled_headers(self._run_tool, self._cache)) is not None:
                 (work / PRECOMPILED).symlink_to(header)
                 readable.append(header.parent)
-            result = self._run_tool(step.argv, work=work, limits=LIMITS, timeout_s=self._timeout_s, readable=readable)
+            result = self._run_tool(
+                step.argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=self._timeout_s, readable=readable
+            )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
     def _lacking(self, request: BuildRequest, files: list[SourceFile]) -> Finding | None:

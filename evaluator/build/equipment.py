@@ -93,6 +93,7 @@ def builder(
     source: str,
 ) -> ExtensionBuilder:
     """Give what builds the extensions of a submission with the text `source`. It needs nothing of `equipment`."""
+    cache = cache.of_one_submission()
     match device:
         case DeviceKind.CPU:
             return Builder(run_tool, cache, source, build_timeout_s)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from evaluator.build import nvcc
-from evaluator.build.builder import LIMITS, RunTool, work_folder
+from evaluator.build.builder import SUBMISSION_LIMITS, RunTool, work_folder
 from evaluator.build.diagnostics import parse
 from evaluator.build.flags import words
 from evaluator.build.toolchain import language_standard
@@ -60,7 +60,7 @@ def device_errors(
                 (work / other).write_text(texts[other], encoding="utf-8")
             (work / name).write_text(f'{_PRELUDE}#line 1 "{name}"\n{text}', encoding="utf-8")
             argv = [nvcc.nvcc().path, *_flags(words(flags)), name, "-o", "kernels.ptx"]
-            result = run_tool(argv, work=work, limits=LIMITS, timeout_s=_TIMEOUT_S)
+            result = run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=_TIMEOUT_S)
         if result.exit_code is not None and not result.ok:
             errors = [entry for entry in parse(result.output, texts, submission) if entry.severity == "error"]
             # One error that may come from what was left out, and all of them may.

@@ -65,6 +65,12 @@ ENTRIES: dict[Code, Entry] = {
         "One process of the submission asked for more extensions than a submission may have.",
         "Put the kernels into one load_inline, or a few.",
     ),
+    Code.BUILD_TOO_LARGE: Entry(
+        "a build takes too much disk",
+        "The compiler of one extension wrote more than 1 GiB of files, or more than 512 MiB into one of them. "
+        "A library of PyTorch's kind has 0.2 to 20 MiB.",
+        "Leave out large tables (.fill, initialised arrays) and debug information.",
+    ),
     Code.BINDING: Entry(
         "what is bound, declared and defined does not fit together",
         "load_inline makes a C++ file of cpp_sources and binds there what functions=[...] names. So each of these must "

@@ -36,6 +36,7 @@ class Code(StrEnum):
     NOT_EMULATED = "B209"
     HARD_CODED_SIZE = "B210"
     TOO_MANY_BUILDS = "B211"
+    BUILD_TOO_LARGE = "B212"
     BINDING = "B213"
     PACKAGE_MISSING = "B214"
 

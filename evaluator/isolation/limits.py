@@ -15,7 +15,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     `memory_bytes` is address space, for each process, beyond what is mapped when the walls go up: torch alone maps
     0.6 GiB, and a build of it with CUDA many times that. `held_bytes` is for what all its processes hold in memory
     together, wherever that lies (see `meter`); it is looked at four times a second.
-    `processes` counts threads too. `private_folder_bytes` is for the private folder, /tmp and /dev/shm together.
+    `processes` counts threads too. `private_folder_bytes` is for the private folder, /tmp and /dev/shm together;
+    `work_bytes` for the folder of the host's that a tool writes into, looked at ten times a second.
     Of what is printed, the first and the last `kept_output_bytes` are kept.
     """
 
@@ -25,6 +26,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int = 1 * _GIB
     open_files: int = 1024
     private_folder_bytes: int = 1 * _GIB
+    work_bytes: int = 4 * _GIB
     kept_output_bytes: int = 16 << 10
 
 

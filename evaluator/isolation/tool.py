@@ -7,24 +7,33 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.isolation.folders import hand_over
+from evaluator.isolation.child import ConfinedProcess, ExitInfo
+from evaluator.isolation.folders import hand_over, taken_bytes
 from evaluator.isolation.limits import Limits
 from evaluator.isolation.supervision import Starter
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended and what it said. Exactly one of `exit_code` and `signal` is set, unless it `timed_out`."""
+    """How a program ended and what it said. Exactly one of `exit_code` and `signal` is set, unless it was stopped.
+
+    It is stopped where it `timed_out`, or is `over_disk`: its folder took more than `work_bytes`.
+    """
 
     exit_code: int | None
     signal: str | None
     timed_out: bool
+    over_disk: bool = False
     output: str
     wall_s: float
 
     @property
     def ok(self) -> bool:
         """Whether it ended by itself and reported success."""
-        return self.exit_code == 0
+        return self.exit_code == 0 and not self.over_disk
+
+
+_LOOK_S = 0.1
+"""How often the folder of a program is looked at."""
 
 
 def run_tool(
@@ -51,7 +60,7 @@ def run_tool(
             argv, work=work, limits=limits, readable=readable, devices=devices, environment=environment
         )
         try:
-            exited = process.wait_exit(timeout_s)
+            exited, over_disk = _watched(process, work, timeout_s, limits or Limits())
         finally:
             process.kill()
     finally:
@@ -60,7 +69,19 @@ def run_tool(
     return ToolResult(
         exit_code=exited.exit_code if exited else None,
         signal=exited.signal if exited else None,
-        timed_out=exited is None,
+        timed_out=exited is None and not over_disk,
+        over_disk=over_disk,
         output=process.output().text,
         wall_s=time.monotonic() - start,
     )
+
+
+def _watched(process: ConfinedProcess, work: Path, timeout_s: float, limits: Limits) -> tuple[ExitInfo | None, bool]:
+    """Wait for the end of a program; None where it had none in time. And whether its folder took too much meanwhile."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left_s = deadline - time.monotonic()
+        exited = process.wait_exit(min(max(left_s, 0.0), _LOOK_S))
+        over_disk = taken_bytes(work, limits.work_bytes) > limits.work_bytes
+        if exited is not None or over_disk or left_s <= 0:
+            return exited, over_disk

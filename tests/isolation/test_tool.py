@@ -6,9 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from evaluator.build.builder import SUBMISSION_LIMITS, compile_failure
 from evaluator.errors import JudgeFailed
+from evaluator.findings import Code
 from evaluator.isolation import Limits, run_tool
+from evaluator.records import BuildUnit
 
 
 @pytest.fixture
@@ -84,3 +88,37 @@ def test_output_is_bounded(starter, work):
 def test_a_program_that_does_not_exist_is_the_judges_failure(starter, work):
     with pytest.raises(JudgeFailed, match="No such file"):
         run_tool(starter, ["/bin/no-such-compiler"], work=work, timeout_s=60)
+
+
+def test_what_a_program_writes_has_a_quota(starter, work):
+    """Of all files together; an empty one counts as well."""
+    fill = "i=0; while :; do i=$((i+1)); head -c 1000000 /dev/zero > part$i; done"
+    result = run_tool(starter, ["/bin/sh", "-c", fill], work=work, timeout_s=120, limits=Limits(work_bytes=8 << 20))
+    assert (result.over_disk, result.timed_out, result.ok) == (True, False, False)
+    litter = "i=0; while :; do i=$((i+1)); : > empty$i; done"
+    assert run_tool(
+        starter, ["/bin/sh", "-c", litter], work=work, timeout_s=120, limits=Limits(work_bytes=1 << 20)
+    ).over_disk
+
+
+def test_a_quota_is_no_matter_to_what_stays_within_it(starter, work):
+    result = run_tool(
+        starter,
+        ["/bin/sh", "-c", "head -c 1000000 /dev/zero > kept"],
+        work=work,
+        timeout_s=120,
+        limits=Limits(work_bytes=8 << 20),
+    )
+    assert result.ok
+    assert not result.over_disk
+
+
+def test_a_few_bytes_of_assembler_make_no_large_build(starter, work):
+    """The assembler's own file is stopped at its limit, and the finding says so."""
+    (work / "a.cpp").write_text('asm(".fill 200000000, 1, 1");')
+    limits = replace(SUBMISSION_LIMITS, file_bytes=16 << 20)
+    result = run_tool(starter, ["g++", "-c", "a.cpp"], work=work, timeout_s=120, limits=limits)
+    assert not result.ok
+    assert sum(path.stat().st_blocks * 512 for path in work.iterdir()) < 32 << 20
+    unit = BuildUnit(name="a", key="0" * 64, ok=False, cached=False, wall_s=1.0, diagnostics=[], log=result.output)
+    assert compile_failure("a", result, unit, 60.0).code == Code.BUILD_TOO_LARGE.value, result.output

@@ -63,6 +63,37 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
     assert hidden(tmp_path) == []
 
 
+def test_builds_that_nobody_came_back_for_cannot_evict_others(tmp_path):
+    """One stranger after the other has extensions built; those that are in use stay, and so do our own parts."""
+    BuildCache(tmp_path).parts.put(key(100), LIBRARY, log="", wall_s=1.0)
+    parts = folder(tmp_path, 100, Shelf.PARTS)
+    os.utime(parts, (0, 0))
+    for number in range(3):
+        put(tmp_path, number, age_s=20_000)
+        made_s = time.time() - 50_000
+        os.utime(folder(tmp_path, number) / "manifest.json", (made_s, made_s))
+    size_bytes = usage(tmp_path, 1).bytes
+    for number in range(10, 40):
+        put(tmp_path, number, age_s=10_000 - number)
+        make_room(tmp_path, 2 * size_bytes, AT_ONCE)
+        assert usage(tmp_path, 1).bytes <= 2 * size_bytes
+    assert left(tmp_path, range(3)) == [0, 1, 2]
+    assert parts.exists()
+    assert left(tmp_path, range(10, 40)) == [36, 37, 38, 39]
+
+
+def test_one_submission_adds_no_more_than_its_share(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("evaluator.build.cache._SUBMISSION_BYTES", 250_000)
+    everybodys = BuildCache(tmp_path)
+    own = everybodys.of_one_submission()
+    for number in range(4):
+        own.put(key(number), LIBRARY, log="", wall_s=1.0)
+    assert left(tmp_path, range(4)) == [0, 1]
+    assert "100000 bytes are not kept" in caplog.text
+    everybodys.of_one_submission().put(key(9), LIBRARY, log="", wall_s=1.0)
+    assert left(tmp_path, [9]) == [9]
+
+
 def test_within_the_limit_everything_stays(tmp_path):
     for number in range(3):
         put(tmp_path, number)
