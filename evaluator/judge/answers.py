@@ -59,6 +59,12 @@ def same_as(
     return borrowed if compared else None
 
 
+def outlined(wanted: calls.Result | None) -> dict[str, torch.Tensor]:
+    """List the tensors of an answer by path."""
+    found = {} if wanted is None else by_path(wanted)
+    return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}
+
+
 def _all_true(found: list[torch.Tensor]) -> bool:
     return not found or bool(torch.stack(found).all())
 

@@ -15,6 +15,7 @@ from evaluator.judge.answers import (
     gradient_pairs,
     late,
     late_on_host,
+    outlined,
     reused,
     same_as,
     views,
@@ -193,7 +194,7 @@ class Bench:
 
         Calls with the plain reference's own answers are some of them, so none should be `quick`.
         """
-        outputs = _outline(self._wanted).values()
+        outputs = outlined(self._wanted).values()
         few = any(0 < tensor.numel() < ENOUGH and tensor.dtype == torch.float32 for tensor in outputs)
         return few and self._rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_calls
 
@@ -271,7 +272,7 @@ class Bench:
         )
         self._wanted = wanted if wanted is not None else self._wanted
         longest_s, self._first_call_s = max(timeout_s, self._first_call_s), 0.0
-        outline = _outline(self._wanted)
+        outline = outlined(self._wanted)
         return placed, self._clock.call(
             frame,
             placed.write,
@@ -407,12 +408,6 @@ class Bench:
         """Find an output in the memory of the last call's, which the runner still held."""
         found, self._last_storages = reused(snapshots, self._last_storages, exempt)
         return found
-
-
-def _outline(wanted: calls.Result | None) -> dict[str, torch.Tensor]:
-    """List the tensors of an answer by path."""
-    found = {} if wanted is None else by_path(wanted)
-    return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}
 
 
 def _schedule_frame(schedule: Schedule) -> EmulatorSchedule:
