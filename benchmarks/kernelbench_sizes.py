@@ -1,5 +1,8 @@
 """Check `evaluator/kernelbench_sizes.json` against a checkout of KernelBench: run every file at its small size.
 
+No dimension may be one there that is larger at full size: a kernel that sums or broadcasts along the wrong one would be
+right. Shapes of both sizes come from the meta device (`evaluator/roofline/degenerate.py`).
+
     python benchmarks/kernelbench_sizes.py path/to/KernelBench
 
 Each file runs in a process of its own, on the CPU, with one thread. `level3/48` and `level3/49` import `einops`.
@@ -20,6 +23,7 @@ from typing import Any, NamedTuple
 
 from evaluator.catalog import list_problems, sized_source
 from evaluator.records import Problem, SizeName
+from evaluator.roofline.degenerate import degenerate
 
 LEVELS = (1, 2, 3)
 THREADS = 1  # more would make the seconds depend on who else uses the machine
@@ -116,7 +120,16 @@ def check(problem: Problem, context: ForkServerContext, *, double: bool) -> Row:
         misses.append(f"slower than {SECONDS_LIMIT} s")
     if run.peak_mib > PEAK_MIB_LIMIT:
         misses.append(f"more than {PEAK_MIB_LIMIT} MiB")
-    return Row(problem.name, run, ", ".join(misses))
+    return Row(problem.name, run, ", ".join([*misses, *degenerate_misses(problem)]))
+
+
+def degenerate_misses(problem: Problem) -> list[str]:
+    """Say which dimensions the small size makes one, the first of them alone."""
+    try:
+        found = degenerate(problem)
+    except Exception as error:  # noqa: BLE001 - whatever a file raises is its result
+        return [f"no shapes: {type(error).__name__}: {str(error).partition(chr(10))[0]}"]
+    return [f"{len(found)} dimensions of one, first at {found[0]}"] if found else []
 
 
 def check_all(folder: Path, *, double: bool) -> Iterator[Row]:

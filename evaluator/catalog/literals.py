@@ -1,4 +1,7 @@
-"""The literals that a module's text sets names to, and where they stand: `n = 4`, `h = w = 2 * 64`, `d = [64, 32]`."""
+"""The literals that a module's text sets names to, and where they stand: `n = 4`, `h = w = 2 * 64`, `d = [64, 32]`.
+
+A tuple of integers has the value of a list, and stays a tuple in the text (`Literal.spelt`).
+"""
 
 import ast
 import math
@@ -21,6 +24,11 @@ class Literal(NamedTuple):
 
     value: Constant
     span: Span
+    is_tuple: bool = False
+
+    def spelt(self, value: Constant) -> str:
+        """Write another value in its place."""
+        return repr(tuple(value)) if self.is_tuple and isinstance(value, list) else repr(value)
 
 
 def module_literals(tree: ast.Module) -> Iterator[tuple[str, Literal]]:
@@ -42,7 +50,8 @@ def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, Literal]
         case ast.Name(id=name), _:
             constant = _finite_literal(value)
             if constant is not None and value.end_lineno == value.lineno:
-                yield name, Literal(constant, Span(value.lineno, value.col_offset, value.end_col_offset or 0))
+                span = Span(value.lineno, value.col_offset, value.end_col_offset or 0)
+                yield name, Literal(constant, span, isinstance(value, ast.Tuple))
         case ((ast.Tuple(elts=targets) | ast.List(elts=targets)), (ast.Tuple(elts=values) | ast.List(elts=values))):
             if len(targets) == len(values):
                 for each, its_value in zip(targets, values, strict=True):
@@ -61,7 +70,7 @@ def _finite_literal(node: ast.expr) -> Constant | None:
 
 
 def _literal_value(node: ast.expr) -> Constant | None:
-    """Evaluate a literal, a list of integers, or arithmetic of number literals.
+    """Evaluate a literal, a list or tuple of integers, or arithmetic of number literals.
 
     Powers are left out: a short one can take for ever.
     """
@@ -73,7 +82,7 @@ def _literal_value(node: ast.expr) -> Constant | None:
             return None if number is None else -number
         case ast.BinOp(left=left, op=operator, right=right):
             return _arithmetic(_number(left), operator, _number(right))
-        case ast.List(elts=[_, *_] as items):
+        case ast.List(elts=[_, *_] as items) | ast.Tuple(elts=[_, *_] as items):
             values = [_literal_value(item) for item in items]
             whole = [value for value in values if type(value) is int]
             return whole if len(whole) == len(values) else None

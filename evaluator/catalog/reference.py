@@ -71,7 +71,7 @@ def _with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> 
             raise ProblemError(f"{where}: sets {name}, which is not a module-level constant of the reference")
         literal = constants[name]
         same = type(value) is type(literal.value) and value == literal.value
-        text = None if same else repr(value)
+        text = None if same else literal.spelt(value)
         if texts.setdefault(literal.span, text) != text:
             raise ProblemError(f"{where}: {name} shares its literal with another constant; set both to one value")
     # Only the line ends that Python knows: str.splitlines would also cut at form feeds and U+2028.

@@ -55,7 +55,7 @@ def count(problem: Problem, size: SizeName) -> Work | Uncountable:
     """
     source = sized_source(problem, size)
     try:
-        with contextlib.redirect_stdout(sys.stderr), _registered(ModuleType(_MODULE)) as module, _META:
+        with contextlib.redirect_stdout(sys.stderr), registered() as module, _META:
             exec(compile(source, problem.path, "exec"), module.__dict__)  # noqa: S102 - the author's own code
             return _counted(module.__dict__, problem)
     except Exception as error:  # noqa: BLE001 - whatever it is, it says that there is no count
@@ -63,11 +63,11 @@ def count(problem: Problem, size: SizeName) -> Work | Uncountable:
 
 
 def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
-    init_args, init_kwargs = _arguments(names["get_init_inputs"])
+    init_args, init_kwargs = arguments(names["get_init_inputs"])
     model = names["Model"](*init_args, **init_kwargs).to(_META)
     model.train(problem.mode is Mode.TRAIN)
-    args, kwargs = _arguments(names["get_inputs"])
-    args, kwargs = _on_meta(args), _on_meta(kwargs)
+    args, kwargs = arguments(names["get_inputs"])
+    args, kwargs = on_meta(args), on_meta(kwargs)
     inputs = calls.tensors_of([args, kwargs])
     gradients = _output_gradients(model, args, kwargs) if problem.backward else None
     given = covered_bytes([*inputs, *model.parameters(), *model.buffers(), *(gradients or [])])
@@ -86,7 +86,7 @@ def _output_gradients(model: Callable[..., Any], args: list[Any], kwargs: dict[s
     return [torch.empty_like(leaf) for leaf in calls.tensors_of(outputs) if leaf.is_floating_point()]
 
 
-def _on_meta(value: Any) -> Any:
+def on_meta(value: Any) -> Any:
     """Move what the author's code made elsewhere (from NumPy, or on a device that it names) to the meta device.
 
     Tensors that share a storage keep sharing it only where they were made on the meta device.
@@ -94,13 +94,14 @@ def _on_meta(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach().to(_META)
     if isinstance(value, dict):
-        return {key: _on_meta(item) for key, item in value.items()}
+        return {key: on_meta(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_on_meta(item) for item in value)
+        return type(value)(on_meta(item) for item in value)
     return value
 
 
-def _arguments(function: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
+def arguments(function: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the positional and the keyword arguments that `function` of a problem makes."""
     value = function()
     if isinstance(value, dict):
         return [], {str(key): item for key, item in value.items()}
@@ -108,9 +109,9 @@ def _arguments(function: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def _registered(module: ModuleType) -> Iterator[ModuleType]:
-    """Make `module` known by its name: dataclasses and torch.jit look a class's module up there."""
-    sys.modules[_MODULE] = module
+def registered() -> Iterator[ModuleType]:
+    """Make a module that is known by its name: dataclasses and torch.jit look a class's module up there."""
+    module = sys.modules[_MODULE] = ModuleType(_MODULE)
     try:
         yield module
     finally:

@@ -1,0 +1,119 @@
+"""Small sizes at which a dimension is one that is larger at full size: a wrong axis would go unseen there."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from evaluator.catalog import list_problems
+from evaluator.catalog.kernelbench import SmallSize, read_file
+from evaluator.catalog.reference import sized_source
+from evaluator.records import SizeName
+from evaluator.roofline.degenerate import degenerate
+
+CHECKOUT_VARIABLE = "WARPGRADE_KERNELBENCH"
+MENDED = [
+    "level1/100_HingeLoss",
+    "level2/6_Conv3d_Softmax_MaxPool_MaxPool",
+    "level3/11_VGG16",
+    "level3/12_VGG19",
+    "level3/29_SwinMLP",
+]
+"""Four whose small size was degenerate, and one whose constructor asks for values, which the meta device has not."""
+SOURCE = """
+import torch
+from torch import nn
+
+rows = 64
+shape = (32, 16)
+groups = 4
+steps = 8
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, x, y):
+        {forward}
+
+
+def get_inputs():
+    return [torch.rand(rows, *shape), torch.rand(*shape)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def made(folder, small, forward, init="pass"):
+    """A file in KernelBench's form with a small size of its own."""
+    file = folder / "1_Made.py"
+    file.write_text(SOURCE.format(forward=forward, init=init))
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    return read_file(file, {sha256: SmallSize("1_Made", small)})
+
+
+DEGENERATE = {
+    "a sum over one": ({"shape": [1, 16]}, "return x.sum(1)", "pass"),
+    "a broadcast over one": ({"rows": 1}, "return x * y", "pass"),
+    "a product of one": ({"shape": [32, 1]}, "return x @ y.T", "pass"),
+    "pooled to one on the way": ({"shape": [2, 16]}, "return nn.functional.max_pool2d(x, 2).sum(1)", "pass"),
+    "groups of one channel": (
+        {"groups": 4, "shape": [4, 16]},
+        "return self.n(x)",
+        "self.n = nn.GroupNorm(4, shape[0])",
+    ),
+    "in a loop that is longer at full size": (
+        {"steps": 3, "shape": [32, 1]},
+        "return torch.stack([(x + number).mean(2) for number in range(steps)])",
+        "pass",
+    ),
+}
+
+
+@pytest.mark.parametrize(("small", "forward", "init"), DEGENERATE.values(), ids=DEGENERATE)
+def test_a_dimension_that_only_the_small_size_makes_one_is_found(tmp_path, small, forward, init):
+    assert degenerate(made(tmp_path, small, forward, init))
+
+
+HONEST = {
+    "two of everything": ({"rows": 2, "shape": [2, 2]}, "return (x * y).sum(1)", "pass"),
+    "one at full size too": ({"rows": 2}, "return (x.mean(1, keepdim=True) * y).sum((1, 2))", "pass"),
+    "a shorter loop": ({"steps": 2}, "return sum(x[number] for number in range(steps))", "pass"),
+    "a constructor that asks for values": ({"rows": 2}, "return x * self.s", "self.s = torch.rand(3).sum().item()"),
+}
+
+
+@pytest.mark.parametrize(("small", "forward", "init"), HONEST.values(), ids=HONEST)
+def test_others_are_not(tmp_path, small, forward, init):
+    assert degenerate(made(tmp_path, small, forward, init)) == []
+
+
+def test_what_is_found_says_where(tmp_path):
+    (first, *_) = degenerate(made(tmp_path, {"rows": 1}, "return x * y"))
+    assert str(first) == "line 17, mul: tensor 0, dimension 0 (64)"
+
+
+def test_a_shape_stays_a_tuple_at_another_size(tmp_path):
+    problem = made(tmp_path, {"shape": [4, 8]}, "return x")
+    assert problem.sizes[SizeName.FULL]["shape"] == [32, 16]
+    assert "shape = (4, 8)\n" in sized_source(problem, SizeName.SMALL)
+    assert sized_source(problem, SizeName.FULL) == problem.source
+
+
+@pytest.mark.parametrize("problem", list_problems().problems, ids=lambda problem: problem.name)
+def test_no_shipped_problem_has_a_degenerate_size(problem):
+    for size in problem.sizes:
+        assert degenerate(problem, size) == []
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_no_file_of_a_checkout_that_once_had_one_has_it_again(name):
+    folder = os.environ.get(CHECKOUT_VARIABLE)
+    if not folder:
+        pytest.skip(f"{CHECKOUT_VARIABLE} does not name a checkout's KernelBench/ folder")
+    assert degenerate(read_file(Path(folder) / f"{name}.py")) == []
