@@ -29,6 +29,7 @@ from evaluator.records import (
     WeightsRule,
 )
 from evaluator.report.text import one_line
+from evaluator.small_size import found_small, with_small_size
 from evaluator.store import read_card
 from evaluator.submissions import MAX_CODE_BYTES, STDIN, Submission, read_submission
 
@@ -80,12 +81,14 @@ def request_for(wish: Wish) -> GradeRequest:
     submission = _named(_submission(wish.submission, card), wish.name)
     device, remarks = _device(wish.device, wish.gpu, card, submission)
     default_size = SizeName.FULL if device is DeviceKind.CUDA else SizeName.SMALL
+    size = SizeName(wish.size or (card.problem.size if card else default_size))
+    found = with_small_size(found, size)
     return GradeRequest(
         problem=found,
-        submission=remarked(submission, remarks),
+        submission=remarked(submission, (*remarks, *about_size(found, size))),
         device=device,
         gpu=_gpu(wish.gpu, device),
-        size=SizeName(wish.size or (card.problem.size if card else default_size)),
+        size=size,
         tolerance=ToleranceRule(wish.tolerance or (card.tolerance if card else ToleranceRule.MEASURED)),
         sandbox=SandboxMode(wish.sandbox),
         timeout_s=wish.timeout,
@@ -99,6 +102,12 @@ def request_for(wish: Wish) -> GradeRequest:
         deadline_s=wish.deadline,
         weights=_weights(wish.weights, card),
     )
+
+
+def about_size(problem: Problem, size: SizeName) -> tuple[Finding, ...]:
+    """Say of a small size that was found which constants it has."""
+    said = found_small(problem, size)
+    return () if said is None else (finding(Code.SIZE_FOUND, f"small size of {problem.name}: {said}"),)
 
 
 def remarked(submission: Submission | Unread, remarks: tuple[Finding, ...]) -> Submission | Unread:

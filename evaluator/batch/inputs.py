@@ -22,6 +22,7 @@ from evaluator.pipeline import Unread
 from evaluator.reading import kind, open_named
 from evaluator.records import Problem, SizeName
 from evaluator.report.text import one_line
+from evaluator.small_size import NO_SMALL, with_small_size
 from evaluator.submissions import MAX_ANSWER_BYTES, Submission, read_submission
 
 SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
@@ -47,6 +48,7 @@ class Problems:
         """Read the problems in `folder`, or the shipped ones. Raises ProblemError where there is no such folder."""
         self._size = size
         self._shipped = folder is None
+        self._tried: dict[str, Problem] = {}
         listing = list_problems(folder)
         self._broken = [broken.message for broken in listing.broken]
         self._exact = {problem.name: problem for problem in listing.problems}
@@ -64,13 +66,22 @@ class Problems:
         """Give the problem of that name, or say in words why there is none to grade."""
         meant = [self._exact[name]] if name in self._exact else self._meant.get(name, [])
         if len(meant) == 1:
-            return meant[0] if self._size in meant[0].sizes else f"{meant[0].name} has no size {self._size.value}"
+            return self._sized(meant[0])
         if meant:
             return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in meant[:3])}"
         if self._shipped and looks_like_one(name):
             return f"there is no problem named {one_line(name, 80)!r}; {WHERE}"
         broken = f"; {len(self._broken)} are broken, as `warpgrade problems list` says" if self._broken else ""
         return f"there is no problem named {one_line(name, 80)!r}{broken}"
+
+    def _sized(self, problem: Problem) -> Problem | str:
+        """Give it with the size that is graded, or say that it has none; it is looked for once."""
+        if self._size in problem.sizes:
+            return problem
+        if problem.name not in self._tried:
+            self._tried[problem.name] = self._exact[problem.name] = with_small_size(problem, self._size)
+        found = self._tried[problem.name]
+        return found if self._size in found.sizes else f"{problem.name} has no size {self._size.value}; {NO_SMALL}"
 
 
 def _names(problem: Problem) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from evaluator.catalog.literals import Literal, Span, module_literals
+from evaluator.catalog.origin import Origin
 from evaluator.catalog.text import one_of
 from evaluator.errors import ProblemError
 from evaluator.records import Constant, Problem, SizeName
@@ -57,13 +58,16 @@ def sized_source(problem: Problem, size: SizeName) -> str:
     """
     if size not in problem.sizes:
         message = f"{problem.name} has no size {size.value!r}; {one_of(problem.sizes)}"
-        raise ProblemError(message, hint=f"choose one with --size {next(iter(problem.sizes), SizeName.FULL)}")
+        hint = f"choose one with --size {next(iter(problem.sizes), SizeName.FULL)}"
+        if problem.origin == Origin.KERNELBENCH:
+            hint += ", or write a problem with sizes of your own: warpgrade new problem"
+        raise ProblemError(message, hint=hint)
     wanted = problem.sizes[size]
-    return _with_constants(problem.source, wanted, f"{problem.name}, size {size.value}")
+    return with_constants(problem.source, wanted, f"{problem.name}, size {size.value}")
 
 
-def _with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> str:
-    """Replace the literals of the `wanted` constants whose value differs."""
+def with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> str:
+    """Replace the literals of the `wanted` constants whose value differs. Raises ProblemError where there is none."""
     constants = read_reference(source, where).constants
     texts: dict[Span, str | None] = {}
     for name, value in wanted.items():

@@ -35,6 +35,13 @@ ENTRIES: dict[Code, Entry] = {
         "GPU. It would refuse the tensors of any other device.",
         "Nothing to do; --device asks for another one.",
     ),
+    Code.SIZE_FOUND: Entry(
+        "the problem's small size was found by trying",
+        "The problem is a file in KernelBench's form that Warpgrade does not know, and has one size, its own. Its "
+        "constants were made smaller while its reference still ran, and no dimension became 1. They are kept in the "
+        "cache folder, by the file's content.",
+        "Nothing to do; `warpgrade new problem` writes a problem whose sizes you choose.",
+    ),
     Code.FAILURE_WORKED_AROUND: Entry(
         "a failure is worked around",
         "The text catches what a build, or a call in forward, raises, and goes on. What is graded then may not be the "

@@ -79,7 +79,9 @@ def test_a_run_folder_of_kernelbench(hand_in, tmp_path):
     assert list(found) == [("level1/19_ReLU", "sample_0"), ("level1/19_ReLU", "sample_12")]
     assert found["level1/19_ReLU", "sample_0"].card == "level1/19_ReLU/sample_0.json"
     small = next(iter(read_folder(top, Problems(tmp_path, SizeName.SMALL))))
-    assert small.reason == "level1/19_ReLU has no size small"
+    assert small.problem.sizes[SizeName.SMALL] == {"batch_size": 16}
+    (awkward,) = {item.reason for item in read_folder(top, Problems(tmp_path, SizeName.AWKWARD))}
+    assert awkward.startswith("level1/19_ReLU has no size awkward; ")
 
 
 @pytest.mark.parametrize("name", ["level1/19_ReLU", "19_ReLU", "level3/9"])

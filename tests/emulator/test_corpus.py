@@ -37,7 +37,7 @@ CODES = {
     "launch refused": {Code.WRONG_VALUES, Code.NOT_FINITE, Code.FORWARD_FAILED},
 }
 BY_STATUS = {
-    Status.BUILD_ERROR: {Code.COMPILE_FAILED},
+    Status.BUILD_ERROR: {Code.COMPILE_FAILED, Code.BINDING},
     Status.INCONCLUSIVE: {Code.NOT_EMULATED, Code.HARD_CODED_SIZE},
 }
 

@@ -1,0 +1,77 @@
+"""A small size for a problem that has none: a file in KernelBench's form that is not in the shipped table.
+
+Its constants are made smaller while its reference still runs (`small_child.py`), once for each text: what was found is
+kept in the cache folder.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from evaluator.catalog.origin import Origin
+from evaluator.records import Constant, Problem, Record, SizeName
+
+_LIMIT_S = 600.0
+"""Usually it takes as long as importing PyTorch, and a second."""
+_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from evaluator import small_child; small_child.main()"
+_TOP = Path(__file__).resolve().parent.parent
+_VERSION = 1
+NO_SMALL = "no smaller constants were found: --size full, or `warpgrade new problem` for sizes of your own"
+
+
+class SmallFound(Record, frozen=True):
+    """The constants that were found, or None where no smaller ones will do."""
+
+    constants: dict[str, Constant] | None
+
+
+class _NotFoundOut(Exception):
+    """The search was ended, by its time or by the machine."""
+
+
+def with_small_size(problem: Problem, size: SizeName) -> Problem:
+    """Give `problem` a small size, if that is the size that is asked for, it has none, and one can be found."""
+    if size is not SizeName.SMALL or size in problem.sizes or problem.origin != Origin.KERNELBENCH:
+        return problem
+    from evaluator.judge.kept import kept
+
+    try:
+        found = kept(["small size", _VERSION, problem.sha256], SmallFound, lambda: _search(problem))
+    except _NotFoundOut:
+        return problem
+    if found.constants is None:
+        return problem
+    return replace(problem, sizes={**problem.sizes, SizeName.SMALL: found.constants})
+
+
+def found_small(problem: Problem, size: SizeName) -> str | None:
+    """Say in words which constants of a small size that was found differ from the file's; None where none was."""
+    if size is not SizeName.SMALL or problem.origin != Origin.KERNELBENCH or size not in problem.sizes:
+        return None
+    from evaluator.catalog.kernelbench import shipped_small_sizes
+
+    if problem.sha256 in shipped_small_sizes():
+        return None
+    full = problem.sizes[SizeName.FULL]
+    changed = [
+        f"{name} = {value}, not {full[name]}" for name, value in problem.sizes[size].items() if value != full[name]
+    ]
+    return "; ".join(changed) or "the file's own constants are small"
+
+
+def _search(problem: Problem) -> SmallFound:
+    """Ask the child. Raises _NotFoundOut where it comes to no answer: that is not kept."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _BOOT, str(_TOP)],
+            input=problem.source.encode(),
+            capture_output=True,
+            timeout=_LIMIT_S,
+            check=True,
+        )
+        return SmallFound(constants=json.loads(done.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise _NotFoundOut from error
