@@ -53,7 +53,7 @@ def graded(entry):
         tolerance=ToleranceRule.MEASURED,
         sandbox=SandboxMode.FULL,
         timeout_s=60.0,
-        build_timeout_s=600.0,
+        build_timeout_s=1200.0,
         replay=None,
     )
     return grade(request, Silent())

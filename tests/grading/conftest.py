@@ -11,7 +11,7 @@ from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, SizeName, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.stopwatch import Stopwatch
-from tests.grading.harness import PATIENT_S, Grader, passable_folder
+from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, Grader, passable_folder
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def judged(grader):
         tolerance=ToleranceRule.MEASURED,
         sandbox=SandboxMode.FULL,
         timeout_s=PATIENT_S,
-        build_timeout_s=240.0,
+        build_timeout_s=PATIENT_BUILD_S,
         threads=1,
     )
     with pytest.MonkeyPatch.context() as patch:

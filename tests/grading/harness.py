@@ -32,9 +32,12 @@ PATIENT_S = 60.0
 """What a call may take where no test waits for a time-out: a busy machine must not look like an endless forward."""
 SOON_S = 2.5
 """What a call may take where it never ends."""
-_LIMIT_S = 480
+PATIENT_BUILD_S = 1200.0
+"""What builds may take where no test waits for that limit."""
+_LIMIT_S = 1500
 _GONE_S = 60.0
 """Who is importing torch sees only afterwards that nobody waits; on a busy machine that takes a while."""
+_PATIENT_BUILD = ("--build-timeout", f"{PATIENT_BUILD_S:g}")
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -131,7 +134,8 @@ class Grader:
         return result
 
     def command(self, *arguments: str | Path) -> list[str]:
-        return [sys.executable, str(TOP / "cli.py"), "grade", "--device", "cpu", *map(str, arguments)]
+        patient = () if "--build-timeout" in arguments or "--replay" in arguments else _PATIENT_BUILD
+        return [sys.executable, str(TOP / "cli.py"), "grade", "--device", "cpu", *patient, *map(str, arguments)]
 
     @contextlib.contextmanager
     def running(self, folder: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[bytes]]:

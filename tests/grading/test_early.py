@@ -30,7 +30,7 @@ from evaluator.judge.tools import Tools
 from evaluator.records import BuildUnit, DeviceKind, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.submissions import Submission
-from tests.grading.harness import TOP, module, nobody_left_behind
+from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, TOP, module, nobody_left_behind
 from tests.grading.test_interruption import said_by
 
 ASKED = BuildRequest(name="mine", cpp_sources=["int f();"])
@@ -259,8 +259,8 @@ def graded(grader, monkeypatch):
             size=SizeName.AWKWARD,
             tolerance=ToleranceRule.MEASURED,
             sandbox=SandboxMode.FULL,
-            timeout_s=5.0,
-            build_timeout_s=120.0,
+            timeout_s=PATIENT_S,
+            build_timeout_s=PATIENT_BUILD_S,
             replay=None,
             strict=strict,
         )

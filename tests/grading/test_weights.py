@@ -133,7 +133,7 @@ def graded(grader):
         tolerance=ToleranceRule.MEASURED,
         sandbox=SandboxMode.FULL,
         timeout_s=PATIENT_S,
-        build_timeout_s=240.0,
+        build_timeout_s=1200.0,
         threads=1,
     )
     with pytest.MonkeyPatch.context() as patch:

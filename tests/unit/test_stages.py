@@ -10,7 +10,8 @@ from evaluator.findings import Code, finding
 from evaluator.judge import measure, stages
 from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
-from evaluator.records import Build, DeviceKind, SizeName, Status
+from evaluator.judge.weights import NO_SITES
+from evaluator.records import Build, DeviceKind, SizeName, Status, WeightsRule
 from tests import cards
 
 
@@ -18,7 +19,7 @@ from tests import cards
 def shop():
     """A workshop whose runners answer nothing; it counts them."""
     bench = SimpleNamespace(look_closely=lambda: None)
-    place = SimpleNamespace(load=lambda: None, construct=lambda: None, bench=lambda: bench)
+    place = SimpleNamespace(load=lambda: None, construct=lambda: None, sites=lambda _: NO_SITES, bench=lambda _: bench)
     runners = []
 
     @contextlib.contextmanager
@@ -56,12 +57,12 @@ def faults(monkeypatch, *codes, medians_ms=(1.0,)):
 
 def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three_times(shop, monkeypatch):
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.NOT_QUIET)
-    samples, remarks = stages._timed_submission(shop, None)
+    samples, remarks, _ = stages._timed_submission(shop, None)
     assert samples.median_ms == 1.0
     assert [(each.code, each.details) for each in remarks] == [("T306", {"attempt": 1}), ("T305", {"attempt": 2})]
     assert len(shop.runners) == 3
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE)
-    refused, _ = stages._timed_submission(shop, None)
+    refused, _, _ = stages._timed_submission(shop, None)
     assert (refused.fault.status, refused.fault.finding.code) == (Status.REJECTED, Code.WORK_AFTER_DONE.value)
     assert len(shop.runners) == 6
 
@@ -69,7 +70,7 @@ def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three
 @pytest.mark.parametrize("medians_ms", [(3.0, 2.0), (2.0, 3.0)])
 def test_nobody_gains_by_failing_a_try(shop, monkeypatch, medians_ms):
     faults(monkeypatch, Code.WORK_AFTER_DONE, medians_ms=medians_ms)
-    samples, _ = stages._timed_submission(shop, None)
+    samples, _, _ = stages._timed_submission(shop, None)
     assert samples.median_ms == 3.0
 
 
@@ -101,10 +102,10 @@ def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(shop, mon
     faults(monkeypatch)
     lower = Trial(None, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
     ended_when_looked_at(shop, lambda: lower)
-    refused, _ = stages._timed_submission(shop, None)
+    refused, _, _ = stages._timed_submission(shop, None)
     assert refused.fault == lower.fault
     ended_when_looked_at(shop, no_memory)
-    samples, remarks = stages._timed_submission(shop, None)
+    samples, remarks, _ = stages._timed_submission(shop, None)
     assert samples.median_ms == 1.0
     assert [each.code for each in remarks] == ["C418"]
     assert "2 GiB more" in remarks[0].message
@@ -119,7 +120,8 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(shop, m
     shop.seeds.checks = lambda **_: [1]
     shop.spares = SimpleNamespace(refill=lambda: None)
     shop.baseline = SimpleNamespace(begin=lambda: None)
-    shop.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, require_own_kernel=None)
+    shop.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, require_own_kernel=None, weights=WeightsRule.CHANGING)
+    shop.reference = SimpleNamespace(weights=SimpleNamespace(exist=False))
     shop.desk = lambda: SimpleNamespace(units=[], failures=[], built_from="", device_code=[])
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])
     built = Build(ok=True, import_s=0.0, units=[])
@@ -133,7 +135,7 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(shop, m
 
 def test_what_nobody_else_can_have_done_is_seen_once(shop, monkeypatch):
     faults(monkeypatch, Code.WRONG_VALUES)
-    refused, _ = stages._timed_submission(shop, None)
+    refused, _, _ = stages._timed_submission(shop, None)
     assert refused.fault.finding.code == Code.WRONG_VALUES.value
     assert len(shop.runners) == 1
 
