@@ -8,10 +8,12 @@ import difflib
 import re
 from collections.abc import Sequence
 
+from evaluator.bounds import total_bytes
 from evaluator.build.definitions import declaration_of, defined_names, definition_of
 from evaluator.build.sources import source_files
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest
+from evaluator.oversize import text_bytes
 from evaluator.records import Diagnostic, Finding
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}\Z")
@@ -27,11 +29,13 @@ _UNDEFINED_SYMBOL = re.compile(r"undefined symbol: _Z(?:N\d+\w+?)?(?P<length>\d{
 _NO_INIT = re.compile(r"does not define module export function \(PyInit_")
 _NO_CPP_SOURCES = re.compile(r"load_inline\(\) missing .*'cpp_sources'")
 _CLOSE = 0.6
+_MOST_BYTES, _MOST_FUNCTIONS = 256 << 10, 64
+"""What is longer keeps the compiler's own words: a submission's text may be written to take the judge's time."""
 
 
 def explained(failure: Finding, request: BuildRequest, found: Sequence[Diagnostic], submission: str) -> Finding:
     """Give a failure to compile in terms of what the submission bound, if that is what is wrong; else as it is."""
-    if failure.code != Code.COMPILE_FAILED.value or failure.details.get("killed"):
+    if failure.code != Code.COMPILE_FAILED.value or failure.details.get("killed") or _is_long(request):
         return failure
     errors = [entry.message for entry in found if entry.severity == "error"]
     return (
@@ -50,7 +54,7 @@ def explained_load(kind: str, said: str, texts: Sequence[str], submission: str) 
         lines = " ".join(made.declaration for name in names if (made := definition_of(name, [submission])))
         step = f"Hand in the declarations: cpp_sources={(lines or 'torch::Tensor f(torch::Tensor x);')!r}."
         return _finding("load_inline was called without cpp_sources, which declare what is bound", step, submission)
-    if kind != "ImportError":
+    if kind != "ImportError" or total_bytes(texts) > _MOST_BYTES:
         return None
     if _NO_INIT.search(said):
         names = defined_names(texts)
@@ -65,6 +69,11 @@ def explained_load(kind: str, said: str, texts: Sequence[str], submission: str) 
     was = f": {declared.declaration}" if declared is not None else ""
     message = f"{name} is declared as no source defines it{was}"
     return _finding(message, f"Declare it as it is defined: {defined.declaration}", submission, name)
+
+
+def _is_long(request: BuildRequest) -> bool:
+    """Say whether looking for each function in all sources would take the judge long."""
+    return text_bytes(request) > _MOST_BYTES or len(request.functions or {}) > _MOST_FUNCTIONS
 
 
 def _two_modules(request: BuildRequest, submission: str) -> Finding | None:

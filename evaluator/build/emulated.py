@@ -32,8 +32,9 @@ from evaluator.build.ptx import device_errors, nvcc_version
 from evaluator.build.sources import source_files
 from evaluator.emulator import headers
 from evaluator.emulator.features import lacking
+from evaluator.emulator.front import FrontEnd
 from evaluator.emulator.precompiled import PRECOMPILED
-from evaluator.emulator.unit import Step, StepName, build_steps, final_errors, lacking_constructs
+from evaluator.emulator.unit import Step, StepName, build_steps, final_errors
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest, SourceFile
 from evaluator.isolation import ToolResult
@@ -51,14 +52,14 @@ class EmulatedBuilder:
         cache: BuildCache,
         submission: str,
         timeout_s: float,
-        too_much: Callable[[BuildRequest], str | None],
+        read: Callable[[BuildRequest], FrontEnd | str],
     ) -> None:
         """Compile through `run_tool`, keep libraries in `cache`, bring messages back to lines of `submission`.
 
-        `too_much` says what about a text is more than the front end should be given (see `rehearsal`).
+        `read` reads the sources elsewhere (see `rehearsal`), or says what is too much about them.
         """
         self._run_tool = run_tool
-        self._too_much = too_much
+        self._read = read
         self._cache = cache
         self._submission = submission
         self._timeout_s = timeout_s
@@ -71,30 +72,37 @@ class EmulatedBuilder:
         if (problem := misnamed(request) or refusal(request, files, _SUFFIXES)) is not None:
             return refused_build(request, key, problem)
         started = time.monotonic()
-        if (why := self._too_much(request)) is not None:
-            refused = refused_build(request, key, finding(Code.NOT_EMULATED, why, construct="so much text"))
+        front = self._read(request)
+        if isinstance(front, str):
+            refused = refused_build(request, key, finding(Code.NOT_EMULATED, front, construct="so much text"))
             return replace(refused, unit=replace(refused.unit, wall_s=time.monotonic() - started))
-        if (problem := self._lacking(request, files)) is not None:
+        if (problem := self._lacking(front, files)) is not None:
             return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
-            return Built(unit=unit, library=entry.library, finding=None)
+            return Built(unit=unit, library=entry.library, finding=None, kernels=front.kernels)
         if (failed := self._failures.get(key)) is not None:
             return failed
         with ThreadPoolExecutor(max_workers=1) as beside:
             own = request.extra_cuda_cflags
-            device = beside.submit(device_errors, files, own, self._run_tool, self._submission)
-            return self._failures.note(key, self._climb(request, files, key, device))
+            parts = {part.name: part.text for part in front.device}
+            device = beside.submit(device_errors, files, parts, own, self._run_tool, self._submission)
+            return self._failures.note(key, self._climb(request, front, files, key, device))
 
     def _climb(
-        self, request: BuildRequest, files: list[SourceFile], key: str, device: Future[list[Diagnostic]]
+        self,
+        request: BuildRequest,
+        front: FrontEnd,
+        files: list[SourceFile],
+        key: str,
+        device: Future[list[Diagnostic]],
     ) -> Built:
         """Try one step after the other. An error that two steps agree on is the submission's own, and final.
 
         `device` is what nvcc says of the kernels meanwhile, where there is one.
         """
         texts = {file.name: file.text for file in files}
-        steps = build_steps(request)
+        steps = build_steps(request, front)
         errors: list[Diagnostic] = []
         wall_s = 0.0
         for step in steps:
@@ -107,7 +115,7 @@ class EmulatedBuilder:
                     return Built(unit=unit, library=None, finding=why)
                 self._cache.put(key, library, log=result.output, wall_s=wall_s)
                 unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
-                return Built(unit=unit, library=library, finding=None)
+                return Built(unit=unit, library=library, finding=None, kernels=front.kernels)
             found = parse(result.output, texts, self._submission)
             final = final_errors(errors, found, last=step is steps[-1])
             if final or step is steps[-1] or result.timed_out or result.over_disk:
@@ -134,11 +142,10 @@ class EmulatedBuilder:
             )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
-    def _lacking(self, request: BuildRequest, files: list[SourceFile]) -> Finding | None:
-        found = lacking_constructs(request)
-        if not found:
+    def _lacking(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
+        if not front.lacking:
             return None
-        first = found[0]
+        first = front.lacking[0]
         text = next((file.text for file in files if file.name == first.file), "")
         line = LineMap(text, self._submission).submission_line(first.line)
         return finding(Code.NOT_EMULATED, f"the emulator lacks {first.construct}", line=line, construct=first.construct)

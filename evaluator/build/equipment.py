@@ -17,7 +17,7 @@ from evaluator.build.preparation import Preparation
 from evaluator.build.prepared import worth_trying
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
-from evaluator.emulator.rehearsal import Spawn, too_much, too_much_to_split
+from evaluator.emulator.rehearsal import Spawn, read_for_emulator, too_much_to_split
 from evaluator.frames import BuildRequest
 from evaluator.records import DeviceKind
 
@@ -98,8 +98,8 @@ def builder(
         case DeviceKind.CPU:
             return Builder(run_tool, cache, source, build_timeout_s)
         case DeviceKind.EMULATED:
-            rehearse = functools.partial(too_much, spawn=spawn)
-            return EmulatedBuilder(run_tool, cache, source, build_timeout_s, rehearse)
+            read = functools.partial(read_for_emulator, spawn=spawn)
+            return EmulatedBuilder(run_tool, cache, source, build_timeout_s, read)
         case DeviceKind.CUDA:
             rehearse = functools.partial(too_much_to_split, spawn=spawn)
             return CudaBuilder(run_tool, cache, source, build_timeout_s, rehearse, _architecture(gpu))

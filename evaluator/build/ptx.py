@@ -6,14 +6,13 @@ was left out, which is all that mentions PyTorch.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evaluator.build import nvcc
 from evaluator.build.builder import SUBMISSION_LIMITS, RunTool, work_folder
 from evaluator.build.diagnostics import parse
 from evaluator.build.flags import words
 from evaluator.build.toolchain import language_standard
-from evaluator.emulator.device_code import device_code
 from evaluator.errors import ToolchainMissing
 from evaluator.frames import SourceFile
 from evaluator.records import Diagnostic
@@ -43,14 +42,18 @@ def nvcc_version() -> str | None:
 
 
 def device_errors(
-    files: Sequence[SourceFile], flags: Sequence[str], run_tool: RunTool, submission: str
+    files: Sequence[SourceFile],
+    kernels: Mapping[str, str],
+    flags: Sequence[str],
+    run_tool: RunTool,
+    submission: str,
 ) -> list[Diagnostic]:
     """Give what nvcc has against the kernels in `files`; nothing without nvcc, or where it cannot be sure.
 
+    `kernels` are the parts of files, by name, that nvcc can judge alone (`emulator/device_code.py`).
     `flags` are the submission's own for nvcc; macros and language extensions among them count.
     """
     texts = {file.name: file.text for file in files}
-    kernels = {name: part for name, text in texts.items() if name.endswith(".cu") and (part := device_code(text))}
     if not kernels or nvcc_version() is None:
         return []
     found: list[Diagnostic] = []

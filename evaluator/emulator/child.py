@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -10,29 +11,30 @@ import msgspec
 from evaluator.bounds import Text
 from evaluator.build.sources import source_files
 from evaluator.build.split_items import NotSplittable
-from evaluator.build.split_source import split
-from evaluator.emulator.device_code import device_code
-from evaluator.emulator.features import unsupported
-from evaluator.emulator.lexer import Code, tokens
-from evaluator.emulator.rewriter import marks_returns, rewrite_host, rewrite_unit
+from evaluator.build.split_source import split, without_precompiled
+from evaluator.emulator.front import front_end
+from evaluator.emulator.headers import has_header
+from evaluator.emulator.lexer import tokens
 from evaluator.emulator.sizes import hard_coded
 from evaluator.frames import BuildRequest, Channel, Frame
 from evaluator.records import Constant
 
 _MAX_NUMBERS = 64
+has_header("")  # Their names are read now: behind the walls no file of ours can be.
 
 
 class Rehearsed(Frame, frozen=True):
-    """Child: what reads the text got to its end."""
+    """Child: what reads the text got to its end, with so much of a processor's time."""
+
+    cpu_s: float
 
 
 def run(sock: socket.socket, _: Path) -> None:
-    """Try the front end on a build request. What goes wrong in here ends this process; the judge sees it."""
+    """Read a build request for the emulator. What goes wrong in here ends this process; the judge sees it."""
     channel = Channel(sock, receives=BuildRequest)
     asked = channel.receive()
     if isinstance(asked, BuildRequest):
-        go_through([file.text for file in source_files(asked)])
-        channel.send(Rehearsed())
+        channel.send(front_end(asked))
 
 
 def run_split(sock: socket.socket, _: Path) -> None:
@@ -40,10 +42,13 @@ def run_split(sock: socket.socket, _: Path) -> None:
     channel = Channel(sock, receives=BuildRequest)
     asked = channel.receive()
     if isinstance(asked, BuildRequest):
+        started = time.process_time()
         for file in source_files(asked):
+            without_precompiled(file.text)
+            tokens(file.text)
             with contextlib.suppress(NotSplittable):
                 split(file.text)
-        channel.send(Rehearsed())
+        channel.send(Rehearsed(time.process_time() - started))
 
 
 class FindSizes(Frame, frozen=True):
@@ -66,14 +71,3 @@ def find_sizes(sock: socket.socket, _: Path) -> None:
     asked = channel.receive()
     if isinstance(asked, FindSizes):
         channel.send(FoundSizes(hard_coded(asked.submission, asked.full, asked.small)[:_MAX_NUMBERS]))
-
-
-def go_through(texts: list[str]) -> None:
-    """Do all that the front end does with `texts`, and keep nothing."""
-    for text in texts:
-        unsupported(text, bool)
-        rewrite_host(text)
-        device_code(text)
-        Code(tokens(text)).functions()
-    marks_returns(texts)
-    rewrite_unit(texts)

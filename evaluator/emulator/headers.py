@@ -1,5 +1,6 @@
 """The emulator's own headers, in `include/`, and the names of those that come with CUDA and PyTorch."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -22,5 +23,10 @@ def has_header(name: str) -> bool:
     >>> has_header("no/such/header.cuh")
     False
     """
-    path = INCLUDE / name
-    return ".." not in Path(name).parts and path.is_file()
+    return name in _names()
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    """Name them all. Who asks before the walls go up has them afterwards, where no file can be looked for."""
+    return frozenset(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*") if path.is_file())

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from evaluator.build import toolchain
 from evaluator.build.light_headers import LIGHT_FOLDER
+from evaluator.emulator.front import front_end
 from evaluator.emulator.unit import build_steps
 from evaluator.frames import BuildRequest
 
@@ -31,7 +32,8 @@ def precompilation() -> Precompilation | None:
     """Say how to precompile the light headers, with the flags of every build; None where the compiler is not g++."""
     if "clang" in toolchain.cxx().version.lower():
         return None
-    light = build_steps(BuildRequest(name="unused", cpp_sources=[""], with_cuda=True))[0]
+    request = BuildRequest(name="unused", cpp_sources=[""], with_cuda=True)
+    light = build_steps(request, front_end(request))[0]
     flags = [flag for flag in light.argv[: light.argv.index("unit.cpp")] if not flag.startswith(_OF_ONE_EXTENSION)]
     files = {name: text for name, text in light.files.items() if name != "unit.cpp"}
     return Precompilation(files, [*flags, "-x", "c++-header", _HEADER, "-o", PRECOMPILED])

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from evaluator.build import toolchain
 from evaluator.build.flags import words
@@ -18,10 +18,13 @@ from evaluator.build.sources import source_files
 from evaluator.emulator import headers
 from evaluator.emulator.features import unsupported
 from evaluator.emulator.nvcc_macros import as_nvcc
-from evaluator.emulator.rewriter import marks_returns, rewrite_host, rewrite_unit
+from evaluator.emulator.rewriter import rewrite_host, rewrite_unit
 from evaluator.emulator.runtime import compiler_has
 from evaluator.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
+
+if TYPE_CHECKING:
+    from evaluator.emulator.front import FrontEnd
 
 CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
 _HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
@@ -80,17 +83,17 @@ class Lacking(NamedTuple):
     line: int
 
 
-def build_steps(request: BuildRequest) -> list[Step]:
+def build_steps(request: BuildRequest, front: "FrontEnd") -> list[Step]:
     """Give the steps of a build, in the order in which to try them; the first that succeeds is the build.
 
     One unit is the quickest, but a name that two files define can clash in it; the last step has no such fault.
     """
-    files = _rewritten(source_files(request))
+    files = front.rewritten
     sources = [file for file in files if PurePath(file.name).suffix not in _HEADER_SUFFIXES]
     local = {file.name: file.text for file in files if file not in sources}
     single = {**local, "unit.cpp": _joined(sources)}
     separate = {f"{index}.cpp": _marked(file) for index, file in enumerate(sources)}
-    flags = _flags(request, files)
+    flags = _flags(request, front)
     return [
         _step(StepName.LIGHT, request, {**single, **light_headers()}, ["unit.cpp"], [f"-I{LIGHT_FOLDER}", *flags]),
         _step(StepName.FULL, request, single, ["unit.cpp"], flags),
@@ -129,11 +132,11 @@ def _essence(entry: Diagnostic) -> tuple[str, int, str]:
     return entry.file, entry.line, re.sub("[\u2018\u2019'\"`]", "", entry.message)
 
 
-def _rewritten(files: Sequence[SourceFile]) -> list[SourceFile]:
+def rewritten(files: Sequence[SourceFile]) -> list[SourceFile]:
     """Rewrite all files, those of CUDA together. A header is CUDA where any source is: a kernel may lie in it."""
     cuda = [file for file in files if _is_cuda(file.name, files)]
-    rewritten = [as_nvcc(text) for text in rewrite_unit([file.text for file in cuda])]
-    texts = dict(zip((file.name for file in cuda), rewritten, strict=True))
+    new = [as_nvcc(text) for text in rewrite_unit([file.text for file in cuda])]
+    texts = dict(zip((file.name for file in cuda), new, strict=True))
     return [SourceFile(name=file.name, text=texts.get(file.name) or rewrite_host(file.text)) for file in files]
 
 
@@ -162,14 +165,15 @@ def _step(name: StepName, request: BuildRequest, files: dict[str, str], units: l
     return Step(name, files, argv, library)
 
 
-def _flags(request: BuildRequest, files: Sequence[SourceFile]) -> list[str]:
+def _flags(request: BuildRequest, front: "FrontEnd") -> list[str]:
     """Give the compile flags. Of the submission's own, macros and folders are kept; the rest is about a GPU's speed."""
     own = words([*request.extra_cflags, *request.extra_cuda_cflags])
     thread_locals = ["-mtls-dialect=gnu2"] if platform.machine() == "x86_64" else []
-    marked = ["-DWARPGRADE_EMU_MARKS_RETURNS"] if marks_returns([file.text for file in files]) else []
+    marked = ["-DWARPGRADE_EMU_MARKS_RETURNS"] if front.marks_returns else []
     return [
         *KERNEL_FLAGS,
-        *_alignment_flags(files),
+        # What has misaligned vectors found, where there are any and the compiler, which is g++, can link it.
+        *(ALIGNMENT_FLAGS if front.vectors and compiler_has("libubsan.so") else []),
         *thread_locals,
         *marked,
         *_NVCC_DEFAULTS,
@@ -180,11 +184,9 @@ def _flags(request: BuildRequest, files: Sequence[SourceFile]) -> list[str]:
     ]
 
 
-def _alignment_flags(files: Sequence[SourceFile]) -> list[str]:
-    """Give what has misaligned vectors found, where there are any and the compiler, which is g++, can link it."""
-    if not any(_VECTORS.search(file.text) for file in files if _is_cuda(file.name, files)):
-        return []
-    return ALIGNMENT_FLAGS if compiler_has("libubsan.so") else []
+def has_vectors(files: Sequence[SourceFile]) -> bool:
+    """Say whether any of CUDA's rewritten files has vectors, whose addresses must be aligned."""
+    return any(_VECTORS.search(file.text) for file in files if _is_cuda(file.name, files))
 
 
 def _macros(flags: Sequence[str]) -> list[str]:

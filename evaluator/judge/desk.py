@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from evaluator.build.artefact import Kernels, kernels_in_library
 from evaluator.build.bindings import explained
+from evaluator.build.built import Built
 from evaluator.build.equipment import ExtensionBuilder
 from evaluator.build.sources import source_files
 from evaluator.devices.memory import sealed_file
@@ -30,7 +31,7 @@ class BuildDesk:
     def __init__(self, builder: ExtensionBuilder, ledger: BuildLedger, submission: str = "") -> None:
         """Start with nothing built. `ledger` is of all builds together; `texts` are the compiled files, by name.
 
-        `built_from` are the files of what was built, `device_code` what the libraries hold for a GPU. `waited_s`
+        `built_from` are the files of what was built, `device_code` which kernels they have. `waited_s`
         is how long the runner waited for its builds. Failures name lines of `submission`.
         """
         self._builder = builder
@@ -70,7 +71,7 @@ class BuildDesk:
                 message = why.message
             return BuildReply(ok=False, log=f"{message}\n{built.unit.log}"), None
         self._keep(source_files(request))
-        self.device_code.append(kernels_in_library(built.library))
+        self.device_code.append(_kernels(built, built.library))
         return BuildReply(ok=True, log=built.unit.log), sealed_file(built.library)
 
     @contextlib.contextmanager
@@ -102,3 +103,10 @@ class BuildDesk:
     def failed_with(self, code: Code) -> Finding | None:
         """Find the first failure of that code."""
         return next((failure for failure in self.failures if failure.code == code.value), None)
+
+
+def _kernels(built: Built, library: bytes) -> Kernels:
+    """Say which kernels were built: on `emulated` a library does not tell them from other functions."""
+    if built.kernels is None:
+        return kernels_in_library(library)
+    return Kernels(device_code=bool(built.kernels), names=built.kernels)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
-from evaluator.build.artefact import joined, kernels_in_text
+from evaluator.build.artefact import joined
 from evaluator.findings import Code, finding
 from evaluator.frames import Counted
 from evaluator.host_code import is_for_the_cpu
@@ -140,9 +140,7 @@ def _needs(shop: Workshop, counted: Counted | None) -> Needs:
 
 
 def _evidence(shop: Workshop, desk: BuildDesk, counted: Counted | None) -> Evidence:
-    emulated = shop.terms.device is DeviceKind.EMULATED
-    kernels = kernels_in_text(desk.built_from) if emulated else joined(desk.device_code)
-    return Evidence(shop.terms.device, kernels, len(desk.device_code), shop.source, counted)
+    return Evidence(shop.terms.device, joined(desk.device_code), len(desk.device_code), shop.source, counted)
 
 
 def _checked_calls(shop: Workshop, place: Place) -> _Called:

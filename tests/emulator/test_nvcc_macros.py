@@ -8,6 +8,7 @@ import pytest
 from evaluator.build import nvcc, toolchain
 from evaluator.build.ptx import nvcc_version
 from evaluator.emulator import runtime
+from evaluator.emulator.front import front_end
 from evaluator.emulator.nvcc_macros import as_nvcc
 from evaluator.emulator.unit import build_steps
 from evaluator.frames import BuildRequest
@@ -16,6 +17,10 @@ ASKED = ("__NVCC__", "__CUDACC__", "__CUDACC_VER_MAJOR__", "__CUDA_ARCH_LIST__",
 PASTED = "#define PASTED(a, b) a##b\n#if PASTED(__NV, CC__) && PASTED(__CUDA_, ARCH__)\nseen\n#endif\n"
 HOST = "void f() {\n#ifdef __CUDA_ARCH__\nseen_by_the_host\n#endif\n}\n"
 DEVICE = "__device__ void g() {\n#if __CUDA_ARCH__ >= 800\nseen_by_the_gpu\n#endif\n}\n"
+
+
+def steps_of(request):
+    return build_steps(request, front_end(request))
 
 
 def preprocessed(folder, text):
@@ -54,9 +59,7 @@ def test_every_line_keeps_its_number(tmp_path):
 
 
 def test_host_files_see_none_of_it():
-    (light, *_) = build_steps(
-        BuildRequest(name="x", cpp_sources=["int f();"], cuda_sources=["int g();"], with_cuda=True)
-    )
+    (light, *_) = steps_of(BuildRequest(name="x", cpp_sources=["int f();"], cuda_sources=["int g();"], with_cuda=True))
     unit = light.files["unit.cpp"]
     assert unit.index('"main.cpp"') < unit.index("emu/nvcc.h") < unit.index('"cuda.cu"')
 

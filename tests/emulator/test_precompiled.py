@@ -8,6 +8,7 @@ import pytest
 from evaluator.build import toolchain
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.emulator_parts import precompiled_headers
+from evaluator.emulator.front import front_end
 from evaluator.emulator.precompiled import PRECOMPILED
 from evaluator.emulator.unit import build_steps
 from evaluator.frames import BuildRequest
@@ -20,6 +21,10 @@ pytestmark = [
 
 KERNEL = "__global__ void doubled(float* x) { if (threadIdx.x > 3) return; x[threadIdx.x] *= 2; }\n"
 LAUNCH = "void launch(torch::Tensor x) { doubled<<<1, 32>>>(x.data_ptr<float>()); }\n"
+
+
+def steps_of(request):
+    return build_steps(request, front_end(request))
 
 
 def run_tool(argv, *, work, timeout_s, limits, readable=()):
@@ -40,7 +45,7 @@ def header() -> Path:
 def headers_read(folder: Path, header: Path, **changes) -> tuple[list[str], list[str]]:
     """Compile an extension; give the precompiled headers that g++ took, and those that did not fit."""
     parts = {"cpp_sources": ["void launch(torch::Tensor x);"], "cuda_sources": [KERNEL + LAUNCH]} | changes
-    step = build_steps(BuildRequest(name="ext", functions={"launch": "launch"}, with_cuda=True, **parts))[0]
+    step = steps_of(BuildRequest(name="ext", functions={"launch": "launch"}, with_cuda=True, **parts))[0]
     for name, text in step.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

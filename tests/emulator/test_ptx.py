@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.build import ptx
 from evaluator.build.toolchain import Toolchain
+from evaluator.emulator.device_code import device_code
 from evaluator.frames import SourceFile
 from evaluator.isolation import ToolResult
 
@@ -19,7 +20,9 @@ def run_here(argv, *, work, limits, timeout_s):
 
 
 def errors(text, *flags, run_tool=run_here):
-    found = ptx.device_errors([SourceFile(name="cuda.cu", text=text)], flags, run_tool, text)
+    found = ptx.device_errors(
+        [SourceFile(name="cuda.cu", text=text)], {"cuda.cu": device_code(text) or ""}, flags, run_tool, text
+    )
     return [(entry.message, entry.submission_line) for entry in found]
 
 

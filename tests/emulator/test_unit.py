@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.build.sources import source_files
 from evaluator.emulator import headers
+from evaluator.emulator.front import front_end
 from evaluator.emulator.unit import Lacking, StepName, build_steps, final_errors, lacking_constructs
 from evaluator.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
@@ -25,6 +26,10 @@ INLINE = BuildRequest(
 )
 
 
+def steps_of(request):
+    return build_steps(request, front_end(request))
+
+
 def lines_by_file(text):
     """Say what stands on which line of which file, as the `#line` markers have it."""
     placed, name, number = {}, None, 0
@@ -38,12 +43,12 @@ def lines_by_file(text):
 
 
 def test_the_steps_go_from_quick_to_faithful():
-    assert [step.name for step in build_steps(INLINE)] == [StepName.LIGHT, StepName.FULL, StepName.SPLIT]
+    assert [step.name for step in steps_of(INLINE)] == [StepName.LIGHT, StepName.FULL, StepName.SPLIT]
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_every_line_is_the_line_of_the_file_that_is_reported(step):
-    files = build_steps(INLINE)[step].files
+    files = steps_of(INLINE)[step].files
     placed = {}
     for name, text in files.items():
         if name.endswith(".cpp"):
@@ -56,19 +61,19 @@ def test_every_line_is_the_line_of_the_file_that_is_reported(step):
 
 
 def test_one_unit_declares_binds_and_then_defines():
-    text = build_steps(INLINE)[1].files["unit.cpp"]
+    text = steps_of(INLINE)[1].files["unit.cpp"]
     places = [text.index(part) for part in ("run(torch::Tensor x);", "PYBIND11_MODULE", "cuda_runtime.h", "__global__")]
     assert places == sorted(places)
 
 
 def test_the_c_plus_plus_part_is_not_cuda():
-    steps = build_steps(BuildRequest(name="e", cpp_sources=["void f() { k<<<1, 2>>>(x); }"], functions={}))
+    steps = steps_of(BuildRequest(name="e", cpp_sources=["void f() { k<<<1, 2>>>(x); }"], functions={}))
     assert "k<<<1, 2>>>(x)" in steps[0].files["unit.cpp"]
     assert "cuda_runtime.h" not in steps[0].files["unit.cpp"]
 
 
 def test_only_the_first_step_has_light_headers():
-    light, full, split = build_steps(INLINE)
+    light, full, split = steps_of(INLINE)
     assert "light/torch/extension.h" in light.files
     assert light.argv.index("-Ilight") < light.argv.index(f"-isystem{headers.INCLUDE}")
     for step in (full, split):
@@ -77,14 +82,14 @@ def test_only_the_first_step_has_light_headers():
 
 
 def test_two_files_are_two_units():
-    split = build_steps(INLINE)[2]
+    split = steps_of(INLINE)[2]
     assert sorted(split.files) == ["0.cpp", "1.cpp"]
     assert {"0.cpp", "1.cpp"} <= set(split.argv)
     assert split.argv[split.argv.index("-o") + 1] == split.library == "ext.so"
 
 
 def test_our_headers_stand_before_those_of_torch():
-    includes = [word for word in build_steps(INLINE)[0].argv if word.startswith("-isystem")]
+    includes = [word for word in steps_of(INLINE)[0].argv if word.startswith("-isystem")]
     assert includes[0] == f"-isystem{headers.INCLUDE}"
     assert len(includes) > 2
 
@@ -98,7 +103,7 @@ def test_of_a_submissions_flags_macros_and_folders_are_kept():
         extra_include_paths=["include"],
         extra_ldflags=["-lcublas", "-lcudart", "-lm", "-lc10_cuda"],
     )
-    argv = build_steps(request)[0].argv
+    argv = steps_of(request)[0].argv
     assert {"-DHOST=1", "-DTILE=16", "-UNDEBUG", "-Iinclude", "-lm", "-O1"} <= set(argv)
     assert not {
         "-O3",
@@ -115,7 +120,7 @@ def test_of_a_submissions_flags_macros_and_folders_are_kept():
 def test_returns_are_announced_only_where_all_are_marked():
     def announced(source):
         request = BuildRequest(name="e", cpp_sources=[""], cuda_sources=[source])
-        return "-DWARPGRADE_EMU_MARKS_RETURNS" in build_steps(request)[0].argv
+        return "-DWARPGRADE_EMU_MARKS_RETURNS" in steps_of(request)[0].argv
 
     assert announced(KERNEL)
     assert not announced("#define CHECK(x) if (!(x)) return\n" + KERNEL)
@@ -130,7 +135,7 @@ def test_files_of_load_keep_their_names_and_headers_stay_files():
             SourceFile(name="bind.cpp", text="void f();"),
         ],
     )
-    light, _, split = build_steps(request)
+    light, _, split = steps_of(request)
     assert lines_by_file(light.files["unit.cpp"])["bind.cpp", 1] == "void f();"
     assert light.files["unit.cpp"].index("bind.cpp") < light.files["unit.cpp"].index("kernel.cu")
     assert 'emu::launch<true>("k", 2,' in light.files["unit.cpp"]
@@ -194,12 +199,12 @@ def test_a_clash_of_two_files_in_one_unit_does_not_count_yet(message):
 )
 def test_alignment_is_checked_where_there_are_vectors(monkeypatch, kernel, checked):
     request = BuildRequest(name="ext", cpp_sources=[""], cuda_sources=[kernel], with_cuda=True)
-    steps = build_steps(request)
+    steps = steps_of(request)
     assert all(("-fsanitize=alignment" in step.argv) is checked for step in steps)
     monkeypatch.setattr("evaluator.emulator.unit.compiler_has", lambda _library: False)
-    assert not any("-fsanitize=alignment" in step.argv for step in build_steps(request))
+    assert not any("-fsanitize=alignment" in step.argv for step in steps_of(request))
 
 
 def test_a_text_without_cuda_is_not_checked_for_alignment():
-    steps = build_steps(BuildRequest(name="e", cpp_sources=["struct alignas(16) A { float4 v; };"], functions={}))
+    steps = steps_of(BuildRequest(name="e", cpp_sources=["struct alignas(16) A { float4 v; };"], functions={}))
     assert not any("-fsanitize=alignment" in step.argv for step in steps)

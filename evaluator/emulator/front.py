@@ -1,0 +1,48 @@
+"""All that is read of a build's C++ for the emulator, in one frame: a confined child reads, the judge only joins texts.
+
+Reading is Python, some 20 us for each letter, and a hostile text makes it take longer. So it is done where time and
+memory have a limit, and what comes of it is put together by `evaluator.emulator.unit`.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from evaluator.bounds import Name
+from evaluator.build.artefact import kernels_in_text
+from evaluator.build.sources import source_files
+from evaluator.emulator.device_code import device_code
+from evaluator.emulator.rewriter import marks_returns
+from evaluator.emulator.unit import Lacking, has_vectors, lacking_constructs, rewritten
+from evaluator.frames import BuildRequest, Frame, SourceFile
+
+_MOST_LACKING = 64
+
+
+class FrontEnd(Frame, frozen=True):
+    """Child: what the compiler is given in the place of the sources, and what is known about them.
+
+    `device` are the parts of CUDA's files that a GPU's compiler can judge alone, `kernels` the names that are defined.
+    """
+
+    lacking: Annotated[list[Lacking], msgspec.Meta(max_length=_MOST_LACKING)]
+    rewritten: Annotated[list[SourceFile], msgspec.Meta(max_length=256)]
+    device: Annotated[list[SourceFile], msgspec.Meta(max_length=256)]
+    kernels: Annotated[list[Name], msgspec.Meta(max_length=256)]
+    marks_returns: bool
+    vectors: bool
+
+
+def front_end(request: BuildRequest) -> FrontEnd:
+    """Read the files of a build."""
+    files = source_files(request)
+    new = rewritten(files)
+    parts = [SourceFile(file.name, device_code(file.text) or "") for file in files if file.name.endswith(".cu")]
+    return FrontEnd(
+        lacking=lacking_constructs(request)[:_MOST_LACKING],
+        rewritten=new,
+        device=[part for part in parts if part.text],
+        kernels=[name[:1024] for name in kernels_in_text(files).names],
+        marks_returns=marks_returns([file.text for file in new]),
+        vectors=has_vectors(new),
+    )
