@@ -16,6 +16,7 @@ from evaluator.batch.manifest import RUN_VERSION, RunManifest
 from evaluator.catalog.folder import ProblemFile, Sizes
 from evaluator.errors import CardError
 from evaluator.records import SCHEMA_VERSION, Scorecard
+from evaluator.report.contradictions import contradictions
 from evaluator.store import read_bytes
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -62,12 +63,18 @@ def schema_bytes(name: SchemaName) -> bytes:
 
 
 def check_card(path: Path) -> list[str]:
-    """Compare the file at `path` with the scorecard's schema; say for each fault where it is and what it is.
+    """Compare the file at `path` with the scorecard's schema, and what it concludes with what it rests on.
+
+    Gives for each fault where it is and what it is.
 
     Raises:
         CardError: the file cannot be read, is too large, or does not hold one JSON object.
     """
-    content = read_bytes(path)
+    return faults_of(read_bytes(path), path)
+
+
+def faults_of(content: bytes, path: Path) -> list[str]:
+    """Return the faults of what was read from `path`, as `check_card` does."""
     try:
         document = msgspec.json.decode(content)
     except (ValueError, RecursionError) as error:
@@ -78,9 +85,14 @@ def check_card(path: Path) -> list[str]:
     if isinstance(version, int) and version != SCHEMA_VERSION:
         return [f"schema_version: this card is of version {version}; this Warpgrade reads {SCHEMA_VERSION}"]
     try:
-        return _faults(document)
+        if faults := _faults(document):
+            return faults
+        card = msgspec.json.decode(content, type=Scorecard)
     except RecursionError as error:
         raise CardError(f"{path} is not a scorecard: it is nested too deeply") from error
+    except ValueError as error:  # a number that a schema takes and a record does not
+        return [f"the card: {error}"]
+    return _cut_short([str(each) for each in contradictions(card)])
 
 
 def _document(name: SchemaName, record: type, title: str) -> dict[str, Any]:
@@ -106,9 +118,12 @@ def _faults(document: dict[str, Any]) -> list[str]:
     # Of the alternatives of an `anyOf`, the one that came nearest is the one that was meant.
     nearest = [best_match([error]) or error for error in errors]
     faults = [f"{json_path(error.absolute_path)}: {_friendly(error)}" for error in nearest]
-    if len(faults) > _MOST_FAULTS:
-        faults = [*faults[:_MOST_FAULTS], f"and {len(faults) - _MOST_FAULTS} more"]
-    return faults
+    return _cut_short(faults)
+
+
+def _cut_short(faults: list[str]) -> list[str]:
+    left = len(faults) - _MOST_FAULTS
+    return [*faults[:_MOST_FAULTS], f"and {left} more"] if left > 0 else faults
 
 
 def json_path(parts: Iterable[str | int]) -> str:

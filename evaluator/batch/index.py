@@ -12,18 +12,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from evaluator.batch.brief import Brief
 from evaluator.batch.run_folder import RunFolder
 from evaluator.errors import CardError
 from evaluator.reading import kind
 from evaluator.records import Scorecard, Status
-from evaluator.store import read_card_as
+from evaluator.report.contradictions import contradictions
+from evaluator.report.text import one_line
+from evaluator.store import read_card
 
-_LAYOUT = 1
+_LAYOUT = 2
+_SAID = 200
 
 
 class Row(NamedTuple):
-    """What is kept of one card. `card` is its place below `cards/`; times are those of correct submissions only."""
+    """What is kept of one card. `card` is its place below `cards/`; times are those of correct submissions only.
+
+    `contradiction` says in what the card contradicts itself, as far as that is seen without drawing intervals again.
+    """
 
     card: str
     size_bytes: int
@@ -43,6 +48,7 @@ class Row(NamedTuple):
     speedup_high: float | None
     wall_s: float
     graded_at: str
+    contradiction: str | None
 
     @property
     def key(self) -> str | None:
@@ -55,7 +61,8 @@ CREATE TABLE cards (
     card TEXT PRIMARY KEY, size_bytes INTEGER, mtime_ns INTEGER,
     problem TEXT, level INTEGER, name TEXT, problem_sha256 TEXT, submission_sha256 TEXT,
     device TEXT, device_name TEXT, status TEXT, reason TEXT, built INTEGER,
-    speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT
+    speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT,
+    contradiction TEXT
 )"""
 _TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
 _MARKS = ", ".join("?" * len(Row._fields))
@@ -110,7 +117,7 @@ class Index:
                 continue
             try:
                 cards = self._folder.cards
-                self.rows[card] = row_of(read_card_as(Brief, cards / card, cards), card, size_bytes, mtime_ns)
+                self.rows[card] = row_of(read_card(cards / card, cards), card, size_bytes, mtime_ns)
                 read.append(self.rows[card])
             except CardError as error:
                 self.rows.pop(card, None)
@@ -207,7 +214,7 @@ def _files(top: Path) -> Iterator[tuple[str, tuple[int, int] | CardError]]:
                     yield place, (facts.st_size, facts.st_mtime_ns)
 
 
-def row_of(content: Scorecard | Brief, card: str, size_bytes: int, mtime_ns: int) -> Row:
+def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row:
     """Take from a card what is kept of it."""
     timing = content.timing if content.status is Status.CORRECT else None
     return Row(
@@ -229,4 +236,14 @@ def row_of(content: Scorecard | Brief, card: str, size_bytes: int, mtime_ns: int
         speedup_high=timing.speedup_high if timing else None,
         wall_s=content.wall_s,
         graded_at=content.graded_at,
+        contradiction=_contradiction(content),
     )
+
+
+def _contradiction(content: Scorecard) -> str | None:
+    """Put the first of them into words, and say how many more there are."""
+    found = contradictions(content, intervals=False)
+    if not found:
+        return None
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{one_line(str(found[0]), _SAID)}{more}"

@@ -9,16 +9,21 @@ import msgspec
 from evaluator.batch.index import Index
 from evaluator.batch.run_folder import RunFolder, opened
 from evaluator.errors import CardError
+from evaluator.report.contradictions import Contradiction, contradictions
 from evaluator.report.regrade import Change, changes, regraded
 from evaluator.store import read_card, write_card, write_whole
 
 
 class Regraded(NamedTuple):
-    """What came of a run: how many cards were read, what is concluded otherwise, and what is no card."""
+    """What came of a run: how many cards were read, what is concluded otherwise, and what is no card.
+
+    `contradicting` are the cards that contradict themselves, by their places.
+    """
 
     cards: int
     changes: list[Change]
     broken: list[CardError]
+    contradicting: dict[str, list[Contradiction]]
 
 
 def regrade(run: Path, output: Path | None) -> Regraded:
@@ -35,6 +40,7 @@ def regrade(run: Path, output: Path | None) -> Regraded:
     folder = RunFolder(run)
     manifest = folder.read_manifest()
     found: list[Change] = []
+    contradicting: dict[str, list[Contradiction]] = {}
     count = 0
     with contextlib.ExitStack() as stack:
         index = stack.enter_context(Index(folder))
@@ -52,6 +58,8 @@ def regrade(run: Path, output: Path | None) -> Regraded:
             after = regraded(before)
             count += 1
             found += changes(before, after)
+            if untrue := contradictions(before, intervals=False):
+                contradicting[place] = untrue
             if target is not None:
                 write_card(after, target.cards / place, named=False)
-        return Regraded(count, found, broken)
+        return Regraded(count, found, broken, contradicting)

@@ -13,6 +13,7 @@ from evaluator.records import DeviceKind, Status, WeightsRule
 from evaluator.report.compare import Comparison, Timed, compare
 from evaluator.report.summary import Device, Sample
 
+_CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
 _STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
 
 
@@ -69,6 +70,8 @@ def device_of(kind: str, name: str) -> Device:
 def read_run(path: Path) -> Results:
     """Read the run in the folder `path`. A card whose submission was handed in anew, with other content, is missing.
 
+    So is one that contradicts itself, which is named in `broken` as well.
+
     Raises:
         CardError: that is not the folder of a run.
     """
@@ -82,6 +85,9 @@ def read_run(path: Path) -> Results:
         plan, row = planned.get(card), rows.get(card)
         if plan is not None and row is not None and not _fits(row, plan):
             row = None
+        if row is not None and row.contradiction is not None:
+            broken.append(CardError(f"{cards / card} contradicts itself: {row.contradiction}", hint=_CONTRADICTS))
+            plan, row = plan or _as_planned(row), None
         entries.append(Entry(cards, plan, row))
     return Results(path, device_of(manifest.terms.device.value, ""), entries, broken, manifest.terms.weights)
 
@@ -135,6 +141,19 @@ def _refuse_other_weights(runs: Sequence[Results]) -> None:
     rules = {"what each problem says" if run.weights is None else run.weights.value for run in runs}
     if len(rules) > 1:
         raise UsageError(f"these runs were graded with weights {' and '.join(sorted(rules))}; they are not mixed")
+
+
+def _as_planned(row: Row) -> Planned:
+    """Say what was handed in, from a card that says no more than that."""
+    return Planned(
+        card=row.card,
+        problem=row.problem,
+        level=row.level,
+        name=row.name,
+        origin="",
+        problem_sha256=row.problem_sha256,
+        submission_sha256=row.submission_sha256,
+    )
 
 
 def _fits(row: Row, plan: Planned) -> bool:

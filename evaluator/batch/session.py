@@ -148,7 +148,7 @@ class Session:
             for broken in index.broken:
                 self._note("not read", broken.message)
             for row in index.rows.values():
-                if row.key and self._counts(row):
+                if row.key and row.contradiction is None and self._counts(row):
                     self._graded[row.key] = row.card
             try:
                 with Crew(
@@ -226,7 +226,7 @@ class Session:
         row = self._index.rows.get(card)
         if row is None or (row.problem_sha256, row.submission_sha256) != (problem_sha256, submission_sha256):
             return False
-        if not self._counts(row):
+        if row.contradiction is not None or not self._counts(row):
             return False
         self._asides.append(Result(row, "kept"))
         return True

@@ -13,7 +13,11 @@ from evaluator.report.text import counted, one_line
 
 if TYPE_CHECKING:
     from evaluator.batch.results import Results
+    from evaluator.report.contradictions import Contradiction
     from evaluator.report.regrade import Change
+
+_MOST_SAID = 5
+"""Of the contradictions of one card."""
 
 
 @click.command(short_help="Say how many of a run are built, correct and fast.")
@@ -136,7 +140,8 @@ def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: boo
 def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
     """Draw verdicts and statistics of RUN again, from what its cards hold; say what is concluded otherwise.
 
-    Nothing is built or run. Exit status 1 where a verdict differs.
+    Every card is looked at, whatever its status. Nothing is built or run. Exit status 1 where a verdict differs, or a
+    card contradicts itself.
     """
     from evaluator.batch.regrading import regrade as again
 
@@ -144,17 +149,32 @@ def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
     if as_json:
         terminal.emit(
             terminal.json_text(
-                {"version": 1, "cards": found.cards, "changes": [each._asdict() for each in found.changes]}
+                {
+                    "version": 1,
+                    "cards": found.cards,
+                    "changes": [each._asdict() for each in found.changes],
+                    "contradictions": {
+                        card: [each._asdict() for each in untrue] for card, untrue in found.contradicting.items()
+                    },
+                }
             )
         )
     else:
         terminal.emit("".join(f"{each.problem}/{each.name}  {_changed(each)}\n" for each in found.changes))
+        terminal.emit("".join(map(_contradicting, found.contradicting.items())))
         terminal.emit(f"{counted(found.cards, 'card')}, {counted(len(found.changes), 'difference')}\n")
     for broken in found.broken:
         terminal.complain("broken", broken)
     if found.broken:
         return ExitCode.INFRASTRUCTURE
-    return ExitCode.NOT_CORRECT if any(each.field == "status" for each in found.changes) else ExitCode.CORRECT
+    differs = found.contradicting or any(each.field == "status" for each in found.changes)
+    return ExitCode.NOT_CORRECT if differs else ExitCode.CORRECT
+
+
+def _contradicting(card: "tuple[str, list[Contradiction]]") -> str:
+    place, found = card
+    name = one_line(place.removesuffix(".json"), 200)
+    return "".join(f"{name}  contradicts itself: {one_line(str(each), 200)}\n" for each in found[:_MOST_SAID])
 
 
 def _changed(change: "Change") -> str:
@@ -196,7 +216,7 @@ def _draw(card: Scorecard, path: Path) -> None:
 @click.command("check-card", short_help="Check a scorecard against its schema.")
 @click.argument("file", type=click.Path(path_type=Path))
 def check_card(*, file: Path) -> ExitCode:
-    """Check that FILE is a scorecard; name every fault with its place."""
+    """Check that FILE is a scorecard, and that it does not contradict itself; name every fault with its place."""
     from evaluator.schema import check_card as faults_of
 
     faults = faults_of(file)

@@ -1,4 +1,4 @@
-"""Draw the conclusions of a card again, from what it holds: the comparisons, and the samples of both sides.
+"""Draw the conclusions of a card again, whatever its status: from its comparisons, and the samples of both sides.
 
 A later version may know better how to conclude; a card that somebody edited says something else than it shows. What a
 card does not hold (outputs, how a process ended) is not looked at again: a failure to build or to run stands as it is.
@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
-from evaluator.records import Check, DeviceKind, Finding, Scorecard, Status
+from evaluator.records import Check, DeviceKind, Finding, Samples, Scorecard, Status, Timing
+from evaluator.report.contradictions import wrong
 from evaluator.timing.quote import quote
 
 _OF_THE_SAMPLES = frozenset(
@@ -47,26 +48,55 @@ class Change(NamedTuple):
 
 
 def regraded(card: Scorecard) -> Scorecard:
-    """Give the card with its verdict and its statistics drawn anew."""
-    if card.timing is not None:
-        card = _with_new_statistics(card)
-    if card.status is not Status.CORRECT:
-        return card
-    if (contradiction := next(filter(None, map(_contradiction, card.checks)), None)) is not None:
-        return replace(card, status=Status.WRONG_RESULT, reason=contradiction)
-    if (missing := _missing(card)) is not None:
-        reason = finding(Code.JUDGE_FAILED, f"the card calls it correct, and holds no {missing}")
-        return replace(card, status=Status.INFRA_ERROR, reason=reason)
-    return card
+    """Return the card with its verdict and its statistics drawn anew; what it cannot bear out is no verdict.
+
+    A signature is for the card as it was: it stays where nothing else changed.
+    """
+    again = card
+    if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
+        again = _with_new_statistics(again)
+    again = _with_new_verdict(replace(again, checks=[_looked_at(check) for check in again.checks]))
+    return card if again == card else again
+
+
+def _with_new_verdict(card: Scorecard) -> Scorecard:
+    failed = next((check for check in card.checks if not check.ok), None)
+    match card.status:
+        case Status.CORRECT if failed is not None:
+            return replace(card, status=Status.WRONG_RESULT, reason=_why(failed))
+        case Status.CORRECT if (missing := _missing(card)) is not None:
+            return _no_verdict(card, f"holds no {missing}")
+        case Status.CORRECT:
+            return replace(card, reason=None)
+        case Status.WRONG_RESULT if failed is None:
+            return _no_verdict(card, "holds no check that failed")
+        case Status.WRONG_RESULT if card.reason is None and failed is not None:
+            return replace(card, reason=_why(failed))
+        case _ if card.reason is None:
+            return _no_verdict(card, "gives no reason")
+        case _:
+            return card
+
+
+def _no_verdict(card: Scorecard, why: str) -> Scorecard:
+    reason = finding(Code.JUDGE_FAILED, f"the card calls it {card.status.value}, and {why}")
+    return replace(card, status=Status.INFRA_ERROR, reason=reason)
 
 
 def changes(before: Scorecard, after: Scorecard) -> list[Change]:
     """List what differs between a card and the same drawn anew."""
     found: list[tuple[str, Any, Any]] = [("status", before.status.value, after.status.value)]
+    was, now = (card.reason.code if card.reason else "none" for card in (before, after))
+    if before.status is after.status:  # Another status has another reason.
+        found.append(("reason", was, now))
     found += [(field, getattr(before.timing, field, None), getattr(after.timing, field, None)) for field in _NUMBERS]
     found.append(("findings", _codes(before), _codes(after)))
     problem, name = before.problem.name, before.submission.name
     return [Change(problem, name, field, was, now) for field, was, now in found if was != now]
+
+
+def _sides(timing: Timing) -> tuple[Samples, ...]:
+    return timing.reference_before, timing.submission, timing.reference_after
 
 
 def _codes(card: Scorecard) -> str:
@@ -87,17 +117,22 @@ def _of_the_samples(remark: Finding) -> bool:
     return remark.code in _OF_THE_SAMPLES and "attempt" not in remark.details
 
 
-def _contradiction(check: Check) -> Finding | None:
-    """Find a check that is called a pass and shows a failure."""
-    if not check.ok:
-        return None  # A correct card may hold one: it was made again, and the call before was not to blame.
+def _looked_at(check: Check) -> Check:
+    """Call a check a failure that is called a pass and shows one."""
+    tensors = [replace(tensor, ok=tensor.ok and wrong(tensor) is None) for tensor in check.tensors]
+    ok = check.ok and check.finding is None and all(tensor.ok for tensor in tensors)
+    return check if ok is check.ok and tensors == check.tensors else replace(check, ok=ok, tensors=tensors)
+
+
+def _why(check: Check) -> Finding:
+    """Say what shows that a check failed."""
     if check.finding is not None:
         return check.finding
     for tensor in check.tensors:
-        if not tensor.ok or tensor.mismatches or tensor.nonfinite:
-            message = f"call {check.index} is called a pass, and {tensor.mismatches} values of {tensor.path} differ"
+        if not tensor.ok:
+            message = f"in call {check.index} {tensor.mismatches} values of {tensor.path} differ"
             return finding(Code.WRONG_VALUES, message, path=tensor.path)
-    return None
+    return finding(Code.WRONG_VALUES, f"call {check.index} failed; the card does not say how")
 
 
 def _missing(card: Scorecard) -> str | None:

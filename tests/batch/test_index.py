@@ -5,12 +5,10 @@ import os
 import msgspec
 import pytest
 
-from evaluator.batch.brief import Brief, BuildBrief, TimingBrief
-from evaluator.batch.index import Index, row_of
+from evaluator.batch.index import Index
 from evaluator.batch.regrading import regrade
 from evaluator.batch.run_folder import RunFolder
-from evaluator.records import Build, Scorecard, Timing
-from evaluator.store import card_bytes, read_card, read_card_as, write_card
+from evaluator.store import card_bytes, read_card, write_card
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
@@ -27,22 +25,6 @@ def folder(tmp_path):
 
 def plain(card):
     return msgspec.json.decode(card_bytes(card))
-
-
-@pytest.mark.parametrize(("brief", "whole"), [(Brief, Scorecard), (BuildBrief, Build), (TimingBrief, Timing)])
-def test_a_brief_card_has_the_fields_of_a_whole_one(brief, whole):
-    fields, own = msgspec.structs.fields(whole), msgspec.structs.fields(brief)
-    assert [field.name for field in own] == [field.name for field in fields]
-    optional = {field.name for field in fields if not field.required}
-    # A card that does not say its version is none, though a record that is made here need not be told it.
-    assert {field.name for field in own if not field.required} == optional - {"schema_version"}
-
-
-@pytest.mark.parametrize("make", ALL)
-def test_both_make_the_same_row(make, tmp_path):
-    path = tmp_path / "card.json"
-    write_card(make(), path)
-    assert row_of(read_card_as(Brief, path), "card", 1, 2) == row_of(read_card(path), "card", 1, 2)
 
 
 SPOILED = {
