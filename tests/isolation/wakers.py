@@ -9,6 +9,7 @@ import mmap
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -86,6 +87,9 @@ def starts_programs(sock, private):
             _vfork(0.05)
             time.sleep(0.02)
 
+    # A thread that waits for the interpreter's lock asks for it after that time. A child that is made meanwhile would
+    # hand it on, and wait for ever until a thread that it lacks has it.
+    sys.setswitchinterval(3600.0)
     threading.Thread(target=work, daemon=True).start()
     answer(sock, "starting")
     time.sleep(60)
