@@ -201,9 +201,14 @@ def _on_call(number: int | None, body: list[_Instruction]) -> list[_Instruction]
 
 
 def _clone_rule() -> list[_Instruction]:
-    """Threads and plain children only: no namespaces, and no exit signal but the usual one."""
+    """Threads and plain children only: no namespaces, and no exit signal but the usual one.
+
+    Threads share one table of files, as libc's do: `meter` counts one for each process.
+    """
     return [
         _load_argument(0),
+        _instruction(_JUMP_ANY_BIT, syscalls.CLONE_THREAD, 0, 1),
+        _instruction(_JUMP_ANY_BIT, syscalls.CLONE_FILES, 0, 5),
         _instruction(_JUMP_ANY_BIT, _NEW_NAMESPACES, 4, 0),
         _instruction(_AND, _EXIT_SIGNAL_MASK),
         _instruction(_JUMP_EQUAL, 0, 1, 0),
@@ -252,7 +257,7 @@ def _no_continue_signal_from_parent() -> list[_Instruction]:
 
 
 def _unconnected_unix() -> list[_Instruction]:
-    """Sockets of AF_UNIX that reach nobody before they are connected.
+    """Sockets of AF_UNIX that reach nobody before they are connected, and hold nothing.
 
     CUDA makes one as it starts, and fails (error 304) where it may not. Datagrams are left out, as below.
     """
@@ -272,7 +277,7 @@ def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool,
     """Write the filter for `machine` ("x86_64" or "aarch64") as (code, jump if true, jump if false, value).
 
     Without a `private_view` there are no sockets at all, because one could connect to the host's services, which
-    Landlock does not prevent; but for a `gpu` some that cannot connect.
+    Landlock does not prevent; but for a `gpu` some that cannot connect. With one, a runner has those as well.
 
     A `tool` that is a compiler runs nothing of a submission: it may choose cores and priorities (`nice` does), those of
     others excepted where it has no `own_processes` (a process namespace). One with a `gpu` runs a submission under its
@@ -299,10 +304,13 @@ def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool,
     filtered += _on_call(number(_PRLIMIT), _allow_only(0, 0))
     for numbers, its_signal in _SENDS_A_SIGNAL.values():
         filtered += _on_call(number(numbers), _refuse_only(its_signal, signal.SIGCONT))
-    if private_view:
+    if private_view and tool:
         filtered += _on_call(number(_SOCKET), _allow_only(0, socket.AF_UNIX))
     else:
-        filtered += _on_call(number(_SOCKET), _unconnected_unix() if gpu else [_return(_REFUSE)])
+        unconnected = gpu or private_view
+        filtered += _on_call(number(_SOCKET), _unconnected_unix() if unconnected else [_return(_REFUSE)])
+        # What was sent over a connection that nobody accepted, or in a datagram, outlives its sender: thousands of
+        # them wait at one descriptor, where `meter` counts one queue.
         filtered += _on_call(number(_CONNECT), [_return(_REFUSE)])
         # A datagram socket can be pointed at any address with sendmsg, where a filter cannot look.
         filtered += _on_call(number(_SOCKETPAIR), _allow_only(1, socket.SOCK_STREAM, _SOCKET_TYPE_MASK))

@@ -15,7 +15,7 @@ SMALL = Limits(processes=50)
 
 def make_starter(**options):
     options.setdefault("environment", {"OMP_NUM_THREADS": "2"})
-    options.setdefault("preload", ("torch", "probes", "burdens", "wakers"))
+    options.setdefault("preload", ("torch", "probes", "burdens", "hoards", "wakers"))
     return Starter(extra_sys_path=[HERE], **options)
 
 

@@ -1,0 +1,45 @@
+"""Memory that no process shows as its own is counted, or cannot be made."""
+
+import os
+
+import pytest
+from confinement import tell
+
+from evaluator.isolation import Limits
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("hoard", ["unmapped_pages", "dead_first_thread"])
+def test_memory_that_no_process_shows_is_counted(starter, spawn, hoard):
+    _is_killed(spawn, starter, hoard)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is told what a file that is mapped in part holds")
+def test_memory_of_which_a_page_is_mapped_is_counted(full, spawn):
+    _is_killed(spawn, full, "unmapped_files")
+
+
+def _is_killed(spawn, starter, hoard):
+    runner = spawn(starter, f"hoards:{hoard}", limits=Limits(held_bytes=400 * MIB))
+    tell(runner, 640 * MIB)
+    ending = runner.wait_exit(60)
+    assert ending is not None
+    assert (ending.signal, ending.out_of_memory, ending.by_judge) == ("SIGKILL", True, False)
+
+
+@pytest.mark.parametrize("hoard", ["unmapped_pages", "unmapped_files", "dead_first_thread"])
+def test_within_the_limit_all_of_it_is_allowed(starter, ask, hoard):
+    runner_says = ask(starter, f"hoards:{hoard}", 32 * MIB, limits=Limits(held_bytes=2048 * MIB))
+    assert runner_says == "held"
+
+
+def test_nothing_waits_in_queues_that_outlive_their_senders(full, ask):
+    results = ask(full, "hoards:queues")
+    assert results.pop("bound and listening") == results.pop("pair") == "allowed"
+    assert set(results.values()) == {"EPERM"}, results
+
+
+def test_threads_share_one_table_of_files(starter, ask):
+    """The meter counts the queues of one table for each process."""
+    assert ask(starter, "hoards:thread_with_files_of_its_own") == os.strerror(1)
