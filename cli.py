@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from evaluator.commands import grading, machine, problems, reference, results, streams, terminal
+from evaluator.commands import grading, machine, problems, reference, results, signatures, streams, terminal
 from evaluator.errors import ExitCode, WarpgradeError
+from evaluator.keys import take_from_environment
 from evaluator.version import __version__
 
 # The first character keeps click from filling the lines.
@@ -65,7 +66,8 @@ def warpgrade() -> None:
 
 for command in (
     *(grading.grade, grading.batch),
-    *(results.report, results.compare, results.regrade, results.show_card, results.check_card),
+    *(results.report, results.compare, results.regrade, results.show_card),
+    *(signatures.check_card, signatures.keygen),
     *(problems.problems, problems.new),
     *(machine.doctor, machine.cache),
     *(reference.explain, reference.schema),
@@ -75,6 +77,7 @@ for command in (
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; give its exit code. `arguments` are the process's own where None."""
+    take_from_environment()
     try:
         code = warpgrade.main(arguments, prog_name="warpgrade", standalone_mode=False)
     except WarpgradeError as error:

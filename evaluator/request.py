@@ -202,6 +202,11 @@ def strict(sandbox: str, wanted: bool) -> bool:  # noqa: FBT001 - the two option
     return wanted
 
 
+def has_walls(sandbox: str) -> bool:
+    """Say whether submissions are kept from what this user can read."""
+    return SandboxMode(sandbox) is not SandboxMode.NONE
+
+
 def default_target(request: GradeRequest) -> Path:
     """Say where a scorecard goes. A replay does not overwrite the card that it is compared with."""
     ending = "replay.json" if request.replay is not None else "json"

@@ -137,7 +137,15 @@ _Layout = TypeVar("_Layout", bound=Record)
 
 def read_card_as(layout: type[_Layout], path: Path, found_in: Path | None = None) -> _Layout:
     """Read as much of the scorecard at `path` as `layout` has of it. Raises as `read_card` does."""
-    content = read_bytes(path, found_in)
+    return _decoded(layout, read_bytes(path, found_in), path)
+
+
+def card_of(content: bytes, path: Path) -> Scorecard:
+    """Read the scorecard that was read from `path`. Raises as `read_card` does."""
+    return _decoded(Scorecard, content, path)
+
+
+def _decoded(layout: type[_Layout], content: bytes, path: Path) -> _Layout:
     try:
         version = msgspec.json.decode(content, type=_Versioned).schema_version
         card = msgspec.json.decode(content, type=layout) if version == SCHEMA_VERSION else None

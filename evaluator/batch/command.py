@@ -18,8 +18,9 @@ from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.batch.tasks import Shard
 from evaluator.doctor import default_device
 from evaluator.errors import UsageError
+from evaluator.keys import signing_key
 from evaluator.records import DeviceKind, SizeName, ToleranceRule, WeightsRule
-from evaluator.request import AUTO, baselines, strict
+from evaluator.request import AUTO, baselines, has_walls, strict
 from evaluator.submissions import STDIN
 
 _SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
@@ -50,6 +51,7 @@ class BatchWish(NamedTuple):
     retry: str | None
     fresh: bool
     fail_fast: bool
+    sign: Path | None
 
 
 class Given(NamedTuple):
@@ -82,6 +84,7 @@ def run_batch(wish: BatchWish, stream: TextIO, jsonl: TextIO | None) -> Tally:
         baselines=baselines(wish.baseline, device),
         weights=WeightsRule(wish.weights) if wish.weights else None,
     )
+    key = signing_key(wish.sign, walls=has_walls(wish.sandbox))
     shard = parse_shard(wish.shard) if wish.shard else None
     problems = Problems(wish.problems, terms.actual_size)
     with contextlib.ExitStack() as stack:
@@ -98,7 +101,7 @@ def run_batch(wish: BatchWish, stream: TextIO, jsonl: TextIO | None) -> Tally:
         display = stack.enter_context(display_on(stream, total, jsonl=jsonl))
         chosen = itertools.islice(items, wish.limit)
         return Session(
-            folder, plan, chosen, terms, slots, display, retry=wish.retry, fail_fast=wish.fail_fast, hire=hire
+            folder, plan, chosen, terms, slots, display, retry=wish.retry, fail_fast=wish.fail_fast, hire=hire, key=key
         ).run()
 
 

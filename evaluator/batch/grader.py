@@ -23,6 +23,7 @@ from evaluator.batch.protocol import Graded
 from evaluator.batch.tasks import Refused, Task
 from evaluator.errors import UsageError
 from evaluator.records import Scorecard
+from evaluator.signing import signed
 
 
 class Grader:
@@ -40,7 +41,7 @@ class Grader:
             UsageError: an option says nothing that is known.
             InfraError: there is no GPU.
         """
-        self._terms, self._slots, self._problems = setup_for(options, jobs)
+        self._terms, self._slots, self._problems, self._key = setup_for(options, jobs)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._futures: dict[int, Future[Scorecard]] = {}
         self._changing = threading.Lock()
@@ -124,10 +125,11 @@ class Grader:
         if future is None or not future.set_running_or_notify_cancel():
             return
         if isinstance(event.result, Graded):
-            future.set_result(event.result.card)
+            future.set_result(signed(event.result.card, self._key))
             return
         try:
-            future.set_result(infra_card(event.task, self._terms, event.result.reason, self._slots[event.slot]))
+            card = infra_card(event.task, self._terms, event.result.reason, self._slots[event.slot])
+            future.set_result(signed(card, self._key))
         except Exception as error:  # noqa: BLE001 - somebody waits for this future, whatever happens here
             future.set_exception(error)
 

@@ -20,7 +20,7 @@ from evaluator.report.contradictions import contradictions
 from evaluator.report.text import one_line
 from evaluator.store import read_card
 
-_LAYOUT = 2
+_LAYOUT = 3
 _SAID = 200
 
 
@@ -49,6 +49,7 @@ class Row(NamedTuple):
     wall_s: float
     graded_at: str
     contradiction: str | None
+    signed: bool
 
     @property
     def key(self) -> str | None:
@@ -62,7 +63,7 @@ CREATE TABLE cards (
     problem TEXT, level INTEGER, name TEXT, problem_sha256 TEXT, submission_sha256 TEXT,
     device TEXT, device_name TEXT, status TEXT, reason TEXT, built INTEGER,
     speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT,
-    contradiction TEXT
+    contradiction TEXT, signed INTEGER
 )"""
 _TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
 _MARKS = ", ".join("?" * len(Row._fields))
@@ -71,11 +72,14 @@ _MARKS = ", ".join("?" * len(Row._fields))
 class Index:
     """The rows of a run, in memory and in `index.sqlite`."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        """Open it, and bring it up to what the cards say. Files that are no cards are named in `broken`."""
+    def __init__(self, folder: RunFolder, *, believed: bool = True) -> None:
+        """Open it, and bring it up to what the cards say. Files that are no cards are named in `broken`.
+
+        One that is not `believed`, because it came with the cards of others, is left alone: every card is read.
+        """
         self.broken: list[CardError] = []
         self._folder = folder
-        self._connection = _connect(folder.index)
+        self._connection = _connect(folder.index) if believed else _in_memory()
         try:
             self.rows: dict[str, Row] = {row.card: row for row in self._stored()}
         except sqlite3.DatabaseError:  # broken further on than where it was opened
@@ -162,6 +166,10 @@ def _connect(path: Path) -> sqlite3.Connection:
                 path.unlink()
             continue
         return connection
+    return _in_memory()
+
+
+def _in_memory() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     _lay_out(connection)
     return connection
@@ -237,6 +245,7 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
         wall_s=content.wall_s,
         graded_at=content.graded_at,
         contradiction=_contradiction(content),
+        signed=content.signature is not None,
     )
 
 

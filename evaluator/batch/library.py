@@ -21,6 +21,7 @@ from evaluator.batch.tasks import Refused, Task
 from evaluator.errors import UsageError
 from evaluator.records import Finding, Scorecard
 from evaluator.request import device_for, remarked
+from evaluator.signing import signed
 
 
 class Candidate(NamedTuple):
@@ -71,7 +72,7 @@ def grade_many(
 def _graded(
     candidates: Iterator[Candidate], setup: Setup, remarks: tuple[Finding, ...] = ()
 ) -> Generator[tuple[Candidate, Scorecard], None, None]:
-    terms, slots, problems = setup
+    terms, slots, problems, key = setup
     # By identity: two tasks may well be equal.
     candidate_of: dict[int, Candidate] = {}
 
@@ -97,7 +98,7 @@ def _graded(
                     card = result.card
                 else:
                     card = infra_card(event.task, terms, result.reason, slots[event.slot])
-                yield candidate_of.pop(id(event.task)), card
+                yield candidate_of.pop(id(event.task)), signed(card, key)
             elif isinstance(event, Drained):
                 left -= 1
                 if event.error is not None:

@@ -10,7 +10,9 @@ from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.doctor import default_device
 from evaluator.errors import UsageError
+from evaluator.keys import SigningKey, signing_key
 from evaluator.records import DeviceKind, SizeName, ToleranceRule, WeightsRule
+from evaluator.request import has_walls
 
 
 class GradeOptions(TypedDict, total=False):
@@ -27,6 +29,8 @@ class GradeOptions(TypedDict, total=False):
         timeout_s: the limit of each stage but the build, in seconds; None (the default) leaves it to the judge.
         build_timeout_s: the limit of one extension's compilation, in seconds; 600 by default.
         deadline_s: the limit of the whole grade, in seconds; None (the default) for 20 minutes more than that.
+        signing_key: a file of `warpgrade keygen` to sign cards with; None (the default) for the key in the environment
+            variable WARPGRADE_SIGNING_KEY, which is taken out of the environment, or for none.
     """
 
     device: str | None
@@ -38,14 +42,16 @@ class GradeOptions(TypedDict, total=False):
     timeout_s: float | None
     build_timeout_s: float
     deadline_s: float | None
+    signing_key: Path | None
 
 
 class Setup(NamedTuple):
-    """How grades are made, who makes them, and the problems they are of."""
+    """How grades are made, who makes them, the problems they are of, and the key that signs their cards, if any."""
 
     terms: Terms
     slots: list[Slot]
     problems: Problems
+    key: SigningKey | None
 
 
 def setup_for(options: GradeOptions, jobs: int | None) -> Setup:
@@ -59,7 +65,8 @@ def setup_for(options: GradeOptions, jobs: int | None) -> Setup:
     _refuse_unknown(options)
     terms = _terms(options)
     slots = slots_for(terms.device, jobs, gpus_for(terms.device, options.get("gpu")))
-    return Setup(terms, slots, Problems(options.get("problems"), terms.actual_size))
+    key = signing_key(options.get("signing_key"), walls=has_walls(terms.sandbox))
+    return Setup(terms, slots, Problems(options.get("problems"), terms.actual_size), key)
 
 
 def _refuse_unknown(options: GradeOptions) -> None:

@@ -5,15 +5,19 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluator.batch.index import Index, Row
+from evaluator.batch.index import Index, Row, row_of
 from evaluator.batch.run_folder import RunFolder
 from evaluator.batch.tasks import Planned
 from evaluator.errors import CardError, UsageError
 from evaluator.records import DeviceKind, Status, WeightsRule
 from evaluator.report.compare import Comparison, Timed, compare
 from evaluator.report.summary import Device, Sample
+from evaluator.signing import Seen, State
+from evaluator.store import card_of, read_bytes
+from evaluator.trust import Trust
 
 _CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
+_NOT_TAKEN = "it counts as missing"
 _STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
 
 
@@ -47,13 +51,18 @@ class Entry(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Everything that a run holds. `broken` are the files that should be cards and are not."""
+    """Everything that a run holds.
+
+    `broken` are the files that should be cards and are not, and the cards that are not believed. `signatures` has, by
+    its place, what each card's says that is counted.
+    """
 
     folder: Path
     asked: Device
     entries: list[Entry]
     broken: list[CardError]
     weights: WeightsRule | None = None
+    signatures: dict[str, Seen] = {}
 
     @property
     def samples(self) -> list[Sample]:
@@ -67,10 +76,11 @@ def device_of(kind: str, name: str) -> Device:
     return Device(kind, name, timed=DeviceKind(kind) is not DeviceKind.EMULATED)
 
 
-def read_run(path: Path) -> Results:
+def read_run(path: Path, trust: Trust | None = None) -> Results:
     """Read the run in the folder `path`. A card whose submission was handed in anew, with other content, is missing.
 
-    So is one that contradicts itself, which is named in `broken` as well.
+    So is one that contradicts itself, or was changed after it was signed, which is named in `broken` as well; and one
+    that no key signed which `trust` has, where it has some: then every card is read, and no index is believed.
 
     Raises:
         CardError: that is not the folder of a run.
@@ -78,9 +88,11 @@ def read_run(path: Path) -> Results:
     folder = RunFolder(path)
     manifest = folder.read_manifest()
     planned = folder.read_plan()
-    with Index(folder) as index:
+    trust = trust or Trust()
+    with Index(folder, believed=not trust.is_asked) as index:
         rows, broken = index.rows, index.broken
     entries, cards = [], folder.cards
+    signatures: dict[str, Seen] = {}
     for card in sorted({*planned, *rows}):
         plan, row = planned.get(card), rows.get(card)
         if plan is not None and row is not None and not _fits(row, plan):
@@ -88,18 +100,26 @@ def read_run(path: Path) -> Results:
         if row is not None and row.contradiction is not None:
             broken.append(CardError(f"{cards / card} contradicts itself: {row.contradiction}", hint=_CONTRADICTS))
             plan, row = plan or _as_planned(row), None
+        if row is not None:
+            seen, error = _signature(cards / card, cards, row, trust)
+            if error is None:
+                signatures[card] = seen
+            else:
+                broken.append(error)
+                plan, row = plan or _as_planned(row), None
         entries.append(Entry(cards, plan, row))
-    return Results(path, device_of(manifest.terms.device.value, ""), entries, broken, manifest.terms.weights)
+    asked = device_of(manifest.terms.device.value, "")
+    return Results(path, asked, entries, broken, manifest.terms.weights, signatures)
 
 
-def read_runs(paths: Sequence[Path]) -> Results:
+def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
     """Read several runs as one: the parts of a batch that was shared out.
 
     Raises:
         CardError: one of them is no run's folder.
         UsageError: they were graded on different devices or terms of weights, or one submission is in two of them.
     """
-    runs = [read_run(path) for path in paths]
+    runs = [read_run(path, trust) for path in paths]
     kinds = {run.asked.kind for run in runs}
     if len(kinds) > 1:
         raise UsageError(f"these runs were graded on {' and '.join(sorted(kinds))}; devices are never mixed")
@@ -117,6 +137,7 @@ def read_runs(paths: Sequence[Path]) -> Results:
         [entry for run in runs for entry in run.entries],
         [error for run in runs for error in run.broken],
         runs[0].weights,
+        {f"{run.folder}/{card}": seen for run in runs for card, seen in run.signatures.items()},
     )
 
 
@@ -141,6 +162,21 @@ def _refuse_other_weights(runs: Sequence[Results]) -> None:
     rules = {"what each problem says" if run.weights is None else run.weights.value for run in runs}
     if len(rules) > 1:
         raise UsageError(f"these runs were graded with weights {' and '.join(sorted(rules))}; they are not mixed")
+
+
+def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, CardError | None]:
+    """Say what a card's signature says, and why it is not taken, if it is not."""
+    if not row.signed and not trust.is_asked:
+        return Seen(State.UNSIGNED, None), None
+    try:
+        content = read_bytes(path, cards)
+        looked = trust.look(content)
+        refused = None if looked.refused is None else CardError(f"{path} {looked.refused}", hint=_NOT_TAKEN)
+        if refused is None and row_of(card_of(content, path), row.card, row.size_bytes, row.mtime_ns) != row:
+            refused = CardError(f"{path} is not the card that the index was made of", hint=_NOT_TAKEN)
+    except CardError as error:
+        return Seen(State.UNSIGNED, None), error
+    return looked.seen, refused
 
 
 def _as_planned(row: Row) -> Planned:

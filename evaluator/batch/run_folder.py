@@ -40,6 +40,7 @@ _MAX_PLAN_BYTES = 1 << 30
 _UNSAID = {
     "size": "the device's own size",
     "timeout_s": "the judge's own timeout",
+    "deadline_s": "the judge's own deadline",
     "require_own_kernel": "no required share of own kernels",
     "baselines": "no baselines",
     "weights": "what each problem says of weights",

@@ -18,11 +18,13 @@ from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Graded
 from evaluator.batch.run_folder import Plan, RunFolder, not_written
 from evaluator.batch.tasks import Planned, Refused, Seen, Task
-from evaluator.errors import ExitCode
+from evaluator.errors import CardError, ExitCode, InfraError
+from evaluator.keys import SigningKey
 from evaluator.reading import open_to_append
 from evaluator.records import Scorecard, Status
 from evaluator.report.text import one_line
-from evaluator.store import read_card, write_card
+from evaluator.signing import State, signature_of, signed
+from evaluator.store import read_bytes, read_card, write_card
 
 RETRIED = {
     None: frozenset[Status](),
@@ -109,9 +111,11 @@ class Session:
         retry: str | None = None,
         fail_fast: bool = False,
         hire: Hire | None = None,
+        key: SigningKey | None = None,
     ) -> None:
         """Keep what is wanted; `run` does it."""
         self._hire = hire
+        self._key = key
         self._folder = folder
         self._plan = plan
         self._items = items
@@ -148,7 +152,7 @@ class Session:
             for broken in index.broken:
                 self._note("not read", broken.message)
             for row in index.rows.values():
-                if row.key and row.contradiction is None and self._counts(row):
+                if row.key and row.contradiction is None and self._counts(row) and self._may_be_copied(row.card):
                     self._graded[row.key] = row.card
             try:
                 with Crew(
@@ -263,6 +267,8 @@ class Session:
                     self._display.result(kept)
                 case copy, card:
                     cards = self._folder.cards
+                    if not self._may_be_copied(card):
+                        raise InfraError(f"{cards / card} was changed while the batch was at work")
                     self._copy(copy, read_card(cards / card, cards))
 
     def _copy(self, copy: Copy, card: Scorecard) -> None:
@@ -270,7 +276,18 @@ class Session:
         named = replace(card, submission=replace(card.submission, name=copy.name, origin=copy.origin))
         self._show(Result(self._write(copy.card, named), "copied"))
 
+    def _may_be_copied(self, card: str) -> bool:
+        """Say whether a card of the run may stand for an equal submission: who signs copies what it signed itself."""
+        if self._key is None:
+            return True
+        try:
+            seen = signature_of(read_bytes(self._folder.cards / card, self._folder.cards))
+        except (CardError, ValueError):
+            return False
+        return seen.state is State.INTACT and seen.signer is not None and seen.signer.raw == self._key.public.raw
+
     def _write(self, place: str, card: Scorecard) -> Row:
+        card = signed(card, self._key)
         write_card(card, self._folder.cards / place, named=False)
         with self._lock:
             return self._index.add(place, card)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from evaluator.commands import terminal
-from evaluator.commands.options import ValueMayFollow, complete_problem, grading_options, json_option
+from evaluator.commands.options import ValueMayFollow, complete_problem, grading_options, json_option, sign_option
 from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
 
@@ -30,6 +30,7 @@ from evaluator.records import ProfilerKind, Scorecard, Status
     help="What the submission is called on its card.  [default: the file's name; stdin-HASH for -]",
 )
 @json_option
+@sign_option
 @click.option(
     "--speedup-of",
     type=click.Path(),
@@ -61,6 +62,7 @@ def grade(
     output: Path | None,
     as_json: bool,
     quiet: bool,
+    sign: Path | None,
     **wish: Any,
 ) -> ExitCode:
     """Grade SUBMISSION against PROBLEM and write its scorecard.
@@ -71,18 +73,22 @@ def grade(
     name of it, among the shipped ones or in --problems. A card never makes a file be read or run.
     """
     from evaluator import pipeline
+    from evaluator.keys import signing_key
     from evaluator.report.live import progress_on
-    from evaluator.request import Wish, default_target, request_for
+    from evaluator.request import Wish, default_target, has_walls, request_for
+    from evaluator.signing import signed
     from evaluator.store import card_bytes, check_target, write_card
 
+    key = signing_key(sign, walls=has_walls(wish["sandbox"]))
     request = request_for(Wish(**wish))
     target = output or default_target(request)
     check_target(target, named=output is not None)
     before = None if output is not None else _card_at(target)
 
     def stuck(card: Scorecard) -> NoReturn:
+        card = signed(card, key)
         with contextlib.suppress(CardNotWritten):
-            write_card(card, target)
+            write_card(card, target, named=output is not None)
         if as_json:
             terminal.emit(card_bytes(card))
         else:
@@ -90,7 +96,7 @@ def grade(
         os._exit(_exit_code(card))
 
     with progress_on(sys.stderr, quiet=quiet) as progress:
-        card = pipeline.grade(request, progress, last_resort=stuck)
+        card = signed(pipeline.grade(request, progress, last_resort=stuck), key)
     not_written: CardNotWritten | None = None
     try:
         write_card(card, target, named=output is not None)
@@ -160,6 +166,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
     help="The run's folder; the same command on it goes on.",
 )
 @grading_options
+@sign_option
 @click.option(
     "--jobs", "-j", type=click.IntRange(1), metavar="N", help="How many at once.  [default: what the device allows]"
 )

@@ -41,6 +41,18 @@ problems_option = click.option(
     envvar="WARPGRADE_PROBLEMS",
     help="Look for problems in this folder instead of among the shipped ones.",
 )
+sign_option = click.option(
+    "--sign",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="KEYFILE",
+    help="Sign every scorecard with this key of `warpgrade keygen`.  [default: the key in WARPGRADE_SIGNING_KEY]",
+)
+trusted_option = click.option(
+    "--trusted",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Take cards alone that one of these public keys signed, and that are no replays.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout, and nothing else.")
 
 

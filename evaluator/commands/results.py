@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from evaluator.commands import terminal
-from evaluator.commands.options import json_option, run_argument
-from evaluator.errors import CardError, ExitCode, UsageError
+from evaluator.commands.options import json_option, run_argument, trusted_option
+from evaluator.errors import ExitCode, UsageError
 from evaluator.records import Scorecard
 from evaluator.report.text import counted, one_line
 
@@ -23,6 +23,7 @@ _MOST_SAID = 5
 @click.command(short_help="Say how many of a run are built, correct and fast.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=run_argument)
 @json_option
+@trusted_option
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV to stdout: all, each level, each problem.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown to stdout.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML there.")
@@ -47,6 +48,7 @@ def report(
     junit: Path | None,
     html: Path | None,
     kernelbench: Path | None,
+    trusted: Path | None,
 ) -> ExitCode:
     """Say how many submissions of RUN are built, correct and fast, by level and problem.
 
@@ -54,12 +56,14 @@ def report(
     """
     from evaluator.batch import reporting
     from evaluator.batch.results import read_runs
+    from evaluator.keys import public_keys
     from evaluator.report import batch as said
     from evaluator.report.summary import sections
+    from evaluator.trust import Trust, signers
 
     if as_json + as_csv + as_markdown > 1:
         raise UsageError("--json, --csv and --markdown all write to stdout", hint="choose one of them")
-    results = read_runs(runs)
+    results = read_runs(runs, Trust(None if trusted is None else public_keys(trusted)))
     summaries = sections(results.samples, results.asked)
     if junit is not None:
         reporting.write_junit(results, junit)
@@ -68,13 +72,16 @@ def report(
     if kernelbench is not None:
         _write_kernelbench(results, kernelbench)
     if as_json:
-        terminal.emit(terminal.json_text(said.document(summaries)))
+        signatures = {card: seen.document() for card, seen in results.signatures.items()}
+        terminal.emit(terminal.json_text(said.document(summaries) | {"signatures": signatures}))
     elif as_csv:
         terminal.emit(said.csv_text(summaries))
     elif as_markdown:
         terminal.emit(said.markdown(summaries, reporting.failed(results)))
     else:
         terminal.show(lambda console: said.render(summaries, console, reporting.failed(results)))
+    for line in signers(results.signatures.values()):
+        terminal.tell(line)
     for broken in results.broken:
         terminal.complain("broken", broken)
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
@@ -211,17 +218,3 @@ def _draw(card: Scorecard, path: Path) -> None:
         path.write_bytes(svg_bytes(card, card.timing))
     except OSError as error:
         raise UsageError(f"no picture can be written to {path}: {error.strerror}") from error
-
-
-@click.command("check-card", short_help="Check a scorecard against its schema.")
-@click.argument("file", type=click.Path(path_type=Path))
-def check_card(*, file: Path) -> ExitCode:
-    """Check that FILE is a scorecard, and that it does not contradict itself; name every fault with its place."""
-    from evaluator.schema import check_card as faults_of
-
-    faults = faults_of(file)
-    if faults:
-        terminal.emit("".join(f"{one_line(fault, 300)}\n" for fault in faults))
-        raise CardError(f"{file} is not a valid scorecard: {counted(len(faults), 'fault')}")
-    terminal.emit(f"{file} is a valid scorecard\n")
-    return ExitCode.CORRECT

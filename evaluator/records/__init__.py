@@ -8,7 +8,7 @@ never stands in a float field (JSON has none, and msgspec would write `null` in 
 from evaluator.records.admission import Admission, ControlResult
 from evaluator.records.base import SCHEMA_VERSION, Record, Seed, Sha256, finite_or_none, number_text, seed_text
 from evaluator.records.build import Build, BuildUnit, Diagnostic
-from evaluator.records.card import ProblemRef, RunnerOutput, Scorecard, Seeds, SubmissionRef, Weights
+from evaluator.records.card import ProblemRef, RunnerOutput, Scorecard, Seeds, Signature, SubmissionRef, Weights
 from evaluator.records.check import Check, Mismatch, Schedule, TensorCheck
 from evaluator.records.evidence import (
     Counters,
@@ -87,6 +87,7 @@ __all__ = [
     "Seeds",
     "Sha256",
     "ShareBasis",
+    "Signature",
     "SizeName",
     "Status",
     "SubmissionRef",

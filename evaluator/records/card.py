@@ -83,6 +83,18 @@ class RunnerOutput(Record, frozen=True):
     text: str
 
 
+class Signature(Record, frozen=True):
+    """Whose key signed the card, and the signature: Ed25519, both in base64.
+
+    Everything else in the card is signed (`evaluator/signing.py` says how), the signer's own `name` for the key too.
+    """
+
+    algorithm: str
+    public_key: str
+    name: str
+    value: str
+
+
 class Scorecard(Record, frozen=True, kw_only=True):
     """The record of one grade: everything needed to believe it, and to repeat it."""
 
@@ -110,3 +122,4 @@ class Scorecard(Record, frozen=True, kw_only=True):
     own_kernels: OwnKernels | None = None
     required_own_kernel: float | None = None
     weights: Weights | None = None
+    signature: Signature | None = None

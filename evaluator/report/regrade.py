@@ -50,13 +50,13 @@ class Change(NamedTuple):
 def regraded(card: Scorecard) -> Scorecard:
     """Return the card with its verdict and its statistics drawn anew; what it cannot bear out is no verdict.
 
-    A signature is for the card as it was: it stays where nothing else changed.
+    A signature is for the card as it was: it stays where nothing changed, and is left out elsewhere.
     """
     again = card
     if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
         again = _with_new_statistics(again)
     again = _with_new_verdict(replace(again, checks=[_looked_at(check) for check in again.checks]))
-    return card if again == card else again
+    return card if again == card else replace(again, signature=None)
 
 
 def _with_new_verdict(card: Scorecard) -> Scorecard:

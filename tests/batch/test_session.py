@@ -21,7 +21,8 @@ from evaluator.batch.run_folder import RunFolder
 from evaluator.errors import CardNotWritten, UsageError
 from evaluator.records import BaselineKind, DeviceKind, SizeName, Status
 from evaluator.schema import SchemaName, schema
-from evaluator.store import read_card
+from evaluator.store import read_card, write_card
+from tests import cards
 
 
 @pytest.fixture
@@ -90,9 +91,20 @@ def test_a_card_that_was_changed_is_read_again(batch, hand_in, tmp_path):
     hand_in({"relu/a.py": "# right"})
     assert batch() == 0
     path = tmp_path / "run/cards/relu/a.json"
-    path.write_text(path.read_text().replace('"status": "correct"', '"status": "timeout"'))
+    card = read_card(path)
+    crashed = cards.crashed_card(problem=card.problem, submission=card.submission, device=card.device)
+    write_card(crashed, path)
     assert batch() == 1
-    assert batch.lines[0]["status"] == "timeout"
+    assert batch.lines[0]["status"] == "runtime_error"
+
+
+def test_a_card_that_contradicts_itself_is_graded_again(batch, hand_in, tmp_path):
+    hand_in({"relu/a.py": "# right", "relu/b.py": "# right too"})
+    assert batch() == 0
+    path = tmp_path / "run/cards/relu/a.json"
+    path.write_text(path.read_text().replace('"status": "correct"', '"status": "timeout"'))
+    assert batch() == 0
+    assert {line["card"]: line["how"] for line in batch.lines} == {"relu/a.json": "graded", "relu/b.json": "kept"}
 
 
 def test_changed_content_is_graded_again(batch, hand_in, tmp_path):

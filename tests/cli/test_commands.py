@@ -253,7 +253,7 @@ def test_codes_are_explained_in_any_case(run: Run) -> None:
 def test_cards_are_checked(run: Run) -> None:
     write_card(cards.card(), Path("card.json"))
     assert run("check-card", "card.json") == 0
-    assert run.out == "card.json is a valid scorecard\n"
+    assert run.out == "card.json is a valid scorecard\n  not signed\n"
     Path("card.json").write_text(Path("card.json").read_text().replace('"correct"', '"perfect"'))
     assert run("check-card", "card.json") == 2
     assert run.out.startswith("status: 'perfect' is none of ")

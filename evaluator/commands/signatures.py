@@ -1,0 +1,71 @@
+"""keygen and check-card."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evaluator.commands import terminal
+from evaluator.commands.options import trusted_option
+from evaluator.errors import CardError, ExitCode
+from evaluator.report.text import counted, one_line
+
+if TYPE_CHECKING:
+    from evaluator.trust import Trust
+
+
+@click.command(short_help="Make a key to sign scorecards with.")
+@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--name", default="", metavar="NAME", help="Whose key it is, for those who read cards.")
+@click.option("--replace", is_flag=True, help="Put it in the place of a key that is there, which is lost.")
+def keygen(*, file: Path, name: str, replace: bool) -> None:
+    """Make an Ed25519 key: FILE is to sign scorecards with, FILE.pub to hand out.
+
+    `grade --sign FILE` and `batch --sign FILE` sign every card; so does WARPGRADE_SIGNING_KEY, which holds the key
+    itself or its path.
+    """
+    from evaluator.keys import make_key
+
+    public = make_key(file, name, replace=replace)
+    terminal.emit(f"{public.line}\n")
+    click.echo(f"{file} is written, for your eyes alone; {file}.pub is {public.fingerprint}", err=True)
+
+
+@click.command("check-card", short_help="Check scorecards, and who signed them.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@trusted_option
+def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
+    """Check that each FILE is a scorecard that does not contradict itself, and was not changed after it was signed.
+
+    Every fault is named with its place. With --trusted, a card without the signature of one of those keys is refused,
+    and so is a replay, whose seeds were known before.
+    """
+    from evaluator.keys import public_keys
+    from evaluator.trust import Trust
+
+    trust = Trust(None if trusted is None else public_keys(trusted))
+    refused = [why for file in files if (why := _refusal(file, trust)) is not None]
+    for error in refused[:-1]:
+        terminal.complain("error", error)
+    if refused:
+        raise refused[-1]
+    return ExitCode.CORRECT
+
+
+def _refusal(file: Path, trust: "Trust") -> CardError | None:
+    """Check one card, and say on stdout what there is to say; give what speaks against it."""
+    from evaluator.schema import faults_of
+    from evaluator.store import read_bytes
+
+    try:
+        content = read_bytes(file)
+        if faults := faults_of(content, file):
+            terminal.emit("".join(f"{one_line(fault, 300)}\n" for fault in faults))
+            return CardError(f"{file} is not a valid scorecard: {counted(len(faults), 'fault')}")
+        looked = trust.look(content)
+    except CardError as error:
+        return error
+    if looked.refused is not None:
+        return CardError(f"{file} {looked.refused}")
+    terminal.emit(f"{file} is a valid scorecard\n  {looked}\n")
+    return None

@@ -1,0 +1,217 @@
+"""Ed25519 keys: the private one that signs cards, public ones to know signatures by, and lists of those one trusts.
+
+A key is a line of text, `warpgrade-ed25519 BASE64 NAME`, as SSH writes its public ones; a private one begins with
+`warpgrade-ed25519-private`. A private key comes from a file that only its owner can read, or from the environment,
+which it is taken out of at once: nothing that this process starts inherits it. No message and no `repr` shows it.
+"""
+
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.errors import UsageError
+from evaluator.reading import read_named_regular
+from evaluator.report.text import one_line
+
+VARIABLE = "WARPGRADE_SIGNING_KEY"
+"""Holds a private key, or the path of one."""
+_PUBLIC, _PRIVATE = "warpgrade-ed25519", "warpgrade-ed25519-private"
+_KEY_BYTES = 32
+_MAX_FILE_BYTES = 1 << 20
+_NAME = 80
+_stash: list[str] = []
+
+
+class PublicKey(NamedTuple):
+    """Who signed: the raw key, and the name that its owner, or the one who trusts it, gave it."""
+
+    raw: bytes
+    name: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the key by its hash, as SSH does."""
+        return f"SHA256:{base64.b64encode(hashlib.sha256(self.raw).digest()).decode().rstrip('=')}"
+
+    @property
+    def line(self) -> str:
+        """Spell it as it is handed out."""
+        return _line(_PUBLIC, self.raw, self.name)
+
+    def __str__(self) -> str:
+        return f"{one_line(self.name, _NAME)} ({self.fingerprint})" if self.name else self.fingerprint
+
+
+class SigningKey:
+    """A private key, with its name. It is never shown."""
+
+    __slots__ = ("_key", "public")
+
+    def __init__(self, raw: bytes, name: str) -> None:
+        """Take the 32 bytes of a key."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        self._key: Ed25519PrivateKey = Ed25519PrivateKey.from_private_bytes(raw)
+        self.public = PublicKey(self._key.public_key().public_bytes_raw(), name)
+
+    def sign(self, message: bytes) -> bytes:
+        """Sign it."""
+        return self._key.sign(message)
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.public.fingerprint})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a private key is not pickled")
+
+
+def is_signed_by(raw: bytes, signature: bytes, message: bytes) -> bool:
+    """Say whether the owner of the public key `raw` signed `message`."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(raw).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def make_key(path: Path, name: str, *, replace: bool = False) -> PublicKey:
+    """Make a key: the private one goes to `path`, for its owner's eyes alone, the public one beside it as `.pub`.
+
+    Raises:
+        UsageError: something is there already and is not to be replaced, or nothing can be written there.
+    """
+    if not name.isprintable() or len(name) > _NAME:
+        raise UsageError(f"the name of a key is one printable line of at most {_NAME} characters")
+    raw = secrets.token_bytes(_KEY_BYTES)
+    public = SigningKey(raw, name).public
+    public_path = path.with_name(f"{path.name}.pub")
+    there = [each for each in (path, public_path) if os.path.lexists(each)]
+    if there and not replace:
+        hint = "choose another file; --replace puts a new key there, and the old one is lost"
+        raise UsageError(f"{there[0]} is there already", hint=hint)
+    try:
+        _write(path, _line(_PRIVATE, raw, name), 0o600)
+        _write(public_path, public.line, 0o644)
+    except OSError as error:
+        raise UsageError(f"no key can be written to {path}: {error.strerror or error}") from error
+    return public
+
+
+def take_from_environment() -> None:
+    """Take the variable out of this process's environment, for `signing_key`: what is started inherits none of it."""
+    if (value := os.environ.pop(VARIABLE, None)) is not None:
+        _stash[:] = [value]
+
+
+def signing_key(path: Path | None, *, walls: bool) -> SigningKey | None:
+    """Return the key to sign with: that in the file `path`, else that of the environment; None where there is neither.
+
+    `walls` says whether submissions run in a sandbox.
+
+    Raises:
+        UsageError: there is no key there, others can read it, or a submission could.
+    """
+    take_from_environment()
+    value = _stash[0].strip() if _stash else ""
+    if path is None and not value:
+        return None
+    if not walls:
+        hint = f"leave --sign and {VARIABLE} out: without walls a submission reads what you can read"
+        raise UsageError("nothing is signed with --sandbox none", hint=hint)
+    if path is None and value.startswith(_PRIVATE):
+        return _private(value, VARIABLE)
+    place = Path(value) if path is None else path
+    return _private(_read_private(place), str(place))
+
+
+def public_keys(path: Path) -> dict[bytes, PublicKey]:
+    """Read a list of public keys, one in a line; `#` begins a comment. The names are those of the list.
+
+    Raises:
+        UsageError: it cannot be read, holds none, or a line is none.
+    """
+    try:
+        text = read_named_regular(path, _MAX_FILE_BYTES)[:_MAX_FILE_BYTES].decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    found = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            raw, name = _parsed(_PUBLIC, line, f"{path}, line {number}")
+            found[raw] = PublicKey(raw, name)
+    if not found:
+        raise UsageError(f"{path} holds no public key", hint="`warpgrade keygen` writes one into FILE.pub")
+    return found
+
+
+def decoded(text: str) -> bytes:
+    """Read base64; nothing where it is none."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def encoded(raw: bytes) -> str:
+    """Spell bytes as base64."""
+    return base64.b64encode(raw).decode()
+
+
+def _read_private(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+        text = read_named_regular(path, _MAX_FILE_BYTES)[:_MAX_FILE_BYTES].decode("utf-8")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise UsageError(f"the key to sign with cannot be read from {one_line(str(path), 200)}: {why}") from error
+    if mode & 0o077:
+        raise UsageError(f"{path} can be read by others than its owner", hint=f"chmod 600 {path}")
+    if _in_view(path.resolve()):
+        hint = "put it into a folder of your own, such as ~/.config/warpgrade"
+        raise UsageError(f"{path} lies where submissions can read files", hint=hint)
+    return text.strip()
+
+
+def _in_view(path: Path) -> bool:
+    """Say whether a runner's view of files has a window on that folder."""
+    from evaluator.isolation.files import hidden_paths, readable_paths
+
+    seen = any(path.is_relative_to(each) for each in readable_paths())
+    return seen and not any(path.is_relative_to(each) for each in hidden_paths())
+
+
+def _private(text: str, where: str) -> SigningKey:
+    return SigningKey(*_parsed(_PRIVATE, text, where))
+
+
+def _parsed(kind: str, line: str, where: str) -> tuple[bytes, str]:
+    """Read a key's line. No message repeats any of it: it may be a private key's."""
+    word, _, rest = line.strip().partition(" ")
+    text, _, name = rest.strip().partition(" ")
+    raw = decoded(text)
+    if word != kind or len(raw) != _KEY_BYTES or not name.isprintable():
+        raise UsageError(f"{where} is no key that begins with {kind}", hint="`warpgrade keygen FILE` makes one")
+    return raw, name.strip()[:_NAME]
+
+
+def _line(kind: str, raw: bytes, name: str) -> str:
+    return " ".join(filter(None, (kind, encoded(raw), name)))
+
+
+def _write(path: Path, line: str, mode: int) -> None:
+    """Write a file through a new one beside it, so that no other ever has these bytes under another mode."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,105 @@
+"""Sign scorecards, and see which were changed since.
+
+Signed is the card as JSON, whole but for the signature's own `value`: keys sorted, no spaces, ASCII, numbers as
+Python's `json` spells them, behind the words `warpgrade scorecard 1`. It is made from the JSON of the file, so how that
+is indented does not matter, and neither does a field that this version does not know; every value does.
+"""
+
+import json
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from evaluator.keys import PublicKey, SigningKey, decoded, encoded, is_signed_by
+from evaluator.records import Scorecard, Signature
+
+_DOMAIN = b"warpgrade scorecard 1\n"
+_ALGORITHM = "ed25519"
+
+
+class State(StrEnum):
+    """What a card's signature says."""
+
+    UNSIGNED = "unsigned"
+    INTACT = "intact"
+    CHANGED = "changed"
+
+
+class Seen(NamedTuple):
+    """What a card's signature says, and whose it says to be. `signer` is None where there is none."""
+
+    state: State
+    signer: PublicKey | None
+
+    def document(self) -> dict[str, str | None]:
+        """Say it to a program."""
+        fingerprint, name = (None, None) if self.signer is None else (self.signer.fingerprint, self.signer.name)
+        return {"state": self.state.value, "fingerprint": fingerprint, "name": name}
+
+    def __str__(self) -> str:
+        match self.state:
+            case State.UNSIGNED:
+                return "not signed"
+            case State.INTACT:
+                return f"signed by {self.signer}"
+            case State.CHANGED:
+                return f"changed after it was signed by {self.signer}"
+
+
+def signed(card: Scorecard, key: SigningKey | None) -> Scorecard:
+    """Return `card` under the signature of `key`, whatever it was under before; without a key it has none."""
+    if key is None:
+        return replace(card, signature=None)
+    public = key.public
+    blank = Signature(algorithm=_ALGORITHM, public_key=encoded(public.raw), name=public.name, value="")
+    value = key.sign(_message(msgspec.json.encode(replace(card, signature=blank))))
+    return replace(card, signature=replace(blank, value=encoded(value)))
+
+
+def signature_of(content: bytes) -> Seen:
+    """Say what the signature in the file of a card says. Raises ValueError where that is no JSON object."""
+    try:
+        document = _parsed(content)
+        said = document.get("signature")
+        if said is None:
+            return Seen(State.UNSIGNED, None)
+        claimed = msgspec.convert(said, Signature)
+        signer = PublicKey(decoded(claimed.public_key), claimed.name)
+        intact = claimed.algorithm == _ALGORITHM and is_signed_by(
+            signer.raw, decoded(claimed.value), _canonical(document)
+        )
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return Seen(State.INTACT if intact else State.CHANGED, signer)
+
+
+def _message(content: bytes) -> bytes:
+    return _canonical(_parsed(content))
+
+
+def _canonical(document: dict[str, Any]) -> bytes:
+    """Give what is signed: the document without the signature's value."""
+    rest = document | {"signature": {key: each for key, each in document["signature"].items() if key != "value"}}
+    text = json.dumps(rest, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return _DOMAIN + text.encode("ascii")
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    document = json.loads(content, object_pairs_hook=_unique, parse_constant=_no_number)
+    if not isinstance(document, dict):
+        raise ValueError("no JSON object")  # noqa: TRY004 - of a file's content, as everything here
+    return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that stands twice: readers take one or the other."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return made
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
