@@ -46,7 +46,8 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.OUTPUT_REUSED: Entry(
         "an output lies in an earlier one's memory",
-        "Two calls gave outputs in the same memory while the first was still held, so the second overwrote the first.",
+        "Two calls gave outputs in the same memory while the first was still held, so the second overwrote the first. "
+        "Or an output lies in a weight's memory, and the reference's is a copy: a caller who writes changes that.",
         "Allocate the output in every call (torch.empty_like), not once.",
     ),
     Code.NOT_FLOAT64: Entry(

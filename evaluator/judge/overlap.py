@@ -75,6 +75,19 @@ def shared_elements(answer: Layouts, reference: Layouts) -> Finding | None:
     return None
 
 
+def lent_weights(answer: Layouts, weights: Layouts, exempt: frozenset[str]) -> Finding | None:
+    """Find an output that is a weight in its own memory, where the reference's is a copy; those of `exempt` paths may.
+
+    Where outputs lie is verified, and so is where the judge writes a call's weights: before the clock runs.
+    """
+    for path, found in answer.items():
+        if path in exempt or not path.startswith("output"):
+            continue
+        if name := next((name for name, place in weights.items() if meet(found, place)), None):
+            return finding(Code.OUTPUT_REUSED, f"{path} lies in the memory of the weight {name}", path=path)
+    return None
+
+
 def _without_repeats(found: Layout, wanted: Layout) -> tuple[Layout, Layout]:
     """Leave out the dimensions along which the reference itself repeats one element."""
     kept = [

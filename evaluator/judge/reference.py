@@ -202,20 +202,29 @@ class Reference:
     def settle_weights(self, inputs: Arguments) -> None:
         """Learn whether the reference bears other weights: where it gives no finite numbers with them, they stay.
 
-        One whose output does not depend on its weights bears any.
+        Where it bears no other signs, those stay. One whose output does not depend on its weights bears any.
         """
         if not self.weights.names:
             return
         first = _finite_parts(self.forward(inputs, 0))
+        why_not = self._refusal_of_weights(inputs, first)
+        if why_not is not None and self.weights.keep_signs():
+            why_not = self._refusal_of_weights(inputs, first)
+        if why_not is not None:
+            self.weights.leave(why_not)
+
+    def _refusal_of_weights(self, inputs: Arguments, first: list[torch.Tensor]) -> str | None:
+        """Say why the reference bears no other weights; None where it does."""
         try:
             for seed in _TRIED_WEIGHTS:
                 self.wear(seed)
                 if not _still_finite(first, self.forward(inputs, 0)):
-                    self.weights.leave("the reference gives no finite numbers with other weights")
+                    return "the reference gives no finite numbers with other weights"
         except ProblemError as refusal:
-            self.weights.leave(f"the reference refuses other weights: {refusal.message}"[:200])
+            return f"the reference refuses other weights: {refusal.message}"[:200]
         finally:
             self.wear(None)
+        return None
 
     def state(self) -> dict[str, torch.Tensor]:
         """Give the weights that a submission's model receives: those that were constructed, worn from here on."""

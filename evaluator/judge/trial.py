@@ -27,7 +27,7 @@ from evaluator.judge.derived import derived
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.lowered import ENOUGH, ReferenceCall
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
-from evaluator.judge.overlap import layouts, shared_elements, views_laid_out
+from evaluator.judge.overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.precision import Drawn, PrecisionWatch
 from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path
 from evaluator.judge.session import Fault
@@ -98,6 +98,7 @@ class Bench:
         self._clock = clock
         self._inputs = memory.inputs
         self._outputs = memory.outputs
+        self._weights_lie = sites.layouts(memory.outputs)
         self._poison_bytes = memory.poison_bytes
         self._rule = rule
         self._outline = outline
@@ -396,13 +397,14 @@ class Bench:
         return self._comparison(path, Sides(actual, exact if closely else exact.to(dtype), honest), limits)
 
     def _not_of_this_call(self, snapshots: list[Snapshot], pairs: list[Pair], exempt: frozenset[str]) -> Finding | None:
-        """Find an output that was not made in this call: in an earlier one's memory, or there before the inputs were.
+        """Find an output that was not made in this call: in other memory, or there before the inputs were.
 
         The reference may do so itself, by returning a view of a weight or of an input; then anyone may.
         """
         reused = self._reused(snapshots, exempt)
+        lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
         stood = None if self._standing is None else self._standing.found(pairs, exempt)
-        return reused or stood
+        return reused or lent or stood
 
     def _reused(self, snapshots: list[Snapshot], exempt: frozenset[str]) -> Finding | None:
         """Find an output in the memory of the last call's, which the runner still held."""

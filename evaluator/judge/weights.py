@@ -5,9 +5,13 @@ call that is not quoted, and a stale copy could not show. A call's seed says whi
 them, and a runner learns of them with the inputs. Every call has weights of its own: where only some had, those of the
 others could be worked into something smaller for all of them.
 
-Each parameter is scaled, as a whole and element by element, by factors near 1: signs stay, and zeros among other
-values. One that is all zeros gets values. That is far more than any tolerance allows. Buffers stay, and so does what
-asks for no gradient: no optimiser would change them.
+Each parameter is scaled, as a whole and element by element, by factors near 1, and zeros among other values stay. One
+that is all zeros gets values. That is far more than any tolerance allows. Where a parameter has both signs, a tenth of
+its elements change theirs: signs packed once would else be right for every call. Buffers stay, and so does what asks
+for no gradient: no optimiser would change them.
+
+A submission may know the values drawn, and find out from a few elements where a call's began. So each factor comes from
+two places of them: what a table over all pairs of places holds (a norm, a sum) takes longer to make than to compute.
 """
 
 import math
@@ -19,6 +23,7 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.frames import TensorView
 from evaluator.judge.derived import derived
+from evaluator.judge.overlap import Layouts, layout
 from evaluator.judge.trees import dtype_name
 from evaluator.records import Weights, WeightsGraded, WeightsRule
 
@@ -28,6 +33,10 @@ _EACH = 0.1
 """And its elements by up to this much, up or down: what is normalised afterwards does not take this out. It is less, so
 that no element stays as it was."""
 _FROM_ZERO = 0.1
+_FLIPPED_ABOVE = 1.4
+"""An element changes its sign where its two values add up to more than this, or to less than the negative: 9 %."""
+_OF_EACH_SIGN = 1 / 16
+"""Where fewer elements than this part have one of the signs, a reference may rely on the other."""
 _PERIOD = (1 << 22) - 3
 """Values that are drawn once; each parameter begins at a place of its own among them. A prime: rows do not repeat."""
 _SEED = 0x0DD
@@ -67,6 +76,12 @@ class Sites(NamedTuple):
         """Name those that the runner copies, inside the clock."""
         return [name for name, shared in self.shared.items() if shared is None]
 
+    def layouts(self, region: Region) -> Layouts:
+        """Say where the judge writes weights, in bytes from the beginning of the `region`."""
+        start = region.flat.data_ptr()
+        found = {name: layout(shared) for name, shared in self.shared.items() if shared is not None}
+        return {name: each._replace(start_bytes=each.start_bytes - start) for name, each in found.items()}
+
     def of(self, parameters: dict[str, torch.Tensor]) -> Laid:
         """Lay out a call's weights, the judge's `parameters` as they are now."""
         found = [(parameters[name], shared) for name, shared in self.shared.items() if shared is not None]
@@ -89,6 +104,7 @@ class ChangingWeights:
         own = [name for name, _ in model.named_parameters() if name in self.names]
         self._first = {name: parameters[name].detach().clone() for name in own}
         self._zeros = {name for name, value in self._first.items() if not bool(value.any())}
+        self._mixed = {name for name, value in self._first.items() if _has_both_signs(value)}
         self._noise = torch.empty(0)
         if self._first:
             largest = max(self._first.values(), key=torch.Tensor.numel)
@@ -100,6 +116,11 @@ class ChangingWeights:
     def leave(self, why: str) -> None:
         """Leave them as they were constructed, in all calls."""
         self.names, self.why_not = (), why
+
+    def keep_signs(self) -> bool:
+        """Leave all signs as they were constructed, in all calls; say whether any would have changed."""
+        had, self._mixed = bool(self._mixed), set()
+        return had
 
     @torch.no_grad()
     def put(self, seed: int | None, models: Iterable[torch.nn.Module]) -> None:
@@ -121,9 +142,14 @@ class ChangingWeights:
         part = _WHOLE[0] + span * (seed >> 8 & 0xFFFF) / 0xFFFF
         whole = 1 + (part if seed & 1 else -part)
         noise = self._spread(first.numel(), seed >> 24).view(first.shape)
+        other = self._spread(first.numel(), derived(seed, b"other place")).view(first.shape)
+        both = noise * other.sign()
         if name in self._zeros:
-            return (noise * (_FROM_ZERO / 2) + math.copysign(_FROM_ZERO, whole - 1)).to(first.dtype)
-        return (first.to(wide) * (noise * _EACH + whole)).to(first.dtype)
+            return (both * (_FROM_ZERO / 2) + math.copysign(_FROM_ZERO, whole - 1)).to(first.dtype)
+        factor = both * _EACH + whole
+        if name in self._mixed:
+            factor = torch.where((noise + other).abs() > _FLIPPED_ABOVE, -factor, factor)
+        return (first.to(wide) * factor).to(first.dtype)
 
     def _spread(self, count: int, start: int) -> torch.Tensor:
         """Give so many of the values that were drawn, from `start` on and around again."""
@@ -160,6 +186,14 @@ def record(rule: WeightsRule, weights: ChangingWeights, sites: Sites) -> Weights
 def _may_change(parameter: torch.Tensor) -> bool:
     is_number = parameter.is_floating_point() or parameter.is_complex()
     return parameter.requires_grad and is_number and parameter.layout is torch.strided and parameter.numel() > 0
+
+
+def _has_both_signs(value: torch.Tensor) -> bool:
+    """Say whether no reference can rely on the signs of `value`, for many of its elements have each of them."""
+    if value.is_complex():
+        return bool(torch.view_as_real(value).isfinite().all())
+    least = value.numel() * _OF_EACH_SIGN
+    return bool(value.isfinite().all()) and min(int((value > 0).sum()), int((value < 0).sum())) >= max(least, 1)
 
 
 def sites_of(parameters: dict[str, torch.Tensor], told: dict[str, TensorView], region: Region) -> Sites:

@@ -1,5 +1,7 @@
 """Weights that change from call to call: what follows them is correct, what was kept of earlier ones is not."""
 
+import contextlib
+
 import pytest
 
 from evaluator.catalog import find_problem
@@ -122,14 +124,121 @@ FUSED_ALONE = (
 )
 
 
+TABLE = """
+import torch
+from torch import nn
+
+size = 64
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(size, size))
+
+    def forward(self, x):
+        return x @ torch.sign(self.table), self.table{}
+
+
+def get_inputs():
+    return [torch.randn(16, size)]
+
+
+def get_init_inputs():
+    return []
+"""
+SUBMISSION = """
+import torch
+from model import Model
+{}
+
+
+class ModelNew(Model):
+    calls = 0
+    signs = None
+
+    def forward(self, x):
+        self.calls += 1
+        {}
+"""
+OWN_WORD = """
+import itertools
+import msgspec.structs
+from evaluator.runner.trees import Outbox
+
+count, real = itertools.count(), Outbox.from_tensor
+Outbox.from_tensor = lambda self, tensor: msgspec.structs.replace(
+    real(self, tensor), storage=(2**40 + next(count) * 2**24, 16)
+)
+"""
+PLAIN_SIGNS = "return x @ torch.sign(self.table), "
+LENDS = {
+    "every other call": SUBMISSION.format(
+        "", PLAIN_SIGNS + "self.table.detach() if self.calls % 2 else self.table.clone()"
+    ),
+    "every call, with false words of where": SUBMISSION.format(OWN_WORD, PLAIN_SIGNS + "self.table.detach()"),
+}
+STALE_SIGNS = SUBMISSION.format(
+    "",
+    """if self.signs is None:
+            self.signs = torch.sign(self.table.detach())
+        return x @ self.signs, self.table.clone()""",
+)
+
+
+@pytest.fixture(params=[".clone()", ".detach()"], ids=["a copy", "a view"])
+def table(request, tmp_path):
+    (tmp_path / "table.py").write_text(TABLE.format(request.param))
+    return find_problem(str(tmp_path / "table.py")), request.param
+
+
+@pytest.mark.parametrize("source", LENDS.values(), ids=LENDS)
+def test_the_judges_writing_of_weights_is_no_answer(grader, table, source):
+    problem, given = table
+    with _shop(grader, problem) as shop:
+        outcome = _judged(shop, source)
+    if given == ".detach()":
+        assert outcome.status is Status.CORRECT, outcome.reason
+    else:
+        assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.OUTPUT_REUSED.value)
+        assert "the memory of the weight table" in outcome.reason.message
+
+
+def test_signs_of_earlier_weights_are_wrong(grader, table):
+    with _shop(grader, table[0]) as shop:
+        outcome = _judged(shop, STALE_SIGNS)
+        assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.STALE_WEIGHTS.value)
+        honest = _judged(shop, SUBMISSION.format("", PLAIN_SIGNS + "self.table.clone()"))
+        assert honest.status is Status.CORRECT, honest.reason
+
+
 @pytest.fixture(scope="module")
 def graded(grader):
     """Judge a submission for two linear layers; without `timed`, its checks alone."""
+    with _shop(grader, find_problem(str(ZOO / "problems" / "two_linears")), SizeName.AWKWARD) as shop:
+
+        def run(source, rule=WeightsRule.CHANGING, *, timed=False):
+            shop.terms = shop.terms._replace(weights=rule)
+            return _judged(shop, source, timed=timed)
+
+        yield run
+
+
+def _judged(shop, source, *, timed=False):
+    shop.source = source
+    with pytest.MonkeyPatch.context() as untimed:
+        if not timed:
+            untimed.setattr(stages, "measure_both", lambda shop: stages.TimeOutcome(None, None, None, []))
+        return judge(shop, Stopwatch(Silent()))
+
+
+@contextlib.contextmanager
+def _shop(grader, problem, size=SizeName.FULL):
     terms = Terms(
-        problem=find_problem(str(ZOO / "problems" / "two_linears")),
+        problem=problem,
         device=DeviceKind.CPU,
         gpu=None,
-        size=SizeName.AWKWARD,
+        size=size,
         tolerance=ToleranceRule.MEASURED,
         sandbox=SandboxMode.FULL,
         timeout_s=PATIENT_S,
@@ -139,16 +248,7 @@ def graded(grader):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
         with Workshop(terms, "", SeedBook(None)) as shop:
-
-            def run(source, rule=WeightsRule.CHANGING, *, timed=False):
-                shop.source, shop.terms = source, terms._replace(weights=rule)
-                with pytest.MonkeyPatch.context() as untimed:
-                    if not timed:
-                        nothing = stages.TimeOutcome(None, None, None, [])
-                        untimed.setattr(stages, "measure_both", lambda shop: nothing)
-                    return judge(shop, Stopwatch(Silent()))
-
-            yield run
+            yield shop
 
 
 def codes(outcome):

@@ -131,6 +131,23 @@ def test_an_empty_call_has_weights_of_its_own_too(bench):
     assert not (made._reference.parameters()["layer.weight"] == before).any()
 
 
+def test_signs_that_the_reference_cannot_bear_stay_and_weights_change(bench):
+    reference = bench("torch.nn.Linear(6, 6)")._reference
+    reference.weights._mixed.add("layer.weight")
+    forward, first = reference.forward, reference.parameters()["layer.weight"].sign()
+
+    def same():
+        return bool((reference.parameters()["layer.weight"].sign() == first).all())
+
+    reference.forward = lambda inputs, seed: forward(inputs, seed) * (1.0 if same() else float("nan"))
+    reference.settle_weights(reference.draw(0))
+    assert reference.weights.why_not is None
+    before = reference.parameters()["layer.weight"].clone()
+    reference.wear(5)
+    assert same()
+    assert not (reference.parameters()["layer.weight"] == before).any()
+
+
 def test_weights_that_the_reference_cannot_bear_stay(bench):
     reference = bench("torch.nn.Linear(6, 6)")._reference
     forward = reference.forward

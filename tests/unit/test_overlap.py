@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.findings import Code
-from evaluator.judge.overlap import Layout, layout, layouts, meet, overlaps, reachable, shared_elements
+from evaluator.judge.overlap import Layout, layout, layouts, lent_weights, meet, overlaps, reachable, shared_elements
 
 BASE = torch.zeros(64, 64)
 DENSE = {
@@ -138,3 +138,14 @@ def test_many_columns_of_one_buffer_are_told_apart():
 def test_what_would_take_too_long_to_decide_counts_as_shared():
     primes = [10_007, 10_009, 10_037, 10_039, 10_061, 10_067, 10_069, 10_079]
     assert reachable(40 * sum(primes) + 1, [(prime, 90) for prime in primes])
+
+
+def test_an_output_in_a_weights_memory_is_refused_unless_the_references_is_one_too():
+    weights = {"table": Layout(256, 4, (8, 8), (8, 1))}
+    beside, within = Layout(512, 4, (8, 8), (8, 1)), Layout(508, 4, (1,), (1,))
+    assert lent_weights({"output[0]": beside}, weights, frozenset()) is None
+    found = lent_weights({"output[0]": beside, "output[1]": within}, weights, frozenset())
+    assert found.code == Code.OUTPUT_REUSED.value
+    assert "output[1] lies in the memory of the weight table" in found.message
+    assert lent_weights({"output[1]": within}, weights, frozenset({"output[1]"})) is None
+    assert lent_weights({"gradient of parameter table": within}, weights, frozenset()) is None

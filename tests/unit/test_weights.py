@@ -6,6 +6,7 @@ from torch import nn
 
 from evaluator.devices.memory import HostRegion
 from evaluator.frames import TensorView
+from evaluator.judge.derived import derived
 from evaluator.judge.weights import ChangingWeights, Sites, record, sites_of
 from evaluator.records import WeightsGraded, WeightsRule
 from evaluator.runner.weights import counterparts, follow
@@ -48,11 +49,12 @@ def test_every_parameter_that_an_optimiser_would_change_changes_far_and_nothing_
         for name in weights.names:
             size = max(before[name].abs().float().square().mean().sqrt().item(), 1.0)
             moved = (after[name] - before[name]).abs().float().square().mean().sqrt().item()
-            assert LEAST * size < moved < 0.5 * size, name
+            assert LEAST * size < moved < 1.5 * size, name
         for name in before.keys() - set(weights.names):
             assert torch.equal(before[name], after[name])
         assert torch.equal(after["tied"], after["usual"])
-        assert torch.equal(after["usual"] > 0, before["usual"] > 0)
+        for name in ("ones", "single"):
+            assert torch.equal(after[name] > 0, before[name] > 0)
     weights.put(None, [model])
     assert all(torch.equal(before[name], tensor) for name, tensor in values(model).items())
 
@@ -65,6 +67,55 @@ def test_a_seed_says_which_weights_there_are_and_no_two_say_the_same(model):
         seen.append(values(model))
     assert all(torch.equal(seen[0][name], seen[2][name]) for name in seen[0])
     assert not any(torch.equal(seen[0][name], seen[1][name]) for name in weights.names)
+
+
+class Signs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mixed = nn.Parameter(torch.randn(200, 200))
+        self.phases = nn.Parameter(torch.randn(200, 200, dtype=torch.complex64))
+        self.positive = nn.Parameter(torch.rand(200, 200) + 0.1)
+        self.mostly_positive = nn.Parameter(torch.rand(200, 200) - 0.02)
+        self.mask = nn.Parameter(torch.randn(200, 200).masked_fill(torch.rand(200, 200) > 0.5, -torch.inf))
+
+
+def test_a_tenth_of_the_signs_change_where_a_parameter_has_both():
+    torch.manual_seed(0)
+    made = Signs()
+    weights, before = ChangingWeights(made), values(made)
+    patterns = []
+    for seed in range(5):
+        weights.put(seed, [made])
+        after = values(made)
+        for name in ("mixed", "phases"):
+            ratio = (after[name] / before[name]).real
+            assert 0.07 < (ratio < 0).float().mean() < 0.12, name
+        patterns.append(after["mixed"] > 0)
+        for name in ("positive", "mostly_positive", "mask"):
+            assert torch.equal(after[name] > 0, before[name] > 0), name
+    assert not any(torch.equal(patterns[0], other) for other in patterns[1:])
+    assert weights.keep_signs()
+    assert not weights.keep_signs()
+    weights.put(1, [made])
+    assert torch.equal(made.mixed > 0, before["mixed"] > 0)
+
+
+def test_no_place_among_the_values_drawn_tells_the_weights():
+    """A submission that knew it would have a norm of all weights from a table, and look at four of them."""
+    torch.manual_seed(0)
+    made = nn.ParameterDict({"w": nn.Parameter(torch.rand(1000) + 1)})
+    weights = ChangingWeights(made)
+    first = made["w"].detach().clone()
+    drawn = torch.cat([weights._noise, weights._noise[:999]])
+    for seed in range(3):
+        weights.put(derived(seed, b"a call"), [made])
+        factor = (made["w"].detach() / first)[:4]
+        steps = (factor - factor[0])[1:] / 0.1
+        windows = drawn.unfold(0, 4, 1)[: weights._noise.numel()]
+        misses = ((windows[:, 1:] - windows[:, :1]) - steps).abs().amax(1)
+        start = int(misses.argmin())
+        told = (factor[0] - 0.1 * windows[start, 0]) + 0.1 * drawn[start : start + 1000]
+        assert (told - made["w"].detach() / first).abs().max() > 0.05
 
 
 def test_a_wider_model_has_the_same_numbers_and_storage_stays(model):
