@@ -1,7 +1,7 @@
 """Check `evaluator/kernelbench_sizes.json` against a checkout of KernelBench: run every file at its small size.
 
 No dimension may be one there that is larger at full size: a kernel that sums or broadcasts along the wrong one would be
-right. Shapes of both sizes come from the meta device (`evaluator/roofline/degenerate.py`).
+right. Shapes of both sizes come from the meta device (`evaluator/sizes/degenerate.py`).
 
     python benchmarks/kernelbench_sizes.py path/to/KernelBench
 
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from evaluator.catalog import list_problems, sized_source
 from evaluator.records import Problem, SizeName
-from evaluator.roofline.degenerate import degenerate
+from evaluator.sizes.degenerate import degenerate
 
 LEVELS = (1, 2, 3)
 THREADS = 1  # more would make the seconds depend on who else uses the machine

@@ -29,7 +29,7 @@ from evaluator.records import (
     WeightsRule,
 )
 from evaluator.report.text import one_line
-from evaluator.small_size import found_small, with_small_size
+from evaluator.sizes.small import found_small, with_small_size
 from evaluator.store import read_card
 from evaluator.submissions import MAX_CODE_BYTES, STDIN, Submission, read_submission
 

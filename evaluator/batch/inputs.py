@@ -22,7 +22,7 @@ from evaluator.pipeline import Unread
 from evaluator.reading import kind, open_named
 from evaluator.records import Problem, SizeName
 from evaluator.report.text import one_line
-from evaluator.small_size import NO_SMALL, with_small_size
+from evaluator.sizes.small import NO_SMALL, with_small_size
 from evaluator.submissions import MAX_ANSWER_BYTES, Submission, read_submission
 
 SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})

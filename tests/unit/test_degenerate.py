@@ -5,12 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from evaluator.catalog import list_problems
 from evaluator.catalog.kernelbench import SmallSize, read_file
 from evaluator.catalog.reference import sized_source
 from evaluator.records import SizeName
-from evaluator.roofline.degenerate import degenerate
+from evaluator.sizes.degenerate import Operation, Operations, degenerate, made_one
 
 CHECKOUT_VARIABLE = "WARPGRADE_KERNELBENCH"
 MENDED = [
@@ -72,6 +73,11 @@ DEGENERATE = {
         "return torch.stack([(x + number).mean(2) for number in range(steps)])",
         "pass",
     ),
+    "in a branch that only the small size takes": (
+        {"rows": 2, "shape": [1, 16]},
+        "return x.mean(1) if rows < 8 else x.amax(1)",
+        "pass",
+    ),
 }
 
 
@@ -83,6 +89,7 @@ def test_a_dimension_that_only_the_small_size_makes_one_is_found(tmp_path, small
 HONEST = {
     "two of everything": ({"rows": 2, "shape": [2, 2]}, "return (x * y).sum(1)", "pass"),
     "one at full size too": ({"rows": 2}, "return (x.mean(1, keepdim=True) * y).sum((1, 2))", "pass"),
+    "a branch that only the small size takes": ({"rows": 2}, "return x.mean(1) if rows < 8 else x.amax(1)", "pass"),
     "a shorter loop": ({"steps": 2}, "return sum(x[number] for number in range(steps))", "pass"),
     "a constructor that asks for values": ({"rows": 2}, "return x * self.s", "self.s = torch.rand(3).sum().item()"),
 }
@@ -96,6 +103,32 @@ def test_others_are_not(tmp_path, small, forward, init):
 def test_what_is_found_says_where(tmp_path):
     (first, *_) = degenerate(made(tmp_path, {"rows": 1}, "return x * y"))
     assert str(first) == "line 17, mul: tensor 0, dimension 0 (64)"
+
+
+def summed(columns):
+    with Operations() as trace:
+        torch.rand(4, columns).sum(1, keepdim=True)
+    return trace.found
+
+
+def test_a_dimension_that_becomes_one_is_seen_and_one_that_is_not():
+    assert made_one(summed(8), summed(8)) == []
+    assert [(each.operation, each.dimension, each.full) for each in made_one(summed(1), summed(8))] == [
+        ("rand", 1, 8),
+        ("sum", 1, 8),
+    ]
+
+
+def test_a_dimension_that_becomes_empty_is_seen():
+    assert made_one([Operation(1, "sum", ((4, 0),))], [Operation(1, "sum", ((4, 8),))])
+    assert made_one([Operation(1, "sum", ((1, 2),))], [Operation(1, "sum", ((1, 4),))]) == []
+
+
+def test_where_the_full_size_is_unknown_every_dimension_of_one_counts():
+    (first, *_) = made_one(summed(8), None)
+    assert (first.operation, first.dimension, first.full) == ("sum", 1, None)
+    assert str(first) == "line 0, sum: tensor 1, dimension 1 (full size unknown)"
+    assert made_one([Operation(1, "native_group_norm", ((2, 8),), groups=(1, 8))], None) == []
 
 
 def test_a_shape_stays_a_tuple_at_another_size(tmp_path):

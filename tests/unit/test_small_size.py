@@ -1,15 +1,14 @@
 """A small size for files in KernelBench's form that the shipped table does not know; the files are our own."""
 
 import pytest
-import torch
 
-from evaluator import small_size
 from evaluator.catalog.kernelbench import read_file
-from evaluator.catalog.scaling import candidates
-from evaluator.collapse import ShapeTrace, collapsed
 from evaluator.records import SizeName
-from evaluator.small_child import MOST, find
-from evaluator.small_size import SmallFound, found_small, with_small_size
+from evaluator.sizes import small
+from evaluator.sizes.degenerate import Operations
+from evaluator.sizes.scaling import candidates
+from evaluator.sizes.search import MOST, find
+from evaluator.sizes.small import SmallFound, found_small, with_small_size
 
 FORM = """import torch
 from torch import nn
@@ -57,7 +56,7 @@ def test_constants_are_made_smaller_while_the_reference_runs(source):
         source = "\n".join(f"{name} = {value}" if line.startswith(f"{name} =") else line for line in source.split("\n"))
     exec(source, module)
     (x,) = module["get_inputs"]()
-    with ShapeTrace() as trace:
+    with Operations() as trace:
         module["Model"](*module["get_init_inputs"]())(x)
     assert x.numel() <= MOST[0].given
     assert all(size > 1 for size in x.shape)
@@ -93,15 +92,15 @@ def test_where_there_is_none_none_is_found(source):
     assert find(source) is None
 
 
-def test_a_dimension_that_becomes_one_is_seen():
-    with ShapeTrace() as full:
-        torch.rand(4, 8).sum(1, keepdim=True)
-    with ShapeTrace() as small:
-        torch.rand(4, 1).sum(1, keepdim=True)
-    assert collapsed(full.shapes, full.shapes) is None
-    assert collapsed(full.shapes, small.shapes) == (4, 8)
-    assert collapsed(full.shapes, small.shapes[:-1]) == (4, 1)
-    assert collapsed([(1, 4)], [(1, 2)]) is None
+def test_a_group_norm_keeps_more_than_one_channel_in_a_group():
+    found = find(NORM)
+    assert found["c"] // found["groups"] > 1
+
+
+def test_a_reference_that_needs_values_gets_no_dimension_of_one():
+    needs = "x.flatten()[: int(x.sum()) * 0 + x.numel()].view(x.shape)"
+    assert find(text(needs, "n = 4096", "torch.rand(n, n)"))["n"] > 1
+    assert find(text(needs, "n = 4096", "torch.rand(n, 1)")) is None
 
 
 def test_candidates_become_smaller_and_then_spare_one():
@@ -125,19 +124,19 @@ def test_it_is_searched_once_in_a_process_of_its_own_and_kept(bare, monkeypatch)
     assert sized.sizes[SizeName.SMALL] == find(SUM)
     assert sized.sizes[SizeName.FULL] == bare.sizes[SizeName.FULL]
     assert "columns = " in found_small(sized, SizeName.SMALL)
-    monkeypatch.setattr(small_size, "_search", lambda _: pytest.fail("searched again"))
+    monkeypatch.setattr(small, "_search", lambda _: pytest.fail("searched again"))
     assert with_small_size(bare, SizeName.SMALL) == sized
 
 
 def test_only_a_small_size_that_lacks_is_searched(bare, monkeypatch):
-    monkeypatch.setattr(small_size, "_search", lambda _: pytest.fail("searched"))
+    monkeypatch.setattr(small, "_search", lambda _: pytest.fail("searched"))
     assert with_small_size(bare, SizeName.FULL) is bare
     assert with_small_size(bare, SizeName.AWKWARD) is bare
     assert found_small(bare, SizeName.SMALL) is None
 
 
 def test_a_search_that_was_ended_is_not_kept(bare, monkeypatch):
-    monkeypatch.setattr(small_size, "_LIMIT_S", 0.001)
+    monkeypatch.setattr(small, "_LIMIT_S", 0.001)
     assert with_small_size(bare, SizeName.SMALL) is bare
-    monkeypatch.setattr(small_size, "_search", lambda _: SmallFound(constants={"rows": 4, "columns": 8, "dim": 1}))
+    monkeypatch.setattr(small, "_search", lambda _: SmallFound(constants={"rows": 4, "columns": 8, "dim": 1}))
     assert with_small_size(bare, SizeName.SMALL).sizes[SizeName.SMALL]["rows"] == 4

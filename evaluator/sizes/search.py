@@ -10,14 +10,16 @@ import os
 import resource
 import sys
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from evaluator.catalog.reference import read_reference, with_constants
-from evaluator.catalog.scaling import candidates
-from evaluator.collapse import Shapes, ShapeTrace, collapsed, tensors_in
 from evaluator.records import Constant
+from evaluator.roofline.count import arguments, registered
+from evaluator.runner import calls
+from evaluator.sizes.degenerate import FILE, Operation, Operations, made_one
+from evaluator.sizes.scaling import candidates
 
 
 class Most(NamedTuple):
@@ -34,9 +36,9 @@ _SEED = 0
 
 
 class Traced(NamedTuple):
-    """One forward: the shapes of its operations, and how many elements it takes and makes."""
+    """One forward: its operations, and how many elements it takes and makes."""
 
-    shapes: Shapes
+    operations: list[Operation]
     size: Most
 
     def is_within(self, most: Most) -> bool:
@@ -50,25 +52,26 @@ class NoAnswer(Exception):
 
 def find(source: str) -> dict[str, Constant] | None:
     """Find constants at which the reference runs, is small, and keeps every dimension above 1; the largest of these."""
-    full = {name: literal.value for name, literal in read_reference(source, "reference.py").constants.items()}
-    texts = [(each, with_constants(source, each, "reference.py")) for each in candidates(full)]
+    full = {name: literal.value for name, literal in read_reference(source, FILE).constants.items()}
+    texts = [(each, with_constants(source, each, FILE)) for each in candidates(full)]
     # A reference may need values, which the meta device lacks: then every size is tried as it is, the smallest first.
     at_full = _tried(source, "meta")
     if at_full is None:
-        fits = ((each, text) for each, text in reversed(texts) if _runs(text, [], MOST[0]))
-        return next((each for each, _ in fits), None)
+        fits = ((each, made) for each, text in reversed(texts) if (made := _computed(text, MOST[0])) is not None)
+        return next((each for each, made in fits if not made_one(made.operations, None)), None)
     planned = [(each, text, size) for each, text in texts if (size := _tried(text, "meta")) is not None]
-    planned = [row for row in planned if collapsed(at_full.shapes, row[2].shapes) is None]
+    planned = [row for row in planned if not made_one(row[2].operations, at_full.operations)]
     for most in MOST:
         for constants, text, plan in planned:
-            if plan.is_within(most) and _runs(text, at_full.shapes, most):
+            if plan.is_within(most) and _computed(text, most) is not None:
                 return constants
     return None
 
 
-def _runs(text: str, full: Shapes, most: Most) -> bool:
+def _computed(text: str, most: Most) -> Traced | None:
+    """Run a forward with values; None where it fails, or is larger than `most`."""
     made = _tried(text, "cpu")
-    return made is not None and made.is_within(most) and collapsed(full, made.shapes) is None
+    return made if made is not None and made.is_within(most) else None
 
 
 def _tried(text: str, device: str) -> Traced | None:
@@ -79,21 +82,21 @@ def _tried(text: str, device: str) -> Traced | None:
 
 
 def _traced(text: str, device: str) -> Traced:
-    module: dict[str, Any] = {"__name__": "reference"}
-    with torch.device(device), torch.no_grad():
+    with registered() as module, torch.device(device), torch.no_grad():
         torch.manual_seed(_SEED)
-        exec(compile(text, "reference.py", "exec"), module)  # noqa: S102 - the problem's own code
-        inputs = module["get_inputs"]()
-        model = module["Model"](*module["get_init_inputs"]())
-        with ShapeTrace() as trace:
-            output = model(*inputs)
-    leaves = tensors_in(output)
+        exec(compile(text, FILE, "exec"), module.__dict__)  # noqa: S102 - the problem's own code
+        args, kwargs = arguments(module.__dict__["get_inputs"])
+        init_args, init_kwargs = arguments(module.__dict__["get_init_inputs"])
+        model = module.__dict__["Model"](*init_args, **init_kwargs)
+        with Operations() as trace:
+            output = model(*args, **kwargs)
+    leaves = calls.tensors_of(output)
     if not leaves or not all(each.numel() for each in leaves):
         raise NoAnswer
     if device == "cpu" and not all(bool(each.isfinite().all()) for each in leaves if each.is_floating_point()):
         raise NoAnswer
-    given = [tensors_in(inputs), list(model.parameters())]
-    return Traced(trace.shapes, Most(max(sum(each.numel() for each in side) for side in given), trace.elements))
+    given = [calls.tensors_of([args, kwargs]), list(model.parameters())]
+    return Traced(trace.found, Most(max(sum(each.numel() for each in side) for side in given), trace.elements))
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """A small size for a problem that has none: a file in KernelBench's form that is not in the shipped table.
 
-Its constants are made smaller while its reference still runs (`small_child.py`), once for each text: what was found is
+Its constants are made smaller while its reference still runs (`search.py`), once for each text: what was found is
 kept in the cache folder.
 """
 
@@ -16,8 +16,8 @@ from evaluator.records import Constant, Problem, Record, SizeName
 
 _LIMIT_S = 600.0
 """Usually it takes as long as importing PyTorch, and a second."""
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from evaluator import small_child; small_child.main()"
-_TOP = Path(__file__).resolve().parent.parent
+_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from evaluator.sizes import search; search.main()"
+_TOP = Path(__file__).resolve().parents[2]
 _VERSION = 1
 NO_SMALL = "no smaller constants were found: --size full, or `warpgrade new problem` for sizes of your own"
 

@@ -1,0 +1,169 @@
+"""Dimensions that a small size makes one: there a kernel that sums or broadcasts along the wrong one is right.
+
+A reference runs at two sizes on the meta device, and the shapes of each operation are held against each other. Only a
+small size is at fault: a dimension that is one at full size too says something about the problem.
+"""
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from evaluator.catalog import sized_source
+from evaluator.dispatch import OperationMode
+from evaluator.records import Problem, SizeName
+from evaluator.roofline.count import arguments, on_meta, registered
+from evaluator.runner import calls
+
+FILE = "reference.py"
+"""The file name under which a reference is compiled: by it the line of an operation is found."""
+
+_Shape = tuple[int, ...]
+
+
+class Degenerate(NamedTuple):
+    """A dimension of an operation's tensor that is one (or empty) at the small size and larger at full size.
+
+    `full` is None where the full size is not known.
+    """
+
+    line: int
+    operation: str
+    tensor: int
+    dimension: int
+    full: int | None
+
+    def __str__(self) -> str:
+        full = "full size unknown" if self.full is None else self.full
+        return f"line {self.line}, {self.operation}: tensor {self.tensor}, dimension {self.dimension} ({full})"
+
+
+class Operation(NamedTuple):
+    """An operation as it was called: its line in the reference, and the shapes of all that it took and gave.
+
+    `groups` of a group norm are how many there are, and of how many channels: no dimension of any tensor.
+    """
+
+    line: int
+    name: str
+    shapes: tuple[_Shape, ...]
+    groups: _Shape = ()
+
+
+class Operations(OperationMode):
+    """Every operation of a forward with its shapes, and how many elements all of them give."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: list[Operation] = []
+        self.elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation, and take note of it."""
+        result = func(*args, **(kwargs or {}))
+        given = calls.tensors_of([list(args), dict(kwargs or {})])
+        made = calls.tensors_of(result)
+        name = func.overloadpacket.__name__
+        groups = (args[6], args[4] // args[6]) if name == "native_group_norm" else ()
+        self.found.append(Operation(_line(), name, tuple(tuple(each.shape) for each in (*given, *made)), groups))
+        self.elements += sum(each.numel() for each in made)
+        return result
+
+
+def degenerate(problem: Problem, size: SizeName = SizeName.SMALL) -> list[Degenerate]:
+    """List the dimensions that are one at `size` and not at full size, each once, in the order of the operations.
+
+    Raises:
+        ProblemError: the problem lacks one of the sizes.
+        Exception: what the reference raises on the meta device.
+    """
+    small, full = (_run(sized_source(problem, each)) for each in (size, SizeName.FULL))
+    return made_one(small, full)
+
+
+def made_one(small: Sequence[Operation], full: Sequence[Operation] | None) -> list[Degenerate]:
+    """List the dimensions that are one or empty in operations at a small size, and larger in those at full size.
+
+    Operations at one place (a line, a name) correspond. Where the full size has none there, or is not known (None),
+    every dimension of one counts: none can be shown to be the problem's own.
+    """
+    found: dict[tuple[int, str, int, int], Degenerate] = {}
+    for each in _unmatched(small) if full is None else _matched(small, full):
+        found.setdefault(each[:4], each)
+    return list(found.values())
+
+
+def _unmatched(small: Sequence[Operation]) -> Iterator[Degenerate]:
+    for one in small:
+        for tensor, shape in enumerate(one.shapes):
+            for dimension, least in enumerate(shape):
+                if least <= 1:
+                    yield Degenerate(one.line, one.name, tensor, dimension, None)
+
+
+def _matched(small: Sequence[Operation], full: Sequence[Operation]) -> Iterator[Degenerate]:
+    places = _by_place(full)
+    for place, ones in _by_place(small).items():
+        if place not in places:
+            yield from _unmatched(ones)
+            continue
+        for one, other in _pairs(ones, places[place]):
+            pairs = zip((*one.shapes, one.groups), (*other.shapes, other.groups), strict=False)
+            for tensor, (shape, whole) in enumerate(pairs):
+                if len(shape) != len(whole):
+                    continue
+                for dimension, (least, most) in enumerate(zip(shape, whole, strict=True)):
+                    if least <= 1 < most:
+                        yield Degenerate(one.line, one.name, tensor, dimension, most)
+
+
+def _by_place(operations: Sequence[Operation]) -> dict[tuple[int, str], list[Operation]]:
+    places: dict[tuple[int, str], list[Operation]] = {}
+    for each in operations:
+        places.setdefault((each.line, each.name), []).append(each)
+    return places
+
+
+def _pairs(small: list[Operation], full: list[Operation]) -> Iterator[tuple[Operation, Operation]]:
+    """Put the calls of one place side by side; in a loop that is longer at full size, the first and the last ones."""
+    if len(small) == len(full):
+        return zip(small, full, strict=True)
+    ends = min(len(small), len(full)) // 2 + 1
+    return itertools.chain(
+        zip(small[:ends], full[:ends], strict=False), zip(small[: -ends - 1 : -1], full[: -ends - 1 : -1], strict=False)
+    )
+
+
+def _run(source: str) -> list[Operation]:
+    try:
+        return _operations(source, torch.device("meta"))
+    except RuntimeError:  # A constructor that asks for values, such as those of a schedule.
+        return _operations(source, torch.device("cpu"))
+
+
+def _operations(source: str, constructed_on: torch.device) -> list[Operation]:
+    with contextlib.redirect_stdout(sys.stderr), registered() as module, torch.no_grad():
+        exec(compile(source, FILE, "exec"), module.__dict__)  # noqa: S102 - the author's own code
+        names = module.__dict__
+        with constructed_on:
+            init_args, init_kwargs = arguments(names["get_init_inputs"])
+            model = names["Model"](*init_args, **init_kwargs).to("meta")
+        with torch.device("meta"):
+            args, kwargs = (on_meta(each) for each in arguments(names["get_inputs"]))
+            seen = Operations()
+            with seen:
+                calls.forward(model, args, kwargs)
+        return seen.found
+
+
+def _line() -> int:
+    """Return the line of the reference that computes now; 0 outside of it."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - as documented
+    while frame is not None and frame.f_code.co_filename != FILE:
+        frame = frame.f_back
+    return 0 if frame is None else frame.f_lineno
