@@ -450,8 +450,8 @@ def test_a_name_that_is_no_files_name_is_refused(name: str, run: Run, graded: Fa
 )
 def test_a_replay_has_the_weights_of_its_card(run: Run, graded: FakeGrade, weights: Weights, rule: WeightsRule) -> None:
     write_card(cards.card(weights=weights), Path("card.json"))
-    assert run("grade", "--replay", "card.json") == 0
-    assert run("grade", "--replay", "card.json", "--weights", "changing") == 0
+    assert run("grade", "--replay", "card.json", "--changed-problem") == 0
+    assert run("grade", "--replay", "card.json", "--changed-problem", "--weights", "changing") == 0
     assert [request.weights for request in graded.requests] == [rule, WeightsRule.CHANGING]
 
 

@@ -312,14 +312,16 @@ class TestSharedMemory:
             "READ just past the end of a static shared array of 36 bytes (submission.cu:701)"
         )
 
-    @pytest.mark.parametrize(("offset", "dynamic_bytes", "distance"), [(100, 400, 0), (0, 0, 0), (130, 400, 120)])
-    def test_dynamic_array_past_its_end(self, run, offset, dynamic_bytes, distance):
+    @pytest.mark.parametrize(
+        ("offset", "dynamic_bytes", "where"), [(100, 400, "just"), (0, 0, "just"), (130, 400, "120 bytes")]
+    )
+    def test_dynamic_array_past_its_end(self, run, offset, dynamic_bytes, where):
         text = run("dynamic_shared_at", offset, dynamic_bytes)
         assert text.startswith("emulator[shared-out-of-bounds]: kernel dynamic_at block (0,0,0) thread (0,0,0): ")
-        assert f"WRITE {distance} bytes past the end of a dynamic shared array of {dynamic_bytes} bytes" in text
+        assert f"WRITE {where} past the end of a dynamic shared array of {dynamic_bytes} bytes" in text
         assert text.endswith("(submission.cu:801)")
 
-    @pytest.mark.parametrize(("offset", "where"), [(25, "0 bytes past the end"), (-1, "4 bytes before the start")])
+    @pytest.mark.parametrize(("offset", "where"), [(25, "just past the end"), (-1, "4 bytes before the start")])
     def test_writes_beside_the_data_are_found_after_the_block(self, run, offset, where):
         text = run("dynamic_shared_at", offset, 100)
         assert text.startswith("emulator[shared-out-of-bounds]: kernel dynamic_at block (0,0,0): ")

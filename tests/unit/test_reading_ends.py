@@ -8,8 +8,9 @@ import pytest
 
 from evaluator.build.split_items import NotSplittable
 from evaluator.build.split_source import split
-from evaluator.emulator.child import go_through
+from evaluator.emulator.front import front_end
 from evaluator.emulator.lexer import Code, tokens
+from evaluator.frames import BuildRequest
 
 VOCABULARY = """
 ( ) [ ] { } ; , < > <<< >>> -> :: : = * & (void*) 'C' 1 return extern void k a f if const auto operator
@@ -47,7 +48,7 @@ def in_time():
 
 def read(text):
     with in_time():
-        go_through([text])
+        front_end(BuildRequest(name="odd", cuda_sources=[text]))
     with in_time(), contextlib.suppress(NotSplittable):
         split(text)
 
