@@ -43,7 +43,6 @@ _UNSAID = {
     "deadline_s": "the judge's own deadline",
     "require_own_kernel": "no required share of own kernels",
     "baselines": "no baselines",
-    "deadline_s": "the usual deadline of a grade",
     "weights": "what each problem says of weights",
     "problems": "the shipped problems",
 }
