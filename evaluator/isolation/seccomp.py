@@ -48,6 +48,8 @@ _X32_BIT = 0x40000000
 _PR_SET_PDEATHSIG = syscalls.PR_SET_PDEATHSIG
 _F_SETSIG = 10
 _F_SETPIPE_SZ = 1031
+_RECORD_LOCKS = (6, 7, 37, 38)
+"""F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW: a lock of each byte of a file is memory that no limit counts."""
 _BUFFER_SIZES = (socket.SO_SNDBUF, socket.SO_RCVBUF, 32, 33)  # the last two: SO_SNDBUFFORCE, SO_RCVBUFFORCE
 _EXIT_SIGNAL_MASK = 0xFF
 _SOCKET_TYPE_MASK = 0xF
@@ -233,6 +235,14 @@ def _refuse_only(index: int, *values: int) -> list[_Instruction]:
     return [_load_argument(index), *refusals, _return(_ALLOW)]
 
 
+def _file_control(*, pretends_locks: bool) -> list[_Instruction]:
+    """A runner shares no file with another runner, so a lock of a part of one has nothing to keep out."""
+    pretended = _RECORD_LOCKS if pretends_locks else ()
+    answers = [line for each in pretended for line in (_instruction(_JUMP_EQUAL, each, 0, 1), _return(_PRETEND))]
+    load, *rest = _refuse_only(1, _F_SETSIG, _F_SETPIPE_SZ)
+    return [load, *answers, *rest]
+
+
 def _usual_buffers() -> list[_Instruction]:
     """Sockets' queues keep their size, which `meter` counts with; who asks for more is told that it was done."""
     sizes = [line for size in _BUFFER_SIZES for line in (_instruction(_JUMP_EQUAL, size, 0, 1), _return(_PRETEND))]
@@ -299,7 +309,7 @@ def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool,
         filtered += [_instruction(_JUMP_AT_LEAST, _X32_BIT, 0, 1), _return(_KILL)]
     filtered += _on_call(number(_CLONE3), [_return(_ERRNO | errno.ENOSYS)])
     filtered += _on_call(number(_CLONE), _clone_rule())
-    filtered += _on_call(number(_FCNTL), _refuse_only(1, _F_SETSIG, _F_SETPIPE_SZ))
+    filtered += _on_call(number(_FCNTL), _file_control(pretends_locks=not tool))
     filtered += _on_call(number(_PRCTL), _no_continue_signal_from_parent())
     filtered += _on_call(number(_PRLIMIT), _allow_only(0, 0))
     for numbers, its_signal in _SENDS_A_SIGNAL.values():

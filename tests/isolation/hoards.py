@@ -4,9 +4,11 @@ They are named `hoards:NAME` where a test spawns them.
 """
 
 import ctypes
+import fcntl
 import mmap
 import os
 import socket
+import struct
 import threading
 import time
 
@@ -96,3 +98,18 @@ def thread_with_files_of_its_own(sock, private):
     plain.start()
     plain.join()
     answer(sock, refused)
+
+
+def locks_of_bytes(sock, private):
+    """Lock every other byte of a file, and have a child count those that keep it out."""
+    count = question(sock)
+    with (private / "locked").open("wb+") as file:
+        for place in range(count):
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 2 * place)
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            about = [struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 2 * place, 1, 0) for place in range(count)]
+            found = [struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, each))[0] for each in about]
+            os.write(writer, bytes([sum(kind != fcntl.F_UNLCK for kind in found)]))
+            os._exit(0)
+        answer(sock, {"taken": count, "of another process": os.read(reader, 1)[0]})

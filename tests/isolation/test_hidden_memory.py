@@ -40,6 +40,11 @@ def test_nothing_waits_in_queues_that_outlive_their_senders(full, ask):
     assert set(results.values()) == {"EPERM"}, results
 
 
+def test_locks_of_bytes_of_a_file_are_pretended(starter, ask):
+    """Each is memory of the kernel, and one on every other byte cannot be joined with its neighbours."""
+    assert ask(starter, "hoards:locks_of_bytes", 64) == {"taken": 64, "of another process": 0}
+
+
 def test_threads_share_one_table_of_files(starter, ask):
     """The meter counts the queues of one table for each process."""
     assert ask(starter, "hoards:thread_with_files_of_its_own") == os.strerror(1)
