@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from evaluator.bounds import MOST_NODES
 from evaluator.build.builder import MOST_BUILT_BYTES, Builder
 from evaluator.build.cache import BuildCache
 from evaluator.build.diagnostics import parse
@@ -40,6 +39,7 @@ from evaluator.frames import (
     SourceFile,
     TensorView,
 )
+from evaluator.frames.bounds import MOST_NODES
 from evaluator.isolation import ToolResult
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger

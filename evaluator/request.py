@@ -14,9 +14,9 @@ from evaluator.doctor import default_device
 from evaluator.errors import CardError, ProblemNotFound, UsageError
 from evaluator.file_names import card_place
 from evaluator.findings import Code, finding
+from evaluator.grade.request import GradeRequest, Unread
 from evaluator.host_code import is_for_the_cpu
 from evaluator.isolation import SandboxMode
-from evaluator.pipeline import GradeRequest, Unread
 from evaluator.records import (
     BaselineKind,
     DeviceKind,

@@ -22,6 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evaluator.devices.gpu import choose, show_only
+from evaluator.grade.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge import measure
 from evaluator.judge.baseline import AS_REFERENCE
@@ -32,7 +33,6 @@ from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
 from evaluator.report.live import Silent
-from evaluator.stopwatch import Stopwatch
 
 CLAMP = """
 import torch

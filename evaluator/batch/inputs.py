@@ -18,7 +18,7 @@ from evaluator.batch.tasks import Planned, Refused, Seen, Stamp, Task
 from evaluator.catalog import Origin, list_problems
 from evaluator.catalog.kernelbench import WHERE, looks_like_one, other_names
 from evaluator.errors import SubmissionUnreadable, UsageError
-from evaluator.pipeline import Unread
+from evaluator.grade.request import Unread
 from evaluator.reading import kind, open_named
 from evaluator.records import Problem, SizeName
 from evaluator.report.text import one_line

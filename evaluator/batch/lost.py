@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
-from evaluator import pipeline
 from evaluator.batch.handle import Slot
 from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Order
 from evaluator.batch.tasks import Task
 from evaluator.findings import Code, finding
-from evaluator.pipeline import Unread
+from evaluator.grade import pipeline
+from evaluator.grade.request import Unread
 from evaluator.records import Scorecard, Status, SubmissionRef
 from evaluator.report.live import Silent
 from evaluator.submissions import Submission

@@ -11,10 +11,10 @@ from enum import StrEnum
 import msgspec
 
 from evaluator.batch.manifest import Terms
-from evaluator.deadline import limit_s
 from evaluator.devices.gpu import Gpu, choose
+from evaluator.grade.deadline import limit_s
+from evaluator.grade.request import Begun, GradeRequest, Unread
 from evaluator.isolation import SandboxMode
-from evaluator.pipeline import Begun, GradeRequest, Unread
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
 from evaluator.submissions import Submission
 

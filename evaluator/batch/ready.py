@@ -5,7 +5,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from evaluator.batch.tasks import Task
-from evaluator.pipeline import Begun
+from evaluator.grade.request import Begun
 
 
 class Waiting(NamedTuple):

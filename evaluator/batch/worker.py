@@ -18,9 +18,10 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from evaluator import pipeline
 from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Result, Stage, receive_order, send
 from evaluator.errors import InfraError, WarpgradeError
+from evaluator.grade import pipeline
+from evaluator.grade.request import Begun
 from evaluator.isolation import SandboxMode
 from evaluator.isolation.syscalls import die_with_parent
 from evaluator.records import Scorecard
@@ -198,7 +199,7 @@ def _result(order: Order, keeper: "Keeper", teller: _Teller, replies: int) -> Re
         if order.part is not Part.BEGIN:
             return Graded(card=pipeline.grade(request, teller, keeper, order.begun, stuck))
         begun = pipeline.begin(request, teller, keeper, stuck)
-        return Built(begun=begun) if isinstance(begun, pipeline.Begun) else Graded(card=begun)
+        return Built(begun=begun) if isinstance(begun, Begun) else Graded(card=begun)
     except WarpgradeError as error:
         return NotGraded(reason=error.message, again=isinstance(error, InfraError))
 

@@ -72,7 +72,7 @@ def grade(
     With --replay CARD both may be left out: the submission is the card's, and the problem is looked up by the card's
     name of it, among the shipped ones or in --problems. A card never makes a file be read or run.
     """
-    from evaluator import pipeline
+    from evaluator.grade import pipeline
     from evaluator.keys import signing_key
     from evaluator.report.live import progress_on
     from evaluator.request import Wish, default_target, has_walls, request_for

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import msgspec
 
-from evaluator.bounds import Text
 from evaluator.build.sources import source_files
 from evaluator.build.split_items import NotSplittable
 from evaluator.build.split_source import split, without_precompiled
@@ -17,6 +16,7 @@ from evaluator.emulator.headers import has_header
 from evaluator.emulator.lexer import tokens
 from evaluator.emulator.sizes import hard_coded
 from evaluator.frames import BuildRequest, Channel, Frame
+from evaluator.frames.bounds import Text
 from evaluator.records import Constant
 
 _MAX_NUMBERS = 64

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import msgspec
 
-from evaluator.bounds import Name
 from evaluator.build.artefact import kernels_in_text
 from evaluator.build.sources import source_files
 from evaluator.emulator.device_code import device_code
 from evaluator.emulator.rewriter import marks_returns
 from evaluator.emulator.unit import Lacking, has_vectors, lacking_constructs, rewritten
 from evaluator.frames import BuildRequest, Frame, SourceFile
+from evaluator.frames.bounds import Name
 
 _MOST_LACKING = 64
 

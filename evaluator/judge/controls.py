@@ -12,9 +12,10 @@ from typing import NamedTuple
 import torch
 
 from evaluator.errors import ProblemError
+from evaluator.judge.arguments import Arguments
 from evaluator.judge.arithmetic import Format, rounded, with_operands
 from evaluator.judge.lowered import rounded_weights
-from evaluator.judge.reference import Arguments, Reference, by_path
+from evaluator.judge.reference import Reference, by_path
 from evaluator.judge.trees import Value, leaves
 from evaluator.records import Precision
 from evaluator.runner.calls import mapped

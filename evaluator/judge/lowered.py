@@ -20,9 +20,10 @@ from typing import NamedTuple
 import torch
 
 from evaluator.errors import ProblemError
+from evaluator.judge.arguments import Arguments
 from evaluator.judge.arithmetic import Format, rounded, with_operands, with_results
 from evaluator.judge.many_calls import go_together
-from evaluator.judge.reference import Arguments, Reference, by_path
+from evaluator.judge.reference import Reference, by_path
 from evaluator.judge.shortage import shortage
 from evaluator.judge.trees import Value, unravelled
 from evaluator.runner.calls import mapped

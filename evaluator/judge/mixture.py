@@ -16,13 +16,14 @@ import torch
 from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
 from evaluator.catalog.origin import Origin
 from evaluator.errors import ProblemError
+from evaluator.judge.arguments import Arguments
 from evaluator.judge.arithmetic import Order
 from evaluator.judge.compare import Sides, begin
 from evaluator.judge.cost import cost_of
 from evaluator.judge.kept import kept, look_up
 from evaluator.judge.other_orders import decides, error_of, larger, limits_of, other_orders
 from evaluator.judge.profiles import PROFILES, RULES
-from evaluator.judge.reference import Arguments, Expected, Reference, by_path
+from evaluator.judge.reference import Expected, Reference, by_path
 from evaluator.judge.tolerance import Bounds, Rounding
 from evaluator.judge.trees import Value, tensors
 from evaluator.records import Problem, Profile, SizeName, ToleranceRule

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from evaluator.judge.arguments import Arguments
 from evaluator.judge.kept import kept
-from evaluator.judge.reference import Arguments, Reference
+from evaluator.judge.reference import Reference
 from evaluator.judge.trees import tensors
 from evaluator.judge.trial import fresh_seed
 from evaluator.records import Flips, Problem, SizeName

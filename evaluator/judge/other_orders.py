@@ -6,9 +6,10 @@ import math
 import torch
 
 from evaluator.errors import ProblemError
+from evaluator.judge.arguments import Arguments
 from evaluator.judge.arithmetic import Format, Order, in_order, moved, with_operands
 from evaluator.judge.compare import RARE, Sides, begin
-from evaluator.judge.reference import Arguments, Expected, Reference
+from evaluator.judge.reference import Expected, Reference
 from evaluator.judge.tolerance import WIDEST, Bounds, Rounding, bounds
 from evaluator.judge.trees import Value
 from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule

@@ -14,9 +14,10 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
+from evaluator.judge.arguments import Arguments
 from evaluator.judge.compare import Sides
 from evaluator.judge.lowered import ENOUGH, ENOUGH_CALLS, Asked, Errors, Found, ReferenceCall, format_of, sampled
-from evaluator.judge.reference import Arguments, Reference
+from evaluator.judge.reference import Reference
 from evaluator.records import Check, Precision
 
 _MOST_CALLS = 32

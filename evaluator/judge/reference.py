@@ -7,7 +7,6 @@ import contextlib
 import copy
 import random
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple, Self
@@ -16,8 +15,11 @@ import torch
 
 from evaluator.catalog import sized_source
 from evaluator.errors import JudgeFailed, ProblemError
+from evaluator.judge.arguments import Arguments, cloned, storages, versions, wide, widened
+from evaluator.judge.author import author_code
+from evaluator.judge.blocks import begins_and_ends_with, cut
 from evaluator.judge.derived import derived
-from evaluator.judge.nearness import near, same_function
+from evaluator.judge.nearness import same_function
 from evaluator.judge.overlap import Layouts, layouts
 from evaluator.judge.profiles import change, rehearse
 from evaluator.judge.shortage import ran_out
@@ -28,13 +30,6 @@ from evaluator.records import Mode, Problem, Profile, SizeName
 from evaluator.runner import calls
 from evaluator.runner.calls import mapped
 from evaluator.runner.seeding import seed_torch
-
-
-class Arguments(NamedTuple):
-    """What forward or a constructor is called with."""
-
-    args: list[Value]
-    kwargs: dict[str, Value]
 
 
 class Honest(NamedTuple):
@@ -117,7 +112,7 @@ class Reference:
         if profile is Profile.AS_GIVEN:
             rehearse(decoy, [given.args, given.kwargs], values_seed, self._device)
             return given
-        own = _cloned(given) if self._keeps_inputs else given
+        own = cloned(given) if self._keeps_inputs else given
         return Arguments(*change(profile, self.problem.layouts, [own.args, own.kwargs], values_seed, self._device))
 
     def _own(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -132,15 +127,15 @@ class Reference:
         """
         self.outline = mapped(outputs, lambda tensor: tensor.to("meta"))
         self.layouts = layouts(dict(leaves(outputs, "output")))
-        some = _cloned(self.blocks(inputs)[0])
-        versions = _versions(some)
+        some = cloned(self.blocks(inputs)[0])
+        before = versions(some)
         with self._author("forward"):
             self._run(self.model, some, 0, None)
-        after = enumerate(zip(versions, _versions(some), strict=True))
-        self.written = frozenset(index for index, (before, now) in after if before != now)
+        after = enumerate(zip(before, versions(some), strict=True))
+        self.written = frozenset(index for index, (one, other) in after if one != other)
         self._writes_inputs = bool(self.written)
         del some
-        self._keeps_inputs = not _storages(inputs).isdisjoint(_storages(self.draw(0)))
+        self._keeps_inputs = not storages(inputs).isdisjoint(storages(self.draw(0)))
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
@@ -163,24 +158,12 @@ class Reference:
         self.exact_model, self._always_in_float64 = None, False
 
     def _follow_each_other(self, blocks: list[Arguments], outputs: Value) -> bool:
-        """Hold the first rows of a call's outputs against the first block's, the last rows against the last block's."""
+        """Hold a call's outputs against those of its first and of its last block."""
         try:
             first, last = (self.forward(block, 0) for block in (blocks[0], blocks[-1]))
         except ProblemError:  # What needs the whole input may fail on a part of it.
             return False
-        known = list(leaves(outputs))
-        for whole, one, other in zip(known, leaves(first), leaves(last), strict=False):
-            values = [value for _, value in (whole, one, other)]
-            if not isinstance(whole[1], torch.Tensor):
-                if any(isinstance(value, torch.Tensor) or value != whole[1] for value in values):
-                    return False  # A number, say, that is the mean of all rows.
-                continue
-            if any(not isinstance(value, torch.Tensor) or value.dim() == 0 for value in values):
-                return False
-            tensor, head, tail = values
-            if not (near(tensor[: len(head)].double(), head) and near(tensor[-len(tail) :].double(), tail)):
-                return False
-        return len(list(leaves(first))) == len(known)
+        return begins_and_ends_with(outputs, first, last)
 
     def twin(self) -> Self:
         """Give a reference with models of its own: what those keep from call to call leaves no trace on this one's."""
@@ -251,7 +234,7 @@ class Reference:
     def forward(self, inputs: Arguments, random_seed: int) -> Value:
         """Run the plain reference once."""
         with self._author("forward"):
-            return self._run(self.model, _cloned(inputs), random_seed, None).outputs
+            return self._run(self.model, cloned(inputs), random_seed, None).outputs
 
     def altered(
         self,
@@ -266,9 +249,9 @@ class Reference:
         model = self.exact_model if in_float64 else self.model
         if model is None:
             raise TypeError("this reference has no float64")
-        own = _widened(inputs) if in_float64 else _cloned(inputs)
+        own = widened(inputs) if in_float64 else cloned(inputs)
         with self._author("forward"), mode:
-            return self._run(model, own, random_seed, _wide(gradients) if in_float64 else gradients)
+            return self._run(model, own, random_seed, wide(gradients) if in_float64 else gradients)
 
     def expected_of_blocks(self, blocks: list[Arguments], random_seed: int) -> Iterator[Expected]:
         """Compute what each block of a call should give. The first one tells for all whether float64 is comparable."""
@@ -300,11 +283,11 @@ class Reference:
 
     def honest(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> Honest:
         """Have the reference answer in the problem's precision."""
-        own = _cloned(inputs) if self._writes_inputs or gradients is not None else inputs
-        versions = _versions(own)
+        own = cloned(inputs) if self._writes_inputs or gradients is not None else inputs
+        before = versions(own)
         with self._author("forward"):
             result = self._run(self.model, own, random_seed, gradients)
-        if own is inputs and _versions(own) != versions:
+        if own is inputs and versions(own) != before:
             raise ProblemError(f"{self.problem.name}: forward writes into its inputs in some calls and not in others")
         return Honest(result, self._borrowed(result.outputs, own))
 
@@ -313,7 +296,7 @@ class Reference:
             return None
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                return self._run(self.exact_model, _widened(inputs), random_seed, _wide(gradients))
+                return self._run(self.exact_model, widened(inputs), random_seed, wide(gradients))
         except Exception as error:  # A reference with casts of its own; the card then says NOT_FLOAT64.
             # What raises anything else does so by its own code, whoever has the memory.
             if not self._always_in_float64 or not isinstance(error, RuntimeError | MemoryError):
@@ -347,30 +330,8 @@ class Reference:
         )
 
     def blocks(self, inputs: Arguments) -> list[Arguments]:
-        """Cut the inputs as `split` says, so that a block's float64 copies stay within `_BLOCK_BYTES`.
-
-        The outputs of blocks follow each other along dimension 0. Without a `split` there is one block.
-        """
-        whole = sum(leaf.numel() * 8 for leaf in tensors(inputs.args) + tensors(inputs.kwargs))
-        pieces = -(-whole // _BLOCK_BYTES)
-        if not self._split or pieces <= 1:
-            return [inputs]
-        names = forward_parameters(self.model, inputs)
-        cut = {
-            name: value.chunk(pieces, self._split[name])
-            for name, value in names
-            if name in self._split and isinstance(value, torch.Tensor) and self._split[name] < value.dim()
-        }
-        if len(cut) < len(self._split) or len({len(parts) for parts in cut.values()}) != 1:
-            return [inputs]
-        count = len(next(iter(cut.values())))
-        return [
-            Arguments(
-                [cut[name][index] if name in cut else value for name, value in names[: len(inputs.args)]],
-                {name: cut[name][index] if name in cut else value for name, value in names[len(inputs.args) :]},
-            )
-            for index in range(count)
-        ]
+        """Cut the inputs as `split` says; see `blocks.cut`."""
+        return cut(self.model, inputs, self._split)
 
     def _in_float64(self) -> torch.nn.Module | None:
         try:
@@ -391,35 +352,11 @@ class Reference:
             hint="return a list of positional arguments, or a dict of keyword arguments",
         )
 
-    @contextlib.contextmanager
-    def _author(self, doing: str) -> Iterator[None]:
-        """Turn whatever the problem's code raises into a ProblemError that names its line."""
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                yield
-        except (ProblemError, KeyboardInterrupt, MemoryError):
-            raise
-        except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever it raises is the problem's
-            if ran_out(error):
-                raise MemoryError(str(error)) from None
-            lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == self.problem.path]
-            where = f", line {lines[-1]}" if lines else ""
-            raise ProblemError(
-                f"{self.problem.path}{where}: {doing} failed: {type(error).__name__}: {error}",
-                hint="the problem is broken, not the submission; mend its reference.py",
-            ) from None
+    def _author(self, doing: str) -> contextlib.AbstractContextManager[None]:
+        return author_code(self.problem, doing)
 
 
-_BLOCK_BYTES = 192 << 20
 _TRIED_WEIGHTS = (1, 2, 3)
-
-
-def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:
-    """Pair forward's parameter names with the values: the positional ones first, then the keywords."""
-    code = type(model).forward.__code__
-    names = code.co_varnames[1 : code.co_argcount]
-    padded = list(names) + [str(index) for index in range(len(names), len(inputs.args))]
-    return [*zip(padded, inputs.args, strict=False), *inputs.kwargs.items()]
 
 
 def by_path(result: calls.Result) -> dict[str, Value]:
@@ -441,32 +378,3 @@ def _still_finite(before: list[torch.Tensor], value: Value) -> bool:
     now = _finite_parts(value)
     same = len(now) == len(before) and all(one.shape == other.shape for one, other in zip(before, now, strict=True))
     return same and all(bool((other | ~one).all()) for one, other in zip(before, now, strict=True))
-
-
-def _versions(inputs: Arguments) -> list[int]:
-    """Count how often each input has been written to; PyTorch does, for autograd."""
-    return [tensor._version for tensor in tensors(list(inputs))]  # noqa: SLF001 - documented nowhere else, and stable
-
-
-def _storages(inputs: Arguments) -> set[int]:
-    return {tensor.untyped_storage().data_ptr() for tensor in tensors(list(inputs)) if tensor.numel()}
-
-
-def _cloned(inputs: Arguments) -> Arguments:
-    """Copy the inputs: a reference may write into them."""
-    return Arguments(mapped(inputs.args, torch.clone), mapped(inputs.kwargs, torch.clone))
-
-
-def _widened(inputs: Arguments) -> Arguments:
-    """Copy the inputs into float64 (complex128); integers and booleans as they are."""
-    return Arguments(mapped(inputs.args, _double), mapped(inputs.kwargs, _double))
-
-
-def _wide(gradients: list[torch.Tensor] | None) -> list[torch.Tensor] | None:
-    return None if gradients is None else [gradient.double() for gradient in gradients]
-
-
-def _double(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_complex():
-        return tensor.to(torch.complex128, copy=True)
-    return tensor.to(torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)

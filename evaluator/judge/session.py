@@ -9,10 +9,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Self
 
-from evaluator.bounds import most_bytes_from_runner
 from evaluator.build.bindings import explained_load
 from evaluator.cut_off import is_cut_off
-from evaluator.deadline import Deadline, Work
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import (
@@ -36,10 +34,12 @@ from evaluator.frames import (
     Warm,
     Warmed,
 )
+from evaluator.frames.bounds import most_bytes_from_runner
+from evaluator.frames.oversize import oversized_answer
+from evaluator.grade.deadline import Deadline, Work
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault
-from evaluator.oversize import oversized_answer
 from evaluator.packages import importable, missing_package
 from evaluator.records import DeviceKind, Finding, Status
 

@@ -3,13 +3,12 @@
 import itertools
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
-from evaluator.frames import Call, EmulatorSchedule, Items, Prepare, Table
 from evaluator.judge.answers import (
     changed_input,
     gradient_pairs,
@@ -21,6 +20,8 @@ from evaluator.judge.answers import (
     views,
     wrong_values,
 )
+from evaluator.judge.arguments import Arguments
+from evaluator.judge.asking import Asker
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined, rows_from
 from evaluator.judge.derived import derived
@@ -29,18 +30,16 @@ from evaluator.judge.lowered import ENOUGH, ReferenceCall
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.precision import Drawn, PrecisionWatch
-from evaluator.judge.reference import Arguments, Expected, Honest, Reference, by_path
+from evaluator.judge.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.session import Fault
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.standing import Standing
 from evaluator.judge.tolerance import Bounds, bounds
-from evaluator.judge.trees import Pair, Placed, Value, named_views, pair_up, place
-from evaluator.judge.weights import NO_SITES, Laid, Sites, Worn
+from evaluator.judge.trees import Pair, Placed, Value, pair_up
+from evaluator.judge.weights import NO_SITES, Sites, Worn
 from evaluator.records import (
     Check,
-    Fill,
     Finding,
-    Order,
     Profile,
     Schedule,
     Status,
@@ -49,9 +48,6 @@ from evaluator.records import (
     seed_text,
 )
 from evaluator.runner import calls
-
-_ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
-_FILLS: dict[Fill, Literal[0, 1, 2, 3]] = {Fill.NAN: 0, Fill.LARGE: 1, Fill.NEGATIVE: 2, Fill.ORDINARY: 3}
 
 
 class Trial(NamedTuple):
@@ -93,23 +89,20 @@ class Bench:
         """
         self._sites = sites
         self._first_seed: int | None = None
-        self._first_call_s = first_call_s
         self._reference = reference
         self._clock = clock
-        self._inputs = memory.inputs
         self._outputs = memory.outputs
         self._weights_lie = sites.layouts(memory.outputs)
-        self._poison_bytes = memory.poison_bytes
         self._rule = rule
         self._outline = outline
         self._comparison = comparison
         self._mixture = mixture
         self._profile = Profile.AS_GIVEN
-        self._wanted: calls.Result | None = None
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._precision = PrecisionWatch(reference.problem.precision)
         self._words = clock.words if isinstance(clock, HostClock) else None
         self._standing = None if self._words is None else Standing(self._words)
+        self._asker = Asker(reference, clock, memory, sites, self._standing, first_call_s)
 
     @property
     def earlier_weights(self) -> list[Worn]:
@@ -146,7 +139,7 @@ class Bench:
         self._precision.begin(len(blocks))
         whole = self._reference.honest(inputs, random_seed, gradients) if len(blocks) == 1 else None
         wanted = calls.Result(self._outline, None) if whole is None else whole.result
-        placed, answer = self._call(
+        placed, answer = self._asker.ask(
             index, inputs, gradients, wanted, random_seed=random_seed, schedule=schedule, timeout_s=timeout_s
         )
         if isinstance(answer, Fault):
@@ -195,7 +188,7 @@ class Bench:
 
         Calls with the plain reference's own answers are some of them, so none should be `quick`.
         """
-        outputs = outlined(self._wanted).values()
+        outputs = outlined(self._asker.wanted).values()
         few = any(0 < tensor.numel() < ENOUGH and tensor.dtype == torch.float32 for tensor in outputs)
         return few and self._rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_calls
 
@@ -214,74 +207,10 @@ class Bench:
         inputs = self._reference.draw(seed)
         gradients = self._output_gradients(inputs, 0, seed)
         for index in itertools.count():
-            _, answer = self._call(
+            _, answer = self._asker.ask(
                 index, inputs, gradients, None, random_seed=0, schedule=None, timeout_s=timeout_s, forked=forked
             )
             yield answer
-
-    def _call(
-        self,
-        index: int,
-        inputs: Arguments,
-        gradients: list[torch.Tensor] | None,
-        wanted: calls.Result | None,
-        *,
-        random_seed: int,
-        schedule: Schedule | None,
-        timeout_s: float,
-        forked: bool = False,
-    ) -> tuple[Placed, Answered | Fault]:
-        """Have the runner prepare itself, then let the clock reveal the inputs. Nothing `wanted`: an empty call."""
-        poison = secrets.randbelow(256)
-        fault = self._clock.prepare(
-            Prepare(
-                index=index,
-                token=_token(),
-                poison=poison,
-                ahead_bytes=self._poison_bytes,
-            ),
-            timeout_s=timeout_s,
-        )
-        if fault is not None:
-            return Placed([], []), fault
-        if self._standing is not None:
-            self._standing.look(poison)
-        weights = self._sites.of(self._reference.parameters()) if self._sites.change else Laid([], {})
-        placed = place(
-            [
-                *((f"input {position}", value) for position, value in enumerate(inputs.args)),
-                *((f"input {name}", value) for name, value in inputs.kwargs.items()),
-                ("gradient", gradients or []),
-                ("weight", weights.staged),
-            ],
-            self._inputs,
-        )._replace(weights=weights.direct)
-        *nodes, output_gradients, staged = placed.nodes
-        count = len(nodes) - len(inputs.kwargs)
-        frame = Call(
-            index=index,
-            token=_token(),
-            random_seed=random_seed,
-            empty=wanted is None,
-            forked=forked,
-            ticket=0,
-            schedule=None if schedule is None else _schedule_frame(schedule),
-            args=Items(is_tuple=False, items=nodes[:count]),
-            kwargs=Table(keys=list(inputs.kwargs), items=nodes[count:]),
-            output_gradients=None if gradients is None or not isinstance(output_gradients, Items) else output_gradients,
-            weights=named_views(staged),
-        )
-        self._wanted = wanted if wanted is not None else self._wanted
-        longest_s, self._first_call_s = max(timeout_s, self._first_call_s), 0.0
-        outline = outlined(self._wanted)
-        return placed, self._clock.call(
-            frame,
-            placed.write,
-            outline,
-            timeout_s=longest_s,
-            queued_timeout_s=timeout_s,
-            asks_late=self._reference.draws_numbers,
-        )
 
     def _expected(
         self, blocks: list[Arguments], whole: Honest | None, random_seed: int, gradients: list[torch.Tensor] | None
@@ -412,21 +341,8 @@ class Bench:
         return found
 
 
-def _schedule_frame(schedule: Schedule) -> EmulatorSchedule:
-    return EmulatorSchedule(
-        order=_ORDERS[schedule.order],
-        seed=int(schedule.seed, 16),
-        workers=schedule.workers,
-        fill=_FILLS[schedule.fill],
-    )
-
-
 def _status(problem: Finding) -> Status:
     return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT
-
-
-def _token() -> int:
-    return secrets.randbits(62)
 
 
 def fresh_seed() -> int:

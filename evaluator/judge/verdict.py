@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
+from evaluator.grade.outcome import Outcome
+from evaluator.grade.stopwatch import Stopwatch
 from evaluator.judge import stages
 from evaluator.judge.bound import bound
 from evaluator.judge.left_out import needed_alone
 from evaluator.judge.ownership import not_known, own_kernels, too_little
 from evaluator.judge.profiling import profiling
 from evaluator.judge.workshop import Workshop
-from evaluator.outcome import Outcome
 from evaluator.records import Build, DeviceKind, Status
-from evaluator.stopwatch import Stopwatch
 
 
 def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:

@@ -4,9 +4,9 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from evaluator.bounds import Text
 from evaluator.findings import Code
 from evaluator.frames import BuildRequest, Frame
+from evaluator.frames.bounds import Text
 
 MAX_REMARKS = 64
 MAX_BUILDS = 4

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from torch.utils import cpp_extension
 
 from evaluator.frames import BuildReply, BuildRequest, Frame, SourceFile
-from evaluator.oversize import unsendable_request
+from evaluator.frames.oversize import unsendable_request
 from evaluator.runner import requests
 from evaluator.runner.requests import as_list
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec.structs import replace
 
-from evaluator.bounds import MOST_DEPTH
 from evaluator.devices.memory import strided
 from evaluator.frames import Items, Node, Opaque, Scalar, Table, TensorView
+from evaluator.frames.bounds import MOST_DEPTH
 from evaluator.runner.pretence import real_device
 
 if TYPE_CHECKING:

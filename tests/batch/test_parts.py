@@ -14,10 +14,10 @@ from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Stage
 from evaluator.batch.ready import Ready, Waiting
 from evaluator.findings import Code, finding
-from evaluator.outcome import Outcome
-from evaluator.pipeline import Begun
+from evaluator.grade.outcome import Outcome
+from evaluator.grade.request import Begun
+from evaluator.grade.stopwatch import Lap
 from evaluator.records import DeviceKind, SizeName, Status
-from evaluator.stopwatch import Lap
 from tests import cards
 from tests.batch.fakes import FakeWorker
 

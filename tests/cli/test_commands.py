@@ -14,13 +14,15 @@ import msgspec
 import pytest
 
 import cli
-from evaluator import pipeline
 from evaluator.build import toolchain
 from evaluator.build.ahead import Part
 from evaluator.build.cache import BuildCache
 from evaluator.doctor import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.findings import Code
+from evaluator.grade import pipeline
+from evaluator.grade.request import GradeRequest, Unread
+from evaluator.grade.timed import LastResort
 from evaluator.isolation import SandboxMode
 from evaluator.records import (
     DeviceKind,
@@ -37,7 +39,6 @@ from evaluator.report.live import Progress
 from evaluator.schema import check_card
 from evaluator.store import card_bytes, read_card, write_card
 from evaluator.submissions import Submission
-from evaluator.timed import LastResort
 from evaluator.version import __version__
 from tests import cards
 
@@ -75,9 +76,9 @@ class FakeGrade:
 
     def __init__(self) -> None:
         self.card: Scorecard | Exception | KeyboardInterrupt = cards.card()
-        self.requests: list[pipeline.GradeRequest] = []
+        self.requests: list[GradeRequest] = []
 
-    def __call__(self, request: pipeline.GradeRequest, progress: Progress, *, last_resort: LastResort) -> Scorecard:
+    def __call__(self, request: GradeRequest, progress: Progress, *, last_resort: LastResort) -> Scorecard:
         self.requests.append(request)
         progress.stage("build", "relu")
         if isinstance(self.card, BaseException):
@@ -401,7 +402,7 @@ def test_what_cannot_be_read_as_code_still_gets_a_card(run: Run, graded: FakeGra
     graded.card = cards.unread_card()
     assert run("grade", "relu", "answer.md") == 1
     unread = graded.requests[0].submission
-    assert isinstance(unread, pipeline.Unread)
+    assert isinstance(unread, Unread)
     assert (unread.name, unread.finding.code) == ("answer", Code.NO_CODE.value)
     assert Path("scorecards/relu/answer.json").is_file()
 

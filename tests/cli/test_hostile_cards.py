@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 import cli
-from evaluator import pipeline
 from evaluator.catalog import find_problem
+from evaluator.grade import pipeline
 from evaluator.store import write_card
 from tests import cards
 

@@ -5,8 +5,9 @@ import os
 import pytest
 
 from evaluator.findings import Code
+from evaluator.grade.pipeline import grade
+from evaluator.grade.request import GradeRequest
 from evaluator.isolation import SandboxMode
-from evaluator.pipeline import GradeRequest, grade
 from evaluator.records import DeviceKind, Order, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.submissions import read_submission

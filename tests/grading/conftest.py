@@ -3,6 +3,7 @@
 import pytest
 
 from evaluator.catalog import find_problem
+from evaluator.grade.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
@@ -10,7 +11,6 @@ from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, SizeName, ToleranceRule
 from evaluator.report.live import Silent
-from evaluator.stopwatch import Stopwatch
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, Grader, passable_folder
 
 

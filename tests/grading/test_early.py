@@ -13,7 +13,6 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from evaluator import pipeline
 from evaluator.build.builder import Builder
 from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache
@@ -21,6 +20,8 @@ from evaluator.catalog import find_problem
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest
+from evaluator.grade import alone, pipeline
+from evaluator.grade.request import GradeRequest
 from evaluator.isolation import Limits, SandboxMode
 from evaluator.isolation.tool import ToolResult
 from evaluator.judge import measure
@@ -240,10 +241,10 @@ def test_a_build_that_was_ended_is_not_remembered_as_one_that_failed(tmp_path):
 def graded(grader, monkeypatch):
     """Grade in this process, as on a machine with many cores."""
     monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-    monkeypatch.setattr(pipeline, "_CORES_FOR_EARLY", 1)
+    monkeypatch.setattr(alone, "_CORES_FOR_EARLY", 1)
 
     def run(source, strict=False):
-        request = pipeline.GradeRequest(
+        request = GradeRequest(
             problem=find_problem("relu"),
             submission=Submission(
                 name="mine",
@@ -326,7 +327,7 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
     def begin(*_):
         raise Begun
 
-    monkeypatch.setattr(pipeline, "_begin_early", begin)
+    monkeypatch.setattr(alone, "begin_early", begin)
     with contextlib.suppress(SandboxUnavailable), pytest.raises(Begun) if begins else contextlib.nullcontext():
         graded(module(), strict=strict)
 
@@ -337,7 +338,7 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
 def test_a_grade_that_is_ended_leaves_nobody(grader, tmp_path, number, later_s):
     slow = 'load_inline("slow", "int f();")\n'
     (tmp_path / "mine.py").write_text(WORKING.replace("extension = load", slow + "extension = load"))
-    script = "import evaluator.pipeline as p; p._CORES_FOR_EARLY = 1; import cli; cli.main()"
+    script = "import evaluator.grade.alone as p; p._CORES_FOR_EARLY = 1; import cli; cli.main()"
     with (
         nobody_left_behind(),
         subprocess.Popen(

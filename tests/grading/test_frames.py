@@ -20,7 +20,7 @@ from evaluator.devices.memory import HostRegion, SharedMemory, strided
 from evaluator.findings import Code
 from evaluator.frames import Call, Done, Prepare, Scalar, ToRunner
 from evaluator.isolation.child import ExitInfo
-from evaluator.judge import trial
+from evaluator.judge import asking
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.reference import Reference
 from evaluator.judge.session import Session
@@ -29,7 +29,7 @@ from evaluator.records import SizeName, Status, ToleranceRule
 from tests.grading.harness import module
 
 TOKEN = 7
-UNKNOWN_TOKEN = trial._token
+UNKNOWN_TOKEN = asking._token
 SHAPE = (7, 1023)
 STRIDES = (1023, 1)
 OUTPUT_BYTES = 1 << 20
@@ -73,7 +73,7 @@ def framed(body: bytes) -> bytes:
 def known_token():
     """Let the frames of these tests be made before the question: what keeps them out otherwise is not all there is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trial, "_token", lambda: TOKEN)
+        patch.setattr(asking, "_token", lambda: TOKEN)
         yield
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
+from evaluator.grade.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge import work_count
 from evaluator.judge.host_clock import HostClock
@@ -30,7 +31,6 @@ from evaluator.judge.workshop import Workshop
 from evaluator.lint.look import look
 from evaluator.records import DeviceKind, Finding, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
-from evaluator.stopwatch import Stopwatch
 from evaluator.submissions import MAX_CODE_BYTES, Submission, read_submission
 from tests.grading.harness import passable_folder
 from tests.grading.test_frames import FAILURES, OUTPUT_BYTES, Puppet, done, framed, known_token, view  # noqa: F401

@@ -26,9 +26,9 @@ print("garbage:", gc.isenabled(), gc.get_freeze_count() > 100_000, file=sys.stde
 
 IMPORT = """
 import gc, sys
-from evaluator.pipeline import _nothing_collected
+from evaluator.grade.resources import nothing_collected
 for _ in range(2):
-    with _nothing_collected():
+    with nothing_collected():
         print(gc.isenabled(), "torch" in sys.modules)
         import torch
     print(gc.isenabled(), gc.get_freeze_count() > 100_000)

@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.catalog import find_problem
 from evaluator.findings import Code
+from evaluator.grade.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge import stages
 from evaluator.judge.seeds import SeedBook
@@ -14,7 +15,6 @@ from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule, WeightsGraded, WeightsRule
 from evaluator.report.live import Silent
-from evaluator.stopwatch import Stopwatch
 from tests.grading.harness import PATIENT_S
 from tests.zoo.entries import ZOO
 

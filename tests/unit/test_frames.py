@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator import frames
 from evaluator.frames import (
     MAX_DESCRIPTORS,
     MAX_FRAME_BYTES,
@@ -36,6 +35,7 @@ from evaluator.frames import (
     Table,
     TensorView,
     ToRunner,
+    channel,
 )
 
 VIEW = TensorView(
@@ -291,7 +291,7 @@ def test_a_huge_length_is_refused_before_anything_is_read(pair, length):
 
 
 def test_an_own_frame_that_is_too_long_is_not_sent(pair, monkeypatch):
-    monkeypatch.setattr(frames, "MAX_FRAME_BYTES", 100)
+    monkeypatch.setattr(channel, "MAX_FRAME_BYTES", 100)
     judge, theirs = pair
     with pytest.raises(FrameError):
         judge.send(BuildReply(ok=False, log="x" * 101))

@@ -6,7 +6,6 @@ import socket
 import msgspec
 import pytest
 
-from evaluator.bounds import MAX_FRAME_BYTES, MOST_DEPTH, MOST_NODES, most_bytes_from_runner
 from evaluator.frames import (
     BuildRequest,
     Channel,
@@ -26,7 +25,8 @@ from evaluator.frames import (
     Table,
     TensorView,
 )
-from evaluator.oversize import oversized_answer, oversized_request, unsendable_request
+from evaluator.frames.bounds import MAX_FRAME_BYTES, MOST_DEPTH, MOST_NODES, most_bytes_from_runner
+from evaluator.frames.oversize import oversized_answer, oversized_request, unsendable_request
 
 encode = msgspec.msgpack.encode
 VIEW = TensorView(

@@ -5,14 +5,14 @@ import contextlib
 import pytest
 from msgspec.structs import replace
 
-from evaluator import pipeline
 from evaluator.catalog import find_problem
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.findings import Code, finding
+from evaluator.grade import pipeline
+from evaluator.grade.request import GradeRequest, Unread
 from evaluator.isolation import SandboxMode
 from evaluator.judge.mixture import Mixture
 from evaluator.judge.seeds import SeedBook
-from evaluator.pipeline import GradeRequest
 from evaluator.records import DeviceKind, Profile, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.store import card_bytes
@@ -41,10 +41,10 @@ class Keeper:
     def make_room(self, terms):
         pass
 
-    @contextlib.contextmanager
     def kill_all(self):
         pass
 
+    @contextlib.contextmanager
     def workshop(self, terms, source, card, deadline):
         yield Shop()
         if self._at_the_end is not None:
@@ -70,8 +70,8 @@ def grade(monkeypatch):
     """Grade with a judge that raises `error`, in the middle or (`late`) when its verdict is known."""
 
     def run(error, *, late=False):
+        from evaluator.grade.outcome import Outcome
         from evaluator.judge import verdict
-        from evaluator.outcome import Outcome
 
         def judge(shop, stopwatch):
             if late:
@@ -85,8 +85,8 @@ def grade(monkeypatch):
 
 
 def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(monkeypatch):
+    from evaluator.grade.outcome import Outcome
     from evaluator.judge import verdict
-    from evaluator.outcome import Outcome
 
     def judge(shop, stopwatch):
         shop.seeds.settle(Mixture((Profile.LARGE,)))  # On a GPU that is known only when it is at hand.
@@ -133,6 +133,9 @@ class NoKeeper:
     def make_room(self, terms):
         raise AssertionError("a runner was about to be started")
 
+    def kill_all(self):
+        pass
+
 
 @pytest.mark.parametrize("begin", [False, True])
 @pytest.mark.parametrize("source", ["", "\n", "import torch\nclass Model(torch.nn.Module): pass\n"])
@@ -153,6 +156,6 @@ def test_a_text_that_could_is_judged():
 
 def test_a_text_that_was_cut_off_is_a_build_error():
     reason = finding(Code.CUT_OFF, "the last block is never closed")
-    request = replace(REQUEST, submission=pipeline.Unread(name="x", origin="x.md", finding=reason))
+    request = replace(REQUEST, submission=Unread(name="x", origin="x.md", finding=reason))
     card = pipeline.grade(request, Silent(), NoKeeper())
     assert (card.status, card.reason) == (Status.BUILD_ERROR, reason)

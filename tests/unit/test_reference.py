@@ -4,12 +4,16 @@ import pytest
 import torch
 
 from evaluator.errors import JudgeFailed, ProblemError
+from evaluator.judge import blocks as blocks_module
 from evaluator.judge import ready
 from evaluator.judge import reference as reference_module
+from evaluator.judge.arguments import Arguments
+from evaluator.judge.blocks import forward_parameters
 from evaluator.judge.memory_plan import Plan, judge_bytes, plan
 from evaluator.judge.ready import try_one_call
-from evaluator.judge.reference import Reference, forward_parameters
+from evaluator.judge.reference import Reference
 from evaluator.judge.rig import CallSizes
+from evaluator.judge.trees import leaves
 from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
 
 GIB = 1 << 30
@@ -168,7 +172,7 @@ def test_a_tensor_that_the_author_keeps_is_not_written_into(settle):
 
 def test_a_profile_is_drawn_in_place_where_inputs_are_made_anew(monkeypatch):
     reference = settled("return x")
-    monkeypatch.setattr(reference_module, "_cloned", None)
+    monkeypatch.setattr(reference_module, "cloned", None)
     assert (reference.draw(1, Profile.SIGNED_NORMAL).args[0] < 0).any()
 
 
@@ -297,7 +301,7 @@ def test_blocks_give_what_the_whole_gives(monkeypatch, forward, split, keywords)
     )
     parts = shape.replace("), ", ")|").split("|")
     inputs = "return " + names % tuple(parts)
-    monkeypatch.setattr(reference_module, "_BLOCK_BYTES", 200)
+    monkeypatch.setattr(blocks_module, "_BLOCK_BYTES", 200)
     reference = made(forward, inputs, split=split)
     drawn = reference.draw(5)
     whole = reference.expected(drawn, 7, None)
@@ -306,8 +310,8 @@ def test_blocks_give_what_the_whole_gives(monkeypatch, forward, split, keywords)
     assert len(blocks) > 1
     assert whole.in_float64
     assert all(block.in_float64 for block in blocks)
-    parts = [list(reference_module.leaves(block.exact.outputs)) for block in blocks]
-    for place, (path, value) in enumerate(reference_module.leaves(whole.exact.outputs)):
+    parts = [list(leaves(block.exact.outputs)) for block in blocks]
+    for place, (path, value) in enumerate(leaves(whole.exact.outputs)):
         assert all(part[place][0] == path for part in parts)
         if isinstance(value, torch.Tensor):
             assert torch.allclose(value, torch.cat([part[place][1] for part in parts]), rtol=1e-14)
@@ -326,7 +330,7 @@ def test_blocks_give_what_the_whole_gives(monkeypatch, forward, split, keywords)
     ],
 )
 def test_a_split_that_changes_the_result_is_left_out(monkeypatch, forward, split):
-    monkeypatch.setattr(reference_module, "_BLOCK_BYTES", 40)
+    monkeypatch.setattr(blocks_module, "_BLOCK_BYTES", 40)
     inputs = "return [torch.rand(n, 4) * torch.arange(8.0)[:, None], torch.rand(4, 8)]"
     reference = made(forward, inputs, split=split)
     drawn = reference.draw(5)
@@ -337,7 +341,7 @@ def test_a_split_that_changes_the_result_is_left_out(monkeypatch, forward, split
 def test_forward_parameters_are_paired_with_the_values():
     reference = made()
     x = torch.zeros(1)
-    arguments = reference_module.Arguments([x, 2, 3], {"k": 4})
+    arguments = Arguments([x, 2, 3], {"k": 4})
     assert [name for name, _ in forward_parameters(reference.model, arguments)] == ["x", "other", "2", "k"]
 
 

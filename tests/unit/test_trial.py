@@ -12,11 +12,12 @@ from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
 from evaluator.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
 from evaluator.judge.answers import views
+from evaluator.judge.arguments import Arguments
 from evaluator.judge.clock import Answered
 from evaluator.judge.compare import Sides
 from evaluator.judge.derived import derived
 from evaluator.judge.precision import PrecisionWatch
-from evaluator.judge.reference import Arguments, Reference
+from evaluator.judge.reference import Reference
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench, fresh_seed
 from evaluator.records import (
@@ -329,7 +330,7 @@ def test_what_the_runner_is_told_before_it_may_go_tells_nothing_of_what_is_propa
     made.run(0, 5, timeout_s=1)
     prepare, go = told
     view = go.output_gradients.items[0]
-    gradient = to_tensor(view, made._inputs.flat).clone()
+    gradient = to_tensor(view, made._asker._inputs.flat).clone()
     assert prepare == Prepare(index=0, token=prepare.token, poison=prepare.poison, ahead_bytes=prepare.ahead_bytes)
     for seed in (go.random_seed, 5):
         assert not torch.equal(gradient, made._reference.output_gradients(torch.zeros(8), seed)[0])

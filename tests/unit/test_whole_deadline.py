@@ -7,19 +7,19 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.build.built import Built
-from evaluator.deadline import Deadline, DeadlineReached, Guard, Work, limit_s
 from evaluator.findings import Code
 from evaluator.frames import BuildRequest, Channel, Closed, DeadlinePassed, Loaded
+from evaluator.grade.deadline import Deadline, DeadlineReached, Guard, Work, limit_s
+from evaluator.grade.outcome import Outcome
+from evaluator.grade.stopwatch import Stopwatch
+from evaluator.grade.timed import in_time
 from evaluator.isolation import Limits
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.session import Session, Stage
 from evaluator.judge.tools import Tools
-from evaluator.outcome import Outcome
 from evaluator.records import BuildUnit, DeviceKind, Status
 from evaluator.report.live import Silent
-from evaluator.stopwatch import Stopwatch
-from evaluator.timed import in_time
 
 
 class Clock:
@@ -210,7 +210,9 @@ def test_no_stage_begins_any_more(clock, deadline):
 
 def test_a_guard_kills_then_asks_once_then_comes_to_its_last_resort(clock, deadline, monkeypatch):
     did = []
-    monkeypatch.setattr("evaluator.deadline._raise_in", lambda _, error: did.append("ask" if error else "take back"))
+    monkeypatch.setattr(
+        "evaluator.grade.deadline._raise_in", lambda _, error: did.append("ask" if error else "take back")
+    )
     monkeypatch.setattr(Guard, "_watch", lambda _: None)
 
     def kill():
@@ -225,7 +227,7 @@ def test_a_guard_kills_then_asks_once_then_comes_to_its_last_resort(clock, deadl
 
 
 def test_who_noticed_by_himself_is_not_interrupted_while_he_tidies_up(clock, deadline, monkeypatch):
-    monkeypatch.setattr("evaluator.deadline._raise_in", lambda *_: pytest.fail("it was asked"))
+    monkeypatch.setattr("evaluator.grade.deadline._raise_in", lambda *_: pytest.fail("it was asked"))
     monkeypatch.setattr(Guard, "_watch", lambda _: None)
     with Guard(deadline) as guard:
         clock.now = 105.0

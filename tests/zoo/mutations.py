@@ -19,7 +19,8 @@ from evaluator.judge.host_clock import HostClock
 from evaluator.judge.left_out import Needs
 from evaluator.judge.mixture import Mixture
 from evaluator.judge.place import Place
-from evaluator.judge.reference import Arguments, Reference
+from evaluator.judge.arguments import Arguments
+from evaluator.judge.reference import Reference
 from evaluator.judge.rig import HostRig
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session

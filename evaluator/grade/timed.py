@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from evaluator.deadline import DeadlineReached, Guard
-from evaluator.outcome import Outcome
+from evaluator.grade.deadline import DeadlineReached, Guard
+from evaluator.grade.outcome import Outcome
+from evaluator.grade.stopwatch import Stopwatch
 from evaluator.records import Scorecard, Seeds
-from evaluator.stopwatch import Stopwatch
 
 LastResort = Callable[[Scorecard], None]
 """Is given a card in another thread, where a grade is stuck seconds behind its deadline.

@@ -5,123 +5,44 @@ the reference is timed in others, before and after.
 """
 
 import contextlib
-import gc
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from evaluator.catalog import sized_source
-from evaluator.deadline import Deadline, Guard, limit_s
-from evaluator.devices.gpu import Gpu
-from evaluator.environment import environment
 from evaluator.errors import JudgeFailed, WarpgradeError
 from evaluator.findings import Code, finding
+from evaluator.grade import alone
+from evaluator.grade.card import card_of
+from evaluator.grade.deadline import Deadline, Guard
+from evaluator.grade.outcome import Outcome
+from evaluator.grade.remarks import remarks_on
+from evaluator.grade.request import Begun, GradeRequest, Unread
+from evaluator.grade.resources import nothing_collected, threads
+from evaluator.grade.stopwatch import Stopwatch
+from evaluator.grade.timed import LastResort, in_time
 from evaluator.interrupts import held_back
-from evaluator.isolation import SandboxMode, Starter
-from evaluator.judge.starting import light_starter_for, starter_for
+from evaluator.judge.starting import starter_for
 from evaluator.model_new import can_define_model_new
-from evaluator.outcome import Outcome
 from evaluator.records import (
-    BaselineKind,
-    DeviceFacts,
-    DeviceKind,
     Finding,
-    Problem,
-    ProblemRef,
-    ProfilerKind,
-    Record,
     Scorecard,
     Seeds,
-    Sha256,
-    SizeName,
     Status,
-    SubmissionRef,
-    ToleranceRule,
-    WeightsRule,
 )
-from evaluator.remarks import remarks_on
 from evaluator.report.live import Progress
 from evaluator.report.text import printable
-from evaluator.stopwatch import Lap, Stopwatch
 from evaluator.submissions import Submission
-from evaluator.timed import LastResort, in_time
 
 if TYPE_CHECKING:
-    from evaluator.build.builder import RunTool
-    from evaluator.build.equipment import ExtensionBuilder
-    from evaluator.judge.early import Early
-    from evaluator.judge.foothold import Foothold
     from evaluator.judge.keeper import Keeper
     from evaluator.judge.terms import Terms
 
 _FAULT_CHARACTERS = 1000
-_CORES_FOR_EARLY = 4
-
-
-class Unread(Record, frozen=True):
-    """A submission that could not be made out: why, and where it came from. It still gets a scorecard."""
-
-    name: str
-    origin: str
-    finding: Finding
-
-
-class GradeRequest(Record, frozen=True):
-    """What is to be graded, and how. `timeout_s` is for each stage of the submission; None leaves it to the judge.
-
-    `require_own_kernel` is the least share of the work that the submission's own kernels must do; `strict` refuses to
-    grade where a wall of the sandbox is missing. `baselines` and `speedup_of` are timed beside the reference. With
-    `profile` a correct submission is run once more, to see where its time goes. `deadline_s` is for the whole grade.
-    `weights` is the problem's own rule where it is None.
-    """
-
-    problem: Problem
-    submission: Submission | Unread
-    device: DeviceKind
-    gpu: Gpu | None
-    size: SizeName
-    tolerance: ToleranceRule
-    sandbox: SandboxMode
-    timeout_s: float | None
-    build_timeout_s: float
-    replay: Scorecard | None
-    require_own_kernel: float | None = None
-    strict: bool = False
-    baselines: list[BaselineKind] = []
-    speedup_of: Submission | None = None
-    profile: ProfilerKind | None = None
-    deadline_s: float | None = None
-    weights: WeightsRule | None = None
-
-    @property
-    def limit_s(self) -> float:
-        """How long all of the grade may take."""
-        return limit_s(self.deadline_s, self.build_timeout_s)
-
-
-class Library(Record, frozen=True):
-    """What a build made, by its key in the cache, for a machine that does not share that."""
-
-    key: Sha256
-    content: bytes
-    log: str
-    wall_s: float
-
-
-class Begun(Record, frozen=True):
-    """A grade whose submission is built, to be finished where a GPU is; with its `libraries`, if that is elsewhere.
-
-    `submission_s` is how much of the time was the submission's own.
-    """
-
-    outcome: Outcome
-    lap: Lap
-    libraries: list[Library] = []
-    submission_s: float = 0.0
 
 
 def grade(
@@ -149,10 +70,10 @@ def grade(
     outcome, seeds = in_time(
         stopwatch,
         lambda guard: _outcome(request, stopwatch, keeper, begun, guard),
-        lambda outcome: _card(request, outcome, None, stopwatch),
+        lambda outcome: card_of(request, outcome, None, stopwatch),
         last_resort,
     )
-    return _card(request, outcome, seeds, stopwatch)
+    return card_of(request, outcome, seeds, stopwatch)
 
 
 def begin(
@@ -166,12 +87,12 @@ def begin(
     outcome, seeds = in_time(
         stopwatch,
         lambda guard: _outcome(request, stopwatch, keeper, None, guard, built_only=True),
-        lambda outcome: _card(request, outcome, None, stopwatch),
+        lambda outcome: card_of(request, outcome, None, stopwatch),
         last_resort,
     )
     if outcome.reason is None:
         return Begun(outcome=outcome, lap=stopwatch.lap(), submission_s=stopwatch.deadline.submission_s)
-    return _card(request, outcome, seeds, stopwatch)
+    return card_of(request, outcome, seeds, stopwatch)
 
 
 def _stopwatch(request: GradeRequest, progress: Progress, begun: Begun | None) -> Stopwatch:
@@ -231,69 +152,22 @@ def _judged(
     # First of all the starter: it imports torch while the judge does.
     uuid = None if request.gpu is None else request.gpu.uuid
     with contextlib.ExitStack() as own:
-        starter = own.enter_context(starter_for(request.device, uuid, request.sandbox, _threads()))
+        starter = own.enter_context(starter_for(request.device, uuid, request.sandbox, threads()))
         guard.kill_with(starter.condemn_all)
-        foothold = None if request.gpu is None or built_only else _reach_for(request.gpu, starter, own)
-        early = _begin_early(request, source, own, guard, stopwatch.deadline) if _may_begin_early(request) else None
+        foothold = None if request.gpu is None or built_only else alone.reach_for(request.gpu, starter, own)
+        early = (
+            alone.begin_early(request, source, own, guard, stopwatch.deadline)
+            if alone.may_begin_early(request)
+            else None
+        )
         return _judged_by(
-            lambda: own.enter_context(_keeper(starter, early, foothold)),
+            lambda: own.enter_context(alone.keeper_of(starter, early, foothold)),
             request,
             source,
             stopwatch,
             begun,
             built_only=built_only,
         )
-
-
-def _reach_for(gpu: Gpu, starter: Starter, own: contextlib.ExitStack) -> "Foothold":
-    """Have contexts made on the GPU while torch is imported; `own` gives it back."""
-    from evaluator.judge.foothold import Foothold
-
-    foothold = own.enter_context(Foothold(gpu, starter))
-    own.callback(starter.give_up)  # A grade that ends before the starter is ready need not wait for its runners.
-    foothold.reach()
-    return foothold
-
-
-def _keeper(starter: Starter, early: "Early | None", foothold: "Foothold | None") -> "Keeper":
-    from evaluator.judge.keeper import Keeper
-
-    return Keeper(starter, lasting=False, early=early, foothold=foothold)
-
-
-def _may_begin_early(request: GradeRequest) -> bool:
-    """Say whether builds may begin before torch is there. With few cores they would only take turns with its import.
-
-    Where every wall is asked for, nobody looks at the submission before they are known to stand.
-    """
-    return _threads() >= _CORES_FOR_EARLY and not request.strict
-
-
-def _begin_early(
-    request: GradeRequest, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
-) -> "Early":
-    """Begin in a starter of its own; `own` ends both."""
-    from evaluator.build.cache import BuildCache, cache_folder
-    from evaluator.build.equipment import builder
-    from evaluator.judge.early import Early
-    from evaluator.judge.tools import Tools
-
-    cache = BuildCache(cache_folder())
-    starter = own.enter_context(light_starter_for(request.device, request.sandbox))
-    guard.kill_with(starter.condemn_all)
-
-    def builder_of(run_tool: "RunTool") -> "ExtensionBuilder":
-        return builder(
-            request.device,
-            request.gpu,
-            run_tool,
-            cache,
-            request.build_timeout_s,
-            lambda entry, limits: starter.spawn(entry, limits=limits),
-            source,
-        )
-
-    return own.enter_context(Early(starter, Tools(starter, request.device, lambda: deadline), builder_of, source))
 
 
 def _first_of_all(request: GradeRequest) -> str:
@@ -315,7 +189,7 @@ def _terms(request: GradeRequest) -> "Terms":
         sandbox=request.sandbox,
         timeout_s=request.timeout_s,
         build_timeout_s=request.build_timeout_s,
-        threads=_threads(),
+        threads=threads(),
         require_own_kernel=request.require_own_kernel,
         strict=request.strict,
         baselines=tuple(request.baselines),
@@ -335,7 +209,7 @@ def _judged_by(
     built_only: bool,
 ) -> tuple[Outcome, Seeds | None]:
     with stopwatch.stage("read", request.problem.name), held_back():
-        with _nothing_collected():
+        with nothing_collected():
             from evaluator.judge import verdict
             from evaluator.judge.shortage import shortage
 
@@ -364,84 +238,6 @@ def _judged_by(
         message = printable(f"{type(error).__name__}: {error}")
         reason = finding(Code.OWN_FAULT, message[:_FAULT_CHARACTERS])
     return Outcome().failed(Status.INFRA_ERROR, reason), seeds
-
-
-@contextlib.contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Import torch: what is imported stays, and looking through it for garbage again and again takes its time."""
-    if "torch" in sys.modules or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-def _threads() -> int:
-    return len(os.sched_getaffinity(0))
-
-
-def _card(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatch: Stopwatch) -> Scorecard:
-    machine = environment(_threads())
-    return Scorecard(
-        status=outcome.status,
-        reason=outcome.reason,
-        problem=_problem_ref(request.problem, request.size),
-        submission=_submission_ref(request.submission),
-        device=DeviceFacts(
-            kind=request.device, name=machine.cpu if request.gpu is None else request.gpu.name, gpu=outcome.gpu
-        ),
-        environment=machine,
-        sandbox=outcome.sandbox,
-        tolerance=request.tolerance,
-        seeds=seeds,
-        build=outcome.build,
-        checks=outcome.checks,
-        timing=outcome.timing,
-        roofline=outcome.roofline,
-        baselines=outcome.baselines,
-        profiling=outcome.profiling,
-        own_kernels=outcome.own_kernels,
-        weights=outcome.weights,
-        required_own_kernel=request.require_own_kernel,
-        findings=outcome.findings,
-        output=outcome.output,
-        graded_at=stopwatch.started_at,
-        stages_s=stopwatch.stages_s,
-        wall_s=stopwatch.wall_s,
-    )
-
-
-def _problem_ref(problem: Problem, size: SizeName) -> ProblemRef:
-    return ProblemRef(
-        name=problem.name,
-        title=problem.title,
-        level=problem.level,
-        origin=problem.origin,
-        sha256=problem.sha256,
-        size=size,
-        constants=problem.sizes[size],
-        precision=problem.precision,
-        mode=problem.mode,
-        backward=problem.backward,
-    )
-
-
-def _submission_ref(submission: Submission | Unread) -> SubmissionRef:
-    match submission:
-        case Submission():
-            return SubmissionRef(
-                name=submission.name,
-                origin=submission.origin,
-                sha256=submission.sha256,
-                source=submission.source,
-                extracted_from_answer=submission.extracted_from_answer,
-            )
-        case Unread(name=name, origin=origin):
-            return SubmissionRef(name=name, origin=origin, sha256=None, source="", extracted_from_answer=False)
 
 
 def _unread_status(reason: Finding) -> Status:

@@ -1,0 +1,136 @@
+"""One end of the socket between judge and runner: whole frames, with descriptors beside them, within a time."""
+
+import array
+import contextlib
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from evaluator.frames.bounds import HEAD_BYTES, MAX_FRAME_BYTES, most_bytes_of_ours
+from evaluator.frames.values import Frame
+
+MAX_DESCRIPTORS = 4
+_LENGTH_BYTES = 4
+_LEAST_TIMEOUT_S = 0.001  # Zero would mean "do not wait" to a socket, which has an error of its own.
+
+
+class FrameError(Exception):
+    """The other side broke the protocol: a frame too long, not decodable, or of a type that has no place here."""
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class DeadlinePassed(Exception):
+    """No whole frame arrived in time."""
+
+
+class Channel:
+    """One side's end of the conversation. Not thread-safe."""
+
+    def __init__(
+        self, sock: socket.socket, *, receives: type | object, most_bytes: Callable[[bytes], int] = most_bytes_of_ours
+    ) -> None:
+        """Speak over `sock`; only frames of the union `receives` are accepted, of what `most_bytes` says of a head."""
+        self._socket = sock
+        self._most_bytes = most_bytes
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(receives)
+        self._descriptors: list[int] = []
+
+    def send(self, frame: Frame, descriptors: Sequence[int] = (), timeout_s: float | None = None) -> None:
+        """Send one frame.
+
+        Raises Closed where nobody is there to read it, DeadlinePassed where it is not read within `timeout_s`.
+        """
+        body = self._encoder.encode(frame)
+        if len(body) > MAX_FRAME_BYTES:
+            raise FrameError(f"a frame of {len(body)} bytes")
+        data = memoryview(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+        self._socket.settimeout(None if timeout_s is None else max(timeout_s, _LEAST_TIMEOUT_S))
+        try:
+            sent = socket.send_fds(self._socket, [data], list(descriptors)) if descriptors else 0
+            self._socket.sendall(data[sent:])
+        except TimeoutError:
+            raise DeadlinePassed from None
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise Closed from error
+        finally:
+            with contextlib.suppress(OSError):
+                self._socket.settimeout(None)
+
+    def receive(self, timeout_s: float | None = None) -> Frame:
+        """Wait for one frame.
+
+        Raises DeadlinePassed after `timeout_s`, Closed at the end of the stream, FrameError for what is no frame.
+        The deadline holds for the whole frame, so a sender that drips bytes gains nothing.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        length = int.from_bytes(self._read(_LENGTH_BYTES, deadline), "big")
+        body = self._read(min(length, HEAD_BYTES), deadline) if length <= MAX_FRAME_BYTES else bytearray()
+        if length > min(MAX_FRAME_BYTES, self._most_bytes(bytes(body))):
+            raise FrameError(f"a frame of {length} bytes")
+        body += self._read(length - len(body), deadline)
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise FrameError(str(error)) from None
+
+    def readable(self, within_s: float) -> bool:
+        """Say whether anything (the end of the stream included) can be read within that time."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(within_s * 1000))
+
+    def take_descriptors(self) -> list[int]:
+        """Hand over the descriptors that came with the frames so far; the caller closes them."""
+        taken, self._descriptors = self._descriptors, []
+        return taken
+
+    def close(self) -> None:
+        """Close the socket, and every descriptor that nobody took."""
+        for descriptor in self.take_descriptors():
+            os.close(descriptor)
+        self._socket.close()
+
+    def _read(self, count: int, deadline: float | None) -> bytearray:
+        buffer = bytearray()
+        while len(buffer) < count:
+            buffer += self._read_some(min(count - len(buffer), 1 << 20), deadline)
+        return buffer
+
+    def _read_some(self, count: int, deadline: float | None) -> bytes:
+        left_s = None if deadline is None else deadline - time.monotonic()
+        if left_s is not None and left_s <= 0:
+            raise DeadlinePassed
+        self._socket.settimeout(left_s)
+        space = socket.CMSG_SPACE(MAX_DESCRIPTORS * array.array("i").itemsize)
+        try:
+            data, ancillary, flags, _ = self._socket.recvmsg(count, space, socket.MSG_CMSG_CLOEXEC)
+        except TimeoutError:
+            raise DeadlinePassed from None
+        except ConnectionResetError:
+            raise Closed from None
+        finally:
+            with contextlib.suppress(OSError):
+                self._socket.settimeout(None)
+        self._keep_descriptors(ancillary, complete=not flags & socket.MSG_CTRUNC)
+        if not data:
+            raise Closed
+        return data
+
+    def _keep_descriptors(self, ancillary: list[tuple[int, int, bytes]], *, complete: bool) -> None:
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                numbers = array.array("i")
+                numbers.frombytes(payload[: len(payload) - len(payload) % numbers.itemsize])
+                self._descriptors.extend(numbers)
+        if len(self._descriptors) > MAX_DESCRIPTORS or not complete:
+            for descriptor in self.take_descriptors():
+                os.close(descriptor)
+            raise FrameError("too many descriptors")

@@ -1,0 +1,70 @@
+"""The card of a grade: what was asked for, and what came of it."""
+
+from evaluator.environment import environment
+from evaluator.grade.outcome import Outcome
+from evaluator.grade.request import GradeRequest, Unread
+from evaluator.grade.resources import threads
+from evaluator.grade.stopwatch import Stopwatch
+from evaluator.records import DeviceFacts, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
+from evaluator.submissions import Submission
+
+
+def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatch: Stopwatch) -> Scorecard:
+    """Return the card of a grade that came to `outcome`."""
+    machine = environment(threads())
+    return Scorecard(
+        status=outcome.status,
+        reason=outcome.reason,
+        problem=_problem_ref(request.problem, request.size),
+        submission=_submission_ref(request.submission),
+        device=DeviceFacts(
+            kind=request.device, name=machine.cpu if request.gpu is None else request.gpu.name, gpu=outcome.gpu
+        ),
+        environment=machine,
+        sandbox=outcome.sandbox,
+        tolerance=request.tolerance,
+        seeds=seeds,
+        build=outcome.build,
+        checks=outcome.checks,
+        timing=outcome.timing,
+        roofline=outcome.roofline,
+        baselines=outcome.baselines,
+        profiling=outcome.profiling,
+        own_kernels=outcome.own_kernels,
+        weights=outcome.weights,
+        required_own_kernel=request.require_own_kernel,
+        findings=outcome.findings,
+        output=outcome.output,
+        graded_at=stopwatch.started_at,
+        stages_s=stopwatch.stages_s,
+        wall_s=stopwatch.wall_s,
+    )
+
+
+def _problem_ref(problem: Problem, size: SizeName) -> ProblemRef:
+    return ProblemRef(
+        name=problem.name,
+        title=problem.title,
+        level=problem.level,
+        origin=problem.origin,
+        sha256=problem.sha256,
+        size=size,
+        constants=problem.sizes[size],
+        precision=problem.precision,
+        mode=problem.mode,
+        backward=problem.backward,
+    )
+
+
+def _submission_ref(submission: Submission | Unread) -> SubmissionRef:
+    match submission:
+        case Submission():
+            return SubmissionRef(
+                name=submission.name,
+                origin=submission.origin,
+                sha256=submission.sha256,
+                source=submission.source,
+                extracted_from_answer=submission.extracted_from_answer,
+            )
+        case Unread(name=name, origin=origin):
+            return SubmissionRef(name=name, origin=origin, sha256=None, source="", extracted_from_answer=False)
