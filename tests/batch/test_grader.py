@@ -110,7 +110,8 @@ def test_every_option_arrives(tmp_path):
         build_timeout_s=4.0,
         problems=tmp_path,
     )
-    terms, slots, problems = setup_for(options, jobs=3)
+    terms, slots, problems, key = setup_for(options, jobs=3)
+    assert key is None
     assert terms == Terms(
         device=DeviceKind.EMULATED,
         size=SizeName.AWKWARD,
@@ -157,3 +158,17 @@ def test_a_program_that_loses_interest_ends_the_workers(worker):
 
     asyncio.run(program())
     assert all(each.closed or each.interrupted.is_set() for each in worker.started)
+
+
+def test_a_program_signs_its_cards(worker, tmp_path, monkeypatch):
+    from evaluator import keys
+    from evaluator.signing import State, signature_of
+    from evaluator.store import card_bytes
+
+    monkeypatch.setattr(keys, "_stash", [])
+    public = keys.make_key(tmp_path / "key", "a lab")
+    with Grader(device="cpu", jobs=1, signing_key=tmp_path / "key") as grader:
+        graded = grader.grade("relu", "# right")
+    many = [card for _, card in grade_many([Candidate("relu", "# wrong")], device="cpu", signing_key=tmp_path / "key")]
+    for card in (graded, *many):
+        assert signature_of(card_bytes(card)) == (State.INTACT, public)
