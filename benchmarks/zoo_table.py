@@ -43,6 +43,9 @@ Rows without work of their own are graded with `--require-own-kernel 0.5`; witho
 *Mutation*: with the row's invariant switched off (`tests/zoo/mutations.py`) the cheat must pass. Where the invariant is
 the shape of the house (a process of its own, bytes instead of objects, walls) there is nothing to switch off: the naive
 grader is the judge without it, and the column says *structure*.
+
+Cells that need a GPU (rows of `cuda`, and some controls) are of an H200 (torch 2.11, nvcc 13.0); the others were graded
+on 2 cores without one.
 """
 
 _NOT_GRADED = "not graded"
