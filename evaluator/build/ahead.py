@@ -14,6 +14,7 @@ from evaluator.build.cache import BuildCache
 from evaluator.build.emulator_parts import build_runtime, precompiled_headers
 from evaluator.build.native import build_allocator, build_device_allocator, build_kernels
 from evaluator.build.prepared import prepare, prepared, prepared_folder, why_not_prepared
+from evaluator.build.spill import trouble
 from evaluator.devices.gpu import gpus
 from evaluator.emulator import headers
 from evaluator.emulator.precompiled import precompilation
@@ -108,6 +109,8 @@ def make_ahead(needed: Sequence[Part], cache: Path, progress: Progress) -> Prepa
             except WarpgradeError as error:
                 why = error.message
             wall_s = time.monotonic() - started_s
+            if why is None and (found := trouble(cache)) is not None:
+                why = f"it cannot be kept in {cache}: {found.why}"
             if why is None and not is_there(part):
                 why = f"it cannot be kept in {cache}: no room, or read-only"
             reports.append(_report(part, Outcome.MADE if why is None else Outcome.FAILED, why or "", wall_s))
