@@ -10,7 +10,7 @@ import click
 
 from evaluator.commands import grading, machine, problems, reference, results, signatures, streams, terminal
 from evaluator.errors import ExitCode, WarpgradeError
-from evaluator.keys import take_from_environment
+from evaluator.signatures.keys import take_from_environment
 from evaluator.version import __version__
 
 # The first character keeps click from filling the lines.

@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from evaluator.files.store import read_card
 from evaluator.paths import data_dir
 from evaluator.records import Scorecard
-from evaluator.store import read_card
 
 _CLI = [sys.executable, str(Path(__file__).parents[1] / "cli.py")]
 _PLAIN = """import torch

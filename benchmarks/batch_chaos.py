@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import psutil
 
+from evaluator.files.store import read_card
 from evaluator.isolation.scratch import remove_abandoned
 from evaluator.records import Scorecard, Status
-from evaluator.store import read_card
 
 TOP = Path(__file__).parents[1]
 _LONGEST_S = 3600.0

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from benchmarks import speed_corpus
 from benchmarks.speed_corpus import Made
+from evaluator.files.store import read_card
 from evaluator.records import Scorecard, Status
-from evaluator.store import read_card
 
 TOP = Path(__file__).parents[1]
 _CLI = [sys.executable, str(TOP / "cli.py")]

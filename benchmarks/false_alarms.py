@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
+from evaluator.files.store import read_card  # noqa: E402
 from evaluator.records import Status  # noqa: E402
-from evaluator.store import read_card  # noqa: E402
 
 _CLI = [sys.executable, str(TOP / "cli.py")]
 _PREFIX = {"cpu": "cpp_", "emulated": "cuda_", "cuda": "cuda_"}

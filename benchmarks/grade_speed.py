@@ -167,7 +167,7 @@ def be_naive(problem: str, path: Path) -> int:
     """Grade one submission naively, in this process."""
     from evaluator.catalog import find_problem
     from evaluator.records import SizeName
-    from evaluator.submissions import Submission, read_submission
+    from evaluator.submission.read import Submission, read_submission
     from tests.naive import gpu_grade
 
     submission = read_submission(path)

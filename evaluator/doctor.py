@@ -157,7 +157,7 @@ def _torch() -> Line:
 
 
 def _packages() -> Line:
-    from evaluator.packages import importable
+    from evaluator.submission.packages import importable
 
     return _line("packages", f"submissions may import {', '.join(importable())}", ok=True, fix="", needed_for=[])
 

@@ -12,10 +12,10 @@ from evaluator.catalog import find_listed, find_problem
 from evaluator.devices.gpu import Gpu, choose
 from evaluator.doctor import default_device
 from evaluator.errors import CardError, ProblemNotFound, UsageError
-from evaluator.file_names import card_place
+from evaluator.files.file_names import card_place
+from evaluator.files.store import read_card
 from evaluator.findings import Code, finding
 from evaluator.grade.request import GradeRequest, Unread
-from evaluator.host_code import is_for_the_cpu
 from evaluator.isolation import SandboxMode
 from evaluator.records import (
     BaselineKind,
@@ -30,8 +30,8 @@ from evaluator.records import (
 )
 from evaluator.report.text import one_line
 from evaluator.sizes.small import found_small, with_small_size
-from evaluator.store import read_card
-from evaluator.submissions import MAX_CODE_BYTES, STDIN, Submission, read_submission
+from evaluator.submission.host_code import is_for_the_cpu
+from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_submission
 
 AUTO = "auto"
 

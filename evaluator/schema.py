@@ -15,9 +15,9 @@ import msgspec
 from evaluator.batch.manifest import RUN_VERSION, RunManifest
 from evaluator.catalog.folder import ProblemFile, Sizes
 from evaluator.errors import CardError
+from evaluator.files.store import read_bytes
 from evaluator.records import SCHEMA_VERSION, Scorecard
 from evaluator.report.contradictions import contradictions
-from evaluator.store import read_bytes
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MOST_FAULTS = 20

@@ -21,7 +21,7 @@ from evaluator.errors import ToolchainMissing
 from evaluator.frames import BuildRequest
 from evaluator.isolation import ToolResult
 from evaluator.runner.extensions import ExtensionLoader
-from evaluator.submissions import Submission, read_submission
+from evaluator.submission.read import Submission, read_submission
 
 CORPUS = Path(__file__).parent / "corpus"
 ARCHITECTURE = "90a"

@@ -18,10 +18,10 @@ from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.batch.tasks import Shard
 from evaluator.doctor import default_device
 from evaluator.errors import UsageError
-from evaluator.keys import signing_key
 from evaluator.records import DeviceKind, SizeName, ToleranceRule, WeightsRule
 from evaluator.request import AUTO, baselines, has_walls, strict
-from evaluator.submissions import STDIN
+from evaluator.signatures.keys import signing_key
+from evaluator.submission.read import STDIN
 
 _SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
 

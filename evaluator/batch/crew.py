@@ -23,7 +23,7 @@ from evaluator.errors import InfraError
 from evaluator.findings import Code
 from evaluator.grade.request import Begun, Unread
 from evaluator.records import Status
-from evaluator.submissions import Submission
+from evaluator.submission.read import Submission
 
 BACKOFF_S = (1.0, 5.0)
 """How long to wait before the second and the third attempt; there is no fourth."""

@@ -23,7 +23,7 @@ from evaluator.batch.protocol import Graded
 from evaluator.batch.tasks import Refused, Task
 from evaluator.errors import UsageError
 from evaluator.records import Scorecard
-from evaluator.signing import signed
+from evaluator.signatures.signing import signed
 
 
 class Grader:

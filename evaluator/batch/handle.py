@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from evaluator.batch.protocol import GpuModel, NotGraded, Order, Part, Result, Stage, receive_reply, send
+from evaluator.files.reading import open_to_append
 from evaluator.isolation.files import source_root
-from evaluator.reading import open_to_append
 
 _BEHIND_S = 60.0
 """How long after its deadline a grade's process may still be silent: it must first have imported PyTorch."""

@@ -14,11 +14,11 @@ from typing import NamedTuple, Self
 
 from evaluator.batch.run_folder import RunFolder
 from evaluator.errors import CardError
-from evaluator.reading import kind
+from evaluator.files.reading import kind
+from evaluator.files.store import read_card
 from evaluator.records import Scorecard, Status
 from evaluator.report.contradictions import contradictions
 from evaluator.report.text import one_line
-from evaluator.store import read_card
 
 _LAYOUT = 3
 _SAID = 200

@@ -18,12 +18,12 @@ from evaluator.batch.tasks import Planned, Refused, Seen, Stamp, Task
 from evaluator.catalog import Origin, list_problems
 from evaluator.catalog.kernelbench import WHERE, looks_like_one, other_names
 from evaluator.errors import SubmissionUnreadable, UsageError
+from evaluator.files.reading import kind, open_named
 from evaluator.grade.request import Unread
-from evaluator.reading import kind, open_named
 from evaluator.records import Problem, SizeName
 from evaluator.report.text import one_line
 from evaluator.sizes.small import NO_SMALL, with_small_size
-from evaluator.submissions import MAX_ANSWER_BYTES, Submission, read_submission
+from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
 
 SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
 _KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sample_(?P<sample>\d+)(?:_kernel)?")

@@ -21,7 +21,7 @@ from evaluator.batch.tasks import Refused, Task
 from evaluator.errors import UsageError
 from evaluator.records import Finding, Scorecard
 from evaluator.request import device_for, remarked
-from evaluator.signing import signed
+from evaluator.signatures.signing import signed
 
 
 class Candidate(NamedTuple):

@@ -11,7 +11,7 @@ from evaluator.grade import pipeline
 from evaluator.grade.request import Unread
 from evaluator.records import Scorecard, Status, SubmissionRef
 from evaluator.report.live import Silent
-from evaluator.submissions import Submission
+from evaluator.submission.read import Submission
 
 
 def infra_card(task: Task, terms: Terms, reason: str, slot: Slot) -> Scorecard:

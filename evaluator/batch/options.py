@@ -10,9 +10,9 @@ from evaluator.batch.slots import gpus_for, slots_for
 from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.doctor import default_device
 from evaluator.errors import UsageError
-from evaluator.keys import SigningKey, signing_key
 from evaluator.records import DeviceKind, SizeName, ToleranceRule, WeightsRule
 from evaluator.request import has_walls
+from evaluator.signatures.keys import SigningKey, signing_key
 
 
 class GradeOptions(TypedDict, total=False):

@@ -16,7 +16,7 @@ from evaluator.grade.deadline import limit_s
 from evaluator.grade.request import Begun, GradeRequest, Unread
 from evaluator.isolation import SandboxMode
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
-from evaluator.submissions import Submission
+from evaluator.submission.read import Submission
 
 _LENGTH = struct.Struct(">I")
 

@@ -9,9 +9,9 @@ import msgspec
 from evaluator.batch.index import Index
 from evaluator.batch.run_folder import RunFolder, opened
 from evaluator.errors import CardError
+from evaluator.files.store import read_card, write_card, write_whole
 from evaluator.report.contradictions import Contradiction, contradictions
 from evaluator.report.regrade import Change, changes, regraded
-from evaluator.store import read_card, write_card, write_whole
 
 
 class Regraded(NamedTuple):

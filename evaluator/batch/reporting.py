@@ -9,6 +9,7 @@ import msgspec
 
 from evaluator.batch.results import Entry, Results
 from evaluator.errors import CardError, UsageError
+from evaluator.files.store import read_card, write_whole
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import Scorecard
 from evaluator.report.batch import Failed
@@ -16,7 +17,6 @@ from evaluator.report.batch_html import Detail, PageEntry, detail_of, write_page
 from evaluator.report.batch_junit import Case, junit
 from evaluator.report.batch_kernelbench import Graded, documents
 from evaluator.report.summary import MISSING, sections
-from evaluator.store import read_card, write_whole
 
 
 def failed(results: Results) -> list[Failed]:

@@ -9,12 +9,12 @@ from evaluator.batch.index import Index, Row, row_of
 from evaluator.batch.run_folder import RunFolder
 from evaluator.batch.tasks import Planned
 from evaluator.errors import CardError, UsageError
+from evaluator.files.store import card_of, read_bytes
 from evaluator.records import DeviceKind, Status, WeightsRule
 from evaluator.report.compare import Comparison, Timed, compare
 from evaluator.report.summary import Device, Sample
-from evaluator.signing import Seen, State
-from evaluator.store import card_of, read_bytes
-from evaluator.trust import Trust
+from evaluator.signatures.signing import Seen, State
+from evaluator.signatures.trust import Trust
 
 _CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
 _NOT_TAKEN = "it counts as missing"

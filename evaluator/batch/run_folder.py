@@ -27,10 +27,10 @@ import msgspec
 from evaluator.batch.manifest import RunManifest, Terms
 from evaluator.batch.tasks import Planned, Task
 from evaluator.errors import CardError, InfraError, UsageError
-from evaluator.reading import open_to_append, read_found
+from evaluator.files.reading import open_to_append, read_found
+from evaluator.files.store import write_whole
 from evaluator.records import Record
-from evaluator.store import write_whole
-from evaluator.submissions import STDIN
+from evaluator.submission.read import STDIN
 from evaluator.version import __version__
 
 _MOSTLY_OUTDATED = 2

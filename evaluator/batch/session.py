@@ -19,12 +19,12 @@ from evaluator.batch.protocol import Graded
 from evaluator.batch.run_folder import Plan, RunFolder, not_written
 from evaluator.batch.tasks import Planned, Refused, Seen, Task
 from evaluator.errors import CardError, ExitCode, InfraError
-from evaluator.keys import SigningKey
-from evaluator.reading import open_to_append
+from evaluator.files.reading import open_to_append
+from evaluator.files.store import read_bytes, read_card, write_card
 from evaluator.records import Scorecard, Status
 from evaluator.report.text import one_line
-from evaluator.signing import State, signature_of, signed
-from evaluator.store import read_bytes, read_card, write_card
+from evaluator.signatures.keys import SigningKey
+from evaluator.signatures.signing import State, signature_of, signed
 
 RETRIED = {
     None: frozenset[Status](),

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from evaluator.file_names import card_place
+from evaluator.files.file_names import card_place
 from evaluator.grade.request import Unread
 from evaluator.records import Problem, Record, Sha256
-from evaluator.submissions import Submission
+from evaluator.submission.read import Submission
 
 Stamp = tuple[int, int]
 """The size of a file in bytes and its time of change in nanoseconds: while both stay, its content is taken to stay."""

@@ -72,12 +72,12 @@ def grade(
     With --replay CARD both may be left out: the submission is the card's, and the problem is looked up by the card's
     name of it, among the shipped ones or in --problems. A card never makes a file be read or run.
     """
+    from evaluator.files.store import card_bytes, check_target, write_card
     from evaluator.grade import pipeline
-    from evaluator.keys import signing_key
     from evaluator.report.live import progress_on
     from evaluator.request import Wish, default_target, has_walls, request_for
-    from evaluator.signing import signed
-    from evaluator.store import card_bytes, check_target, write_card
+    from evaluator.signatures.keys import signing_key
+    from evaluator.signatures.signing import signed
 
     key = signing_key(sign, walls=has_walls(wish["sandbox"]))
     request = request_for(Wish(**wish))
@@ -116,7 +116,7 @@ def grade(
 
 def _card_at(path: Path) -> Scorecard | None:
     """Read what lies where a card will be written; None where that is no card."""
-    from evaluator.store import read_card
+    from evaluator.files.store import read_card
 
     try:
         return read_card(path, path.parent)

@@ -56,10 +56,10 @@ def report(
     """
     from evaluator.batch import reporting
     from evaluator.batch.results import read_runs
-    from evaluator.keys import public_keys
     from evaluator.report import batch as said
     from evaluator.report.summary import sections
-    from evaluator.trust import Trust, signers
+    from evaluator.signatures.keys import public_keys
+    from evaluator.signatures.trust import Trust, signers
 
     if as_json + as_csv + as_markdown > 1:
         raise UsageError("--json, --csv and --markdown all write to stdout", hint="choose one of them")
@@ -199,7 +199,7 @@ def _changed(change: "Change") -> str:
 )
 def show_card(*, file: Path, svg: Path | None) -> None:
     """Show the scorecard in the file CARD again, and how the samples of both sides are distributed."""
-    from evaluator.store import read_card
+    from evaluator.files.store import read_card
 
     card = read_card(file)
     if svg is not None:

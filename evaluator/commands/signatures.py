@@ -11,7 +11,7 @@ from evaluator.errors import CardError, ExitCode
 from evaluator.report.text import counted, one_line
 
 if TYPE_CHECKING:
-    from evaluator.trust import Trust
+    from evaluator.signatures.trust import Trust
 
 
 @click.command(short_help="Make a key to sign scorecards with.")
@@ -24,7 +24,7 @@ def keygen(*, file: Path, name: str, replace: bool) -> None:
     `grade --sign FILE` and `batch --sign FILE` sign every card; so does WARPGRADE_SIGNING_KEY, which holds the key
     itself or its path.
     """
-    from evaluator.keys import make_key
+    from evaluator.signatures.keys import make_key
 
     public = make_key(file, name, replace=replace)
     terminal.emit(f"{public.line}\n")
@@ -40,8 +40,8 @@ def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
     Every fault is named with its place. With --trusted, a card without the signature of one of those keys is refused,
     and so is a replay, whose seeds were known before.
     """
-    from evaluator.keys import public_keys
-    from evaluator.trust import Trust
+    from evaluator.signatures.keys import public_keys
+    from evaluator.signatures.trust import Trust
 
     trust = Trust(None if trusted is None else public_keys(trusted))
     refused = [why for file in files if (why := _refusal(file, trust)) is not None]
@@ -54,8 +54,8 @@ def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
 
 def _refusal(file: Path, trust: "Trust") -> CardError | None:
     """Check one card, and say on stdout what there is to say; give what speaks against it."""
+    from evaluator.files.store import read_bytes
     from evaluator.schema import faults_of
-    from evaluator.store import read_bytes
 
     try:
         content = read_bytes(file)

@@ -6,7 +6,7 @@ from evaluator.grade.request import GradeRequest, Unread
 from evaluator.grade.resources import threads
 from evaluator.grade.stopwatch import Stopwatch
 from evaluator.records import DeviceFacts, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
-from evaluator.submissions import Submission
+from evaluator.submission.read import Submission
 
 
 def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatch: Stopwatch) -> Scorecard:

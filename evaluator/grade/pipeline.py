@@ -27,7 +27,6 @@ from evaluator.grade.stopwatch import Stopwatch
 from evaluator.grade.timed import LastResort, in_time
 from evaluator.interrupts import held_back
 from evaluator.judge.starting import starter_for
-from evaluator.model_new import can_define_model_new
 from evaluator.records import (
     Finding,
     Scorecard,
@@ -36,7 +35,8 @@ from evaluator.records import (
 )
 from evaluator.report.live import Progress
 from evaluator.report.text import printable
-from evaluator.submissions import Submission
+from evaluator.submission.model_new import can_define_model_new
+from evaluator.submission.read import Submission
 
 if TYPE_CHECKING:
     from evaluator.judge.keeper import Keeper

@@ -18,7 +18,7 @@ from evaluator.records import (
     ToleranceRule,
     WeightsRule,
 )
-from evaluator.submissions import Submission
+from evaluator.submission.read import Submission
 
 
 class Unread(Record, frozen=True):

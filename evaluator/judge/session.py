@@ -10,7 +10,6 @@ from enum import Enum
 from typing import NamedTuple, Self
 
 from evaluator.build.bindings import explained_load
-from evaluator.cut_off import is_cut_off
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.frames import (
@@ -40,8 +39,9 @@ from evaluator.grade.deadline import Deadline, Work
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault
-from evaluator.packages import importable, missing_package
 from evaluator.records import DeviceKind, Finding, Status
+from evaluator.submission.cut_off import is_cut_off
+from evaluator.submission.packages import importable, missing_package
 
 RUNNER = "evaluator.runner.main:run"
 """What a starter is asked for, to talk to."""

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from evaluator.build.artefact import joined
 from evaluator.findings import Code, finding
 from evaluator.frames import Counted
-from evaluator.host_code import is_for_the_cpu
 from evaluator.judge import measure, other_baselines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
@@ -41,6 +40,7 @@ from evaluator.records import (
     Timing,
     Weights,
 )
+from evaluator.submission.host_code import is_for_the_cpu
 from evaluator.timing.quote import quote, unquoted
 
 

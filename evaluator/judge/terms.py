@@ -5,7 +5,7 @@ from typing import NamedTuple
 from evaluator.devices.gpu import Gpu
 from evaluator.isolation import SandboxMode
 from evaluator.records import BaselineKind, DeviceKind, Problem, ProfilerKind, SizeName, ToleranceRule, WeightsRule
-from evaluator.submissions import Submission
+from evaluator.submission.read import Submission
 
 
 class Terms(NamedTuple):

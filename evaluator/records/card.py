@@ -86,7 +86,7 @@ class RunnerOutput(Record, frozen=True):
 class Signature(Record, frozen=True):
     """Whose key signed the card, and the signature: Ed25519, both in base64.
 
-    Everything else in the card is signed (`evaluator/signing.py` says how), the signer's own `name` for the key too.
+    All else in the card is signed (how: `evaluator/signatures/signing.py`), the signer's own `name` of the key too.
     """
 
     algorithm: str

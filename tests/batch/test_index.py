@@ -8,7 +8,7 @@ import pytest
 from evaluator.batch.index import Index
 from evaluator.batch.regrading import regrade
 from evaluator.batch.run_folder import RunFolder
-from evaluator.store import card_bytes, read_card, write_card
+from evaluator.files.store import card_bytes, read_card, write_card
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 

@@ -11,7 +11,7 @@ from evaluator.batch import inputs
 from evaluator.batch.inputs import Problems, named_once, read_folder, read_lines
 from evaluator.batch.tasks import Refused, Shard, Task
 from evaluator.errors import UsageError
-from evaluator.file_names import file_name
+from evaluator.files.file_names import file_name
 from evaluator.grade.request import Unread
 from evaluator.records import SizeName
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import cli
-from evaluator.store import read_card
+from evaluator.files.store import read_card
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 HOSTILE = "<script>alert(1)</script>"

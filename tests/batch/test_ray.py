@@ -20,8 +20,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from evaluator.files.store import read_card
 from evaluator.records import Status
-from evaluator.store import read_card
 from tests.grading.harness import TOP, module, passable_folder
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'warpgrade[ray]'")

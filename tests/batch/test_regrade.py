@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 import cli
 from evaluator.batch.results import read_run
+from evaluator.files.store import read_card, write_card
 from evaluator.findings import Code, finding
 from evaluator.records import Status
 from evaluator.report.regrade import changes, regraded
-from evaluator.store import read_card, write_card
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 

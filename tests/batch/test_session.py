@@ -19,9 +19,9 @@ from evaluator.batch import inputs, run_folder, session
 from evaluator.batch.manifest import Terms
 from evaluator.batch.run_folder import RunFolder
 from evaluator.errors import CardNotWritten, UsageError
+from evaluator.files.store import read_card, write_card
 from evaluator.records import BaselineKind, DeviceKind, SizeName, Status
 from evaluator.schema import SchemaName, schema
-from evaluator.store import read_card, write_card
 from tests import cards
 
 

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 import cli
-from evaluator import keys
-from evaluator.keys import VARIABLE, make_key, signing_key
+from evaluator.files.store import read_card, write_card
 from evaluator.records import Status
-from evaluator.signing import State, signature_of
-from evaluator.store import read_card, write_card
+from evaluator.signatures import keys
+from evaluator.signatures.keys import VARIABLE, make_key, signing_key
+from evaluator.signatures.signing import State, signature_of
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 

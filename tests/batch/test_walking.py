@@ -9,8 +9,8 @@ import pytest
 import cli
 from evaluator.batch.inputs import Problems, read_folder
 from evaluator.batch.tasks import Refused, Task
+from evaluator.files.store import write_card
 from evaluator.records import SizeName
-from evaluator.store import write_card
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 from tests.unit.test_reading import bound, dangling, link, link_to_folder
@@ -177,9 +177,9 @@ def test_a_linked_problem_of_a_folder_is_named_and_may_be_named(tmp_path, monkey
 
 
 def test_a_named_pipe_of_lines_is_given_up_when_nobody_writes(tmp_path, monkeypatch):
-    from evaluator import reading
     from evaluator.batch.inputs import open_lines
     from evaluator.errors import UsageError
+    from evaluator.files import reading
 
     os.mkfifo(tmp_path / "lines")
     monkeypatch.setattr(reading.open_named, "__defaults__", (0.05,))

@@ -16,9 +16,9 @@ from evaluator.batch.protocol import Part
 from evaluator.batch.results import read_run
 from evaluator.batch.slots import slots_for
 from evaluator.errors import UsageError
+from evaluator.files.store import read_card
 from evaluator.isolation.scratch import remove_abandoned
 from evaluator.records import DeviceKind, Status
-from evaluator.store import read_card
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
 
 RIGHT = module()

@@ -19,6 +19,7 @@ from evaluator.build.ahead import Part
 from evaluator.build.cache import BuildCache
 from evaluator.doctor import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
+from evaluator.files.store import card_bytes, read_card, write_card
 from evaluator.findings import Code
 from evaluator.grade import pipeline
 from evaluator.grade.request import GradeRequest, Unread
@@ -37,8 +38,7 @@ from evaluator.records import (
 )
 from evaluator.report.live import Progress
 from evaluator.schema import check_card
-from evaluator.store import card_bytes, read_card, write_card
-from evaluator.submissions import Submission
+from evaluator.submission.read import Submission
 from evaluator.version import __version__
 from tests import cards
 
@@ -368,7 +368,7 @@ def test_a_card_that_cannot_be_stored_is_shown_all_the_same(
     def full(*_: object, **__: object) -> None:
         raise CardNotWritten("the scorecard could not be written: No space left on device")
 
-    monkeypatch.setattr("evaluator.store.write_card", full)
+    monkeypatch.setattr("evaluator.files.store.write_card", full)
     assert run("grade", "relu", submission) == 3
     assert run.out.startswith("✓ correct")
     assert "Scorecard" not in run.out

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 import cli
 from evaluator.catalog import find_problem
+from evaluator.files.store import write_card
 from evaluator.grade import pipeline
-from evaluator.store import write_card
 from tests import cards
 
 REFERENCE = (

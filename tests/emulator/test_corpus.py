@@ -10,7 +10,7 @@ from evaluator.grade.request import GradeRequest
 from evaluator.isolation import SandboxMode
 from evaluator.records import DeviceKind, Order, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
-from evaluator.submissions import read_submission
+from evaluator.submission.read import read_submission
 from tests.corpus.entries import entries
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evaluator.emulator.lexer import Code, Kind, tokens
 from evaluator.emulator.rewriter import marks_returns, rewrite_host, rewrite_unit
-from evaluator.submissions import Submission, read_submission
+from evaluator.submission.read import Submission, read_submission
 
 ROOT = Path(__file__).parent.parent.parent
 PLAIN = "__global__ void k(float* p, int n) {} "

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import psutil
 
+from evaluator.files.store import card_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import Scorecard, Status
 from evaluator.schema import check_card
-from evaluator.store import card_bytes, read_card
 
 TOP = Path(__file__).parents[2]
 PROGRESS = ("read", "prepare", "lint", "build", "device", "check", "time", "roofline", "profile", "replay")

@@ -31,7 +31,7 @@ from evaluator.judge.workshop import Workshop
 from evaluator.lint.look import look
 from evaluator.records import DeviceKind, Finding, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
-from evaluator.submissions import MAX_CODE_BYTES, Submission, read_submission
+from evaluator.submission.read import MAX_CODE_BYTES, Submission, read_submission
 from tests.grading.harness import passable_folder
 from tests.grading.test_frames import FAILURES, OUTPUT_BYTES, Puppet, done, framed, known_token, view  # noqa: F401
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from evaluator.files.store import read_card
 from evaluator.records import Status
-from evaluator.store import read_card
 from tests.grading.harness import module, nobody_left_behind
 
 SLOW = module("import time", "time.sleep(60)")

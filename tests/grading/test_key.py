@@ -2,9 +2,9 @@
 
 import pytest
 
-from evaluator.keys import VARIABLE, make_key
 from evaluator.records import Status
-from evaluator.signing import State, signature_of
+from evaluator.signatures.keys import VARIABLE, make_key
+from evaluator.signatures.signing import State, signature_of
 from tests.grading.harness import passable_folder
 
 SOURCE = """\

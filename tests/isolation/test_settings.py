@@ -20,9 +20,9 @@ import msgspec
 import psutil
 import pytest
 
+from evaluator.files.store import read_card
 from evaluator.isolation import landlock
 from evaluator.records import Scorecard, Status
-from evaluator.store import read_card
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]

@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 import cli
+from evaluator.files.store import read_card, write_card
 from evaluator.findings import Code, finding
 from evaluator.records import DeviceFacts, DeviceKind, Mismatch, OwnKernels, ShareBasis, Status
 from evaluator.report.contradictions import contradictions
 from evaluator.report.regrade import regraded
-from evaluator.store import read_card, write_card
 from tests import cards
 
 HONEST = [cards.card, cards.wrong_card, cards.uncompiled_card, cards.crashed_card, cards.unread_card]

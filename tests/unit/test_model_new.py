@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.model_new import can_define_model_new, looks_like_python
+from evaluator.submission.model_new import can_define_model_new, looks_like_python
 
 
 @pytest.mark.parametrize(

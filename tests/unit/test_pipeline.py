@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.errors import JudgeFailed, ProblemError
+from evaluator.files.store import card_bytes
 from evaluator.findings import Code, finding
 from evaluator.grade import pipeline
 from evaluator.grade.request import GradeRequest, Unread
@@ -15,8 +16,7 @@ from evaluator.judge.mixture import Mixture
 from evaluator.judge.seeds import SeedBook
 from evaluator.records import DeviceKind, Profile, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
-from evaluator.store import card_bytes
-from evaluator.submissions import Submission
+from evaluator.submission.read import Submission
 
 TEXT = "class ModelNew: pass\n"
 SUBMISSION = Submission(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.reading import NotRegular, open_to_append, read_found, read_named, read_named_regular
+from evaluator.files.reading import NotRegular, open_to_append, read_found, read_named, read_named_regular
 
 SILENCE_S = 0.05
 

@@ -15,13 +15,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import cli
-from evaluator import keys
 from evaluator.errors import UsageError
-from evaluator.keys import VARIABLE, PublicKey, SigningKey, make_key, public_keys, signing_key, take_from_environment
+from evaluator.files.store import card_bytes, write_card
 from evaluator.records import Status
 from evaluator.report.regrade import regraded
-from evaluator.signing import State, signature_of, signed
-from evaluator.store import card_bytes, write_card
+from evaluator.signatures import keys
+from evaluator.signatures.keys import (
+    VARIABLE,
+    PublicKey,
+    SigningKey,
+    make_key,
+    public_keys,
+    signing_key,
+    take_from_environment,
+)
+from evaluator.signatures.signing import State, signature_of, signed
 from tests import cards
 
 KEY = SigningKey(b"k" * 32, "a lab")

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
-from evaluator.store import card_bytes, check_target, read_card, write_card
+from evaluator.files.store import card_bytes, check_target, read_card, write_card
 from tests import cards
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evaluator.errors import ExitCode, SubmissionUnreadable
 from evaluator.findings import Code
 from evaluator.records import Finding
-from evaluator.submissions import MAX_ANSWER_BYTES, MAX_CODE_BYTES, Submission, read_submission
+from evaluator.submission.read import MAX_ANSWER_BYTES, MAX_CODE_BYTES, Submission, read_submission
 
 ANSWERS = Path(__file__).parent.parent / "data" / "answers"
 MODEL = "class ModelNew:\n    pass\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evaluator.errors import UsageError
-from evaluator.reading import read_named_regular
+from evaluator.files.reading import read_named_regular
 from evaluator.report.text import one_line
 
 VARIABLE = "WARPGRADE_SIGNING_KEY"

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
-from evaluator.reading import NotRegular, read_found, read_named_regular
+from evaluator.files.reading import NotRegular, read_found, read_named_regular
 from evaluator.records import SCHEMA_VERSION, Record, Scorecard
 
 MAX_CARD_BYTES = 64 * 1024 * 1024

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.keys import PublicKey, SigningKey, decoded, encoded, is_signed_by
 from evaluator.records import Scorecard, Signature
+from evaluator.signatures.keys import PublicKey, SigningKey, decoded, encoded, is_signed_by
 
 _DOMAIN = b"warpgrade scorecard 1\n"
 _ALGORITHM = "ed25519"

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from evaluator.errors import SubmissionUnreadable
+from evaluator.files.reading import NotRegular, read_found, read_named
 from evaluator.findings import Code, finding
-from evaluator.model_new import looks_like_python
-from evaluator.reading import NotRegular, read_found, read_named
 from evaluator.records import Finding, Record, Sha256
+from evaluator.submission.model_new import looks_like_python
 
 MAX_CODE_BYTES = 1024 * 1024
 """More than any honest kernel; what a card can carry and a build can be asked for."""

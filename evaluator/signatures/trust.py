@@ -7,10 +7,10 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.errors import CardError
-from evaluator.keys import PublicKey
 from evaluator.records import Scorecard
 from evaluator.report.text import counted
-from evaluator.signing import Seen, State, signature_of
+from evaluator.signatures.keys import PublicKey
+from evaluator.signatures.signing import Seen, State, signature_of
 
 
 class Looked(NamedTuple):
