@@ -161,9 +161,9 @@ def test_a_program_that_loses_interest_ends_the_workers(worker):
 
 
 def test_a_program_signs_its_cards(worker, tmp_path, monkeypatch):
-    from evaluator import keys
-    from evaluator.signing import State, signature_of
-    from evaluator.store import card_bytes
+    from evaluator.files.store import card_bytes
+    from evaluator.signatures import keys
+    from evaluator.signatures.signing import State, signature_of
 
     monkeypatch.setattr(keys, "_stash", [])
     public = keys.make_key(tmp_path / "key", "a lab")

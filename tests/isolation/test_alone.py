@@ -13,6 +13,7 @@ from evaluator.build.artefact import Kernels
 from evaluator.catalog import find_problem
 from evaluator.findings import Code
 from evaluator.frames import BuildReply, BuildRequest
+from evaluator.grade.deadline import Deadline
 from evaluator.isolation import run_tool
 from evaluator.judge import counters as module
 from evaluator.judge.counters import counters, own_parts, program
@@ -144,6 +145,7 @@ def shop(starter):
         _starter=starter,
         source=SUBMISSION,
         seeds=SimpleNamespace(weight=7),
+        deadline=Deadline(600.0),
         terms=SimpleNamespace(
             problem=find_problem("relu"), size=SizeName.AWKWARD, threads=1, gpu=SimpleNamespace(nodes=())
         ),
