@@ -9,6 +9,7 @@ from evaluator.build.artefact import Kernels, kernels_in_library
 from evaluator.build.bindings import explained
 from evaluator.build.built import Built
 from evaluator.build.equipment import ExtensionBuilder
+from evaluator.build.imports import Imports, imports_of
 from evaluator.build.sources import source_files
 from evaluator.devices.memory import sealed_file
 from evaluator.findings import Code, finding
@@ -31,8 +32,9 @@ class BuildDesk:
     def __init__(self, builder: ExtensionBuilder, ledger: BuildLedger, submission: str = "") -> None:
         """Start with nothing built. `ledger` is of all builds together; `texts` are the compiled files, by name.
 
-        `built_from` are the files of what was built, `device_code` which kernels they have. `waited_s`
-        is how long the runner waited for its builds. Failures name lines of `submission`.
+        `built_from` are the files of what was built, `device_code` which kernels they have, `imports`
+        which functions of others. `waited_s` is how long the runner waited for its builds.
+        Failures name lines of `submission`.
         """
         self._builder = builder
         self._ledger = ledger
@@ -45,6 +47,7 @@ class BuildDesk:
         self.texts: dict[str, str] = {}
         self.built_from: list[SourceFile] = []
         self.device_code: list[Kernels] = []
+        self.imports: list[Imports] = []
         self.waited_s = 0.0
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
@@ -72,6 +75,7 @@ class BuildDesk:
             return BuildReply(ok=False, log=f"{message}\n{built.unit.log}"), None
         self._keep(source_files(request))
         self.device_code.append(_kernels(built, built.library))
+        self.imports.append(imports_of(built.library))
         return BuildReply(ok=True, log=built.unit.log), sealed_file(built.library)
 
     @contextlib.contextmanager

@@ -7,6 +7,7 @@ operations it is right where own kernels do all of the work. What counts is the 
 import math
 import re
 from collections.abc import Collection
+from enum import Enum
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -27,15 +28,28 @@ _UNTOLD = frozenset((Code.TIMED_OUT.value, Code.RUNNER_DIED.value, Code.OUT_OF_M
 """Failures that say nothing of what was left out."""
 
 
+class Answer(Enum):
+    """What came of a call with one side left out.
+
+    `UNTOLD`: the runner gave none that tells anything (it died, or took too long). `UNTRIED`: nothing could be left
+    out. The difference matters, for dying is something that a submission can do.
+    """
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNTOLD = "untold"
+    UNTRIED = "untried"
+
+
 class Needs(NamedTuple):
-    """Whether an answer was right with one side left out; None where that was not tried, or could not be."""
+    """What came of leaving out each side."""
 
-    right_without_kernels: bool | None = None
-    right_without_library: bool | None = None
+    kernels: Answer = Answer.UNTRIED
+    library: Answer = Answer.UNTRIED
 
 
-def right_without(shop: Workshop, what: Literal["kernels", "library"], desk: IdleDesk | None = None) -> bool | None:
-    """Say whether a call in a fresh runner is right while `what` is left out; None where that cannot be said.
+def right_without(shop: Workshop, what: Literal["kernels", "library"], desk: IdleDesk | None = None) -> Answer:
+    """Say whether a call in a fresh runner is right while `what` is left out.
 
     The call before it has everything: what a submission works out once is there. On `cuda` a `desk` hands out libraries
     whose kernels do nothing, from the beginning.
@@ -44,7 +58,7 @@ def right_without(shop: Workshop, what: Literal["kernels", "library"], desk: Idl
     emulated = shop.terms.device is DeviceKind.EMULATED
     with shop.runner(shop.source, shop.desk(shop.source) if desk is None else desk) as place:
         if desk is None and not _asked(place, LeaveOut(what, begin=False)):
-            return None
+            return Answer.UNTOLD
         constructed = place.load() or place.construct()
         if isinstance(constructed, Fault):
             return _failed(desk)
@@ -53,18 +67,22 @@ def right_without(shop: Workshop, what: Literal["kernels", "library"], desk: Idl
             if index == 1 and desk is None:
                 place.session.let_go()  # Between calls a runner stands still.
                 if not _asked(place, LeaveOut(what, begin=True)):
-                    return None
+                    return Answer.UNTOLD
             seed = shop.seeds.mixture.seed_for(Profile.AS_GIVEN)
             schedule = next(schedules) if emulated else None
             fault = bench.run(index, seed, schedule=schedule, timeout_s=shop.call_timeout_s).fault
             if fault is not None and (index == 0 or fault.finding.code in _UNTOLD):
                 return _failed(desk)
-    return fault is None if desk is None or desk.left_out else None
+    if desk is not None and not desk.left_out:
+        return Answer.UNTRIED
+    return Answer.RIGHT if fault is None else Answer.WRONG
 
 
-def _failed(desk: IdleDesk | None) -> bool | None:
+def _failed(desk: IdleDesk | None) -> Answer:
     """Say what a failure means: of libraries without their kernels, that those are needed."""
-    return None if desk is None or not desk.left_out else False
+    if desk is None:
+        return Answer.UNTOLD
+    return Answer.WRONG if desk.left_out else Answer.UNTRIED
 
 
 def _asked(place: Place, frame: LeaveOut) -> bool:
@@ -88,14 +106,15 @@ def needed_alone(shop: Workshop, profile: Profiling) -> Profiling:
     """
     own = sorted({_plain(use.name) for use in profile.kernels if use.own})
     doubtful = {name for name in own if _LIBRARYS_NAMES.match(name.rpartition("::")[2])}
-    if doubtful and right_without(shop, "library") is not True:
+    if doubtful and right_without(shop, "library") is not Answer.RIGHT:
         own = [name for name in own if name not in doubtful]
     else:
         doubtful = set()
     heaviest = list(dict.fromkeys(_plain(use.name) for use in profile.kernels if use.own and _plain(use.name) in own))
     idle = set()
     if len(heaviest) > 1:  # One alone was left out before.
-        idle = {name for name in heaviest[:_MOST_KERNELS] if right_without(shop, "kernels", shop.idle_desk([name]))}
+        tried = heaviest[:_MOST_KERNELS]
+        idle = {name for name in tried if right_without(shop, "kernels", shop.idle_desk([name])) is Answer.RIGHT}
     return _without_own(profile, doubtful | idle)
 
 

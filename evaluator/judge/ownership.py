@@ -1,11 +1,12 @@
 """Which share of the work a submission's own kernels did, and what a policy makes of it.
 
-Three kinds of evidence. What the judge had built holds kernels or does not: that is the judge's own look, and a share
-of none cannot be talked away. Nor can what an answer needs (`left_out.py`): kernels without which it is right all the
-same did nothing for it, and a count of no library operation is false where it is wrong without them. How much of the
-work own kernels did comes out of the runner, where a submission can claim more launches or hide library operations. So
-such a number can take a pass away, and where there is none the answer is `unknown`, which is no pass where a share was
-asked for.
+Three kinds of evidence. What the judge had built holds kernels or does not, and imports operations of PyTorch's or
+does not: that is the judge's own look, and a share of none cannot be talked away. Nor can what an answer needs
+(`left_out.py`): kernels without which it is right all the same did nothing for it, and a count of no library operation
+is false where it is wrong without them. How much of the work own kernels did comes out of the runner, where a
+submission can claim more launches or hide library operations. So such a number can take a pass away, and where there
+is none the answer is `unknown`, which is no pass where a share was asked for. Nor is one where a runner died of what
+was left out: the share is then none at least.
 """
 
 import re
@@ -14,13 +15,16 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.build.artefact import Kernels
+from evaluator.build.imports import Imports
 from evaluator.findings import Code, finding
 from evaluator.frames import Counted
-from evaluator.judge.left_out import Needs
+from evaluator.judge.left_out import Answer, Needs
 from evaluator.judge.session import Fault
 from evaluator.records import DeviceKind, OwnKernels, Profiling, ShareBasis, Status
 
 _OTHER_COMPILERS = re.compile(r"triton|nvrtc|cupy|numba|pycuda|RawKernel|_compile_kernel|cuModuleLoad|cutlass|tilelang")
+_OTHER_CALLERS = re.compile(r"ctypes|cffi|CDLL")
+"""How Python calls a function of a library past the module that is loaded."""
 _MAX_KERNELS = 32
 
 
@@ -34,35 +38,57 @@ class Evidence(NamedTuple):
     counted: Counted | None = None
     profiling: Profiling | None = None
     needs: Needs = Needs()
+    imports: Imports = Imports()
 
 
 def own_kernels(evidence: Evidence) -> OwnKernels:
     """Make a share out of what is known."""
-    without = evidence.needs
+    kernels, library = evidence.needs
+    found = _known(evidence)
     return replace(
-        _known(evidence),
-        right_without_kernels=without.right_without_kernels,
-        right_without_library=without.right_without_library,
+        found,
+        share_low=0.0 if Answer.UNTOLD in (kernels, library) else found.share_low,
+        right_without_kernels=_RIGHT.get(kernels),
+        right_without_library=_RIGHT.get(library),
     )
+
+
+_RIGHT = {Answer.RIGHT: True, Answer.WRONG: False}
 
 
 def _known(evidence: Evidence) -> OwnKernels:
     if _can_have_none(evidence):
         return _share(evidence, ShareBasis.BUILT, 0.0, 0.0)
-    if evidence.needs.right_without_kernels:
-        return _share(evidence, ShareBasis.LEFT_OUT, 0.0, 0.0)
+    if evidence.needs.kernels is Answer.RIGHT:
+        return _unknown(evidence) if _has_other_functions(evidence) else _share(evidence, ShareBasis.LEFT_OUT, 0.0, 0.0)
     counted = evidence.counted
-    if evidence.needs.right_without_library is False and counted is not None and counted.library_calls == 0:
+    if evidence.needs.library is Answer.WRONG and counted is not None and counted.library_calls == 0:
         return _share(evidence, ShareBasis.REFUTED, 0.0, 0.0)
     match evidence.device:
         case DeviceKind.EMULATED if counted is not None:
-            return _share(evidence, ShareBasis.LAUNCHES, counted.launches, counted.library_calls)
+            found = _share(evidence, ShareBasis.LAUNCHES, counted.launches, counted.library_calls)
+            return replace(found, share_low=0.0) if _goes_past_the_dispatcher(evidence.imports) else found
         case DeviceKind.CPU if counted is not None:
             return _by_calls(evidence, counted)
         case DeviceKind.CUDA if (profile := evidence.profiling) is not None and profile.own_share is not None:
             return _by_profile(evidence, profile.own_share, profile.time_us / 1e3)
         case _:
-            return OwnKernels(ShareBasis.UNKNOWN, 0.0, 1.0, None, None, evidence.kernels.names[:_MAX_KERNELS])
+            return _unknown(evidence)
+
+
+def _unknown(evidence: Evidence) -> OwnKernels:
+    return OwnKernels(ShareBasis.UNKNOWN, 0.0, 1.0, None, None, evidence.kernels.names[:_MAX_KERNELS])
+
+
+def _goes_past_the_dispatcher(imports: Imports) -> bool:
+    """Say whether a library may have PyTorch compute where it is neither counted nor left out."""
+    return bool(imports.beside) or not imports.readable
+
+
+def _has_other_functions(evidence: Evidence) -> bool:
+    """Say whether, on `cpu`, functions may be called that are neither counted nor left out."""
+    other = evidence.imports.classes or not evidence.imports.readable
+    return evidence.device is DeviceKind.CPU and (other or _OTHER_CALLERS.search(evidence.source) is not None)
 
 
 def _can_have_none(evidence: Evidence) -> bool:
@@ -84,11 +110,18 @@ def _by_profile(evidence: Evidence, own_share: float, total_ms: float) -> OwnKer
 
 
 def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
-    """Count a function that has PyTorch compute as its own at best, and as the library's at worst."""
-    mixed = min(counted.mixed_calls, counted.own_calls)
+    """Count a function that has PyTorch compute as its own at best, and as the library's at worst.
+
+    All may do so where a library imports what computes, unless the answer is right while that is left out.
+    """
+    imports = evidence.imports
+    computes = imports.compute and evidence.needs.library is not Answer.RIGHT
+    all_mixed = computes or _goes_past_the_dispatcher(imports)
+    mixed = counted.own_calls if all_mixed else min(counted.mixed_calls, counted.own_calls)
     high = _share(evidence, ShareBasis.CALLS, counted.own_calls, counted.library_calls)
     low = _share(evidence, ShareBasis.CALLS, counted.own_calls - mixed, counted.library_calls)
-    return OwnKernels(ShareBasis.CALLS, low.share_low, high.share_high, high.own, high.library, high.kernels)
+    most = 1.0 if _has_other_functions(evidence) else high.share_high
+    return OwnKernels(ShareBasis.CALLS, low.share_low, most, high.own, high.library, high.kernels)
 
 
 def _share(evidence: Evidence, basis: ShareBasis, own: float, library: float) -> OwnKernels:

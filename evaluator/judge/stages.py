@@ -9,12 +9,13 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.build.artefact import joined
+from evaluator.build.imports import together
 from evaluator.findings import Code, finding
 from evaluator.frames import Counted
 from evaluator.judge import measure, other_baselines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
-from evaluator.judge.left_out import Needs, right_without
+from evaluator.judge.left_out import Answer, Needs, right_without
 from evaluator.judge.ownership import Evidence
 from evaluator.judge.place import Place
 from evaluator.judge.profiles import PROFILES
@@ -134,13 +135,20 @@ def _needs(shop: Workshop, counted: Counted | None) -> Needs:
     if shop.terms.gpu is not None:
         return Needs(right_without(shop, "kernels", shop.idle_desk()))
     without_kernels = right_without(shop, "kernels")
-    if without_kernels or counted is None or counted.library_calls:
+    if without_kernels is Answer.RIGHT or counted is None or counted.library_calls:
         return Needs(without_kernels)
     return Needs(without_kernels, right_without(shop, "library"))
 
 
 def _evidence(shop: Workshop, desk: BuildDesk, counted: Counted | None) -> Evidence:
-    return Evidence(shop.terms.device, joined(desk.device_code), len(desk.device_code), shop.source, counted)
+    return Evidence(
+        shop.terms.device,
+        joined(desk.device_code),
+        len(desk.device_code),
+        shop.source,
+        counted,
+        imports=together(desk.imports),
+    )
 
 
 def _checked_calls(shop: Workshop, place: Place) -> _Called:

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -20,10 +20,16 @@ from torch.utils import cpp_extension
 
 from evaluator.frames import BuildReply, BuildRequest, Frame, SourceFile
 from evaluator.frames.oversize import unsendable_request
+from evaluator.operations import operator_of
 from evaluator.runner import requests
 from evaluator.runner.requests import as_list
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
+_REGISTERS = b"_ZN5torch7Library"
+"""A name that a library with operators imports. Listing all operators takes ten milliseconds."""
+
+Watch = Callable[[ModuleType | None, Sequence[Any]], None]
+"""Is shown a library's module, if it is one, and its operators."""
 
 
 class BuildChannel(Protocol):
@@ -42,9 +48,13 @@ class BuildChannel(Protocol):
 class ExtensionLoader:
     """Serves `load_inline` and `load` in one runner."""
 
-    def __init__(self, channel: BuildChannel, folder: Path, watch: Callable[[ModuleType], None] | None = None) -> None:
-        """Ask over `channel`; keep the libraries in `folder`. Every module that is loaded is shown to `watch`."""
+    def __init__(self, channel: BuildChannel, folder: Path, watch: Watch | None = None) -> None:
+        """Ask over `channel`; keep the libraries in `folder`. What each brings is shown to `watch`.
+
+        `operators` are those of `torch.ops` that came with a library (`TORCH_LIBRARY`).
+        """
         self._watch = watch
+        self.operators: list[Any] = []
         self._channel = channel
         self._folder = folder
         self._requests: dict[str, list[BuildRequest]] = {}
@@ -113,15 +123,16 @@ class ExtensionLoader:
             raise TypeError("the judge answered a build with something else")
         if not reply.ok:
             raise RuntimeError(f"Error building extension '{request.name}': {reply.log}")
-        path = self._store(request.name)
-        if request.python_module:
-            module = _import_library(request.name, path)
-            if self._watch is not None:
-                self._watch(module)
-            self._loaded[request.name] = module
-        else:
+        path, registers = self._store(request.name)
+        before = _operator_names() if registers else frozenset()
+        module = _import_library(request.name, path) if request.python_module else None
+        if module is None:
             torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
-            self._loaded[request.name] = str(path)
+        operators = _operators(_operator_names() - before) if registers else []
+        self.operators += operators
+        if self._watch is not None:
+            self._watch(module, operators)
+        self._loaded[request.name] = str(path) if module is None else module
         return self._loaded[request.name]
 
     def _with_free_name(self, request: BuildRequest) -> BuildRequest:
@@ -134,14 +145,26 @@ class ExtensionLoader:
         version = earlier.index(request)
         return replace(request, name=f"{request.name}_v{version}") if version else request
 
-    def _store(self, name: str) -> Path:
+    def _store(self, name: str) -> tuple[Path, bool]:
+        """Write the library that came into a file, and say whether it registers operators."""
         (descriptor,) = self._channel.take_descriptors()
         folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.so"
-        with os.fdopen(descriptor, "rb") as library:
-            path.write_bytes(library.read())
-        return path
+        with os.fdopen(descriptor, "rb") as file:
+            library = file.read()
+        path.write_bytes(library)
+        return path, _REGISTERS in library
+
+
+def _operator_names() -> frozenset[str]:
+    return frozenset(torch._C._dispatch_get_all_op_names())  # noqa: SLF001
+
+
+def _operators(names: Collection[str]) -> list[Any]:
+    """Return what may be called of operators: each one, and the packet that picks an overload."""
+    found = [operator for name in sorted(names) if (operator := operator_of(name)) is not None]
+    return [*found, *dict.fromkeys(operator.overloadpacket for operator in found)]
 
 
 def _import_library(name: str, path: Path) -> ModuleType:

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from evaluator.operations import LIBRARY, NO_WORK, operator_of
 from evaluator.runner import calls
-from evaluator.runner.witness import LIBRARY, NO_WORK
 
 LEFT_OUT = "operations of PyTorch's that compute are left out of this call"
 _DRAWS = frozenset(("uniform_", "normal_", "random_"))
@@ -42,12 +42,10 @@ _KEPT: list[torch.library.Library] = []
 
 
 def _computes(name: str) -> bool:
-    namespace, _, rest = name.partition("::")
-    base, _, overload = rest.partition(".")
+    base = name.partition("::")[2].partition(".")[0]
     if base in NO_WORK or base in _DRAWS:
         return False
-    packet = getattr(getattr(torch.ops, namespace), base, None)
-    operator = getattr(packet, overload or "default", None)
+    operator = operator_of(name)
     return operator is not None and not operator.is_view
 
 
@@ -56,9 +54,9 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 class WithoutEffect:
-    """Functions of extensions, each of which does nothing any more once `begin` was called.
+    """Functions and operators of extensions, each of which does nothing any more once `begin` was called.
 
-    They are replaced when their module is loaded: a submission keeps them under names of its own.
+    They are replaced when their library is loaded: a submission keeps them under names of its own.
     """
 
     def __init__(self) -> None:
@@ -69,6 +67,12 @@ class WithoutEffect:
         """Take the effect of every call from now on back."""
         self._begun = True
 
+    def replace(self, module: ModuleType | None, operators: Iterable[Any]) -> None:
+        """Put ours in the place of all that a library brings."""
+        if module is not None:
+            self.replace_in(module)
+        self.replace_operators(operators)
+
     def replace_in(self, module: ModuleType) -> None:
         """Put ours in the place of what a module has: its functions, and the methods of its classes."""
         for name, value in list(vars(module).items()):
@@ -76,6 +80,11 @@ class WithoutEffect:
                 self._replace_methods(value)
             elif callable(value) and not name.startswith("__"):
                 setattr(module, name, self._wrapped(value))
+
+    def replace_operators(self, operators: Iterable[Any]) -> None:
+        """Put ours in the place of what stands behind operators that a library registers (`TORCH_LIBRARY`)."""
+        for each in operators:
+            each._op = self._wrapped(each._op)  # noqa: SLF001
 
     def _replace_methods(self, kind: type) -> None:
         for name, value in list(vars(kind).items()):
@@ -115,4 +124,15 @@ def _other_tensor(tensor: torch.Tensor) -> torch.Tensor:
         return ~tensor
     if tensor.is_floating_point() or tensor.is_complex():
         return torch.full_like(tensor, math.nan)
-    return -1 - tensor
+    return _other_whole(tensor) if tensor.dtype in _WHOLE and tensor.numel() > 0 else -1 - tensor
+
+
+_WHOLE = frozenset((torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8))
+
+
+def _other_whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Mirror numbers between the least and the largest: an index that is left out must not read past a tensor."""
+    least, largest = tensor.min(), tensor.max()
+    if bool(least == largest):
+        return tensor - 1 if int(least) > 0 else tensor + 1
+    return largest - (tensor - least)

@@ -118,7 +118,7 @@ class Runner:
         self._extensions = ExtensionLoader(
             self._channel,
             self._private / "extensions",
-            None if self._without is None else self._without.replace_in,
+            None if self._without is None else self._without.replace,
         )
         self._extensions.install()
         self._model_new = module.read_in(self._private, frame.submission, frame.model)
@@ -213,7 +213,11 @@ class Runner:
         if self._witness is None:
             emulation, extensions = self._shared.emulation, self._extensions
             launches = (lambda: (0, 0)) if emulation is None else emulation.launches
-            self._witness = Witness(lambda: [] if extensions is None else extensions.names, launches)
+            self._witness = Witness(
+                lambda: [] if extensions is None else extensions.names,
+                lambda: [] if extensions is None else [each._op for each in extensions.operators],  # noqa: SLF001
+                launches,
+            )
         return self._witness.counted()
 
     def _leave_out(self, frame: LeaveOut) -> None:

@@ -12,27 +12,25 @@ from typing import Any, Self
 
 from evaluator.dispatch import OperationMode
 from evaluator.frames import Counted
-
-LIBRARY = frozenset(("aten", "prims", "quantized", "mkldnn", "mkl", "onednn", "torchvision", "inductor"))
-NO_WORK = frozenset(
-    (
-        *("empty", "empty_like", "empty_strided", "empty_permuted", "zeros", "zeros_like", "ones", "ones_like"),
-        *("full", "full_like", "fill", "fill_", "zero_", "arange", "scalar_tensor", "new_empty", "new_empty_strided"),
-        *("new_zeros", "new_ones", "new_full", "rand", "randn", "rand_like", "randn_like", "randint"),
-        *("copy_", "_to_copy", "clone", "contiguous", "cat", "stack", "resize_", "set_", "lift_fresh", "alias"),
-        *("detach", "_local_scalar_dense", "_unsafe_view", "_reshape_alias", "view_as_real", "is_same_size"),
-        *("record_stream", "is_pinned", "_pin_memory", "resolve_conj", "resolve_neg", "constant_pad_nd"),
-    )
-)
-"""Operations that make, move or describe tensors: an honest kernel needs some of them around it."""
+from evaluator.operations import LIBRARY, computes
 
 
 class Witness:
     """Counts, in the calls that it is entered for."""
 
-    def __init__(self, extensions: Callable[[], Collection[str]], launches: Callable[[], tuple[int, int]]) -> None:
-        """Start at none. `extensions` gives the names of the modules built; `launches` own and library's so far."""
+    def __init__(
+        self,
+        extensions: Callable[[], Collection[str]],
+        operators: Callable[[], Collection[object]],
+        launches: Callable[[], tuple[int, int]],
+    ) -> None:
+        """Start at none.
+
+        `extensions` gives the names of the modules built, `operators` the functions behind the operators that they
+        register, and `launches` the kernels so far: own, and the library's.
+        """
         self._extensions = extensions
+        self._operators = operators
         self._launches = launches
         self._operations = 0
         self._own = 0
@@ -41,9 +39,11 @@ class Witness:
         self._mode = _Operations(self)
         self._before = launches()
         self._names: Collection[str] = ()
+        self._functions: Collection[int] = ()
 
     def __enter__(self) -> Self:
         self._names = frozenset(self._extensions())
+        self._functions = frozenset(id(function) for function in self._operators())
         self._mode.__enter__()  # type: ignore[no-untyped-call]
         sys.setprofile(self._event)
         return self
@@ -67,21 +67,21 @@ class Witness:
 
     def operation(self, operator: Any) -> None:
         """Take note of an operation that PyTorch dispatches."""
-        name = getattr(operator, "overloadpacket", operator).__name__
-        if operator.namespace not in LIBRARY:
-            self._own += 1
-        elif not operator.is_view and name not in NO_WORK:
+        if operator.namespace in LIBRARY and computes(operator):
             self._operations += 1
 
     def _event(self, _: Any, event: str, function: Any) -> None:
         """Follow calls of C functions that belong to an extension; one that has PyTorch compute is `mixed`."""
-        if event not in ("c_call", "c_return", "c_exception") or getattr(function, "__module__", "") not in self._names:
+        if event not in ("c_call", "c_return", "c_exception") or not self._is_own(function):
             return
         if event == "c_call":
             self._open.append(self._operations)
             self._own += 1
         elif self._open and self._open.pop() != self._operations:
             self._mixed += 1
+
+    def _is_own(self, function: Any) -> bool:
+        return id(function) in self._functions or getattr(function, "__module__", "") in self._names
 
 
 class _Operations(OperationMode):

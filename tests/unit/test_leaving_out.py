@@ -8,7 +8,9 @@ from types import ModuleType
 import pytest
 import torch
 
+from evaluator.frames import Counted
 from evaluator.runner.leaving_out import LEFT_OUT, WithoutEffect
+from evaluator.runner.witness import Witness
 
 WITHOUT_LIBRARY = """
 import torch
@@ -112,3 +114,48 @@ def test_a_function_that_is_given_an_address_is_not_called(module):
     without.replace_in(module)
     without.begin()
     assert module.address(1) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+@pytest.mark.parametrize("values", [[3, 0, 2, 1], [2, 2], [0], [5]])
+def test_indices_that_are_left_out_stay_indices(values, dtype):
+    module = ModuleType("extension")
+    module.order = lambda like: torch.tensor(values, dtype=dtype)
+    without = WithoutEffect()
+    without.replace_in(module)
+    without.begin()
+    other = module.order(torch.zeros(1))
+    assert other.tolist() != values
+    assert 0 <= int(other.min()) <= int(other.max()) <= max(*values, 1)
+
+
+@pytest.fixture
+def operators():
+    """Register operators as a library with `TORCH_LIBRARY` does, without a dispatch key of its own."""
+    library = torch.library.Library("warpgrade_left_out", "DEF")
+    for name, function in {"double": lambda x: x * 2, "same": lambda x: x.clone()}.items():
+        library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, function, "CompositeImplicitAutograd")
+    yield torch.ops.warpgrade_left_out
+    library._destroy()
+
+
+def test_an_operator_has_no_effect_any_more_by_whichever_way_it_is_called(operators):
+    packet, overload = operators.double, operators.double.default
+    without = WithoutEffect()
+    without.replace(None, [packet, overload])
+    x = torch.arange(4.0)
+    assert packet(x).tolist() == overload(x).tolist() == [0, 2, 4, 6]
+    without.begin()
+    for each in (packet, overload, operators.double):
+        assert each(x).isnan().all()
+
+
+def test_an_operator_is_counted_once_and_is_mixed_where_pytorch_computes(operators):
+    functions = [each._op for each in (operators.double, operators.double.default, operators.same)]
+    witness = Witness(list, lambda: functions, lambda: (0, 0))
+    with witness:
+        operators.double(torch.ones(2))
+        operators.double.default(torch.ones(2))
+        operators.same(torch.ones(2))
+    assert witness.counted() == Counted(launches=0, library_calls=2, own_calls=3, mixed_calls=2)

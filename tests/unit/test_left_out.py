@@ -8,7 +8,7 @@ import pytest
 from evaluator.findings import Code, finding
 from evaluator.frames import Failed, LeaveOut, LeftOut, Loaded
 from evaluator.judge import left_out
-from evaluator.judge.left_out import needed_alone, right_without
+from evaluator.judge.left_out import Answer, needed_alone, right_without
 from evaluator.judge.session import Fault
 from evaluator.records import DeviceKind, KernelUse, Profiling, Status
 
@@ -53,12 +53,12 @@ class Shop:
 @pytest.mark.parametrize(
     ("faults", "right"),
     [
-        ((None, None), True),
-        ((None, fault(Code.WRONG_VALUES)), False),
-        ((None, fault(Code.FORWARD_FAILED)), False),
-        ((None, fault(Code.TIMED_OUT)), None),
-        ((None, fault(Code.RUNNER_DIED)), None),
-        ((fault(Code.WRONG_VALUES),), None),
+        ((None, None), Answer.RIGHT),
+        ((None, fault(Code.WRONG_VALUES)), Answer.WRONG),
+        ((None, fault(Code.FORWARD_FAILED)), Answer.WRONG),
+        ((None, fault(Code.TIMED_OUT)), Answer.UNTOLD),
+        ((None, fault(Code.RUNNER_DIED)), Answer.UNTOLD),
+        ((fault(Code.WRONG_VALUES),), Answer.UNTOLD),
     ],
 )
 def test_one_call_has_everything_and_the_next_one_side_less(faults, right):
@@ -69,8 +69,8 @@ def test_one_call_has_everything_and_the_next_one_side_less(faults, right):
 
 
 def test_what_cannot_be_asked_is_not_known():
-    assert right_without(Shop(answer=Failed("TypeError", "no", [])), "kernels") is None
-    assert right_without(Shop(loads=fault(Code.IMPORT_FAILED)), "kernels") is None
+    assert right_without(Shop(answer=Failed("TypeError", "no", [])), "kernels") is Answer.UNTOLD
+    assert right_without(Shop(loads=fault(Code.IMPORT_FAILED)), "kernels") is Answer.UNTOLD
 
 
 def test_the_emulator_is_told_an_order():
@@ -82,11 +82,11 @@ def test_the_emulator_is_told_an_order():
 @pytest.mark.parametrize(
     ("faults", "left_out", "right"),
     [
-        ((None, None), True, True),
-        ((None, None), False, None),
-        ((fault(Code.WRONG_VALUES),), True, False),
-        ((fault(Code.RUNNER_DIED),), True, False),
-        ((fault(Code.RUNNER_DIED),), False, None),
+        ((None, None), True, Answer.RIGHT),
+        ((None, None), False, Answer.UNTRIED),
+        ((fault(Code.WRONG_VALUES),), True, Answer.WRONG),
+        ((fault(Code.RUNNER_DIED),), True, Answer.WRONG),
+        ((fault(Code.RUNNER_DIED),), False, Answer.UNTRIED),
     ],
 )
 def test_a_desk_leaves_kernels_out_from_the_beginning(faults, left_out, right):
@@ -109,7 +109,7 @@ def tried(monkeypatch):
     def without(shop, what, desk=None):
         name = what if desk is None else desk[0]
         found.asked.append(name)
-        return name not in found.needs
+        return Answer.WRONG if name in found.needs else Answer.RIGHT
 
     monkeypatch.setattr(left_out, "right_without", without)
     return found

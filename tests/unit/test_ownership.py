@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.build.artefact import NONE, Kernels, is_own, joined, kernels_in_library, kernels_in_text, plain_name
+from evaluator.build.imports import Imports
 from evaluator.findings import Code
 from evaluator.frames import Counted, SourceFile
-from evaluator.judge.left_out import Needs
+from evaluator.judge.left_out import Answer, Needs
 from evaluator.judge.ownership import Evidence, not_known, own_kernels, too_little
 from evaluator.records import DeviceKind, Profiling, ShareBasis, Status
 
@@ -29,6 +30,10 @@ def profile(own_share, time_us):
     return Profiling([], 0, 0, time_us, own_share, [])
 
 
+NEEDED = Needs(Answer.WRONG, Answer.RIGHT)
+DIED, DIED_WITHOUT_LIBRARY = Needs(Answer.UNTOLD), Needs(Answer.WRONG, Answer.UNTOLD)
+CALLS_RELU, CALLS_EMPTY = Imports(operations=["empty_like", "relu"]), Imports(operations=["empty_memory_format"])
+CALLS_BESIDE = Imports(beside=["dlsym"])
 EMULATED, CPU, CUDA = DeviceKind.EMULATED, DeviceKind.CPU, DeviceKind.CUDA
 
 
@@ -43,15 +48,20 @@ EMULATED, CPU, CUDA = DeviceKind.EMULATED, DeviceKind.CPU, DeviceKind.CUDA
         (evidence(EMULATED, counted=counted(1, 3)), ShareBasis.LAUNCHES, 0.25, 0.25),
         (evidence(EMULATED), ShareBasis.UNKNOWN, 0, 1),
         (evidence(EMULATED, NONE, 0, "import triton", counted=counted(1)), ShareBasis.LAUNCHES, 1, 1),
-        (evidence(EMULATED, counted=counted(1), needs=Needs(False, True)), ShareBasis.LAUNCHES, 1, 1),
-        (evidence(EMULATED, counted=counted(1), needs=Needs(True)), ShareBasis.LEFT_OUT, 0, 0),
-        (evidence(EMULATED, counted=counted(1), needs=Needs(False, False)), ShareBasis.REFUTED, 0, 0),
-        (evidence(EMULATED, counted=counted(1, 1), needs=Needs(False)), ShareBasis.LAUNCHES, 0.5, 0.5),
-        (evidence(EMULATED, needs=Needs(True)), ShareBasis.LEFT_OUT, 0, 0),
-        (evidence(CPU, NONE, counted=counted(own_calls=1000), needs=Needs(False, False)), ShareBasis.REFUTED, 0, 0),
-        (evidence(CPU, NONE, 0, needs=Needs(True)), ShareBasis.BUILT, 0, 0),
-        (evidence(CUDA, profiling=profile(1.0, 1.0), needs=Needs(True)), ShareBasis.LEFT_OUT, 0, 0),
-        (evidence(CUDA, profiling=profile(0.75, 1.0), needs=Needs(False)), ShareBasis.PROFILE, 0.75, 0.75),
+        (evidence(EMULATED, counted=counted(1), needs=NEEDED), ShareBasis.LAUNCHES, 1, 1),
+        (evidence(EMULATED, counted=counted(1), needs=Needs(Answer.RIGHT)), ShareBasis.LEFT_OUT, 0, 0),
+        (evidence(EMULATED, counted=counted(1), needs=Needs(Answer.WRONG, Answer.WRONG)), ShareBasis.REFUTED, 0, 0),
+        (evidence(EMULATED, counted=counted(1, 1), needs=Needs(Answer.WRONG)), ShareBasis.LAUNCHES, 0.5, 0.5),
+        (evidence(EMULATED, needs=Needs(Answer.RIGHT)), ShareBasis.LEFT_OUT, 0, 0),
+        (
+            evidence(CPU, NONE, counted=counted(own_calls=1000), needs=Needs(Answer.WRONG, Answer.WRONG)),
+            ShareBasis.REFUTED,
+            0,
+            0,
+        ),
+        (evidence(CPU, NONE, 0, needs=Needs(Answer.RIGHT)), ShareBasis.BUILT, 0, 0),
+        (evidence(CUDA, profiling=profile(1.0, 1.0), needs=Needs(Answer.RIGHT)), ShareBasis.LEFT_OUT, 0, 0),
+        (evidence(CUDA, profiling=profile(0.75, 1.0), needs=Needs(Answer.WRONG)), ShareBasis.PROFILE, 0.75, 0.75),
         (evidence(CPU, NONE, 0), ShareBasis.BUILT, 0, 0),
         (evidence(CPU, NONE, counted=counted(own_calls=1)), ShareBasis.CALLS, 1, 1),
         (evidence(CPU, NONE, counted=counted(0, 1, 1, 1)), ShareBasis.CALLS, 0, 0.5),
@@ -82,6 +92,47 @@ def test_no_number_of_a_runners_makes_a_share_where_nothing_was_built(launches, 
     assert 0 <= found.share_low <= found.share_high <= 1
     if not built:
         assert too_little(found, 0.001).finding.code == Code.TOO_LITTLE_OWN.value
+
+
+@pytest.mark.parametrize(
+    ("what", "basis", "low", "high"),
+    [
+        # A submission can die of what is left out; that is worth no more than what it can prove.
+        (evidence(EMULATED, counted=counted(1), needs=DIED), ShareBasis.LAUNCHES, 0, 1),
+        (evidence(EMULATED, counted=counted(1, 3), needs=DIED), ShareBasis.LAUNCHES, 0, 0.25),
+        (evidence(EMULATED, counted=counted(1), needs=DIED_WITHOUT_LIBRARY), ShareBasis.LAUNCHES, 0, 1),
+        (evidence(CPU, NONE, counted=counted(own_calls=1), needs=DIED), ShareBasis.CALLS, 0, 1),
+        (evidence(CPU, NONE, counted=counted(0, 1), needs=DIED), ShareBasis.CALLS, 0, 0),
+        (evidence(CUDA, profiling=profile(0.75, 1.0), needs=Needs()), ShareBasis.PROFILE, 0.75, 0.75),
+        # What a library imports makes its functions mixed, unless the answer is right without the operations.
+        (evidence(CPU, NONE, counted=counted(own_calls=1), imports=CALLS_RELU), ShareBasis.CALLS, 0, 1),
+        (evidence(CPU, NONE, counted=counted(own_calls=1), imports=CALLS_RELU, needs=NEEDED), ShareBasis.CALLS, 1, 1),
+        (evidence(CPU, NONE, counted=counted(own_calls=1), imports=CALLS_EMPTY), ShareBasis.CALLS, 1, 1),
+        (evidence(CPU, NONE, counted=counted(0, 1, 1), imports=CALLS_RELU), ShareBasis.CALLS, 0, 0.5),
+        (evidence(CPU, NONE, counted=counted(own_calls=1), imports=CALLS_BESIDE, needs=NEEDED), ShareBasis.CALLS, 0, 1),
+        (evidence(EMULATED, counted=counted(1), imports=CALLS_RELU, needs=NEEDED), ShareBasis.LAUNCHES, 1, 1),
+        (evidence(EMULATED, counted=counted(1), imports=CALLS_BESIDE, needs=NEEDED), ShareBasis.LAUNCHES, 0, 1),
+        (evidence(CPU, NONE, counted=counted(own_calls=1), imports=Imports(readable=False)), ShareBasis.CALLS, 0, 1),
+        # Functions that are called past a module are neither counted nor left out.
+        (evidence(CPU, NONE, counted=counted(), source="import ctypes"), ShareBasis.CALLS, 0, 1),
+        (evidence(CPU, NONE, source="import ctypes", needs=Needs(Answer.RIGHT)), ShareBasis.UNKNOWN, 0, 1),
+        (evidence(CPU, NONE, imports=Imports(classes=True), needs=Needs(Answer.RIGHT)), ShareBasis.UNKNOWN, 0, 1),
+        (evidence(EMULATED, source="import ctypes", needs=Needs(Answer.RIGHT)), ShareBasis.LEFT_OUT, 0, 0),
+    ],
+)
+def test_what_cannot_be_told_is_at_least_none(what, basis, low, high):
+    own = own_kernels(what)
+    assert (own.basis, own.share_low, own.share_high) == (basis, low, high)
+
+
+@given(*[st.integers(0, 2**62)] * 4, st.sampled_from([CPU, EMULATED]), st.sampled_from(Answer), st.sampled_from(Answer))
+def test_no_failure_to_answer_raises_the_least_share(launches, library, own, mixed, device, kernels, without):
+    claims = counted(launches, library, own, mixed)
+    found = own_kernels(evidence(device, counted=claims, needs=Needs(kernels, without)))
+    alone = own_kernels(evidence(device, counted=claims))
+    assert found.share_low <= alone.share_low
+    if Answer.UNTOLD in (kernels, without):
+        assert found.share_low == 0
 
 
 def test_a_policy_rejects_too_little_and_passes_nothing_that_is_not_known():

@@ -122,7 +122,7 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(shop, m
     shop.baseline = SimpleNamespace(begin=lambda: None)
     shop.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, require_own_kernel=None, weights=WeightsRule.CHANGING)
     shop.reference = SimpleNamespace(weights=SimpleNamespace(exist=False))
-    shop.desk = lambda: SimpleNamespace(units=[], failures=[], built_from="", device_code=[])
+    shop.desk = lambda: SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])
     built = Build(ok=True, import_s=0.0, units=[])
     ended_when_looked_at(shop, lambda: lower)

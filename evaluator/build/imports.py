@@ -1,0 +1,117 @@
+"""Which functions of others a built library imports, read from its own bytes by the judge.
+
+The loader binds these names when the library is loaded (ELF, "Dynamic Linking"), so a function that calls PyTorch's
+operations by name cannot do so without them, whatever its text and its flags say. No word of a runner's is in this.
+"""
+
+import functools
+import re
+import struct
+from collections.abc import Iterable
+
+import torch
+
+from evaluator.build.artefact import plain_name
+from evaluator.operations import computes, operator_of
+from evaluator.records import Record
+
+_ELF = b"\x7fELF\x02\x01"
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_DYNAMIC_SYMBOLS = 11
+"""SHT_DYNSYM, the type of the section that the loader's names are in."""
+_MOST_SECTIONS, _MOST_SYMBOLS, _MOST_NAME_BYTES = 4096, 16384, 1024
+_MOST_LISTED = 1024
+_OPERATION = b"_ZN2at4_ops"
+_CLASS = b"_ZN5torch10class_base"
+_BESIDE = re.compile(
+    rb"_ZN2at(?:6native|3cpu|28compositeexplicitautograd)\d"  # Kernels, past the dispatcher.
+    rb"|dlm?open$|dlv?sym$|dl_iterate_phdr$|_r_debug$|_dl_|__libc_dl"  # Functions by a name that is made up later.
+    rb"|(?:cblas_|mkl_|dnnl_|LAPACKE_)|[sdcz](?:gemm|gemv|ger|dot|axpy|trsm|syrk|symm)_$"
+)
+
+
+class Imports(Record, frozen=True):
+    """What libraries import. `operations` are PyTorch's, which its dispatcher looks up, by their names in C++.
+
+    `beside` computes past the dispatcher, or finds functions by name while it runs. `classes`: they register classes
+    for `torch.classes`. Without `readable` nothing is known.
+    """
+
+    operations: list[str] = []
+    beside: list[str] = []
+    classes: bool = False
+    readable: bool = True
+
+    @property
+    def compute(self) -> bool:
+        """Say whether any of `operations` computes: most only make or describe tensors."""
+        return any(map(_computes, self.operations))
+
+
+def together(found: Iterable[Imports]) -> Imports:
+    """Return the imports of several libraries as one."""
+    parts = list(found)
+    return Imports(
+        operations=sorted({name for part in parts for name in part.operations})[:_MOST_LISTED],
+        beside=sorted({name for part in parts for name in part.beside})[:_MOST_LISTED],
+        classes=any(part.classes for part in parts),
+        readable=all(part.readable for part in parts),
+    )
+
+
+def imports_of(library: bytes) -> Imports:
+    """Read what a shared library imports; not `readable` where it has no table of symbols, or one too long."""
+    try:
+        names = _undefined(library)
+    except (struct.error, ValueError):
+        return Imports(readable=False)
+    called = {
+        _plain(name).removeprefix("at::_ops::").partition("::")[0] for name in names if name.startswith(_OPERATION)
+    }
+    return Imports(
+        operations=sorted(called)[:_MOST_LISTED],
+        beside=sorted(_plain(name) for name in names if _BESIDE.match(name))[:_MOST_LISTED],
+        classes=any(name.startswith(_CLASS) for name in names),
+    )
+
+
+def _undefined(library: bytes) -> set[bytes]:
+    """List the mangled names. Raises ValueError or struct.error for what is no such library."""
+    if not library.startswith(_ELF):
+        raise ValueError("no ELF file of 64 bits")
+    header = _HEADER.unpack_from(library, 0)
+    table, size, count = header[6], header[11], header[12]
+    if size != _SECTION.size or count > _MOST_SECTIONS:
+        raise ValueError("no table of sections")
+    sections = [_SECTION.unpack_from(library, table + number * size) for number in range(count)]
+    (symbols,) = [section for section in sections if section[1] == _DYNAMIC_SYMBOLS]
+    too_many = symbols[5] > _MOST_SYMBOLS * _SYMBOL.size
+    if too_many or symbols[4] + symbols[5] > len(library) or symbols[6] >= count:
+        raise ValueError("no table of symbols that is looked at")
+    strings = sections[symbols[6]]
+    each = _SYMBOL.iter_unpack(library[symbols[4] : symbols[4] + symbols[5] // _SYMBOL.size * _SYMBOL.size])
+    return {_name(library, strings[4] + name) for name, _, _, section, _, _ in each if section == 0 and name}
+
+
+def _name(library: bytes, start: int) -> bytes:
+    end = library.find(b"\0", start, start + _MOST_NAME_BYTES)
+    return library[start : end if end >= 0 else start + _MOST_NAME_BYTES]
+
+
+def _plain(mangled: bytes) -> str:
+    return plain_name(mangled.decode(errors="replace"))
+
+
+def _computes(name: str) -> bool:
+    known = _operations().get(name)
+    operator = None if known is None else operator_of(known)
+    return operator is None or computes(operator)
+
+
+@functools.cache
+def _operations() -> dict[str, str]:
+    """Return the dispatcher's names of PyTorch's operations, by the names that its C++ has for them."""
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]  # noqa: SLF001
+    return {name.removeprefix("aten::").replace(".", "_"): name for name in names}

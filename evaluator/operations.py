@@ -1,0 +1,34 @@
+"""Which of PyTorch's operations compute, and which only make, move or describe tensors."""
+
+from typing import Any
+
+import torch
+
+LIBRARY = frozenset(("aten", "prims", "quantized", "mkldnn", "mkl", "onednn", "torchvision", "inductor"))
+NO_WORK = frozenset(
+    (
+        *("empty", "empty_like", "empty_strided", "empty_permuted", "zeros", "zeros_like", "ones", "ones_like"),
+        *("full", "full_like", "fill", "fill_", "zero_", "arange", "scalar_tensor", "new_empty", "new_empty_strided"),
+        *("new_zeros", "new_ones", "new_full", "rand", "randn", "rand_like", "randn_like", "randint"),
+        *("copy_", "_to_copy", "clone", "contiguous", "cat", "stack", "resize_", "set_", "lift_fresh", "alias"),
+        *("detach", "_local_scalar_dense", "_unsafe_view", "_reshape_alias", "view_as_real", "is_same_size"),
+        *("record_stream", "is_pinned", "_pin_memory", "resolve_conj", "resolve_neg", "constant_pad_nd"),
+    )
+)
+"""Operations that make, move or describe tensors: an honest kernel needs some of them around it."""
+_DESCRIBES = frozenset(("item", "is_nonzero", "is_floating_point", "is_complex", "is_signed", "type_as", "set_data"))
+"""Composites of the above: kernels that are looked up by the dispatcher are of other names."""
+
+
+def computes(operator: Any) -> bool:
+    """Say whether an operator of PyTorch's (an overload) does work that an own kernel could do."""
+    name = getattr(operator, "overloadpacket", operator).__name__
+    return not operator.is_view and name not in NO_WORK and name not in _DESCRIBES
+
+
+def operator_of(name: str) -> Any:
+    """Return the overload with a dispatcher's name, as in `aten::add.Tensor`; None where Python has none."""
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    return getattr(packet, overload or "default", None)
