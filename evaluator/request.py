@@ -15,7 +15,7 @@ from evaluator.errors import CardError, ProblemNotFound, UsageError
 from evaluator.files.file_names import card_place
 from evaluator.files.store import read_card
 from evaluator.findings import Code, finding
-from evaluator.grade.request import GradeRequest, Unread
+from evaluator.grading.request import GradeRequest, Unread
 from evaluator.isolation import SandboxMode
 from evaluator.records import (
     BaselineKind,

@@ -22,7 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evaluator.devices.gpu import choose, show_only
-from evaluator.grade.stopwatch import Stopwatch
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge import measure
 from evaluator.judge.baseline import AS_REFERENCE

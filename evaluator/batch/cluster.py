@@ -24,8 +24,8 @@ from evaluator.batch.protocol import Built, GpuModel, NotGraded, Order, Part, Re
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.devices.gpu import choose
 from evaluator.errors import InfraError, UsageError
-from evaluator.grade.outcome import Outcome
-from evaluator.grade.request import Library
+from evaluator.grading.outcome import Outcome
+from evaluator.grading.request import Library
 from evaluator.isolation.files import source_root
 from evaluator.records import DeviceKind
 from evaluator.version import __version__

@@ -21,7 +21,7 @@ from evaluator.batch.ready import Ready, Waiting
 from evaluator.batch.tasks import Task
 from evaluator.errors import InfraError
 from evaluator.findings import Code
-from evaluator.grade.request import Begun, Unread
+from evaluator.grading.request import Begun, Unread
 from evaluator.records import Status
 from evaluator.submission.read import Submission
 

@@ -19,7 +19,7 @@ from evaluator.catalog import Origin, list_problems
 from evaluator.catalog.kernelbench import WHERE, looks_like_one, other_names
 from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.reading import kind, open_named
-from evaluator.grade.request import Unread
+from evaluator.grading.request import Unread
 from evaluator.records import Problem, SizeName
 from evaluator.report.text import one_line
 from evaluator.sizes.small import NO_SMALL, with_small_size

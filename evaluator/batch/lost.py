@@ -7,8 +7,8 @@ from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Order
 from evaluator.batch.tasks import Task
 from evaluator.findings import Code, finding
-from evaluator.grade import pipeline
-from evaluator.grade.request import Unread
+from evaluator.grading import pipeline
+from evaluator.grading.request import Unread
 from evaluator.records import Scorecard, Status, SubmissionRef
 from evaluator.report.live import Silent
 from evaluator.submission.read import Submission

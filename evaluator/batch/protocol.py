@@ -12,8 +12,8 @@ import msgspec
 
 from evaluator.batch.manifest import Terms
 from evaluator.devices.gpu import Gpu, choose
-from evaluator.grade.deadline import limit_s
-from evaluator.grade.request import Begun, GradeRequest, Unread
+from evaluator.grading.deadline import limit_s
+from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.isolation import SandboxMode
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
 from evaluator.submission.read import Submission

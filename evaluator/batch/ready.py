@@ -5,7 +5,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from evaluator.batch.tasks import Task
-from evaluator.grade.request import Begun
+from evaluator.grading.request import Begun
 
 
 class Waiting(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from evaluator.files.file_names import card_place
-from evaluator.grade.request import Unread
+from evaluator.grading.request import Unread
 from evaluator.records import Problem, Record, Sha256
 from evaluator.submission.read import Submission
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Result, Stage, receive_order, send
 from evaluator.errors import InfraError, WarpgradeError
-from evaluator.grade import pipeline
-from evaluator.grade.request import Begun
+from evaluator.grading import pipeline
+from evaluator.grading.request import Begun
 from evaluator.isolation import SandboxMode
 from evaluator.isolation.syscalls import die_with_parent
 from evaluator.records import Scorecard

@@ -9,10 +9,7 @@ import re
 import struct
 from collections.abc import Iterable
 
-import torch
-
 from evaluator.build.artefact import plain_name
-from evaluator.operations import computes, operator_of
 from evaluator.records import Record
 
 _ELF = b"\x7fELF\x02\x01"
@@ -105,6 +102,8 @@ def _plain(mangled: bytes) -> str:
 
 
 def _computes(name: str) -> bool:
+    from evaluator.operations import computes, operator_of
+
     known = _operations().get(name)
     operator = None if known is None else operator_of(known)
     return operator is None or computes(operator)
@@ -113,5 +112,7 @@ def _computes(name: str) -> bool:
 @functools.cache
 def _operations() -> dict[str, str]:
     """Return the dispatcher's names of PyTorch's operations, by the names that its C++ has for them."""
+    import torch
+
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]  # noqa: SLF001
     return {name.removeprefix("aten::").replace(".", "_"): name for name in names}

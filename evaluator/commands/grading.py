@@ -73,7 +73,7 @@ def grade(
     name of it, among the shipped ones or in --problems. A card never makes a file be read or run.
     """
     from evaluator.files.store import card_bytes, check_target, write_card
-    from evaluator.grade import pipeline
+    from evaluator.grading import pipeline
     from evaluator.report.live import progress_on
     from evaluator.request import Wish, default_target, has_walls, request_for
     from evaluator.signatures.keys import signing_key

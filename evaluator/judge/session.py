@@ -35,7 +35,7 @@ from evaluator.frames import (
 )
 from evaluator.frames.bounds import most_bytes_from_runner
 from evaluator.frames.oversize import oversized_answer
-from evaluator.grade.deadline import Deadline, Work
+from evaluator.grading.deadline import Deadline, Work
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault

@@ -11,7 +11,7 @@ from evaluator.build.cache import cache_folder
 from evaluator.build.prepared import prepared_folder
 from evaluator.emulator import headers
 from evaluator.errors import JudgeFailed
-from evaluator.grade.deadline import Deadline
+from evaluator.grading.deadline import Deadline
 from evaluator.isolation import Limits, Starter, ToolResult, run_tool
 from evaluator.records import DeviceKind
 

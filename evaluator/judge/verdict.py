@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from evaluator.grade.outcome import Outcome
-from evaluator.grade.stopwatch import Stopwatch
+from evaluator.grading.outcome import Outcome
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import stages
 from evaluator.judge.bound import bound
 from evaluator.judge.left_out import needed_alone

@@ -16,7 +16,7 @@ from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.emulator.rehearsal import full_size_numbers
 from evaluator.errors import SandboxUnavailable
-from evaluator.grade.deadline import Deadline
+from evaluator.grading.deadline import Deadline
 from evaluator.isolation import Child, ConfinedProcess, Limits, Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
 from evaluator.judge.deadlines import Deadlines, deadlines

@@ -12,7 +12,7 @@ from evaluator.batch.inputs import Problems, named_once, read_folder, read_lines
 from evaluator.batch.tasks import Refused, Shard, Task
 from evaluator.errors import UsageError
 from evaluator.files.file_names import file_name
-from evaluator.grade.request import Unread
+from evaluator.grading.request import Unread
 from evaluator.records import SizeName
 
 KERNELBENCH = """\

@@ -21,9 +21,9 @@ from evaluator.doctor import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.files.store import card_bytes, read_card, write_card
 from evaluator.findings import Code
-from evaluator.grade import pipeline
-from evaluator.grade.request import GradeRequest, Unread
-from evaluator.grade.timed import LastResort
+from evaluator.grading import pipeline
+from evaluator.grading.request import GradeRequest, Unread
+from evaluator.grading.timed import LastResort
 from evaluator.isolation import SandboxMode
 from evaluator.records import (
     DeviceKind,

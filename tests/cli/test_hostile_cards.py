@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import cli
 from evaluator.catalog import find_problem
 from evaluator.files.store import write_card
-from evaluator.grade import pipeline
+from evaluator.grading import pipeline
 from tests import cards
 
 REFERENCE = (

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from evaluator.findings import Code
-from evaluator.grade.pipeline import grade
-from evaluator.grade.request import GradeRequest
+from evaluator.grading.pipeline import grade
+from evaluator.grading.request import GradeRequest
 from evaluator.isolation import SandboxMode
 from evaluator.records import DeviceKind, Order, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent

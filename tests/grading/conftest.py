@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.catalog import find_problem
-from evaluator.grade.stopwatch import Stopwatch
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms

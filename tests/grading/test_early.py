@@ -20,8 +20,8 @@ from evaluator.catalog import find_problem
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
 from evaluator.frames import BuildRequest
-from evaluator.grade import alone, pipeline
-from evaluator.grade.request import GradeRequest
+from evaluator.grading import alone, pipeline
+from evaluator.grading.request import GradeRequest
 from evaluator.isolation import Limits, SandboxMode
 from evaluator.isolation.tool import ToolResult
 from evaluator.judge import measure
@@ -338,7 +338,7 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
 def test_a_grade_that_is_ended_leaves_nobody(grader, tmp_path, number, later_s):
     slow = 'load_inline("slow", "int f();")\n'
     (tmp_path / "mine.py").write_text(WORKING.replace("extension = load", slow + "extension = load"))
-    script = "import evaluator.grade.alone as p; p._CORES_FOR_EARLY = 1; import cli; cli.main()"
+    script = "import evaluator.grading.alone as p; p._CORES_FOR_EARLY = 1; import cli; cli.main()"
     with (
         nobody_left_behind(),
         subprocess.Popen(

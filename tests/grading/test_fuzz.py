@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
-from evaluator.grade.stopwatch import Stopwatch
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge import work_count
 from evaluator.judge.host_clock import HostClock

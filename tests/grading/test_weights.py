@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.catalog import find_problem
 from evaluator.findings import Code
-from evaluator.grade.stopwatch import Stopwatch
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge import stages
 from evaluator.judge.seeds import SeedBook

@@ -13,7 +13,7 @@ from evaluator.build.artefact import Kernels
 from evaluator.catalog import find_problem
 from evaluator.findings import Code
 from evaluator.frames import BuildReply, BuildRequest
-from evaluator.grade.deadline import Deadline
+from evaluator.grading.deadline import Deadline
 from evaluator.isolation import run_tool
 from evaluator.judge import counters as module
 from evaluator.judge.counters import counters, own_parts, program

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.findings import Code, finding
-from evaluator.grade.stopwatch import Stopwatch
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import stages, verdict
 from evaluator.judge import workshop as workshops
 from evaluator.judge.session import Fault

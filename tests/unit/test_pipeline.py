@@ -9,8 +9,8 @@ from evaluator.catalog import find_problem
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.files.store import card_bytes
 from evaluator.findings import Code, finding
-from evaluator.grade import pipeline
-from evaluator.grade.request import GradeRequest, Unread
+from evaluator.grading import pipeline
+from evaluator.grading.request import GradeRequest, Unread
 from evaluator.isolation import SandboxMode
 from evaluator.judge.mixture import Mixture
 from evaluator.judge.seeds import SeedBook
@@ -70,7 +70,7 @@ def grade(monkeypatch):
     """Grade with a judge that raises `error`, in the middle or (`late`) when its verdict is known."""
 
     def run(error, *, late=False):
-        from evaluator.grade.outcome import Outcome
+        from evaluator.grading.outcome import Outcome
         from evaluator.judge import verdict
 
         def judge(shop, stopwatch):
@@ -85,7 +85,7 @@ def grade(monkeypatch):
 
 
 def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(monkeypatch):
-    from evaluator.grade.outcome import Outcome
+    from evaluator.grading.outcome import Outcome
     from evaluator.judge import verdict
 
     def judge(shop, stopwatch):

@@ -16,15 +16,15 @@ from msgspec.structs import replace
 from evaluator.catalog import sized_source
 from evaluator.errors import JudgeFailed, WarpgradeError
 from evaluator.findings import Code, finding
-from evaluator.grade import alone
-from evaluator.grade.card import card_of
-from evaluator.grade.deadline import Deadline, Guard
-from evaluator.grade.outcome import Outcome
-from evaluator.grade.remarks import remarks_on
-from evaluator.grade.request import Begun, GradeRequest, Unread
-from evaluator.grade.resources import nothing_collected, threads
-from evaluator.grade.stopwatch import Stopwatch
-from evaluator.grade.timed import LastResort, in_time
+from evaluator.grading import alone
+from evaluator.grading.card import card_of
+from evaluator.grading.deadline import Deadline, Guard
+from evaluator.grading.outcome import Outcome
+from evaluator.grading.remarks import remarks_on
+from evaluator.grading.request import Begun, GradeRequest, Unread
+from evaluator.grading.resources import nothing_collected, threads
+from evaluator.grading.stopwatch import Stopwatch
+from evaluator.grading.timed import LastResort, in_time
 from evaluator.interrupts import held_back
 from evaluator.judge.starting import starter_for
 from evaluator.records import (

@@ -3,7 +3,7 @@
 from evaluator.build import spill
 from evaluator.build.cache import cache_folder
 from evaluator.findings import Code, finding
-from evaluator.grade.outcome import Outcome
+from evaluator.grading.outcome import Outcome
 from evaluator.isolation import SandboxMode
 from evaluator.records import Finding
 

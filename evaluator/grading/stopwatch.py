@@ -5,7 +5,7 @@ import datetime
 import time
 from collections.abc import Iterator
 
-from evaluator.grade.deadline import Deadline
+from evaluator.grading.deadline import Deadline
 from evaluator.records import Record
 from evaluator.report.live import Progress
 

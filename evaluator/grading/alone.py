@@ -4,9 +4,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from evaluator.devices.gpu import Gpu
-from evaluator.grade.deadline import Deadline, Guard
-from evaluator.grade.request import GradeRequest
-from evaluator.grade.resources import threads
+from evaluator.grading.deadline import Deadline, Guard
+from evaluator.grading.request import GradeRequest
+from evaluator.grading.resources import threads
 from evaluator.isolation import Starter
 from evaluator.judge.starting import light_starter_for
 

@@ -1,9 +1,9 @@
 """What is to be graded and how, and a grade that is begun: built, to be finished where a GPU is."""
 
 from evaluator.devices.gpu import Gpu
-from evaluator.grade.deadline import limit_s
-from evaluator.grade.outcome import Outcome
-from evaluator.grade.stopwatch import Lap
+from evaluator.grading.deadline import limit_s
+from evaluator.grading.outcome import Outcome
+from evaluator.grading.stopwatch import Lap
 from evaluator.isolation import SandboxMode
 from evaluator.records import (
     BaselineKind,

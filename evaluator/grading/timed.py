@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from evaluator.grade.deadline import DeadlineReached, Guard
-from evaluator.grade.outcome import Outcome
-from evaluator.grade.stopwatch import Stopwatch
+from evaluator.grading.deadline import DeadlineReached, Guard
+from evaluator.grading.outcome import Outcome
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.records import Scorecard, Seeds
 
 LastResort = Callable[[Scorecard], None]
