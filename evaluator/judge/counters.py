@@ -31,7 +31,7 @@ _KEPT_OUTPUT_BYTES = 1 << 20
 _SHOWN = 32
 _MOST_SAID = 600
 _BOOT = "import sys; sys.path[:0] = [sys.argv[1], *sys.argv[3:]]; from evaluator.runner import alone; alone.main()"
-_OWN_PARTS = ("__init__.py", "version.py", "frames", "runner")
+_OWN_PARTS = ("__init__.py", "version.py", "frames", "operations.py", "runner")
 """Of this package, what the program imports; nothing else of it can be seen from there."""
 
 
