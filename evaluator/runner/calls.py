@@ -95,7 +95,8 @@ def readable(result: Result) -> Result:
 
 
 def _in_full(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
+    with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - a subclass may answer in its own way
+        return tensor.detach().resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
 
 
 def _floating_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
