@@ -20,6 +20,8 @@ HOST = Overhead(0.1, 0.01, None, None, None, None, None)
 class Script:
     """Answers call by call from `times_ms`, the last one again and again."""
 
+    earlier_weights = ()
+
     def __init__(self, times_ms, empty_ms=0.0, **seen):
         self.empty_ms = empty_ms
         self._times_ms = itertools.chain(times_ms, itertools.repeat(times_ms[-1]))
