@@ -117,6 +117,12 @@ def test_a_submission_for_a_gpu_is_read_in_by_no_runner_of_those_in_the_making(m
             self.child = SimpleNamespace(kill=lambda: None, output=lambda: None)
             read_by.append(child)
 
+        def under(self, deadline, *, own):
+            """It has a deadline, which ends nothing here."""
+
+        def farewell(self):
+            """Nothing was printed."""
+
         def __enter__(self):
             return self
 
