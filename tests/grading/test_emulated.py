@@ -54,7 +54,7 @@ def test_a_fault_names_the_line_of_the_access(emulated):
 
 
 def test_a_build_error_is_told_at_the_answers_own_line(emulated):
-    card = emulated(ANSWERS / "relu_torch_library.md", "relu").verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED)
+    card = emulated(ANSWERS / "relu_torch_library.md", "relu").verdict(Status.BUILD_ERROR, Code.BINDING)
     errors = [entry for unit in card.build.units for entry in unit.diagnostics if entry.severity == "error"]
     lines = card.submission.source.splitlines()
     own = [lines[entry.submission_line - 1] for entry in errors if entry.submission_line is not None]
