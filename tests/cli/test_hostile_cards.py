@@ -32,7 +32,7 @@ def asked(monkeypatch):
     """Stands in for the pipeline; what it was asked to grade."""
     requests = []
 
-    def grade(request, progress):
+    def grade(request, progress, **_):
         requests.append(request)
         return request.replay
 
