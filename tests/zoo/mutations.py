@@ -142,6 +142,7 @@ def _shapes_broadcast(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(trial, "pair_up", paired)
     _comparing(patch, lambda s: Sides(s.actual.expand_as(s.honest), s.exact, s.honest), _close)
     _as_given_alone(patch)
+    _elements_may_share(patch)  # An answer that is broadcast has one element for all places.
 
 
 def _work_after_done_counts(patch: pytest.MonkeyPatch) -> None:
