@@ -43,6 +43,8 @@ Rows without work of their own are graded with `--require-own-kernel 0.5`; witho
 *Mutation*: with the row's invariant switched off (`tests/zoo/mutations.py`) the cheat must pass. Where the invariant is
 the shape of the house (a process of its own, bytes instead of objects, walls) there is nothing to switch off: the naive
 grader is the judge without it, and the column says *structure*.
+Two cheats are wrong on every GPU and right on an emulator that tells what it is: no naive grader takes them in
+(*none*), and their mutation is the proof.
 
 Cells that need a GPU (rows of `cuda`, and some controls) are of an H200 (torch 2.11, nvcc 13.0); the others were graded
 on 2 cores without one.
@@ -103,7 +105,8 @@ def _graded(judge: Judge, entry: Entry, before: list[str] | None, *, on_gpu: boo
         state = verdict.state
         twin = judge.honest(entry)
         twin_text = "correct" if twin.status is Status.CORRECT else f"**{twin.status}**"
-        by_gpu = entry.control_device == "cuda" and not on_gpu and before is not None
+        needs_gpu = entry.expected.naive and entry.control_device == "cuda"
+        by_gpu = needs_gpu and not on_gpu and before is not None
         controlled = before[5] if by_gpu else _controlled(entry, on_gpu=on_gpu)
         cells = [" ".join((f"`{verdict.status}`", verdict.code)).strip(), twin_text, controlled]
         cells.append(_mutated(judge, entry))
@@ -128,6 +131,8 @@ def _mutated(judge: Judge, entry: Entry) -> str:
 
 
 def _controlled(entry: Entry, *, on_gpu: bool) -> str:
+    if not entry.expected.naive:
+        return "none"
     if entry.control_device == "cuda" and not on_gpu:
         return "needs a GPU"
     with tempfile.TemporaryDirectory() as folder:

@@ -71,6 +71,8 @@ class Expectation(_Table, frozen=True, kw_only=True):
     get away. With `own_kernel` the grade asks for
     that share of own kernels; without it the cheat is `correct`, with `findings`. `not_yet` says what is missing where
     the cheat still passes.
+    Without `naive` no naive grader takes the cheat in: a GPU shows that it is wrong, and only the emulator could be told
+    otherwise. Its mutation is then the positive control.
     `twin` names one of the `twins` that rows share.
     `size` is the problem's for the judge (on `emulated` it is always the small one), `runs` how often both graders
     grade the cheat: the last time counts.
@@ -93,6 +95,7 @@ class Expectation(_Table, frozen=True, kw_only=True):
     not_yet: str = ""
     refused_for: str = ""
     evidence: Evidence | None = None
+    naive: bool = True
     control: Control = Control()
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.frames import Constructed
-from evaluator.judge import ownership, stages, trial, verdict
+from evaluator.emulator import unit
+from evaluator.judge import ownership, seeds, stages, trial, verdict
 from evaluator.judge.compare import Sides
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.left_out import Needs
@@ -26,7 +27,7 @@ from evaluator.judge.seeds import SeedBook
 from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import Pair, pair_up
 from evaluator.judge.trial import Bench
-from evaluator.records import Profile
+from evaluator.records import Fill, Profile
 
 Switch = Callable[[pytest.MonkeyPatch], None]
 _ATOL = 5e-2  # A softmax of two thousand has a value above 1e-2 now and then.
@@ -240,6 +241,14 @@ def _nothing_left_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stages, "_needs", lambda *_: Needs())
 
 
+def _one_fill(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(seeds, "_FILLS", (Fill.NAN,))
+
+
+def _no_nvcc(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(unit, "_IMPLICIT", "#include <cuda_runtime.h>\n")
+
+
 def _as_given_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SeedBook, "settle", lambda self, mixture: None)
     patch.setattr(Mixture, "pick", lambda self, seed: Profile.AS_GIVEN)  # Else one seed in five has other values.
@@ -278,6 +287,8 @@ MUTATIONS = (
     Mutation("content is fresh in every call", _known_inputs, _FRESH),
     Mutation("outputs are read when the call is over", _work_after_done_counts, _READ_WHEN_DONE),
     Mutation("what is no frame is no answer", _forgiving(Code.MALFORMED_FRAME, Code.RUNNER_DIED), _FRAMES),
+    Mutation("fresh memory holds something else in every call", _one_fill, ("uninitialised-shared-memory",)),
+    Mutation("the emulator defines what nvcc defines", _no_nvcc, ("emulator-told-by-macros",)),
     Mutation("nothing printed is read for a verdict", _believing(_printed), ("forge-stdout-json",)),
     Mutation("a verdict starts as a failure", _forgiving(Code.RUNNER_DIED), _DIES),
     Mutation("time out is a failure", _forgiving(Code.TIMED_OUT), ("resource-exhaustion",)),
