@@ -57,10 +57,9 @@ def test_numbers_drawn_when_the_seed_is_heard_are_drawn_inside_of_the_clock(tmp_
     (entry,) = (entry for entry in entries() if entry.name == "seed-hook")
     problem = tmp_path / "noise"
     shutil.copytree(ZOO / "problems" / entry.expected.problem, problem)
-    sizes = problem / "problem.toml"
-    sizes.write_text(
-        sizes.read_text().replace("size = 1024", "size = 16384")
-    )  # 1 GiB: drawing takes longer than asking.
+    for file in ("problem.toml", "reference.py"):  # 1 GiB: drawing takes longer than asking.
+        path = problem / file
+        path.write_text(path.read_text().replace("size = 1024", "size = 16384"))
     grader = Grader(tmp_path / "cache", tmp_path)
 
     def graded(name, source):
