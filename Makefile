@@ -6,7 +6,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# How many tests run side by side. Compiling takes most of the time, and 1.5 GiB each.
+# How many tests run side by side; `auto` is two for each core, as far as memory goes (see tests/conftest.py).
 JOBS ?= auto
 # How many cases of each kind `make fuzz` tries.
 CASES ?= 10000
@@ -24,7 +24,7 @@ demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses $(JOBS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
 corpus: $(VENV)/installed
 	WARPGRADE_CORPUS=all $(BIN)/python -m pytest --numprocesses $(JOBS) tests/emulator/test_corpus.py

@@ -1,7 +1,9 @@
 """What all tests share: property tests have no deadline, for one slow example on a busy machine proves nothing."""
 
+import os
 import signal
 
+import psutil
 from hypothesis import HealthCheck, settings
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and every process of the tests would inherit that.
@@ -11,3 +13,12 @@ settings.register_profile(
     "warpgrade", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("warpgrade")
+
+_COMPILER_BYTES = 3 << 29
+"""What a test that compiles takes at most."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Run two tests for each core, as far as memory goes: nearly half of the time a test waits for something."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(2 * cores, psutil.virtual_memory().total // _COMPILER_BYTES))

@@ -145,13 +145,16 @@ def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, find):
 
 @pytest.mark.slow
 def test_chaos(started, grader, tmp_path):
-    """Twenty submissions, the batch killed five times, and grades of it in between: twenty right cards at the end."""
-    expected = hand_in(tmp_path, list(KINDS), 20)
+    """Twelve submissions, the batch killed three times, and grades of it in between: twelve right cards at the end.
+
+    `benchmarks/batch_chaos.py` does the same to as many as it is told.
+    """
+    expected = hand_in(tmp_path, list(KINDS), 12)
     chance = random.Random(8)
     seen: dict[str, str] = {}
-    for _ in range(5):
+    for _ in range(3):
         with nobody_left_behind(), started("--jobs", "2") as process:
-            until = time.monotonic() + chance.uniform(6, 20)
+            until = time.monotonic() + chance.uniform(4, 12)
             while time.monotonic() < until and process.poll() is None:
                 time.sleep(chance.uniform(0.5, 3))
                 victims = list(grades_of(process))

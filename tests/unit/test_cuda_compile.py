@@ -5,12 +5,15 @@ import os
 import struct
 import subprocess
 import sys
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from evaluator.build import nvcc
 from evaluator.build.cuda_steps import steps
 from evaluator.build.prepared import prepare
+from evaluator.build.resources import VERBOSE, resources
 from evaluator.frames import BuildRequest
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, stand_ins
 
@@ -62,7 +65,7 @@ REQUEST = BuildRequest(
     cpp_sources=[CPP],
     cuda_sources=[CUDA],
     functions={"run": "runs", "two": 'says "two"', "nothing": "nothing"},
-    extra_cuda_cflags=["-no-compress"],
+    extra_cuda_cflags=["-no-compress", VERBOSE],
 )
 CALLS = """
 import importlib.util, json, os, sys
@@ -87,19 +90,32 @@ for call in calls:
 """
 
 
+class Built(NamedTuple):
+    """The libraries of each step, and what its compilers said."""
+
+    libraries: dict[str, Path]
+    outputs: dict[str, str]
+
+
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def all_built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("builds")
     tool = local_tool(stand_ins(folder / "stand-ins"))
     assert prepare(tool, folder) is not None
-    found = {}
+    found, said = {}, {}
     for step in steps(REQUEST, ARCHITECTURE, folder).steps:
         attempt = step.build(tool, 600.0)
         assert attempt.library is not None, f"{step.name}: {attempt.why}\n{attempt.result.output}"
         found[step.name] = folder / step.name / "three_ways.so"
         found[step.name].parent.mkdir()
         found[step.name].write_bytes(attempt.library)
-    return found
+        said[step.name] = attempt.result.output
+    return Built(found, said)
+
+
+@pytest.fixture
+def built(all_built):
+    return all_built.libraries
 
 
 def sections(elf):
@@ -133,6 +149,13 @@ def test_every_step_gives_the_same_machine_code(built):
     assert ".nv.constant3" in plain
     assert device_code(built["light"]) == plain
     assert device_code(built["split"]) == plain
+
+
+def test_every_step_lets_ptxas_be_heard(all_built):
+    for name, output in all_built.outputs.items():
+        found = {each.name: each for each in resources(output)}
+        assert found["plain_kernel"].shared_bytes == 1024, name
+        assert found["plain_kernel"].registers > 0
 
 
 def test_the_functions_are_to_python_what_pybind11_makes_them(built):

@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from evaluator.build.artefact import Kernels
-from evaluator.build.cuda_steps import steps
-from evaluator.build.prepared import prepare
 from evaluator.build.resources import VERBOSE, resources
 from evaluator.devices.memory import sealed_file
 from evaluator.errors import UsageError
@@ -37,7 +35,6 @@ from evaluator.request import _profile
 from evaluator.runner.profiling import profiled
 from evaluator.runner.shelf import Shelf
 from tests import cards
-from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, stand_ins
 
 OWN = Kernels(device_code=True, names=["relu_kernel"])
 
@@ -186,41 +183,6 @@ def test_a_shelf_answers_what_was_asked_before_and_nothing_else(tmp_path):
     assert not shelf.receive().ok
     with pytest.raises(TypeError, match="nobody is here"):
         shelf.send(BuildReply(ok=True, log=""))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")
-def test_every_way_of_building_lets_ptxas_be_heard(tmp_path):
-    cuda = """
-__global__ void relu_kernel(const float* x, float* y, int n) {
-    __shared__ float tile[256];
-    const int i = blockIdx.x * 256 + threadIdx.x;
-    tile[threadIdx.x] = i < n ? x[i] : 0.0f;
-    __syncthreads();
-    if (i < n) y[i] = fmaxf(tile[255 - threadIdx.x], 0.0f);
-}
-torch::Tensor relu(torch::Tensor x) {
-    auto y = torch::empty_like(x);
-    relu_kernel<<<1, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
-    return y;
-}
-"""
-    request = BuildRequest(
-        name="ext",
-        cpp_sources=["torch::Tensor relu(torch::Tensor x);"],
-        cuda_sources=[cuda],
-        functions={"relu": "relu"},
-        with_cuda=True,
-        extra_cuda_cflags=[VERBOSE],
-    )
-    tool = local_tool(stand_ins(tmp_path / "stand-ins"))
-    assert prepare(tool, tmp_path) is not None
-    ways = steps(request, ARCHITECTURE, tmp_path).steps
-    assert len(ways) == 3
-    for step in ways:
-        found = {each.name: each for each in resources(step.build(tool, 600.0).result.output)}
-        assert found["relu_kernel"].shared_bytes == 1024, step.name
-        assert found["relu_kernel"].registers > 0
 
 
 PROFILE = Profiling(
