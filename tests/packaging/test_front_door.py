@@ -1,0 +1,36 @@
+"""What a newcomer reads first agrees with the code: licence, versions, paths."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from evaluator.version import __version__
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+_PATH = re.compile(r"`((?:evaluator|tests|problems|solutions|docs)/[\w./]*)`")
+CONTRIBUTING = (CHECKOUT / "CONTRIBUTING.md").read_text()
+
+
+@pytest.mark.parametrize("path", [path for path in sorted(set(_PATH.findall(CONTRIBUTING))) if "NAME" not in path])
+def test_every_path_of_the_contribution_guide_exists(path):
+    assert (CHECKOUT / path).exists()
+
+
+def test_every_room_of_the_evaluator_is_in_the_contribution_guide():
+    rooms = {f"evaluator/{path.parent.name}/" for path in CHECKOUT.glob("evaluator/*/__init__.py")}
+    assert rooms - set(_PATH.findall(CONTRIBUTING)) == set()
+
+
+def test_the_version_is_one():
+    changelog = (CHECKOUT / "CHANGELOG.md").read_text()
+    assert f"\n## [{__version__}] - " in changelog
+    assert f"\nversion: {__version__}\n" in (CHECKOUT / "CITATION.cff").read_text()
+
+
+def test_the_licence_is_the_one_that_the_metadata_names():
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    (name,) = project["license-files"]
+    assert "Apache License\n                           Version 2.0, January 2004" in (CHECKOUT / name).read_text()
