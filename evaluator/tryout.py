@@ -28,7 +28,7 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         return torch.relu(x)
 """
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); import cli; cli.main()"
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from evaluator.commands.main import main; main()"
 _SHOWN = 300
 
 

@@ -1,6 +1,6 @@
 """Grade from a program: one submission, or as many as a program has, on workers that stay for all of them.
 
-from evaluator import Candidate, grade_many
+from warpgrade import Candidate, grade_many
 
 for candidate, card in grade_many(Candidate("relu", source) for source in sources):
     reward = card.timing.speedup if card.status == "correct" and card.timing else 0.0

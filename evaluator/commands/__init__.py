@@ -1,1 +1,1 @@
-"""The commands, by what they are about. `cli.py` puts them together."""
+"""The commands, by subject; `main.py` is the command line that joins them."""

@@ -31,6 +31,8 @@ _SYSTEM = (
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 PROCESSLESS_PROC = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems")
 """What of /proc tells of the machine and not of its processes."""
+_OWN_PACKAGES = ("evaluator", "warpgrade")
+"""What an installation puts into site-packages, beside the packages that a submission may import."""
 
 
 class FileView(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +72,7 @@ def hidden_paths() -> tuple[str, ...]:
     root = source_root()
     if in_checkout():
         return (str(root),)
-    return tuple(str(path) for path in (root / "evaluator", root / "cli.py") if path.exists())
+    return tuple(str(root / package) for package in _OWN_PACKAGES if (root / package).exists())
 
 
 def unreachable_for_others() -> str | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-import cli
+from evaluator.commands import main as cli
 from tests.batch.chromium import chromium, tab
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 

@@ -5,13 +5,13 @@ import sys
 
 from rich.console import Console
 
-import cli
 from evaluator.batch.crew import Began
 from evaluator.batch.displays import Lines, Table, display_on
 from evaluator.batch.index import row_of
 from evaluator.batch.inputs import Problems, from_text
 from evaluator.batch.session import Result
 from evaluator.batch.tasks import Refused
+from evaluator.commands import main as cli
 from evaluator.records import SizeName
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from evaluator import Candidate, GradeOptions, Grader, grade, grade_many, grade_many_async
 from evaluator.batch.manifest import Terms
 from evaluator.batch.options import setup_for
 from evaluator.errors import UsageError
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
+from warpgrade import Candidate, GradeOptions, Grader, grade, grade_many, grade_many_async
 
 
 def test_a_grader_keeps_its_workers(worker):

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import cli
+from evaluator.commands import main as cli
 from evaluator.errors import UsageError
 from evaluator.files.store import read_card
 from evaluator.records import Status

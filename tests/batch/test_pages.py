@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-import cli
+from evaluator.commands import main as cli
 from evaluator.files.store import read_card
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-import cli
 from evaluator.batch.results import read_run
+from evaluator.commands import main as cli
 from evaluator.files.store import read_card, write_card
 from evaluator.findings import Code, finding
 from evaluator.records import Status

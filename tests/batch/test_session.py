@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-import cli
 from evaluator.batch import inputs, run_folder, session
 from evaluator.batch.manifest import Terms
 from evaluator.batch.run_folder import RunFolder
+from evaluator.commands import main as cli
 from evaluator.errors import CardNotWritten, UsageError
 from evaluator.files.store import read_card, write_card
 from evaluator.records import BaselineKind, DeviceKind, SizeName, Status

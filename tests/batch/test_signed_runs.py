@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-import cli
+from evaluator.commands import main as cli
 from evaluator.files.store import read_card, write_card
 from evaluator.records import Status
 from evaluator.signatures import keys

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from evaluator.batch.inputs import Problems, read_folder
 from evaluator.batch.tasks import Refused, Task
+from evaluator.commands import main as cli
 from evaluator.files.store import write_card
 from evaluator.records import SizeName
 from tests import cards

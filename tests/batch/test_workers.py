@@ -11,7 +11,6 @@ import time
 import psutil
 import pytest
 
-from evaluator import Candidate, grade, grade_many
 from evaluator.batch.protocol import Part
 from evaluator.batch.results import read_run
 from evaluator.batch.slots import slots_for
@@ -20,6 +19,7 @@ from evaluator.files.store import read_card
 from evaluator.isolation.scratch import remove_abandoned
 from evaluator.records import DeviceKind, Status
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
+from warpgrade import Candidate, grade, grade_many
 
 RIGHT = module()
 WRONG = module(forward=("return torch.relu(x) + 1",))

@@ -12,7 +12,8 @@ from tests import cards
 TOP = Path(__file__).parents[2]
 HEAVY = ("torch", "rich", "jsonschema", "numpy", "psutil", "jinja2")
 SCRIPT = f"""
-import sys, cli
+import sys
+from evaluator.commands import main as cli
 code = cli.run(sys.argv[1:])
 loaded = [name for name in {HEAVY!r} if name in sys.modules]
 print(code, *loaded, file=sys.stderr)

@@ -13,10 +13,10 @@ import click
 import msgspec
 import pytest
 
-import cli
 from evaluator.build import toolchain
 from evaluator.build.ahead import Part
 from evaluator.build.cache import BuildCache
+from evaluator.commands import main as cli
 from evaluator.doctor import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.files.store import card_bytes, read_card, write_card

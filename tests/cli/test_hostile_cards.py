@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-import cli
 from evaluator.catalog import find_problem
+from evaluator.commands import main as cli
 from evaluator.files.store import write_card
 from evaluator.grading import pipeline
 from tests import cards

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import cli
+from evaluator.commands import main as cli
 from evaluator.errors import SandboxUnavailable
 from evaluator.judge.workshop import Workshop
 

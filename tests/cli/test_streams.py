@@ -40,7 +40,7 @@ CLOSINGS = [each for count in (1, 2, 3) for each in itertools.combinations(("0<&
 KINDS = ("all closed", "stdout closed", "stderr full", "stdout full", "reader gone")
 DRIVER = """
 import json, os, sys, tempfile
-import cli
+from evaluator.commands import main as cli
 def open_to(number, kind):
     if kind == "closed":
         os.close(number)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-import cli
 from evaluator.catalog import list_problems
 from evaluator.catalog.lock import LOCK_FILE, fits, lock_text, read_lock
+from evaluator.commands import main as cli
 from evaluator.judge import admission
 from evaluator.judge.profiles import RULES
 from evaluator.records import Profile, SizeName

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import cli
+from evaluator.commands import main as cli
 from evaluator.findings import Code
 from evaluator.judge.profiles import PROFILES, _where_not_zero, change, rehearse
 from evaluator.records import Layout, Profile, Status

@@ -271,7 +271,7 @@ def own_sources(sock, private):
     import importlib
 
     results = {}
-    for name in ("problems", "cli", "evaluator.catalog", "tests"):
+    for name in ("problems", "cli", "evaluator.catalog", "warpgrade", "tests"):
         try:
             importlib.import_module(name)
         except ImportError as error:

@@ -279,19 +279,25 @@ def test_a_python_that_only_root_reaches_needs_a_view_or_roots_own_user(monkeypa
 
 
 def test_what_is_hidden_is_taken_out_of_what_is_granted(tmp_path):
-    for name in ("packages/torch", "packages/evaluator", "packages/venv/lib"):
+    for name in ("packages/torch", "packages/evaluator", "packages/warpgrade", "packages/venv/lib"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "packages/cli.py").touch()
     packages = tmp_path / "packages"
     readable = [str(packages), str(packages / "evaluator/deeper")]
-    hidden = [str(packages / "evaluator"), str(packages / "cli.py")]
+    hidden = [str(packages / "evaluator"), str(packages / "warpgrade")]
     assert sorted(files.granted(readable, hidden)) == [
         packages / "evaluator/deeper",
         packages / "torch",
         packages / "venv",
     ]
-    assert list(files.granted([str(packages / "cli.py")], [str(packages)])) == [packages / "cli.py"]
+    assert list(files.granted([str(packages / "torch")], [str(packages)])) == [packages / "torch"]
 
 
 def test_a_checkout_is_hidden_as_a_whole():
     assert files.hidden_paths() == (str(CHECKOUT),)
+
+
+def test_of_an_installation_the_packages_of_warpgrade_are_hidden(tmp_path, monkeypatch):
+    for name in ("evaluator", "warpgrade", "torch"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(files, "source_root", lambda: tmp_path)
+    assert files.hidden_paths() == (str(tmp_path / "evaluator"), str(tmp_path / "warpgrade"))

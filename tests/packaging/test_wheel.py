@@ -12,6 +12,21 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 900
+REACHES = """
+import torch
+
+for name in ("grade", "Grader"):
+    try:
+        exec(f"from warpgrade import {name}")
+    except (ImportError, OSError):
+        continue
+    raise RuntimeError("Warpgrade can be imported")
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+"""
 
 
 def run(*argv, cwd, **variables):
@@ -44,9 +59,10 @@ def test_it_holds_the_data_and_none_of_the_tests(wheel):
         assert {name.split("/")[3] for name in names if name.startswith(f"evaluator/_data/{folder}/")} == shipped
     assert "evaluator/_data/schemas/scorecard.schema.json" in names
     assert "evaluator/runner/native/arena.cpp" in names
-    assert "cli.py" in names
+    assert {"warpgrade/py.typed", "evaluator/py.typed"} <= set(names)
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     top = {name.split("/")[0] for name in names}
-    assert {name for name in top if not name.startswith("warpgrade-")} == {"cli.py", "evaluator"}
+    assert {name for name in top if not name.startswith("warpgrade-")} == {"evaluator", "warpgrade"}
 
 
 @pytest.mark.slow
@@ -73,6 +89,12 @@ def test_a_fresh_environment_grades_from_an_empty_folder(wheel, tmp_path):
         assert card["status"] == "correct"
         assert card["build"]["units"][0]["cached"] is False
         assert str(CHECKOUT) not in graded.stdout + graded.stderr
+    # A submission cannot import what grades it.
+    card_file = tmp_path / "reaches.json"
+    (tmp_path / "reaches.py").write_text(REACHES)
+    words = ("grade", "relu", tmp_path / "reaches.py", "--device", "cpu", "--output", card_file)
+    graded = run(tmp_path / "venv" / "bin" / "warpgrade", *words, cwd=empty)
+    assert json.loads(card_file.read_text())["status"] == "correct", graded.stderr
     written = sorted(empty.rglob("*.json"))
     assert [path.stem for path in written] == ["cpp_plain", "cuda_plain"]
     checked = run(tmp_path / "venv" / "bin" / "warpgrade", "check-card", written[0], cwd=empty)

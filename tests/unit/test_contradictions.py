@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-import cli
+from evaluator.commands import main as cli
 from evaluator.files.store import read_card, write_card
 from evaluator.findings import Code, finding
 from evaluator.records import DeviceFacts, DeviceKind, Mismatch, OwnKernels, ShareBasis, Status

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import cli
+from evaluator.commands import main as cli
 from evaluator.errors import UsageError
 from evaluator.files.store import card_bytes, write_card
 from evaluator.records import Status
