@@ -21,7 +21,7 @@ from evaluator.records import Record, Sha256
 LIBRARY = "library.so"
 _SUBMISSION_BYTES = 256 << 20
 """What the builds of one submission may add: four of the largest kind, dozens of the usual one."""
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warpgrade")
 
 
 class Manifest(Record, frozen=True):

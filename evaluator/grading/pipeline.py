@@ -5,8 +5,8 @@ the reference is timed in others, before and after.
 """
 
 import contextlib
+import logging
 import os
-import sys
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from evaluator.judge.keeper import Keeper
     from evaluator.judge.terms import Terms
 
+_log = logging.getLogger("warpgrade")
 _FAULT_CHARACTERS = 1000
 
 
@@ -234,7 +235,7 @@ def _judged_by(
         raise
     except Exception as error:  # noqa: BLE001 - whoever waits for a card is told by one; a batch goes on
         # A submission may have brought it about, and written a part of its text.
-        sys.stderr.write(printable(traceback.format_exc()))
+        _log.error("%s", printable(traceback.format_exc()))
         message = printable(f"{type(error).__name__}: {error}")
         reason = finding(Code.OWN_FAULT, message[:_FAULT_CHARACTERS])
     return Outcome().failed(Status.INFRA_ERROR, reason), seeds

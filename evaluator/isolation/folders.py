@@ -23,7 +23,7 @@ _BLOCK_BYTES = 4096
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SET_ASIDE = "warpgrade-left-"
 """How the name of a folder begins that cannot be removed: no later start tries it again."""
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warpgrade")
 
 
 class Removal(StrEnum):

@@ -98,27 +98,28 @@ def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(mo
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_an_error_nobody_thought_of_is_a_card_and_no_pass(grade, capsys, late):
+def test_an_error_nobody_thought_of_is_a_card_and_no_pass(grade, capsys, caplog, late):
     card = grade(ZeroDivisionError(f"oops {HOSTILE}"), late=late)
     assert (card.status, card.reason.code) == (Status.INFRA_ERROR, Code.OWN_FAULT.value)
     assert card.reason.message == "ZeroDivisionError: oops  correct"
     assert card.seeds is not None
     assert card.submission.source == TEXT
     assert card_bytes(card)
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "Traceback" in told.err
-    assert "ZeroDivisionError: oops  correct" in told.err
-    assert "\x1b" not in told.err
+    (record,) = caplog.records
+    assert record.name == "warpgrade"
+    assert "Traceback" in record.message
+    assert "ZeroDivisionError: oops  correct" in record.message
+    assert "\x1b" not in record.message
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
     ("error", "code"), [(JudgeFailed("a disk is full"), Code.JUDGE_FAILED), (MemoryError("1 TiB"), Code.JUDGE_MEMORY)]
 )
-def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, error, code):
+def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, caplog, error, code):
     card = grade(error)
     assert (card.status, card.reason.code) == (Status.INFRA_ERROR, code.value)
-    assert capsys.readouterr().err == ""
+    assert (capsys.readouterr().err, caplog.records) == ("", [])
 
 
 @pytest.mark.parametrize("error", [ProblemError("its forward raises"), KeyboardInterrupt()])
