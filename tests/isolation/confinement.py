@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,13 @@ def without_namespaces(starter):
 
 def tell(child, value):
     child.socket.sendall(json.dumps(value).encode() + b"\n")
+
+
+def stop(child, timeout_s=60.0):
+    """Stop all of a runner, however long a busy machine takes to get to each of its threads."""
+    deadline = time.monotonic() + timeout_s
+    while not child.freeze():
+        assert time.monotonic() < deadline, "it did not stop"
 
 
 def hear(child):

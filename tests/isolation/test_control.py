@@ -12,7 +12,7 @@ import time
 
 import psutil
 import pytest
-from confinement import HERE, alive, hear, make_starter, tell
+from confinement import HERE, alive, hear, make_starter, stop, tell
 
 from evaluator.errors import JudgeFailed, SandboxUnavailable
 from evaluator.isolation import Machine, SandboxMode, files, supervision
@@ -50,7 +50,7 @@ def test_freezing_stops_threads_and_runaway_grandchildren(starter, spawn, counte
     assert hear(child) == "counting"
     wait_for(lambda: all(counts[:3]))
     for _ in range(3):
-        assert child.freeze()
+        stop(child)
         time.sleep(0.001)
         frozen = list(counts[:3])
         time.sleep(0.1)
@@ -66,7 +66,7 @@ def test_a_slow_death_does_not_wake_a_frozen_group(starter, spawn, counters):
     assert hear(child) == "ready"
     tell(child, "exit")
     time.sleep(0.005)
-    assert child.freeze()
+    stop(child)
     frozen = counts[0]
     time.sleep(0.5)
     assert counts[0] == frozen

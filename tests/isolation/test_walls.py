@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from confinement import hear, tell
+from confinement import hear, stop, tell
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENETUNREACH", "ENOSYS"}
@@ -120,7 +120,7 @@ def test_killing_everything_leaves_judge_starter_and_warden(starter, spawn):
     # A process namespace's first process ignores what its own children send.
     assert by_parent == "EPERM" or starter.walls.private_view
     assert child.poll_exit() is None
-    assert child.freeze()
+    stop(child)
     assert starter._process.poll() is None
 
 
