@@ -30,7 +30,7 @@ from evaluator.build import nvcc  # noqa: E402
 from evaluator.build.builder import RunTool  # noqa: E402
 from evaluator.build.cuda_steps import Attempt, Step, steps  # noqa: E402
 from evaluator.build.prepared import prepare  # noqa: E402
-from evaluator.frames import BuildRequest  # noqa: E402
+from evaluator.protocol.frames import BuildRequest  # noqa: E402
 from tests.corpus.entries import entries  # noqa: E402
 from tests.cuda_builds import ARCHITECTURE, local_tool, requests_of, stand_ins  # noqa: E402
 

@@ -27,7 +27,11 @@ from evaluator.build.diagnostics import parse
 from evaluator.build.emulated import EmulatedBuilder
 from evaluator.build.split_symbols import instantiations, missing
 from evaluator.emulator.front import FrontEnd
-from evaluator.frames import (
+from evaluator.isolation import ToolResult
+from evaluator.judge.desk import BuildDesk
+from evaluator.judge.ledger import BuildLedger
+from evaluator.judge.session import Session, Stage
+from evaluator.protocol.frames import (
     BuildRequest,
     Constructed,
     Done,
@@ -39,11 +43,7 @@ from evaluator.frames import (
     SourceFile,
     TensorView,
 )
-from evaluator.frames.bounds import MOST_NODES
-from evaluator.isolation import ToolResult
-from evaluator.judge.desk import BuildDesk
-from evaluator.judge.ledger import BuildLedger
-from evaluator.judge.session import Session, Stage
+from evaluator.protocol.frames.bounds import MOST_NODES
 
 VIEW = TensorView(
     dtype="float32", shape=(2, 3), strides=(3, 1), offset_bytes=4096, storage=(140_000_000_000_000, 1 << 30)

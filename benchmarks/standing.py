@@ -12,10 +12,10 @@ from collections.abc import Callable
 import torch
 
 from evaluator.devices.memory import HostRegion
-from evaluator.frames import TensorView
 from evaluator.judge.standing import Standing
 from evaluator.judge.trees import Pair
 from evaluator.judge.words import Words
+from evaluator.protocol.frames import TensorView
 from evaluator.timing.stats import median
 
 _REGIONS_MIB = (32, 512, 4096)

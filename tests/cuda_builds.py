@@ -18,8 +18,8 @@ from torch.utils import cpp_extension
 
 from evaluator.build import nvcc
 from evaluator.errors import ToolchainMissing
-from evaluator.frames import BuildRequest
 from evaluator.isolation import ToolResult
+from evaluator.protocol.frames import BuildRequest
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.submission.read import Submission, read_submission
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from evaluator.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest
 from evaluator.records import Diagnostic
 
 _PYTORCH = re.compile(

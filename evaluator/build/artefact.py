@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from evaluator.build.split_symbols import qualified
 from evaluator.emulator.lexer import Code, tokens
-from evaluator.frames import SourceFile
+from evaluator.protocol.frames import SourceFile
 from evaluator.records import Record
 
 _ELF = b"\x7fELF"

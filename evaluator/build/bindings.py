@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from evaluator.build.definitions import declaration_of, defined_names, definition_of
 from evaluator.build.sources import source_files
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest
-from evaluator.frames.bounds import total_bytes
-from evaluator.frames.oversize import text_bytes
+from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.frames.bounds import total_bytes
+from evaluator.protocol.frames.oversize import text_bytes
 from evaluator.records import Diagnostic, Finding
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}\Z")

@@ -22,9 +22,9 @@ from evaluator.build.flags import refused_compile_flags, refused_link_flags, wor
 from evaluator.build.sources import source_files
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest, SourceFile
 from evaluator.isolation import Limits, ToolResult
 from evaluator.isolation.scratch import Scratch
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Finding
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")

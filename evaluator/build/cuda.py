@@ -31,7 +31,7 @@ from evaluator.build.failures import Failures
 from evaluator.build.nvcc_flags import NvccFlags, nvcc_flags
 from evaluator.build.sources import source_files
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest, SourceFile
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
 
 

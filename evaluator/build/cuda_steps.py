@@ -17,8 +17,8 @@ from evaluator.build.prepared import prepared
 from evaluator.build.sources import source_files
 from evaluator.build.split_build import DEVICE_LISTING, HOST_LISTING, SplitBuild, split_build
 from evaluator.build.split_items import NotSplittable
-from evaluator.frames import BuildRequest
 from evaluator.isolation import ToolResult
+from evaluator.protocol.frames import BuildRequest
 
 CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
 _BINDINGS = re.compile(r"\bPYBIND11_|\bpy::|\bpybind11\b")

@@ -36,8 +36,8 @@ from evaluator.emulator.front import FrontEnd
 from evaluator.emulator.precompiled import PRECOMPILED
 from evaluator.emulator.unit import Step, StepName, build_steps, final_errors
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest, SourceFile
 from evaluator.isolation import ToolResult
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
 
 _SUFFIXES = CPP_SUFFIXES | {".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"}

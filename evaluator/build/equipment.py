@@ -18,7 +18,7 @@ from evaluator.build.prepared import worth_trying
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
 from evaluator.emulator.rehearsal import Spawn, read_for_emulator, too_much_to_split
-from evaluator.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest
 from evaluator.records import DeviceKind
 
 

@@ -102,7 +102,7 @@ def _plain(mangled: bytes) -> str:
 
 
 def _computes(name: str) -> bool:
-    from evaluator.operations import computes, operator_of
+    from evaluator.protocol.operations import computes, operator_of
 
     known = _operations().get(name)
     operator = None if known is None else operator_of(known)

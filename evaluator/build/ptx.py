@@ -14,7 +14,7 @@ from evaluator.build.diagnostics import parse
 from evaluator.build.flags import words
 from evaluator.build.toolchain import language_standard
 from evaluator.errors import ToolchainMissing
-from evaluator.frames import SourceFile
+from evaluator.protocol.frames import SourceFile
 from evaluator.records import Diagnostic
 
 _ARCHITECTURE = "sm_90"

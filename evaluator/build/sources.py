@@ -1,6 +1,6 @@
 """What `load_inline` would write into files: the submission's sources, the implied headers, the bindings."""
 
-from evaluator.frames import BuildRequest, SourceFile
+from evaluator.protocol.frames import BuildRequest, SourceFile
 
 
 def source_files(request: BuildRequest) -> list[SourceFile]:

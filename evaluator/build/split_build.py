@@ -17,7 +17,7 @@ from evaluator.build.split_items import NotSplittable
 from evaluator.build.split_source import Halves, device_headers, split, without_precompiled
 from evaluator.build.split_symbols import instantiations, missing
 from evaluator.emulator.lexer import Kind, tokens
-from evaluator.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest
 
 HOST_LISTING, DEVICE_LISTING = "host.undefined", "device.defined"
 _STUBS_VISIBLE = "-static-global-template-stub=false"

@@ -15,8 +15,8 @@ from evaluator.emulator.front import front_end
 from evaluator.emulator.headers import has_header
 from evaluator.emulator.lexer import tokens
 from evaluator.emulator.sizes import hard_coded
-from evaluator.frames import BuildRequest, Channel, Frame
-from evaluator.frames.bounds import Text
+from evaluator.protocol.frames import BuildRequest, Channel, Frame
+from evaluator.protocol.frames.bounds import Text
 from evaluator.records import Constant
 
 _MAX_NUMBERS = 64

@@ -13,8 +13,8 @@ from evaluator.build.sources import source_files
 from evaluator.emulator.device_code import device_code
 from evaluator.emulator.rewriter import marks_returns
 from evaluator.emulator.unit import Lacking, has_vectors, lacking_constructs, rewritten
-from evaluator.frames import BuildRequest, Frame, SourceFile
-from evaluator.frames.bounds import Name
+from evaluator.protocol.frames import BuildRequest, Frame, SourceFile
+from evaluator.protocol.frames.bounds import Name
 
 _MOST_LACKING = 64
 

@@ -11,7 +11,7 @@ from evaluator.build import toolchain
 from evaluator.build.light_headers import LIGHT_FOLDER
 from evaluator.emulator.front import front_end
 from evaluator.emulator.unit import build_steps
-from evaluator.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest
 
 _HEADER = f"{LIGHT_FOLDER}/torch/extension.h"
 PRECOMPILED = f"{_HEADER}.gch"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 from evaluator.emulator.child import FindSizes, FoundSizes, Rehearsed
 from evaluator.emulator.front import FrontEnd
-from evaluator.frames import BuildRequest, Channel, Closed, DeadlinePassed, Frame, FrameError
 from evaluator.isolation import Child, Limits
+from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, Frame, FrameError
 from evaluator.records import Constant
 
 REHEARSING = "evaluator.emulator.child"

@@ -20,7 +20,7 @@ from evaluator.emulator.features import unsupported
 from evaluator.emulator.nvcc_macros import as_nvcc
 from evaluator.emulator.rewriter import rewrite_host, rewrite_unit
 from evaluator.emulator.runtime import compiler_has
-from evaluator.frames import BuildRequest, SourceFile
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 
 from evaluator.findings import Code, finding
-from evaluator.frames import Done, Items, Node, Table, TensorView
 from evaluator.judge.clock import Sample
 from evaluator.judge.reference import Honest, by_path
 from evaluator.judge.snapshot import Snapshot
 from evaluator.judge.trees import Pair, Placed, Value, unravelled
 from evaluator.judge.words import Words
+from evaluator.protocol import model_call
+from evaluator.protocol.frames import Done, Items, Node, Table, TensorView
 from evaluator.records import Finding, TensorCheck
-from evaluator.runner import calls
 
 _AT_ONCE = 16
 """So many comparisons are queued on a GPU before it is waited for what they say."""
@@ -23,7 +23,7 @@ _PIECE = 256 << 20
 def same_as(
     honest: Iterable[Honest],
     snapshots: list[Snapshot],
-    values_of: Callable[[calls.Result], Mapping[str, Value]] = by_path,
+    values_of: Callable[[model_call.Result], Mapping[str, Value]] = by_path,
 ) -> frozenset[str] | None:
     """Say which outputs are borrowed if all are equal to the honest answers, whose blocks follow each other; else None.
 
@@ -59,7 +59,7 @@ def same_as(
     return borrowed if compared else None
 
 
-def outlined(wanted: calls.Result | None) -> dict[str, torch.Tensor]:
+def outlined(wanted: model_call.Result | None) -> dict[str, torch.Tensor]:
     """List the tensors of an answer by path."""
     found = {} if wanted is None else by_path(wanted)
     return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.judge.trees import Value, tensors
-from evaluator.runner.calls import mapped
+from evaluator.protocol.model_call import mapped
 
 
 class Arguments(NamedTuple):

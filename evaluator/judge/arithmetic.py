@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from evaluator.dispatch import OperationMode
+from evaluator.protocol.op_mode import OperationMode
 
 aten = torch.ops.aten
 

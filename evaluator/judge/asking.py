@@ -6,7 +6,6 @@ from typing import Literal
 import torch
 
 from evaluator.devices.memory import SharedMemory
-from evaluator.frames import Call, EmulatorSchedule, Items, Prepare, Table
 from evaluator.judge.answers import outlined
 from evaluator.judge.arguments import Arguments
 from evaluator.judge.clock import Answered, Clock
@@ -15,8 +14,9 @@ from evaluator.judge.session import Fault
 from evaluator.judge.standing import Standing
 from evaluator.judge.trees import Placed, named_views, place
 from evaluator.judge.weights import Laid, Sites
+from evaluator.protocol import model_call
+from evaluator.protocol.frames import Call, EmulatorSchedule, Items, Prepare, Table
 from evaluator.records import Fill, Order, Schedule
-from evaluator.runner import calls
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
 _FILLS: dict[Fill, Literal[0, 1, 2, 3]] = {Fill.NAN: 0, Fill.LARGE: 1, Fill.NEGATIVE: 2, Fill.ORDINARY: 3}
@@ -46,7 +46,7 @@ class Asker:
         self._sites = sites
         self._standing = standing
         self._first_call_s = first_call_s
-        self.wanted: calls.Result | None = None
+        self.wanted: model_call.Result | None = None
         """What the last call that was no empty one should give."""
 
     def ask(
@@ -54,7 +54,7 @@ class Asker:
         index: int,
         inputs: Arguments,
         gradients: list[torch.Tensor] | None,
-        wanted: calls.Result | None,
+        wanted: model_call.Result | None,
         *,
         random_seed: int,
         schedule: Schedule | None,

@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from evaluator.frames import Call, Done, Prepare
 from evaluator.judge.session import Fault
+from evaluator.protocol.frames import Call, Done, Prepare
 
 
 class Sample(NamedTuple):

@@ -17,8 +17,8 @@ from evaluator.judge.arithmetic import Format, rounded, with_operands
 from evaluator.judge.lowered import rounded_weights
 from evaluator.judge.reference import Reference, by_path
 from evaluator.judge.trees import Value, leaves
+from evaluator.protocol.model_call import mapped
 from evaluator.records import Precision
-from evaluator.runner.calls import mapped
 
 _TAIL = 16
 """A control leaves out the last of so many parts of the output."""

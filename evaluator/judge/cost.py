@@ -7,7 +7,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
-from evaluator.dispatch import OperationMode
+from evaluator.protocol.op_mode import OperationMode
 
 
 class _Rates(NamedTuple):

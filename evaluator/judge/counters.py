@@ -22,8 +22,8 @@ from evaluator.judge.place import own_tf32
 from evaluator.judge.resource_desk import ResourceDesk
 from evaluator.judge.trial import fresh_seed
 from evaluator.judge.workshop import Workshop
+from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
 from evaluator.records import Counters, Finding, KernelCounters, Mode, Tf32
-from evaluator.runner.lone_call import FAILED, LoneCall, lay_out
 
 _TIMEOUT_S = 120.0
 _KEPT_OUTPUT_BYTES = 1 << 20
@@ -31,7 +31,7 @@ _KEPT_OUTPUT_BYTES = 1 << 20
 _SHOWN = 32
 _MOST_SAID = 600
 _BOOT = "import sys; sys.path[:0] = [sys.argv[1], *sys.argv[3:]]; from evaluator.runner import alone; alone.main()"
-_OWN_PARTS = ("__init__.py", "version.py", "frames", "operations.py", "runner")
+_OWN_PARTS = ("__init__.py", "protocol", "runner")
 """Of this package, what the program imports; nothing else of it can be seen from there."""
 
 

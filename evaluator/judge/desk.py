@@ -13,9 +13,9 @@ from evaluator.build.imports import Imports, imports_of
 from evaluator.build.sources import source_files
 from evaluator.devices.memory import sealed_file
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildReply, BuildRequest, SourceFile
-from evaluator.frames.oversize import oversized_request, text_bytes
 from evaluator.judge.ledger import BuildLedger
+from evaluator.protocol.frames import BuildReply, BuildRequest, SourceFile
+from evaluator.protocol.frames.oversize import oversized_request, text_bytes
 from evaluator.records import BuildUnit, Finding
 
 _MOST_KEPT_BYTES = 16 << 20

@@ -17,9 +17,9 @@ from evaluator.build.builder import RunTool
 from evaluator.build.built import Built
 from evaluator.build.equipment import ExtensionBuilder
 from evaluator.findings import Code
-from evaluator.frames import BuildRequest
 from evaluator.isolation import Limits, Starter, ToolResult
 from evaluator.lint.ask import LookedAt, look_at
+from evaluator.protocol.frames import BuildRequest
 from evaluator.records import Finding
 
 _KILL_ROUND_S = 0.02

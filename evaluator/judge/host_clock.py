@@ -16,10 +16,10 @@ from collections.abc import Callable
 import torch
 
 from evaluator.devices.memory import Region
-from evaluator.frames import Call, Done, Prepare
 from evaluator.judge.clock import Answered
 from evaluator.judge.session import Fault, Session, Stage, answers
 from evaluator.judge.words import Words
+from evaluator.protocol.frames import Call, Done, Prepare
 
 
 class HostClock:

@@ -7,9 +7,9 @@ from evaluator.build.artefact import plain_name
 from evaluator.build.cubin import kernel_code, without
 from evaluator.build.equipment import ExtensionBuilder
 from evaluator.devices.memory import sealed_file
-from evaluator.frames import BuildReply, BuildRequest
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger
+from evaluator.protocol.frames import BuildReply, BuildRequest
 
 
 class IdleDesk(BuildDesk):

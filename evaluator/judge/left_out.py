@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from evaluator.build.artefact import plain_name
 from evaluator.build.split_symbols import qualified
 from evaluator.findings import Code
-from evaluator.frames import LeaveOut, LeftOut
 from evaluator.judge.idle_desk import IdleDesk
 from evaluator.judge.place import Place
 from evaluator.judge.session import Fault, Stage
 from evaluator.judge.workshop import Workshop
+from evaluator.protocol.frames import LeaveOut, LeftOut
 from evaluator.records import DeviceKind, Profile, Profiling
 
 _SECONDS = 60.0

@@ -26,7 +26,7 @@ from evaluator.judge.many_calls import go_together
 from evaluator.judge.reference import Reference, by_path
 from evaluator.judge.shortage import shortage
 from evaluator.judge.trees import Value, unravelled
-from evaluator.runner.calls import mapped
+from evaluator.protocol.model_call import mapped
 
 _COEFFICIENTS = (0.4, 1.6)
 """One where all of the rounding is in the errors, a half where one of two operands was rounded."""

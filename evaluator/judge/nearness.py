@@ -3,14 +3,14 @@
 import torch
 
 from evaluator.judge.trees import is_number, leaves
-from evaluator.runner import calls
+from evaluator.protocol import model_call
 
 _NEAR = 0.1
 _NEAR_ELEMENTS = 1 << 18
 """How many elements, spread evenly, tell whether float64 computed the same thing."""
 
 
-def same_function(exact: calls.Result, honest: calls.Result) -> bool:
+def same_function(exact: model_call.Result, honest: model_call.Result) -> bool:
     """Say whether float64 computed the same thing: same structure and shapes, and close to the honest result.
 
     A reference that draws random numbers, or casts by dtype, gives something else in float64.

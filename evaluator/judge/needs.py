@@ -12,14 +12,14 @@ from evaluator.judge.kept import kept
 from evaluator.judge.reference import Reference
 from evaluator.judge.trees import tensors
 from evaluator.judge.trial import fresh_seed
+from evaluator.protocol import model_call
+from evaluator.protocol.model_call import mapped
+from evaluator.protocol.seeding import seed_torch
 from evaluator.records import Flips, Problem, SizeName
 from evaluator.roofline.count import Uncountable, count
 from evaluator.roofline.flips import BUDGET_S, Undetermined, changeable, sample
 from evaluator.roofline.place import Needs
 from evaluator.roofline.storages import covered_bytes
-from evaluator.runner import calls
-from evaluator.runner.calls import mapped
-from evaluator.runner.seeding import seed_torch
 
 _Answer = Callable[[], list[torch.Tensor]]
 _SMALL_PART = 0.01
@@ -101,7 +101,7 @@ def _answerer(
         seed_torch(random_seed)
         args, kwargs = mapped(inputs.args, copied), mapped(inputs.kwargs, copied)
         back = None if gradients is None else [copied(each) for each in gradients]
-        outputs, found = calls.run(model, args, kwargs, back)
+        outputs, found = model_call.run(model, args, kwargs, back)
         given = [each for each in (found or {}).values() if each is not None]
         return [each.detach() for each in (*tensors(outputs), *given)]
 

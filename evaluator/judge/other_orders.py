@@ -12,8 +12,8 @@ from evaluator.judge.compare import RARE, Sides, begin
 from evaluator.judge.reference import Expected, Reference
 from evaluator.judge.tolerance import WIDEST, Bounds, Rounding, bounds
 from evaluator.judge.trees import Value
+from evaluator.protocol.model_call import mapped
 from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
-from evaluator.runner.calls import mapped
 
 _CLOSELY = 1.1
 """The error that all but few elements stay below is found to within this factor."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 
 from evaluator.findings import Code, finding
-from evaluator.frames import TensorView
 from evaluator.judge.trees import Pair, Value
+from evaluator.protocol.frames import TensorView
 from evaluator.records import Finding
 
 _STEPS = 50_000

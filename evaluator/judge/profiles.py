@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import torch
 
 from evaluator.judge.trees import Value, tensors, unravelled
+from evaluator.protocol.model_call import mapped
 from evaluator.records import Layout, Profile
-from evaluator.runner.calls import mapped
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
 RULES = 2

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from evaluator.build.artefact import is_own, joined
 from evaluator.findings import Code, finding
-from evaluator.frames import Items, Profiled, ProfiledCall, Table
 from evaluator.judge.counters import counters
 from evaluator.judge.derived import derived
 from evaluator.judge.place import Place
@@ -20,6 +19,7 @@ from evaluator.judge.session import Fault, Stage
 from evaluator.judge.trees import place
 from evaluator.judge.trial import fresh_seed
 from evaluator.judge.workshop import Workshop
+from evaluator.protocol.frames import Items, Profiled, ProfiledCall, Table
 from evaluator.records import KernelUse, ProfilerKind, Profiling
 
 _SHOWN = 32

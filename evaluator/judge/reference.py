@@ -26,10 +26,10 @@ from evaluator.judge.shortage import ran_out
 from evaluator.judge.tolerance import ARITHMETIC
 from evaluator.judge.trees import Value, is_number, leaves, tensors
 from evaluator.judge.weights import ChangingWeights
+from evaluator.protocol import model_call
+from evaluator.protocol.model_call import mapped
+from evaluator.protocol.seeding import seed_torch
 from evaluator.records import Mode, Problem, Profile, SizeName
-from evaluator.runner import calls
-from evaluator.runner.calls import mapped
-from evaluator.runner.seeding import seed_torch
 
 
 class Honest(NamedTuple):
@@ -38,7 +38,7 @@ class Honest(NamedTuple):
     `borrowed` are the paths of outputs that lie in the memory of an input or of a weight.
     """
 
-    result: calls.Result
+    result: model_call.Result
     borrowed: frozenset[str]
 
 
@@ -49,8 +49,8 @@ class Expected(NamedTuple):
     the reference's own result in the problem's precision, which says what rounding alone does.
     """
 
-    exact: calls.Result
-    honest: calls.Result
+    exact: model_call.Result
+    honest: model_call.Result
     in_float64: bool
     borrowed: frozenset[str]
 
@@ -214,7 +214,7 @@ class Reference:
         self.wear(None)
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
 
-    def values(self, result: calls.Result) -> dict[str, Value]:
+    def values(self, result: model_call.Result) -> dict[str, Value]:
         """List what a call gave by path, as it is compared: a Python float as a tensor of one element."""
         return {path: self.number(value) if is_number(value) else value for path, value in by_path(result).items()}
 
@@ -244,7 +244,7 @@ class Reference:
         mode: contextlib.AbstractContextManager[None],
         *,
         in_float64: bool = False,
-    ) -> calls.Result:
+    ) -> model_call.Result:
         """Run the reference, in float64 or plainly, with its arithmetic changed by `mode` (see `arithmetic`)."""
         model = self.exact_model if in_float64 else self.model
         if model is None:
@@ -291,7 +291,9 @@ class Reference:
             raise ProblemError(f"{self.problem.name}: forward writes into its inputs in some calls and not in others")
         return Honest(result, self._borrowed(result.outputs, own))
 
-    def _exact(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> calls.Result | None:
+    def _exact(
+        self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None
+    ) -> model_call.Result | None:
         if self.exact_model is None:
             return None
         try:
@@ -308,12 +310,12 @@ class Reference:
 
     def _run(
         self, model: Callable[..., Any], inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None
-    ) -> calls.Result:
+    ) -> model_call.Result:
         seed_torch(random_seed)
         before = None if self.draws_numbers else self._generators()
-        outputs, found = calls.readable(calls.run(model, *inputs, gradients))
+        outputs, found = model_call.readable(model_call.run(model, *inputs, gradients))
         self.draws_numbers = before is None or not _equal(before, self._generators())
-        return calls.Result(mapped(outputs, torch.Tensor.detach), found)
+        return model_call.Result(mapped(outputs, torch.Tensor.detach), found)
 
     def _generators(self) -> list[torch.Tensor]:
         """Give the states of PyTorch's generators; to look at that of a GPU nothing is waited for."""
@@ -359,7 +361,7 @@ class Reference:
 _TRIED_WEIGHTS = (1, 2, 3)
 
 
-def by_path(result: calls.Result) -> dict[str, Value]:
+def by_path(result: model_call.Result) -> dict[str, Value]:
     """List what a call gave by path: its outputs, and its gradients."""
     gradients = {f"gradient of {name}": value for name, value in (result.gradients or {}).items()}
     return {**dict(leaves(result.outputs, "output")), **gradients}

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from evaluator.build.equipment import ExtensionBuilder
 from evaluator.build.resources import VERBOSE, resources
-from evaluator.frames import BuildReply, BuildRequest
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger
+from evaluator.protocol.frames import BuildReply, BuildRequest
 from evaluator.records import KernelResources
 
 

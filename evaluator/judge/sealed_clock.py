@@ -30,10 +30,10 @@ from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import DONE, GO
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
-from evaluator.frames import Call, Done, Frame, Prepare, Queued
 from evaluator.judge.clock import Answered
 from evaluator.judge.sampling import SLOT_BYTES, Sampling
 from evaluator.judge.session import Fault, Session, Stage, answers
+from evaluator.protocol.frames import Call, Done, Frame, Prepare, Queued
 from evaluator.records import Status
 from evaluator.timing.stats import median
 

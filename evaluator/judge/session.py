@@ -12,7 +12,11 @@ from typing import NamedTuple, Self
 from evaluator.build.bindings import explained_load
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
-from evaluator.frames import (
+from evaluator.grading.deadline import Deadline, Work
+from evaluator.isolation import Child
+from evaluator.judge.desk import BuildDesk
+from evaluator.judge.emulation import kernel_fault
+from evaluator.protocol.frames import (
     BuildReply,
     BuildRequest,
     Call,
@@ -33,12 +37,8 @@ from evaluator.frames import (
     Warm,
     Warmed,
 )
-from evaluator.frames.bounds import most_bytes_from_runner
-from evaluator.frames.oversize import oversized_answer
-from evaluator.grading.deadline import Deadline, Work
-from evaluator.isolation import Child
-from evaluator.judge.desk import BuildDesk
-from evaluator.judge.emulation import kernel_fault
+from evaluator.protocol.frames.bounds import most_bytes_from_runner
+from evaluator.protocol.frames.oversize import oversized_answer
 from evaluator.records import DeviceKind, Finding, Status
 from evaluator.submission.cut_off import is_cut_off
 from evaluator.submission.packages import importable, missing_package

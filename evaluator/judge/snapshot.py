@@ -8,8 +8,8 @@ import torch
 
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
-from evaluator.frames import Node, Opaque, Scalar, TensorView
 from evaluator.judge.trees import Pair, Value, dtype_name, is_number, plain
+from evaluator.protocol.frames import Node, Opaque, Scalar, TensorView
 from evaluator.records import Finding
 
 

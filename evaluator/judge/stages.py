@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from evaluator.build.artefact import joined
 from evaluator.build.imports import together
 from evaluator.findings import Code, finding
-from evaluator.frames import Counted
 from evaluator.judge import measure, other_baselines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
@@ -26,6 +25,7 @@ from evaluator.judge.trial import Bench, Trial
 from evaluator.judge.weights import NO_SITES, Sites, record
 from evaluator.judge.work_count import count_work
 from evaluator.judge.workshop import Workshop
+from evaluator.protocol.frames import Counted
 from evaluator.records import (
     Baseline,
     Build,

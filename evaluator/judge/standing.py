@@ -21,9 +21,9 @@ import torch
 
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
-from evaluator.frames import TensorView
 from evaluator.judge.trees import Pair
 from evaluator.judge.words import WORD_BYTES, Words
+from evaluator.protocol.frames import TensorView
 from evaluator.records import Finding
 
 _TELLING_PART = 1 / 64

@@ -8,7 +8,7 @@ import torch
 from evaluator.devices.memory import ALIGNMENT_BYTES, Region, places, strided
 from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
-from evaluator.frames import Items, Node, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.frames import Items, Node, Opaque, Scalar, Table, TensorView
 from evaluator.records import Finding
 
 Value = Any

@@ -37,6 +37,7 @@ from evaluator.judge.standing import Standing
 from evaluator.judge.tolerance import Bounds, bounds
 from evaluator.judge.trees import Pair, Placed, Value, pair_up
 from evaluator.judge.weights import NO_SITES, Sites, Worn
+from evaluator.protocol import model_call
 from evaluator.records import (
     Check,
     Finding,
@@ -47,7 +48,6 @@ from evaluator.records import (
     ToleranceRule,
     seed_text,
 )
-from evaluator.runner import calls
 
 
 class Trial(NamedTuple):
@@ -138,7 +138,7 @@ class Bench:
         blocks = self._blocks(inputs, gradients)
         self._precision.begin(len(blocks))
         whole = self._reference.honest(inputs, random_seed, gradients) if len(blocks) == 1 else None
-        wanted = calls.Result(self._outline, None) if whole is None else whole.result
+        wanted = model_call.Result(self._outline, None) if whole is None else whole.result
         placed, answer = self._asker.ask(
             index, inputs, gradients, wanted, random_seed=random_seed, schedule=schedule, timeout_s=timeout_s
         )
@@ -229,7 +229,7 @@ class Bench:
     def _judge(
         self,
         answer: Answered,
-        wanted: calls.Result,
+        wanted: model_call.Result,
         expected: Iterable[Expected],
         placed: Placed,
         honest: Iterable[Honest] | None,

@@ -21,10 +21,10 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.memory import Region, strided
-from evaluator.frames import TensorView
 from evaluator.judge.derived import derived
 from evaluator.judge.overlap import Layouts, layout
 from evaluator.judge.trees import dtype_name
+from evaluator.protocol.frames import TensorView
 from evaluator.records import Weights, WeightsGraded, WeightsRule
 
 _WHOLE = (0.15, 0.25)

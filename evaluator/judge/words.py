@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.memory import Region
-from evaluator.frames import TensorView
 from evaluator.judge.trees import Pair
+from evaluator.protocol.frames import TensorView
 
 WORDS = 16_384
 """Words noted in a region. It is some 34 outputs large where inputs are as large as outputs; an output that is too

@@ -1,10 +1,10 @@
 """One call more, neither a check nor timed, in which the runner counts what computes."""
 
-from evaluator.frames import Count, Counted
 from evaluator.judge.place import Place
 from evaluator.judge.session import Stage
 from evaluator.judge.trial import fresh_seed
 from evaluator.judge.weights import Sites
+from evaluator.protocol.frames import Count, Counted
 
 
 def count_work(place: Place, sites: Sites, timeout_s: float) -> Counted | None:

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest, Channel, Closed, DeadlinePassed, FrameError
 from evaluator.isolation import Limits, Starter
 from evaluator.lint.remark import Look, Looked
+from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, FrameError
 from evaluator.records import Finding
 
 _ENTRY = "evaluator.lint.child:run"

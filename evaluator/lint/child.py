@@ -3,9 +3,9 @@
 import socket
 from pathlib import Path
 
-from evaluator.frames import Channel
 from evaluator.lint.look import look
 from evaluator.lint.remark import Look
+from evaluator.protocol.frames import Channel
 
 
 def run(sock: socket.socket, _: Path) -> None:

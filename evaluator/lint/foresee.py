@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from evaluator.frames import BuildRequest
 from evaluator.lint.names import Names
 from evaluator.lint.remark import MAX_BUILDS
-from evaluator.runner.requests import WITHOUT_EFFECT, load_inline
+from evaluator.protocol.build_request import WITHOUT_EFFECT, load_inline
+from evaluator.protocol.frames import BuildRequest
 
 _MAX_CHARACTERS = 1 << 20
 _MAX_STEPS = 20_000

@@ -5,14 +5,14 @@ import warnings
 
 import msgspec
 
-from evaluator.frames import BuildRequest
-from evaluator.frames.bounds import MAX_FRAME_BYTES
-from evaluator.frames.oversize import unsendable_request
 from evaluator.lint import addressed, cpp_calls, launches, library, surroundings
 from evaluator.lint.embedded import pieces
 from evaluator.lint.foresee import foreseen_builds
 from evaluator.lint.reach import Module, in_forward, take_apart
 from evaluator.lint.remark import MAX_MESSAGE, Looked, Remark, thinned
+from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
+from evaluator.protocol.frames.oversize import unsendable_request
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 

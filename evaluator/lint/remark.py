@@ -5,8 +5,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from evaluator.findings import Code
-from evaluator.frames import BuildRequest, Frame
-from evaluator.frames.bounds import Text
+from evaluator.protocol.frames import BuildRequest, Frame
+from evaluator.protocol.frames.bounds import Text
 
 MAX_REMARKS = 64
 MAX_BUILDS = 4

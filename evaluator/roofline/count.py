@@ -14,9 +14,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from evaluator.catalog import sized_source
+from evaluator.protocol import model_call
 from evaluator.records import Mode, Problem, SizeName
 from evaluator.roofline.storages import Looks, covered_bytes
-from evaluator.runner import calls
 
 _META = torch.device("meta")
 _MODULE = "roofline_model"
@@ -68,12 +68,14 @@ def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
     model.train(problem.mode is Mode.TRAIN)
     args, kwargs = arguments(names["get_inputs"])
     args, kwargs = on_meta(args), on_meta(kwargs)
-    inputs = calls.tensors_of([args, kwargs])
+    inputs = model_call.tensors_of([args, kwargs])
     gradients = _output_gradients(model, args, kwargs) if problem.backward else None
     given = covered_bytes([*inputs, *model.parameters(), *model.buffers(), *(gradients or [])])
     with Looks() as looks, FlopCounterMode(display=False) as counter:
-        outputs, found = calls.run(model, args, kwargs, gradients)
-    made = covered_bytes([*calls.tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)])
+        outputs, found = model_call.run(model, args, kwargs, gradients)
+    made = covered_bytes(
+        [*model_call.tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)]
+    )
     return Work(
         read_bytes=sum(size_bytes for key, size_bytes in given.items() if key in looks.storages),
         written_bytes=sum(size_bytes for key, size_bytes in made.items() if key not in given),
@@ -82,8 +84,8 @@ def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
 
 
 def _output_gradients(model: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    outputs = calls.forward(model, args, kwargs).outputs
-    return [torch.empty_like(leaf) for leaf in calls.tensors_of(outputs) if leaf.is_floating_point()]
+    outputs = model_call.forward(model, args, kwargs).outputs
+    return [torch.empty_like(leaf) for leaf in model_call.tensors_of(outputs) if leaf.is_floating_point()]
 
 
 def on_meta(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from evaluator.dispatch import OperationMode
+from evaluator.protocol.op_mode import OperationMode
 
 _ONLY_SHAPES = ("_like", "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
 

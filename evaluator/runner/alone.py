@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from evaluator.runner import calls, module
+from evaluator.protocol import model_call
+from evaluator.protocol.seeding import seed_torch
+from evaluator.protocol.standalone_call import FAILED, LoneCall, read_back, shelf_in
+from evaluator.runner import module
 from evaluator.runner.extensions import ExtensionLoader
-from evaluator.runner.lone_call import FAILED, LoneCall, read_back, shelf_in
-from evaluator.runner.seeding import seed_torch
 
 _MOST_SAID = 1000
 
@@ -40,7 +41,7 @@ def main() -> NoReturn:
 
 def run(
     call: LoneCall, folder: Path, device: torch.device, watched: contextlib.AbstractContextManager[object]
-) -> calls.Result:
+) -> model_call.Result:
     """Read the submission in from `folder` and call it twice on `device`, the second time inside of `watched`.
 
     Gives what the second call gave; raises whatever the submission or the problem raises.
@@ -63,8 +64,8 @@ def run(
     module.copy_weights(model, reference.state_dict())
     gradients = None
     if call.backward:
-        outputs = calls.forward(reference, *_inputs(problem, call.seed, device)).outputs
-        gradients = [torch.randn_like(leaf) for leaf in calls.tensors_of(outputs) if leaf.is_floating_point()]
+        outputs = model_call.forward(reference, *_inputs(problem, call.seed, device)).outputs
+        gradients = [torch.randn_like(leaf) for leaf in model_call.tensors_of(outputs) if leaf.is_floating_point()]
         del outputs
     del reference
     _called(model, _inputs(problem, call.seed, device), gradients, device, contextlib.nullcontext())
@@ -78,10 +79,10 @@ def _called(
     gradients: list[torch.Tensor] | None,
     device: torch.device,
     watched: contextlib.AbstractContextManager[object],
-) -> calls.Result:
+) -> model_call.Result:
     _wait(device)
     with watched:
-        result = calls.run(model, *inputs, gradients)
+        result = model_call.run(model, *inputs, gradients)
         _wait(device)
     return result
 
@@ -101,7 +102,7 @@ def _inputs(problem: Any, seed: int, device: torch.device) -> tuple[list[Any], d
     def moved(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().to(device)
 
-    return calls.mapped(args, moved), calls.mapped(kwargs, moved)
+    return model_call.mapped(args, moved), model_call.mapped(kwargs, moved)
 
 
 def _arguments(value: Any) -> tuple[list[Any], dict[str, Any]]:

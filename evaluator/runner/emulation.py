@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from evaluator.frames import EmulatorSchedule
-from evaluator.runner import calls
+from evaluator.protocol import model_call
+from evaluator.protocol.frames import EmulatorSchedule
 from evaluator.runner.pretence import pretend_to_have_a_gpu
 from evaluator.runner.triton_launches import TritonLaunches
 
@@ -23,7 +23,7 @@ _LEFT_OUT = {"kernels": 1, "library": 2}
 class Emulated(NamedTuple):
     """A call under emulation: its result, and how many kernels it launched."""
 
-    result: calls.Result
+    result: model_call.Result
     launches: int
 
 
@@ -64,7 +64,7 @@ class Emulation:
         pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._triton.watch()
         before = self._launches()
-        result = calls.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
+        result = model_call.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
         launches = self._launches() - before
         self._check_memory()
         self._check_schedule()

@@ -18,11 +18,11 @@ import torch
 from msgspec.structs import replace
 from torch.utils import cpp_extension
 
-from evaluator.frames import BuildReply, BuildRequest, Frame, SourceFile
-from evaluator.frames.oversize import unsendable_request
-from evaluator.operations import operator_of
-from evaluator.runner import requests
-from evaluator.runner.requests import as_list
+from evaluator.protocol import build_request
+from evaluator.protocol.build_request import as_list
+from evaluator.protocol.frames import BuildReply, BuildRequest, Frame, SourceFile
+from evaluator.protocol.frames.oversize import unsendable_request
+from evaluator.protocol.operations import operator_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
 _REGISTERS = b"_ZN5torch7Library"
@@ -68,12 +68,14 @@ class ExtensionLoader:
     def install(self) -> None:
         """Put ours in the place of PyTorch's."""
         # Who looks for the arguments finds PyTorch's.
-        cpp_extension.load_inline = functools.update_wrapper(functools.partial(self.load_inline), requests.load_inline)
+        cpp_extension.load_inline = functools.update_wrapper(
+            functools.partial(self.load_inline), build_request.load_inline
+        )
         cpp_extension.load = self.load
 
     def load_inline(self, *arguments: Any, **named: Any) -> ModuleType | str:
         """Build an extension from strings; the arguments and results of PyTorch's function of that name."""
-        return self._build(requests.load_inline(*arguments, **named))
+        return self._build(build_request.load_inline(*arguments, **named))
 
     def load(
         self,

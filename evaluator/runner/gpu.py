@@ -14,7 +14,7 @@ import torch
 from evaluator.devices import driver
 from evaluator.devices.memory import device_tensor
 from evaluator.devices.page import DONE, GO, PAGE_BYTES, PLACES, Place, write_places
-from evaluator.frames import Items, Load, Node, Table, TensorView
+from evaluator.protocol.frames import Items, Load, Node, Table, TensorView
 
 _DEVICE = 0
 """Only the GPU that was chosen is visible in here."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from evaluator.operations import LIBRARY, NO_WORK, operator_of
-from evaluator.runner import calls
+from evaluator.protocol import model_call
+from evaluator.protocol.operations import LIBRARY, NO_WORK, operator_of
 
 LEFT_OUT = "operations of PyTorch's that compute are left out of this call"
 _DRAWS = frozenset(("uniform_", "normal_", "random_"))
@@ -96,7 +96,7 @@ class WithoutEffect:
         def instead(*args: Any, **kwargs: Any) -> Any:
             if not self._begun:
                 return function(*args, **kwargs)
-            given = calls.tensors_of([args, kwargs])
+            given = model_call.tensors_of([args, kwargs])
             if not given:
                 return None  # It may write through an address, which cannot be taken back.
             with torch.no_grad():
@@ -116,7 +116,7 @@ def _other(value: Any, given: Iterable[int]) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return -1 - value
     known = set(given)
-    return calls.mapped(value, lambda tensor: tensor if id(tensor) in known else _other_tensor(tensor))
+    return model_call.mapped(value, lambda tensor: tensor if id(tensor) in known else _other_tensor(tensor))
 
 
 def _other_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from evaluator.frames import (
+from evaluator.protocol import model_call
+from evaluator.protocol.frames import (
     Call,
     Channel,
     Closed,
@@ -32,14 +33,14 @@ from evaluator.frames import (
     Warm,
     Warmed,
 )
-from evaluator.runner import calls, module
+from evaluator.protocol.seeding import seed_torch
+from evaluator.runner import module
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.gpu import places, warm_up
 from evaluator.runner.leaving_out import WithoutEffect, leave_out_library
 from evaluator.runner.memory import Shared, take_over
 from evaluator.runner.printing import Printing
 from evaluator.runner.profiling import profiled
-from evaluator.runner.seeding import seed_torch
 from evaluator.runner.trees import Outbox, to_tensor, to_value
 from evaluator.runner.weights import counterparts, follow
 from evaluator.runner.witness import Witness
@@ -65,7 +66,7 @@ class Runner:
         self._model_new: type | None = None
         self._model: Any = None
         self._memory: Shared | None = None
-        self._held: list[calls.Result] = []
+        self._held: list[model_call.Result] = []
         self._weights: dict[str, torch.Tensor] = {}
         self._extensions: ExtensionLoader | None = None
         self._witness: Witness | None = None
@@ -174,7 +175,7 @@ class Runner:
         else:
             with self._witness or contextlib.nullcontext():
                 result, launches = self._run(args, kwargs, gradients, frame.schedule)
-            result = calls.readable(result)
+            result = model_call.readable(result)
         outbox = Outbox(memory.arena)
         answer = Done(
             index=frame.index,
@@ -204,9 +205,9 @@ class Runner:
 
     def _run(
         self, args: Any, kwargs: Any, gradients: Any, schedule: EmulatorSchedule | None
-    ) -> tuple[calls.Result, int | None]:
+    ) -> tuple[model_call.Result, int | None]:
         if self._shared.emulation is None:
-            return calls.run(self._model, args, kwargs, gradients), None
+            return model_call.run(self._model, args, kwargs, gradients), None
         return self._shared.emulation.run(self._model, args, kwargs, gradients, schedule)
 
     def _counted(self) -> Counted:
@@ -258,4 +259,4 @@ def _cloned(value: Any) -> Any:
 
     A model is made on the CPU and then moved, on a GPU too, as the reference is.
     """
-    return calls.mapped(value, lambda tensor: tensor.to("cpu", copy=True))
+    return model_call.mapped(value, lambda tensor: tensor.to("cpu", copy=True))

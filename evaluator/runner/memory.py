@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from evaluator.devices.memory import host_tensor
-from evaluator.frames import Load
+from evaluator.protocol.frames import Load
 from evaluator.runner.arena import HostArena
 from evaluator.runner.emulation import Emulation
 from evaluator.runner.gpu import Gate, Gpu

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from evaluator.frames import Failed
-from evaluator.runner.seeding import seed_torch
+from evaluator.protocol.frames import Failed
+from evaluator.protocol.seeding import seed_torch
 
 SUBMISSION_FILE = "submission.py"
 MODEL_FILE = "model.py"

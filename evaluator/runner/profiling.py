@@ -6,7 +6,7 @@ import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from evaluator.frames import Profiled, SeenKernel
+from evaluator.protocol.frames import Profiled, SeenKernel
 
 _MOST_KERNELS = 256
 _MOST_NAME = 4096

@@ -7,8 +7,8 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.devices.memory import strided
-from evaluator.frames import Items, Node, Opaque, Scalar, Table, TensorView
-from evaluator.frames.bounds import MOST_DEPTH
+from evaluator.protocol.frames import Items, Node, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.frames.bounds import MOST_DEPTH
 from evaluator.runner.pretence import real_device
 
 if TYPE_CHECKING:

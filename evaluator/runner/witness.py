@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Any, Self
 
-from evaluator.dispatch import OperationMode
-from evaluator.frames import Counted
-from evaluator.operations import LIBRARY, computes
+from evaluator.protocol.frames import Counted
+from evaluator.protocol.op_mode import OperationMode
+from evaluator.protocol.operations import LIBRARY, computes
 
 
 class Witness:

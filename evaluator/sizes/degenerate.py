@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 
 from evaluator.catalog import sized_source
-from evaluator.dispatch import OperationMode
+from evaluator.protocol import model_call
+from evaluator.protocol.op_mode import OperationMode
 from evaluator.records import Problem, SizeName
 from evaluator.roofline.count import arguments, on_meta, registered
-from evaluator.runner import calls
 
 FILE = "reference.py"
 """The file name under which a reference is compiled: by it the line of an operation is found."""
@@ -66,8 +66,8 @@ class Operations(OperationMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and take note of it."""
         result = func(*args, **(kwargs or {}))
-        given = calls.tensors_of([list(args), dict(kwargs or {})])
-        made = calls.tensors_of(result)
+        given = model_call.tensors_of([list(args), dict(kwargs or {})])
+        made = model_call.tensors_of(result)
         name = func.overloadpacket.__name__
         groups = (args[6], args[4] // args[6]) if name == "native_group_norm" else ()
         self.found.append(Operation(_line(), name, tuple(tuple(each.shape) for each in (*given, *made)), groups))
@@ -157,7 +157,7 @@ def _operations(source: str, constructed_on: torch.device) -> list[Operation]:
             args, kwargs = (on_meta(each) for each in arguments(names["get_inputs"]))
             seen = Operations()
             with seen:
-                calls.forward(model, args, kwargs)
+                model_call.forward(model, args, kwargs)
         return seen.found
 
 

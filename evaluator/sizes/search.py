@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 
 from evaluator.catalog.reference import read_reference, with_constants
+from evaluator.protocol import model_call
 from evaluator.records import Constant
 from evaluator.roofline.count import arguments, registered
-from evaluator.runner import calls
 from evaluator.sizes.degenerate import FILE, Operation, Operations, made_one
 from evaluator.sizes.scaling import candidates
 
@@ -90,12 +90,12 @@ def _traced(text: str, device: str) -> Traced:
         model = module.__dict__["Model"](*init_args, **init_kwargs)
         with Operations() as trace:
             output = model(*args, **kwargs)
-    leaves = calls.tensors_of(output)
+    leaves = model_call.tensors_of(output)
     if not leaves or not all(each.numel() for each in leaves):
         raise NoAnswer
     if device == "cpu" and not all(bool(each.isfinite().all()) for each in leaves if each.is_floating_point()):
         raise NoAnswer
-    given = [calls.tensors_of([args, kwargs]), list(model.parameters())]
+    given = [model_call.tensors_of([args, kwargs]), list(model.parameters())]
     return Traced(trace.found, Most(max(sum(each.numel() for each in side) for side in given), trace.elements))
 
 

@@ -11,7 +11,7 @@ from evaluator.emulator import runtime
 from evaluator.emulator.front import front_end
 from evaluator.emulator.nvcc_macros import as_nvcc
 from evaluator.emulator.unit import build_steps
-from evaluator.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest
 
 ASKED = ("__NVCC__", "__CUDACC__", "__CUDACC_VER_MAJOR__", "__CUDA_ARCH_LIST__", "CUDART_VERSION")
 PASTED = "#define PASTED(a, b) a##b\n#if PASTED(__NV, CC__) && PASTED(__CUDA_, ARCH__)\nseen\n#endif\n"

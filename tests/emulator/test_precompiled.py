@@ -11,8 +11,8 @@ from evaluator.build.emulator_parts import precompiled_headers
 from evaluator.emulator.front import front_end
 from evaluator.emulator.precompiled import PRECOMPILED
 from evaluator.emulator.unit import build_steps
-from evaluator.frames import BuildRequest
 from evaluator.isolation import ToolResult
+from evaluator.protocol.frames import BuildRequest
 
 pytestmark = [
     pytest.mark.slow,

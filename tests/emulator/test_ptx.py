@@ -7,8 +7,8 @@ import pytest
 from evaluator.build import ptx
 from evaluator.build.toolchain import Toolchain
 from evaluator.emulator.device_code import device_code
-from evaluator.frames import SourceFile
 from evaluator.isolation import ToolResult
+from evaluator.protocol.frames import SourceFile
 
 needs_nvcc = pytest.mark.skipif(ptx.nvcc_version() is None, reason="there is no nvcc on this machine")
 

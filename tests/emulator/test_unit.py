@@ -8,7 +8,7 @@ from evaluator.build.sources import source_files
 from evaluator.emulator import headers
 from evaluator.emulator.front import front_end
 from evaluator.emulator.unit import Lacking, StepName, build_steps, final_errors, lacking_constructs
-from evaluator.frames import BuildRequest, SourceFile
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
 
 KERNEL = """__global__ void k(float* p) { p[0] = 1; }

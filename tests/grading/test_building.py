@@ -106,7 +106,7 @@ def test_a_forged_build_request_is_refused(grade, fields):
     run = grade(
         module(
             "import gc",
-            "from evaluator.frames import BuildRequest, Channel, SourceFile",
+            "from evaluator.protocol.frames import BuildRequest, Channel, SourceFile",
             "(channel,) = [thing for thing in gc.get_objects() if isinstance(thing, Channel)]",
             f"channel.send(BuildRequest({name}{fields}))",
             "print(channel.receive())",

@@ -19,7 +19,6 @@ from evaluator.build.cache import BuildCache
 from evaluator.catalog import find_problem
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest
 from evaluator.grading import alone, pipeline
 from evaluator.grading.request import GradeRequest
 from evaluator.isolation import Limits, SandboxMode
@@ -28,6 +27,7 @@ from evaluator.judge import measure
 from evaluator.judge.early import Early
 from evaluator.judge.starting import light_starter_for
 from evaluator.judge.tools import Tools
+from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, DeviceKind, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.submission.read import Submission

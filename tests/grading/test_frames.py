@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory, strided
 from evaluator.findings import Code
-from evaluator.frames import Call, Done, Prepare, Scalar, ToRunner
 from evaluator.isolation.child import ExitInfo
 from evaluator.judge import asking
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.reference import Reference
 from evaluator.judge.session import Session
 from evaluator.judge.trial import Bench
+from evaluator.protocol.frames import Call, Done, Prepare, Scalar, ToRunner
 from evaluator.records import SizeName, Status, ToleranceRule
 from tests.grading.harness import module
 
@@ -317,7 +317,7 @@ def test_no_tree_of_views_is_correct_or_brings_the_judge_down(play, outputs):
 
 TAKEOVER = (
     "import gc, os, socket, sys",
-    "from evaluator.frames import Channel, Constructed, Done, Loaded, Scalar, TensorView",
+    "from evaluator.protocol.frames import Channel, Constructed, Done, Loaded, Scalar, TensorView",
     "(channel,) = [thing for thing in gc.get_objects() if isinstance(thing, Channel)]",
     "right = TensorView(dtype='float32', shape=(7, 1023), strides=(1023, 1), offset_bytes=12288)",
 )

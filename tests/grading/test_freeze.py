@@ -44,7 +44,7 @@ FLOOD = module(
     "import gc, sys, threading",
     "runner = next(o for o in gc.get_objects() if type(o).__name__ == 'Runner' and hasattr(o, '_channel'))",
     "socket = runner._channel._socket",
-    "body = runner._channel._encoder.encode(sys.modules['evaluator.frames'].BuildRequest(name='1'))",
+    "body = runner._channel._encoder.encode(sys.modules['evaluator.protocol.frames'].BuildRequest(name='1'))",
     "def drain():",
     "    while True: socket.recv(1 << 20)",
     "threading.Thread(target=drain, daemon=True).start()",

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory
-from evaluator.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
 from evaluator.grading.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge import work_count
@@ -29,6 +28,7 @@ from evaluator.judge.trial import Bench
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
 from evaluator.lint.look import look
+from evaluator.protocol.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
 from evaluator.records import DeviceKind, Finding, SizeName, Status, ToleranceRule
 from evaluator.report.live import Silent
 from evaluator.submission.read import MAX_CODE_BYTES, Submission, read_submission

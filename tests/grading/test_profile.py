@@ -33,7 +33,7 @@ def test_who_lies_to_the_profiler_is_as_right_and_as_fast_as_before(grader, tmp_
     """The lie is in the card as what it is, and the screen and the schema bear it."""
     source = module(
         "import evaluator.runner.main as main",
-        "from evaluator.frames import Profiled, SeenKernel",
+        "from evaluator.protocol.frames import Profiled, SeenKernel",
         r"lie = Profiled(kernels=[SeenKernel('\x1b[2J' + 'k' * 4000, 2**31, 1e12)] * 256, others=2**62)",
         "main.profiled = lambda *args, **kwargs: lie",
     )
@@ -46,7 +46,7 @@ def test_who_lies_to_the_profiler_is_as_right_and_as_fast_as_before(grader, tmp_
 def test_a_frame_that_is_no_profile_costs_the_profile_alone(grader, tmp_path):
     source = module(
         "import evaluator.runner.main as main",
-        "from evaluator.frames import Loaded",
+        "from evaluator.protocol.frames import Loaded",
         "main.profiled = lambda *args, **kwargs: Loaded()",
     )
     card = grader(tmp_path, source, "--profile").verdict(Status.CORRECT)

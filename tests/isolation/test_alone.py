@@ -12,15 +12,15 @@ import torch
 from evaluator.build.artefact import Kernels
 from evaluator.catalog import find_problem
 from evaluator.findings import Code
-from evaluator.frames import BuildReply, BuildRequest
 from evaluator.grading.deadline import Deadline
 from evaluator.isolation import run_tool
 from evaluator.judge import counters as module
 from evaluator.judge.counters import counters, own_parts, program
 from evaluator.judge.resource_desk import Served
 from evaluator.judge.workshop import Workshop
+from evaluator.protocol.frames import BuildReply, BuildRequest
+from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
 from evaluator.records import SizeName
-from evaluator.runner.lone_call import FAILED, LoneCall, lay_out
 
 MODEL = """
 import torch
@@ -60,7 +60,7 @@ import contextlib, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 from evaluator.runner import alone
-from evaluator.runner.lone_call import read_back
+from evaluator.protocol.standalone_call import read_back
 folder = pathlib.Path(sys.argv[2])
 @contextlib.contextmanager
 def watched():

@@ -5,8 +5,8 @@ import pytest
 from evaluator.emulator import rehearsal
 from evaluator.emulator.front import FrontEnd, front_end
 from evaluator.emulator.rehearsal import REHEARSING, read_for_emulator, too_much_to_split
-from evaluator.frames import BuildRequest
 from evaluator.isolation import Limits, Starter
+from evaluator.protocol.frames import BuildRequest
 
 KERNEL = "__global__ void k(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }\n"
 

@@ -1,7 +1,7 @@
 """When an error of a quick step is final, and when a slower step must be asked."""
 
 from evaluator.build.agreement import agreed, undeclared
-from evaluator.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest
 from evaluator.records import Diagnostic
 
 

@@ -5,7 +5,7 @@ import pytest
 from evaluator.build.bindings import explained, explained_load
 from evaluator.build.definitions import declaration_of, defined_names, definition_of
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest, SourceFile
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
 
 CUDA = """#include <torch/extension.h>

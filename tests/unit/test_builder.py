@@ -12,8 +12,8 @@ from evaluator.build.builder import Builder, read_library, work_folder
 from evaluator.build.cache import BuildCache
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code
-from evaluator.frames import BuildRequest, SourceFile
 from evaluator.isolation import ToolResult
+from evaluator.protocol.frames import BuildRequest, SourceFile
 
 SUBMISSION = 'source = """\nint f() {\n    return 1\n}\n"""\n'
 REQUEST = BuildRequest(name="ext", cpp_sources=["\nint f() {\n    return 1\n}\n"], functions={"f": "f"})

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evaluator.runner.calls import forward, forward_backward
+from evaluator.protocol.model_call import forward, forward_backward
 
 
 class Affine(torch.nn.Module):

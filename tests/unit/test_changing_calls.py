@@ -5,12 +5,12 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
-from evaluator.frames import Construct, Items, Table
 from evaluator.judge.reference import Reference
 from evaluator.judge.repeat import made_again
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench
 from evaluator.judge.weights import sites_of
+from evaluator.protocol.frames import Construct, Items, Table
 from evaluator.records import SizeName, ToleranceRule
 from evaluator.runner.arena import HostArena
 from evaluator.runner.main import Runner

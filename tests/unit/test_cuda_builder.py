@@ -15,8 +15,8 @@ from evaluator.build.nvcc import architecture
 from evaluator.build.prepared import prepare, prepared_folder, why_not_prepared, worth_trying
 from evaluator.build.toolchain import Toolchain
 from evaluator.findings import Code
-from evaluator.frames import BuildRequest, SourceFile
 from evaluator.isolation import ToolResult
+from evaluator.protocol.frames import BuildRequest, SourceFile
 
 CUDA = """
 __global__ void k(float* x) {

@@ -9,9 +9,9 @@ import msgspec
 
 from evaluator.build.built import Built
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildRequest, SourceFile
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic
 
 REQUEST = BuildRequest(name="mine", cpp_sources=["int f();"])

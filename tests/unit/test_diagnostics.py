@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evaluator.build.diagnostics import LineMap, parse
 from evaluator.build.sources import source_files
-from evaluator.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest
 from tests.cards import SOURCE
 
 MAIN = "#include <torch/extension.h>\nint f() {\n    return x;\n}\n"

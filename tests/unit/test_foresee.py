@@ -8,11 +8,11 @@ import pytest
 from torch.utils import cpp_extension
 
 from evaluator.findings import Code
-from evaluator.frames import MAX_FRAME_BYTES, BuildRequest
 from evaluator.lint.foresee import foreseen_builds
 from evaluator.lint.look import look
 from evaluator.lint.names import Names
 from evaluator.lint.remark import MAX_BUILDS
+from evaluator.protocol.frames import MAX_FRAME_BYTES, BuildRequest
 from evaluator.runner.extensions import ExtensionLoader
 from tests.corpus.entries import entries
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.frames import (
+from evaluator.protocol.frames import (
     MAX_DESCRIPTORS,
     MAX_FRAME_BYTES,
     BuildReply,

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from evaluator.frames import Counted
+from evaluator.protocol.frames import Counted
 from evaluator.runner.leaving_out import LEFT_OUT, WithoutEffect
 from evaluator.runner.witness import Witness
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.findings import Code, finding
-from evaluator.frames import Failed, LeaveOut, LeftOut, Loaded
 from evaluator.judge import left_out
 from evaluator.judge.left_out import Answer, needed_alone, right_without
 from evaluator.judge.session import Fault
+from evaluator.protocol.frames import Failed, LeaveOut, LeftOut, Loaded
 from evaluator.records import DeviceKind, KernelUse, Profiling, Status
 
 

@@ -15,9 +15,9 @@ from evaluator.build.diagnostics import LineMap, parse
 from evaluator.build.flags import refused_compile_flags, words
 from evaluator.build.nvcc_flags import nvcc_flags
 from evaluator.build.split_symbols import _function_name, missing
-from evaluator.frames import BuildRequest
-from evaluator.frames.oversize import oversized_request
 from evaluator.judge.emulation import kernel_fault
+from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.frames.oversize import oversized_request
 
 
 def steps(work):

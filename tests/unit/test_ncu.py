@@ -13,8 +13,8 @@ from evaluator.findings import Code
 from evaluator.isolation import ToolResult
 from evaluator.judge.counters import counted
 from evaluator.judge.ncu import MOST_LAUNCHES, Launch, command, find_ncu, installation, read_page
+from evaluator.protocol.standalone_call import FAILED
 from evaluator.records import Counters
-from evaluator.runner.lone_call import FAILED
 
 OWN = Kernels(device_code=True, names=["relu_kernel"])
 RELU = "relu_kernel(const float *, float *, long)"

@@ -6,7 +6,7 @@ import socket
 import msgspec
 import pytest
 
-from evaluator.frames import (
+from evaluator.protocol.frames import (
     BuildRequest,
     Channel,
     Constructed,
@@ -25,8 +25,8 @@ from evaluator.frames import (
     Table,
     TensorView,
 )
-from evaluator.frames.bounds import MAX_FRAME_BYTES, MOST_DEPTH, MOST_NODES, most_bytes_from_runner
-from evaluator.frames.oversize import oversized_answer, oversized_request, unsendable_request
+from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES, MOST_DEPTH, MOST_NODES, most_bytes_from_runner
+from evaluator.protocol.frames.oversize import oversized_answer, oversized_request, unsendable_request
 
 encode = msgspec.msgpack.encode
 VIEW = TensorView(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from evaluator.build.artefact import NONE, Kernels, is_own, joined, kernels_in_library, kernels_in_text, plain_name
 from evaluator.build.imports import Imports
 from evaluator.findings import Code
-from evaluator.frames import Counted, SourceFile
 from evaluator.judge.left_out import Answer, Needs
 from evaluator.judge.ownership import Evidence, not_known, own_kernels, too_little
+from evaluator.protocol.frames import Counted, SourceFile
 from evaluator.records import DeviceKind, Profiling, ShareBasis, Status
 
 STRIPPED = Kernels(device_code=True, names=[])

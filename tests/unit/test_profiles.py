@@ -5,8 +5,8 @@ import torch
 
 from evaluator.judge import profiles as profiles_module
 from evaluator.judge.profiles import PROFILES, change, rehearse
+from evaluator.protocol.model_call import mapped
 from evaluator.records import Layout, Profile
-from evaluator.runner.calls import mapped
 
 CPU = torch.device("cpu")
 ELEMENTS = [profile for profile in PROFILES if profile not in (Profile.OUTLIERS, Profile.LARGE, Profile.SMALL)]

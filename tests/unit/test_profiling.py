@@ -15,12 +15,13 @@ from evaluator.build.resources import VERBOSE, resources
 from evaluator.devices.memory import sealed_file
 from evaluator.errors import UsageError
 from evaluator.findings import Code, finding
-from evaluator.frames import BuildReply, BuildRequest, Done, FromRunner, Profiled, Scalar, SeenKernel
 from evaluator.judge import profiling as judge_profiling
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.profiling import described
 from evaluator.judge.resource_desk import ResourceDesk, Served
+from evaluator.protocol.frames import BuildReply, BuildRequest, Done, FromRunner, Profiled, Scalar, SeenKernel
+from evaluator.protocol.prebuilt_libraries import Shelf
 from evaluator.records import (
     Counters,
     DeviceKind,
@@ -33,7 +34,6 @@ from evaluator.records import (
 from evaluator.report.terminal import render_card
 from evaluator.request import _profile
 from evaluator.runner.profiling import profiled
-from evaluator.runner.shelf import Shelf
 from tests import cards
 
 OWN = Kernels(device_code=True, names=["relu_kernel"])

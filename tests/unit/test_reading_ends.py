@@ -10,7 +10,7 @@ from evaluator.build.split_items import NotSplittable
 from evaluator.build.split_source import split
 from evaluator.emulator.front import front_end
 from evaluator.emulator.lexer import Code, tokens
-from evaluator.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest
 
 VOCABULARY = """
 ( ) [ ] { } ; , < > <<< >>> -> :: : = * & (void*) 'C' 1 return extern void k a f if const auto operator

@@ -7,7 +7,7 @@ from evaluator.judge import answers as answers_module
 from evaluator.judge.answers import same_as
 from evaluator.judge.reference import Honest
 from evaluator.judge.snapshot import Snapshot
-from evaluator.runner import calls
+from evaluator.protocol import model_call
 
 X = torch.arange(24.0).view(6, 4)
 
@@ -32,7 +32,7 @@ def shot(tensor: torch.Tensor) -> list[Snapshot]:
 
 
 def answers(*blocks: torch.Tensor, borrowed: frozenset[str] = frozenset()) -> list[Honest]:
-    return [Honest(calls.Result(block, None), borrowed) for block in blocks]
+    return [Honest(model_call.Result(block, None), borrowed) for block in blocks]
 
 
 @pytest.mark.parametrize("blocks", [(X,), X.split(2), X.split(4)])
@@ -100,7 +100,7 @@ def test_what_is_borrowed_in_any_block_is_told():
 
 
 def test_a_gradient_is_compared_like_an_output():
-    honest = [Honest(calls.Result(X, {"x": X * 2}), frozenset())]
+    honest = [Honest(model_call.Result(X, {"x": X * 2}), frozenset())]
     other = [*shot(X), Snapshot("gradient of x", X, X * 3, None)]
     assert same_as(honest, other) is None
     right = [*shot(X), Snapshot("gradient of x", X, X * 2, None)]

@@ -10,13 +10,13 @@ import torch
 from evaluator.devices.page import MAX_PLACES, PAGE_BYTES, PLACES, Place, write_places
 from evaluator.errors import ProblemError
 from evaluator.findings import Code
-from evaluator.frames import Items, Table, TensorView
 from evaluator.judge.answers import late
 from evaluator.judge.reference import by_path
 from evaluator.judge.sampling import SAMPLES, SLOT_BYTES, Sampling, shares
 from evaluator.judge.snapshot import Snapshot
 from evaluator.judge.trees import dtype_name, leaves
-from evaluator.runner.calls import Result, mapped
+from evaluator.protocol.frames import Items, Table, TensorView
+from evaluator.protocol.model_call import Result, mapped
 from evaluator.runner.gpu import places
 
 REGION_BYTES = 1 << 22

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from evaluator.findings import Code, finding
-from evaluator.frames import Call, Done, Items, Queued, Scalar, Table
 from evaluator.judge import sealed_clock
 from evaluator.judge.clock import Answered
 from evaluator.judge.sampling import Sampling
 from evaluator.judge.sealed_clock import SealedClock
 from evaluator.judge.session import Fault
+from evaluator.protocol.frames import Call, Done, Items, Queued, Scalar, Table
 from evaluator.records import Status
 
 QUESTION = Call(

@@ -11,7 +11,12 @@ import pytest
 
 from evaluator.build.built import Built
 from evaluator.findings import Code, finding
-from evaluator.frames import (
+from evaluator.isolation.child import ExitInfo
+from evaluator.judge import session
+from evaluator.judge.desk import BuildDesk
+from evaluator.judge.ledger import BuildLedger
+from evaluator.judge.session import Session, Stage
+from evaluator.protocol.frames import (
     BuildRequest,
     Channel,
     Closed,
@@ -23,11 +28,6 @@ from evaluator.frames import (
     Scalar,
     ToRunner,
 )
-from evaluator.isolation.child import ExitInfo
-from evaluator.judge import session
-from evaluator.judge.desk import BuildDesk
-from evaluator.judge.ledger import BuildLedger
-from evaluator.judge.session import Session, Stage
 from evaluator.records import BuildUnit, Status
 
 

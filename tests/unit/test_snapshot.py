@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
-from evaluator.frames import Items, Opaque, Scalar, Table, TensorView
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.trees import Pair, place
+from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
 from evaluator.records import Finding
 
 SIZE = 1 << 14

@@ -7,11 +7,11 @@ import torch
 
 from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
-from evaluator.frames import TensorView
 from evaluator.judge import words as places
 from evaluator.judge.standing import Standing
 from evaluator.judge.trees import Pair, dtype_name
 from evaluator.judge.words import Words
+from evaluator.protocol.frames import TensorView
 
 SIZE = 1 << 21
 START = 1 << 18

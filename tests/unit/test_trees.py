@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from evaluator.devices.memory import HostRegion
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.findings import Code
-from evaluator.frames import Items, Opaque, Scalar, Table, TensorView
 from evaluator.judge.trees import leaves, pair_up, place, tensors, unravelled
+from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.model_call import mapped
 from evaluator.records import Finding
-from evaluator.runner.calls import mapped
 from evaluator.runner.trees import to_value
 
 SIZE = 1 << 20

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
-from evaluator.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
 from evaluator.judge.answers import views
 from evaluator.judge.arguments import Arguments
 from evaluator.judge.clock import Answered
@@ -20,6 +19,9 @@ from evaluator.judge.precision import PrecisionWatch
 from evaluator.judge.reference import Reference
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench, fresh_seed
+from evaluator.protocol import model_call
+from evaluator.protocol.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
+from evaluator.protocol.seeding import seed_torch
 from evaluator.records import (
     Mode,
     Precision,
@@ -29,11 +31,10 @@ from evaluator.records import (
     ToleranceOverride,
     ToleranceRule,
 )
-from evaluator.runner import calls, main, module
+from evaluator.runner import main, module
 from evaluator.runner.arena import HostArena
 from evaluator.runner.main import Runner
 from evaluator.runner.memory import Shared
-from evaluator.runner.seeding import seed_torch
 from evaluator.runner.trees import Outbox, to_tensor
 
 REFERENCE = """
@@ -195,7 +196,7 @@ def test_an_output_with_a_lazy_bit_is_right_and_kept_as_it_is_read(
     for trial in trials(made, 4):
         assert trial.fault is None
         held = made._clock._runner._held[-1]
-        kept = [*calls.tensors_of(held.outputs), *(held.gradients or {}).values()]
+        kept = [*model_call.tensors_of(held.outputs), *(held.gradients or {}).values()]
         assert [tensor.data_ptr() for tensor in kept if tensor is not None] == read[-len(kept) :]
 
 

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from evaluator.devices.memory import HostRegion
-from evaluator.frames import TensorView
 from evaluator.judge.derived import derived
 from evaluator.judge.weights import ChangingWeights, Sites, record, sites_of
+from evaluator.protocol.frames import TensorView
 from evaluator.records import WeightsGraded, WeightsRule
 from evaluator.runner.weights import counterparts, follow
 

@@ -8,7 +8,6 @@ import pytest
 
 from evaluator.build.built import Built
 from evaluator.findings import Code
-from evaluator.frames import BuildRequest, Channel, Closed, DeadlinePassed, Loaded
 from evaluator.grading.deadline import Deadline, DeadlineReached, Guard, Work, limit_s
 from evaluator.grading.outcome import Outcome
 from evaluator.grading.stopwatch import Stopwatch
@@ -18,6 +17,7 @@ from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.session import Session, Stage
 from evaluator.judge.tools import Tools
+from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, Loaded
 from evaluator.records import BuildUnit, DeviceKind, Status
 from evaluator.report.live import Silent
 

@@ -7,11 +7,11 @@ import torch
 
 from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
-from evaluator.frames import TensorView
 from evaluator.judge import words
 from evaluator.judge.answers import late_on_host
 from evaluator.judge.trees import Pair
 from evaluator.judge.words import Words
+from evaluator.protocol.frames import TensorView
 
 SIZE = 1 << 20
 ELEMENTS = SIZE // 8

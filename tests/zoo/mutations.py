@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from evaluator.findings import Code
-from evaluator.frames import Constructed
+from evaluator.protocol.frames import Constructed
 from evaluator.emulator import unit
 from evaluator.judge import ownership, seeds, stages, trial, verdict
 from evaluator.judge.compare import Sides

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from evaluator.frames.bounds import MOST_ITEMS, Dimension, Flags, Name, ShortText, Text, Token
-from evaluator.frames.values import Frame, Node, TensorView
+from evaluator.protocol.frames.bounds import MOST_ITEMS, Dimension, Flags, Name, ShortText, Text, Token
+from evaluator.protocol.frames.values import Frame, Node, TensorView
 
 
 class SourceFile(Frame, frozen=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.frames import BuildReply, BuildRequest, Frame
+from evaluator.protocol.frames import BuildReply, BuildRequest, Frame
 
 
 class Shelf:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evaluator.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest
 
 WITHOUT_EFFECT = frozenset({"build_directory", "verbose", "keep_intermediates", "use_pch"})
 """Arguments of `load_inline` that change nothing here: where it is built, and how quickly, is the judge's business."""

@@ -8,9 +8,9 @@ What comes from a runner is hostile. Decoding checks types and lengths; `evaluat
 stride and size before the memory is looked at.
 """
 
-from evaluator.frames.bounds import MAX_FRAME_BYTES
-from evaluator.frames.channel import MAX_DESCRIPTORS, Channel, Closed, DeadlinePassed, FrameError
-from evaluator.frames.from_runner import (
+from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
+from evaluator.protocol.frames.channel import MAX_DESCRIPTORS, Channel, Closed, DeadlinePassed, FrameError
+from evaluator.protocol.frames.from_runner import (
     BuildRequest,
     Constructed,
     Counted,
@@ -25,7 +25,7 @@ from evaluator.frames.from_runner import (
     SourceFile,
     Warmed,
 )
-from evaluator.frames.to_runner import (
+from evaluator.protocol.frames.to_runner import (
     BuildReply,
     Call,
     Construct,
@@ -38,7 +38,7 @@ from evaluator.frames.to_runner import (
     ToRunner,
     Warm,
 )
-from evaluator.frames.values import Frame, Items, Node, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.frames.values import Frame, Items, Node, Opaque, Scalar, Table, TensorView
 
 __all__ = [
     "MAX_DESCRIPTORS",

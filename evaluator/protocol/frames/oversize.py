@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from evaluator.frames import BuildRequest, Items, Node, Table
-from evaluator.frames.bounds import MOST_DEPTH, MOST_FLAG_BYTES, MOST_NODES, MOST_SOURCE_BYTES, total_bytes
+from evaluator.protocol.frames import BuildRequest, Items, Node, Table
+from evaluator.protocol.frames.bounds import MOST_DEPTH, MOST_FLAG_BYTES, MOST_NODES, MOST_SOURCE_BYTES, total_bytes
 
 _decoder = msgspec.msgpack.Decoder(BuildRequest)
 

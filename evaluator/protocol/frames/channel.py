@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from evaluator.frames.bounds import HEAD_BYTES, MAX_FRAME_BYTES, most_bytes_of_ours
-from evaluator.frames.values import Frame
+from evaluator.protocol.frames.bounds import HEAD_BYTES, MAX_FRAME_BYTES, most_bytes_of_ours
+from evaluator.protocol.frames.values import Frame
 
 MAX_DESCRIPTORS = 4
 _LENGTH_BYTES = 4

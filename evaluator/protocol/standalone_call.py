@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.runner.shelf import Shelf
+from evaluator.protocol.prebuilt_libraries import Shelf
 
 FAILED = "warpgrade: the call failed: "
 """Begins the one line that the program prints, where it fails."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from evaluator.frames.bounds import MOST_ITEMS, Dimension, Dimensions, Name, ShortText, Strides, Word
+from evaluator.protocol.frames.bounds import MOST_ITEMS, Dimension, Dimensions, Name, ShortText, Strides, Word
 
 
 class Frame(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

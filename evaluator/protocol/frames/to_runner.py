@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from evaluator.frames.bounds import ShortText, Text, Token
-from evaluator.frames.values import Frame, Items, Node, Table, TensorView
+from evaluator.protocol.frames.bounds import ShortText, Text, Token
+from evaluator.protocol.frames.values import Frame, Items, Node, Table, TensorView
 
 
 class Warm(Frame, frozen=True):
