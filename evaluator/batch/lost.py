@@ -9,8 +9,8 @@ from evaluator.batch.tasks import Task
 from evaluator.findings import Code, finding
 from evaluator.grading import pipeline
 from evaluator.grading.request import Unread
+from evaluator.progress import Silent
 from evaluator.records import Scorecard, Status, SubmissionRef
-from evaluator.report.live import Silent
 from evaluator.submission.read import Submission
 
 

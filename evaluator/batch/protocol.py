@@ -11,8 +11,8 @@ from enum import StrEnum
 import msgspec
 
 from evaluator.batch.manifest import Terms
+from evaluator.deadline import limit_s
 from evaluator.devices.gpu import Gpu, choose
-from evaluator.grading.deadline import limit_s
 from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.isolation import SandboxMode
 from evaluator.records import DeviceKind, Problem, Record, Scorecard

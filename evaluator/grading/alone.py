@@ -3,8 +3,8 @@
 import contextlib
 from typing import TYPE_CHECKING
 
+from evaluator.deadline import Deadline, Guard
 from evaluator.devices.gpu import Gpu
-from evaluator.grading.deadline import Deadline, Guard
 from evaluator.grading.request import GradeRequest
 from evaluator.grading.resources import threads
 from evaluator.isolation import Starter

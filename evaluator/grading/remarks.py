@@ -3,9 +3,8 @@
 from evaluator.build import spill
 from evaluator.build.cache import cache_folder
 from evaluator.findings import Code, finding
-from evaluator.grading.outcome import Outcome
 from evaluator.isolation import SandboxMode
-from evaluator.records import Finding
+from evaluator.records import Finding, Outcome
 
 _FLOOD_BYTES = 1 << 20
 

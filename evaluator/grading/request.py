@@ -1,14 +1,14 @@
 """What is to be graded and how, and a grade that is begun: built, to be finished where a GPU is."""
 
+from evaluator.deadline import limit_s
 from evaluator.devices.gpu import Gpu
-from evaluator.grading.deadline import limit_s
-from evaluator.grading.outcome import Outcome
-from evaluator.grading.stopwatch import Lap
 from evaluator.isolation import SandboxMode
+from evaluator.progress import Lap
 from evaluator.records import (
     BaselineKind,
     DeviceKind,
     Finding,
+    Outcome,
     Problem,
     ProfilerKind,
     Record,

@@ -25,6 +25,7 @@ from evaluator.grading import pipeline
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.timed import LastResort
 from evaluator.isolation import SandboxMode
+from evaluator.progress import Progress
 from evaluator.records import (
     DeviceKind,
     ProfilerKind,
@@ -36,7 +37,6 @@ from evaluator.records import (
     WeightsGraded,
     WeightsRule,
 )
-from evaluator.report.live import Progress
 from evaluator.schema import check_card
 from evaluator.submission.read import Submission
 from evaluator.version import __version__

@@ -8,8 +8,8 @@ from evaluator.findings import Code
 from evaluator.grading.pipeline import grade
 from evaluator.grading.request import GradeRequest
 from evaluator.isolation import SandboxMode
+from evaluator.progress import Silent
 from evaluator.records import DeviceKind, Order, SizeName, Status, ToleranceRule
-from evaluator.report.live import Silent
 from evaluator.submission.read import read_submission
 from tests.corpus.entries import entries
 

@@ -3,14 +3,13 @@
 import pytest
 
 from evaluator.catalog import find_problem
-from evaluator.grading.stopwatch import Stopwatch
 from evaluator.isolation import SandboxMode
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
+from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName, ToleranceRule
-from evaluator.report.live import Silent
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, Grader, passable_folder
 
 
