@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from evaluator.batch.inputs import Problems, named_once, read_folder
-from evaluator.batch.manifest import Terms
 from evaluator.batch.run_folder import Plan, RunFolder, manifest_for, opened
 from evaluator.catalog import list_problems
+from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SizeName, Status
 from tests import cards
 
@@ -38,8 +38,10 @@ def make(top: Path, count: int) -> None:
         if number % SAMPLES_OF == 0:
             path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{cards.SOURCE}# {number}\n", encoding="utf-8")
-    terms = Terms(device=DeviceKind.CPU)
-    with opened(top / "run", manifest_for(terms, None, str(submissions))) as folder, Plan(folder) as plan:
+    with (
+        opened(top / "run", manifest_for(GradeOptions(DeviceKind.CPU), str(submissions))) as folder,
+        Plan(folder) as plan,
+    ):
         for number, task in enumerate(named_once(read_folder(submissions, Problems(None, SizeName.SMALL)))):
             plan.add(task)
             _write(folder, number, task)

@@ -23,14 +23,14 @@ sys.path[:0] = [str(TOP), str(TOP / "benchmarks")]
 from false_alarms import Honest, submissions  # noqa: E402
 
 from evaluator.catalog import find_problem  # noqa: E402
-from evaluator.isolation import SandboxMode  # noqa: E402
+from evaluator.grade_options import GradeOptions  # noqa: E402
 from evaluator.judge import stages  # noqa: E402
 from evaluator.judge.left_out import Needs  # noqa: E402
 from evaluator.judge.ownership import not_known, own_kernels, too_little  # noqa: E402
 from evaluator.judge.seeds import SeedBook  # noqa: E402
 from evaluator.judge.terms import Terms  # noqa: E402
 from evaluator.judge.workshop import Workshop  # noqa: E402
-from evaluator.records import DeviceKind, OwnKernels, SizeName, Status, ToleranceRule  # noqa: E402
+from evaluator.records import DeviceKind, OwnKernels, SizeName, Status  # noqa: E402
 
 _CALL_TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 1200.0
@@ -70,16 +70,16 @@ def rows(honest: Iterable[Honest], device: DeviceKind, required: float) -> Itera
 def _terms(problem: str, device: DeviceKind, required: float) -> Terms:
     own = TOP / "tests" / "honest" / "problems" / problem
     return Terms(
-        problem=find_problem(str(own) if own.is_dir() else problem),
-        device=device,
-        gpu=None,
-        size=SizeName.SMALL,
-        tolerance=ToleranceRule.MEASURED,
-        sandbox=SandboxMode.FULL,
-        timeout_s=_CALL_TIMEOUT_S,
-        build_timeout_s=_BUILD_TIMEOUT_S,
+        find_problem(str(own) if own.is_dir() else problem),
+        GradeOptions(
+            device=device,
+            size=SizeName.SMALL,
+            timeout_s=_CALL_TIMEOUT_S,
+            build_timeout_s=_BUILD_TIMEOUT_S,
+            require_own_kernel=required,
+        ),
+        None,
         threads=1,
-        require_own_kernel=required,
     )
 
 

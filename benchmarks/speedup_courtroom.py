@@ -26,8 +26,8 @@ sys.path.insert(0, str(TOP))
 
 from evaluator.catalog import find_problem  # noqa: E402
 from evaluator.devices.gpu import Gpu, choose  # noqa: E402
-from evaluator.isolation import SandboxMode  # noqa: E402
-from evaluator.records import DeviceKind, Problem, SizeName, Timing, ToleranceRule  # noqa: E402
+from evaluator.grade_options import GradeOptions  # noqa: E402
+from evaluator.records import DeviceKind, Problem, SandboxMode, SizeName, Timing  # noqa: E402
 from evaluator.report.text import duration  # noqa: E402
 
 AS_SUBMISSION = "from model import Model\n\n\nclass ModelNew(Model):\n    pass\n"
@@ -75,14 +75,9 @@ def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, starter, share_s: f
     began_s = time.monotonic()
     problem, size = problem_of(case, device)
     terms = Terms(
-        problem=problem,
-        device=device,
-        gpu=gpu,
-        size=size,
-        tolerance=ToleranceRule.MEASURED,
-        sandbox=SandboxMode.FULL,
-        timeout_s=None,
-        build_timeout_s=600.0,
+        problem,
+        GradeOptions(device=device, size=size),
+        gpu,
         threads=len(os.sched_getaffinity(0)),
     )
     with Workshop(terms, AS_SUBMISSION, SeedBook(None), starter=starter) as shop:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from evaluator.devices.gpu import gpus
 from evaluator.errors import ExitCode, InfraError, SandboxUnavailable, ToolchainMissing
-from evaluator.records import DeviceKind, Record
+from evaluator.records import DeviceKind, Record, SandboxMode
 
 if TYPE_CHECKING:
     from evaluator.build.ahead import Preparations
-    from evaluator.progress import Progress
+    from evaluator.report.live import Progress
 
 _GIB = 1 << 30
 _PROGRAM_LIMIT_S = 120
@@ -211,7 +211,7 @@ def _ninja() -> Line:
 
 def _sandbox() -> Line:
     from evaluator.isolation.limits import Limits
-    from evaluator.isolation.machine import SandboxMode, choose_walls, sandbox_facts
+    from evaluator.isolation.machine import choose_walls, sandbox_facts
     from evaluator.isolation.probe import examine
 
     machine = examine()

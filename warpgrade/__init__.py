@@ -11,8 +11,8 @@ Everything else lives in the package `evaluator`, whose names may change at any 
 
 from evaluator.batch.grader import Grader
 from evaluator.batch.library import Candidate, grade, grade_many, grade_many_async
-from evaluator.batch.options import GradeOptions
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound, UsageError, WarpgradeError
+from evaluator.grade_options import GradeOptions
 from evaluator.records import Build, Check, Finding, Scorecard, Status, Timing
 from evaluator.version import __version__
 

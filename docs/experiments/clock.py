@@ -22,15 +22,17 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evaluator.devices.gpu import choose, show_only
-from evaluator.isolation import SandboxMode
+from evaluator.grade_options import GradeOptions
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import measure
 from evaluator.judge.baseline import AS_REFERENCE
-from evaluator.judge.seeds import SeedBook, fresh_seed
+from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
+from evaluator.judge.trial import fresh_seed
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
-from evaluator.progress import Silent, Stopwatch
-from evaluator.records import DeviceKind, Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
+from evaluator.records import DeviceKind, Mode, Precision, Problem, SizeName, ToleranceOverride
+from evaluator.report.live import Silent
 
 CLAMP = """
 import torch
@@ -281,14 +283,9 @@ def problem(text: str, n: int) -> Problem:
 
 def workshop(text: str, n: int, source: str, gpu) -> Workshop:
     terms = Terms(
-        problem=problem(text, n),
-        device=DeviceKind.CUDA,
-        gpu=gpu,
-        size=SizeName.FULL,
-        tolerance=ToleranceRule.MEASURED,
-        sandbox=SandboxMode.FULL,
-        timeout_s=None,
-        build_timeout_s=300.0,
+        problem(text, n),
+        GradeOptions(device=DeviceKind.CUDA, size=SizeName.FULL, build_timeout_s=300.0),
+        gpu,
         threads=8,
     )
     return Workshop(terms, source, SeedBook(None))

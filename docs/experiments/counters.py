@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from evaluator.devices.gpu import choose
-from evaluator.isolation import SandboxMode, run_tool
+from evaluator.isolation import run_tool
 from evaluator.judge.rig import GpuRig
 from evaluator.judge.starting import starter_for
-from evaluator.records import DeviceKind
+from evaluator.records import DeviceKind, SandboxMode
 
 PROGRAM = """
 import torch

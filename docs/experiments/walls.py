@@ -21,9 +21,10 @@ import msgspec
 import torch
 
 from evaluator.devices import driver, gpu
-from evaluator.isolation import Limits, SandboxMode, Starter, supervision
+from evaluator.isolation import Limits, Starter, supervision
 from evaluator.isolation.cage import Cage
 from evaluator.isolation.namespaces import Namespaces
+from evaluator.records import SandboxMode
 
 _PAGE_BYTES = 4096
 _LIMITS = Limits(memory_bytes=1 << 46)

@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from evaluator.batch.handle import Handle, Hire, NoPlace, Slot, Worker
-from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Result
 from evaluator.batch.ready import Ready, Waiting
 from evaluator.batch.tasks import Task
 from evaluator.errors import InfraError
 from evaluator.findings import Code
+from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, Unread
 from evaluator.records import Status
 from evaluator.submission.read import Submission
@@ -69,7 +69,7 @@ class Crew:
     def __init__(
         self,
         slots: Sequence[Slot],
-        terms: Terms,
+        options: GradeOptions,
         next_task: Callable[[], Task | None],
         *,
         logs: Path | None = None,
@@ -80,7 +80,7 @@ class Crew:
 
         Args:
             slots: who works; some may lose their place (`NoPlace`), and the others take over.
-            terms: how all is graded.
+            options: how all is graded.
             next_task: gives a task to grade; None where there is no more.
             logs: a folder for what workers print.
             fail_fast: take no more tasks once one is not correct; what has begun is ended.
@@ -93,7 +93,7 @@ class Crew:
         self._places = Counter(slot.part for slot in slots)
         self._fail_fast = fail_fast
         self.events: queue.SimpleQueue[Began | Ended | Drained] = queue.SimpleQueue()
-        self._terms = terms
+        self._options = options
         self._next_task = next_task
         self._logs = logs
         self._taking = threading.Lock()
@@ -225,8 +225,7 @@ class Crew:
             problem=task.problem,
             submission=task.submission if isinstance(task.submission, Submission) else None,
             unread=task.submission if isinstance(task.submission, Unread) else None,
-            terms=self._terms,
-            gpu=slot.gpu,
+            options=self._options.for_worker(slot.gpu),
             part=slot.part,
             begun=begun,
             facts=slot.facts,

@@ -13,15 +13,16 @@ import queue
 import threading
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self
 
 from evaluator.batch.crew import Crew, Drained, Ended
+from evaluator.batch.grading_setup import setup_for
 from evaluator.batch.inputs import from_text
 from evaluator.batch.lost import infra_card
-from evaluator.batch.options import GradeOptions, setup_for
 from evaluator.batch.protocol import Graded
 from evaluator.batch.tasks import Refused, Task
 from evaluator.errors import UsageError
+from evaluator.grade_options import with_options
 from evaluator.records import Scorecard
 from evaluator.signatures.signing import signed
 
@@ -29,7 +30,8 @@ from evaluator.signatures.signing import signed
 class Grader:
     """Grades what it is handed, as many at once as its device allows. A context manager, also an asynchronous one."""
 
-    def __init__(self, *, jobs: int | None = None, **options: Unpack[GradeOptions]) -> None:
+    @with_options
+    def __init__(self, *, jobs: int | None = None, **options: Any) -> None:
         """Make ready; workers start with the context.
 
         Args:
@@ -41,7 +43,7 @@ class Grader:
             UsageError: an option says nothing that is known.
             InfraError: there is no GPU.
         """
-        self._terms, self._slots, self._problems, self._key = setup_for(options, jobs)
+        self._options, self._slots, self._problems, self._key, _ = setup_for(options, jobs)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._futures: dict[int, Future[Scorecard]] = {}
         self._changing = threading.Lock()
@@ -51,7 +53,7 @@ class Grader:
 
     def __enter__(self) -> Self:
         self._closed = False
-        self._crew = Crew(self._slots, self._terms, self._tasks.get).__enter__()
+        self._crew = Crew(self._slots, self._options, self._tasks.get).__enter__()
         self._reader = threading.Thread(target=self._read, args=(self._crew,), name="grader", daemon=True)
         self._reader.start()
         return self
@@ -128,7 +130,7 @@ class Grader:
             future.set_result(signed(event.result.card, self._key))
             return
         try:
-            card = infra_card(event.task, self._terms, event.result.reason, self._slots[event.slot])
+            card = infra_card(event.task, self._options, event.result.reason, self._slots[event.slot])
             future.set_result(signed(card, self._key))
         except Exception as error:  # noqa: BLE001 - somebody waits for this future, whatever happens here
             future.set_exception(error)

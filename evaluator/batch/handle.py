@@ -93,7 +93,7 @@ class Worker:
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
         """Have one grade made, or a part of it."""
-        limit_s = order.limit_s + _BEHIND_S
+        limit_s = order.options.limit_s + _BEHIND_S
         until_s = time.monotonic() + limit_s
         try:
             send(self._orders.fileno(), order)

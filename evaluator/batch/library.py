@@ -9,18 +9,19 @@ for candidate, card in grade_many(Candidate("relu", source) for source in source
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 from evaluator.batch.crew import Crew, Drained, Ended
 from evaluator.batch.grader import Grader
+from evaluator.batch.grading_setup import Setup, setup_for
 from evaluator.batch.inputs import from_text, read_text
 from evaluator.batch.lost import infra_card
-from evaluator.batch.options import GradeOptions, Setup, setup_for
 from evaluator.batch.protocol import Graded
 from evaluator.batch.tasks import Refused, Task
 from evaluator.errors import UsageError
-from evaluator.records import Finding, Scorecard
-from evaluator.request import device_for, remarked
+from evaluator.grade_options import with_options
+from evaluator.records import Scorecard
+from evaluator.request import remarked
 from evaluator.signatures.signing import signed
 
 
@@ -32,7 +33,8 @@ class Candidate(NamedTuple):
     name: str = "candidate"
 
 
-def grade(problem: str, source: str, **options: Unpack[GradeOptions]) -> Scorecard:
+@with_options
+def grade(problem: str, source: str, **options: Any) -> Scorecard:
     """Grade one submission in a process of its own.
 
     Args:
@@ -48,17 +50,15 @@ def grade(problem: str, source: str, **options: Unpack[GradeOptions]) -> Scoreca
         UsageError: the problem is not there, or an option says nothing that is known.
         InfraError: there is no GPU.
     """
-    remarks: tuple[Finding, ...] = ()
-    if options.get("device") is None and options.get("gpu") is None:
-        device, remarks = device_for(read_text(source, "candidate", "candidate"))
-        options = {**options, "device": device.value}
-    graded = _graded(iter([Candidate(problem, source)]), setup_for(options, jobs=1), remarks)
+    setup = setup_for(options, jobs=1, submission=read_text(source, "candidate", "candidate"))
+    graded = _graded(iter([Candidate(problem, source)]), setup)
     with contextlib.closing(graded):
         return next(graded)[1]
 
 
+@with_options
 def grade_many(
-    candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Unpack[GradeOptions]
+    candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Any
 ) -> Generator[tuple[Candidate, Scorecard], None, None]:
     """Grade candidates side by side; give each with its card as soon as it is graded, in that order.
 
@@ -69,10 +69,8 @@ def grade_many(
     return _graded(iter(candidates), setup_for(options, jobs))
 
 
-def _graded(
-    candidates: Iterator[Candidate], setup: Setup, remarks: tuple[Finding, ...] = ()
-) -> Generator[tuple[Candidate, Scorecard], None, None]:
-    terms, slots, problems, key = setup
+def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Candidate, Scorecard], None, None]:
+    options, slots, problems, key, remarks = setup
     # By identity: two tasks may well be equal.
     candidate_of: dict[int, Candidate] = {}
 
@@ -88,7 +86,7 @@ def _graded(
         candidate_of[id(task)] = candidate
         return task
 
-    with Crew(slots, terms, next_task) as crew:
+    with Crew(slots, options, next_task) as crew:
         left = len(slots)
         while left:
             event = crew.events.get()
@@ -97,7 +95,7 @@ def _graded(
                 if isinstance(result, Graded):
                     card = result.card
                 else:
-                    card = infra_card(event.task, terms, result.reason, slots[event.slot])
+                    card = infra_card(event.task, options, result.reason, slots[event.slot])
                 yield candidate_of.pop(id(event.task)), signed(card, key)
             elif isinstance(event, Drained):
                 left -= 1
@@ -105,11 +103,12 @@ def _graded(
                     raise event.error
 
 
+@with_options
 def grade_many_async(
     candidates: Iterable[Candidate] | AsyncIterable[Candidate],
     *,
     jobs: int | None = None,
-    **options: Unpack[GradeOptions],
+    **options: Any,
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
     """Grade candidates as `grade_many` does, for asynchronous programs: an asynchronous iterator.
 

@@ -3,18 +3,18 @@
 from msgspec.structs import replace
 
 from evaluator.batch.handle import Slot
-from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Order
 from evaluator.batch.tasks import Task
 from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions
 from evaluator.grading import pipeline
 from evaluator.grading.request import Unread
-from evaluator.progress import Silent
 from evaluator.records import Scorecard, Status, SubmissionRef
+from evaluator.report.live import Silent
 from evaluator.submission.read import Submission
 
 
-def infra_card(task: Task, terms: Terms, reason: str, slot: Slot) -> Scorecard:
+def infra_card(task: Task, options: GradeOptions, reason: str, slot: Slot) -> Scorecard:
     """Say in a card that the machine of that slot failed, and nothing about the submission.
 
     The pipeline makes it, as for a submission that could not be read: nothing is run and PyTorch is not imported.
@@ -22,7 +22,7 @@ def infra_card(task: Task, terms: Terms, reason: str, slot: Slot) -> Scorecard:
     failure = finding(Code.JUDGE_FAILED, reason)
     submission = task.submission
     unread = Unread(name=task.name, origin=submission.origin, finding=failure)
-    order = Order(problem=task.problem, submission=None, unread=unread, terms=terms, gpu=slot.gpu, facts=slot.facts)
+    order = Order(task.problem, None, unread, options.for_worker(slot.gpu), facts=slot.facts)
     card = replace(pipeline.grade(order.request(), Silent()), status=Status.INFRA_ERROR)
     if not isinstance(submission, Submission):
         return card

@@ -10,11 +10,11 @@ from enum import StrEnum
 
 import msgspec
 
-from evaluator.batch.manifest import Terms
-from evaluator.deadline import limit_s
 from evaluator.devices.gpu import Gpu, choose
+from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, GradeRequest, Unread
-from evaluator.isolation import SandboxMode
+from evaluator.grading.resources import threads
+from evaluator.judge.terms import Terms
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
 from evaluator.submission.read import Submission
 
@@ -45,57 +45,35 @@ class GpuModel(Record, frozen=True):
 
 
 class Order(Record, frozen=True):
-    """One grade for a worker to make: of `submission`, or of one that could not be made out. `gpu` is a UUID.
+    """One grade for a worker to make: of `submission`, or of one that could not be made out.
 
-    `facts` describe a GPU that this machine may not have: what is begun here is finished on one like it. `begun` is
-    what another worker has made of it, where this one is to finish it.
+    The GPU of `options` is a UUID. `facts` describe a GPU that this machine may not have: what is begun here is
+    finished on one like it. `begun` is what another worker has made of it, where this one is to finish it.
     """
 
     problem: Problem
     submission: Submission | None
     unread: Unread | None
-    terms: Terms
-    gpu: str | None
+    options: GradeOptions
     part: Part = Part.ALL
     begun: Begun | None = None
     facts: GpuModel | None = None
 
     @property
     def streak(self) -> str:
-        """Say what one process may grade in a row: submissions of one problem, on the same terms."""
-        return f"{self.problem.name} {self.problem.sha256} {self.terms} {self.gpu} {self.part}"
-
-    @property
-    def limit_s(self) -> float:
-        """Say how long the grade may take."""
-        return limit_s(self.terms.deadline_s, self.terms.build_timeout_s)
+        """Say what one process may grade in a row: submissions of one problem, with the same options."""
+        return f"{self.problem.name} {self.problem.sha256} {self.options} {self.part}"
 
     def request(self) -> GradeRequest:
         """Put together what the pipeline is asked. Raises InfraError where the GPU is gone."""
         submission = self.submission or self.unread
         assert submission is not None  # noqa: S101 - for the type checker: an order has one of them
-        return GradeRequest(
-            problem=self.problem,
-            submission=submission,
-            device=self.terms.device,
-            gpu=self._gpu(),
-            size=self.terms.actual_size,
-            tolerance=self.terms.tolerance,
-            sandbox=SandboxMode(self.terms.sandbox),
-            timeout_s=self.terms.timeout_s,
-            build_timeout_s=self.terms.build_timeout_s,
-            replay=None,
-            require_own_kernel=self.terms.require_own_kernel,
-            strict=self.terms.strict,
-            baselines=self.terms.baselines,
-            deadline_s=self.terms.deadline_s,
-            weights=self.terms.weights,
-        )
+        return GradeRequest(submission, Terms(self.problem, self.options, self._gpu(), threads()))
 
     def _gpu(self) -> Gpu | None:
-        if self.terms.device is not DeviceKind.CUDA:
+        if self.options.device is not DeviceKind.CUDA:
             return None
-        return choose(self.gpu) if self.facts is None else self.facts.gpu()
+        return choose(self.options.gpu) if self.facts is None else self.facts.gpu()
 
 
 class Stage(Record, frozen=True, tag=True):

@@ -24,11 +24,12 @@ from typing import Self
 import filelock
 import msgspec
 
-from evaluator.batch.manifest import RunManifest, Terms
+from evaluator.batch.manifest import RunManifest
 from evaluator.batch.tasks import Planned, Task
 from evaluator.errors import CardError, InfraError, UsageError
 from evaluator.files.reading import open_to_append, read_found
 from evaluator.files.store import write_whole
+from evaluator.grade_options import GradeOptions
 from evaluator.records import Record
 from evaluator.submission.read import STDIN
 from evaluator.version import __version__
@@ -42,11 +43,10 @@ _UNSAID = {
     "timeout_s": "the judge's own timeout",
     "deadline_s": "the judge's own deadline",
     "require_own_kernel": "no required share of own kernels",
-    "baselines": "no baselines",
     "weights": "what each problem says of weights",
     "problems": "the shipped problems",
 }
-"""What it means where nothing was said."""
+"""What it means where nothing was said; for any other option, that there is none of it."""
 
 
 class RunFolder(Record, frozen=True):
@@ -201,11 +201,11 @@ def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[
         lock.release()
 
 
-def manifest_for(terms: Terms, problems: Path | None, submissions: str) -> RunManifest:
+def manifest_for(options: GradeOptions, submissions: str) -> RunManifest:
     """Describe a run that begins now, here."""
     return RunManifest(
-        terms=terms,
-        problems=str(problems.resolve()) if problems is not None else None,
+        terms=options.terms,
+        problems=str(options.problems.resolve()) if options.problems is not None else None,
         submissions=_place(submissions),
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         warpgrade=__version__,
@@ -247,10 +247,10 @@ def _asked(manifest: RunManifest) -> dict[str, str]:
 def _in_words(name: str, value: object) -> str:
     match value:
         case None | []:
-            return _UNSAID[name]
+            return _UNSAID.get(name, f"no {name}")
         case bool():
             return f"{name} {'on' if value else 'off'}"
-        case list():
+        case list() | tuple():
             return f"{name} {', '.join(value)}"
         case _:
             return f"{name} {value}"

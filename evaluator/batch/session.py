@@ -14,13 +14,13 @@ from evaluator.batch.handle import Hire, Slot
 from evaluator.batch.index import Index, Row
 from evaluator.batch.inputs import Item
 from evaluator.batch.lost import infra_card
-from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Graded
 from evaluator.batch.run_folder import Plan, RunFolder, not_written
 from evaluator.batch.tasks import Planned, Refused, Seen, Task
 from evaluator.errors import CardError, ExitCode, InfraError
 from evaluator.files.reading import open_to_append
 from evaluator.files.store import read_bytes, read_card, write_card
+from evaluator.grade_options import GradeOptions
 from evaluator.records import Scorecard, Status
 from evaluator.report.text import one_line
 from evaluator.signatures.keys import SigningKey
@@ -104,7 +104,7 @@ class Session:
         folder: RunFolder,
         plan: Plan,
         items: Iterator[Item],
-        terms: Terms,
+        options: GradeOptions,
         slots: Sequence[Slot],
         display: Display,
         *,
@@ -119,7 +119,7 @@ class Session:
         self._folder = folder
         self._plan = plan
         self._items = items
-        self._terms = terms
+        self._options = options
         self._slots = slots
         self._display = display
         self._retried = RETRIED[retry]
@@ -157,7 +157,7 @@ class Session:
             try:
                 with Crew(
                     self._slots,
-                    self._terms,
+                    self._options,
                     self._next,
                     logs=self._folder.logs,
                     fail_fast=self._fail_fast,
@@ -245,7 +245,7 @@ class Session:
         if isinstance(event.result, Graded):
             card = event.result.card
         else:
-            card = infra_card(task, self._terms, event.result.reason, self._slots[event.slot])
+            card = infra_card(task, self._options, event.result.reason, self._slots[event.slot])
         row = self._write(task.card, card)
         with self._lock:
             copies = self._waiting.pop(task.key, []) if task.key else []

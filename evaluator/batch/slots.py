@@ -7,6 +7,7 @@ from evaluator.batch.handle import Slot
 from evaluator.batch.protocol import Part
 from evaluator.devices.gpu import choose, gpus
 from evaluator.errors import UsageError
+from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
 
 
@@ -38,15 +39,15 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
             return [*(Slot(gpu=gpu, part=Part.FINISH) for gpu in gpus), *builders]
 
 
-def gpus_for(device: DeviceKind, wanted: str | None) -> list[str]:
-    """Give the UUIDs of the GPUs to grade on: the one wanted, by index or UUID, or all; none off `cuda`.
+def gpus_for(options: GradeOptions) -> list[str]:
+    """Return the UUIDs of the GPUs to grade on: the one asked for, or all; none off `cuda`.
 
     Raises:
-        UsageError: a GPU is wanted that is not there, or on another device.
+        UsageError: a GPU is asked for that is not there.
         InfraError: there is none.
     """
-    if device is not DeviceKind.CUDA:
-        if wanted is not None:
-            raise UsageError(f"--gpu says nothing on {device.value}", hint="add --device cuda, or leave --gpu out")
+    if options.device is not DeviceKind.CUDA:
         return []
-    return [choose(wanted).uuid] if wanted is not None else [gpu.uuid for gpu in gpus()] or [choose(None).uuid]
+    if options.gpu is not None:
+        return [choose(options.gpu).uuid]
+    return [gpu.uuid for gpu in gpus()] or [choose(None).uuid]

@@ -22,7 +22,6 @@ from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Resu
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.grading import pipeline
 from evaluator.grading.request import Begun
-from evaluator.isolation import SandboxMode
 from evaluator.isolation.syscalls import die_with_parent
 from evaluator.records import Scorecard
 
@@ -91,8 +90,8 @@ def _begin_starter(order: Order) -> "Starter":
     from evaluator.judge.starting import starter_for
 
     threads = len(os.sched_getaffinity(0))
-    gpu = order.gpu if order.facts is None else order.facts.uuid
-    return starter_for(order.terms.device, gpu, SandboxMode(order.terms.sandbox), threads)
+    gpu = order.options.gpu if order.facts is None else order.facts.uuid
+    return starter_for(order.options.device, gpu, order.options.sandbox_mode, threads)
 
 
 def _import_early() -> None:

@@ -9,7 +9,14 @@ from typing import Any, NoReturn
 import click
 
 from evaluator.commands import terminal
-from evaluator.commands.options import ValueMayFollow, complete_problem, grading_options, json_option, sign_option
+from evaluator.commands.options import (
+    ValueMayFollow,
+    complete_problem,
+    grading_options,
+    json_option,
+    sign_option,
+    taken_options,
+)
 from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
 
@@ -62,8 +69,7 @@ def grade(
     output: Path | None,
     as_json: bool,
     quiet: bool,
-    sign: Path | None,
-    **wish: Any,
+    **named: Any,
 ) -> ExitCode:
     """Grade SUBMISSION against PROBLEM and write its scorecard.
 
@@ -75,12 +81,13 @@ def grade(
     from evaluator.files.store import card_bytes, check_target, write_card
     from evaluator.grading import pipeline
     from evaluator.report.live import progress_on
-    from evaluator.request import Wish, default_target, has_walls, request_for
+    from evaluator.request import GradeArguments, default_target, request_for
     from evaluator.signatures.keys import signing_key
     from evaluator.signatures.signing import signed
 
-    key = signing_key(sign, walls=has_walls(wish["sandbox"]))
-    request = request_for(Wish(**wish))
+    options = taken_options(named)
+    request = request_for(GradeArguments(**named), options)
+    key = signing_key(request.terms.options.signing_key, walls=request.terms.options.has_walls)
     target = output or default_target(request)
     check_target(target, named=output is not None)
     before = None if output is not None else _card_at(target)
@@ -185,18 +192,20 @@ def _exit_code(card: Scorecard) -> ExitCode:
 @click.option("--fresh", is_flag=True, help="Begin again: remove the cards that are there.")
 @click.option("--fail-fast", is_flag=True, help="Begin nothing more once a submission is not correct.")
 @click.option("--jsonl", is_flag=True, help="Write a line of JSON to stdout for each submission.")
-def batch(*, jsonl: bool, **wish: Any) -> ExitCode:
+def batch(*, jsonl: bool, **named: Any) -> ExitCode:
     """Grade all SUBMISSIONS into the folder of a run.
 
     SUBMISSIONS is a folder of PROBLEM/NAME.py (or .txt, .md: answers of a language model), a run folder of
     KernelBench, or a file of lines {"problem": ..., "sample": ..., "source": ...}; - reads such lines from stdin.
     """
-    from evaluator.batch.command import BatchWish, run_batch
+    from evaluator.batch.command import BatchArguments, run_batch
 
+    options = taken_options(named)
+    arguments = BatchArguments(**named)
     try:
-        tally = run_batch(BatchWish(**wish), sys.stderr, sys.stdout if jsonl else None)
+        tally = run_batch(arguments, options, sys.stderr, sys.stdout if jsonl else None)
     except KeyboardInterrupt:
         terminal.tell("every card so far is kept; the same command goes on")
         raise
-    terminal.tell(f"{tally}; next: warpgrade report {wish['run']}")
+    terminal.tell(f"{tally}; next: warpgrade report {arguments.run}")
     return tally.exit_code

@@ -1,6 +1,5 @@
 """The options that several commands share, and how their values are read."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,20 +8,37 @@ import click
 
 from evaluator.catalog import list_problems
 from evaluator.errors import WarpgradeError
-from evaluator.records import BaselineKind, DeviceKind, SizeName, ToleranceRule, WeightsRule
+from evaluator.grade_options import AUTO, GradeOptions, check, default_of
+from evaluator.records import BaselineKind, DeviceKind, SandboxMode, SizeName, ToleranceRule, WeightsRule
+
+_FIELD_OF = {
+    "baseline": "baselines",
+    "timeout": "timeout_s",
+    "build_timeout": "build_timeout_s",
+    "deadline": "deadline_s",
+    "sign": "signing_key",
+}
+"""The fields of `GradeOptions` that have another name than their option."""
 
 
-def seconds(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """Accept a length of time: a finite number of seconds above zero."""
-    if value is not None and not (math.isfinite(value) and value > 0):
-        raise click.BadParameter(f"{value} is not a length of time")
-    return value
+def field_of(option: str) -> str:
+    """Name the field of `GradeOptions` that an option sets, by the option's name in Python."""
+    return _FIELD_OF.get(option, option)
 
 
-def share(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """Accept a share: above 0, at most 1."""
-    if value is not None and not 0 < value <= 1:
-        raise click.BadParameter(f"{value} is not a share above 0 and at most 1")
+def taken_options(named: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of a grade out of what a command was given, by their fields in `GradeOptions`."""
+    fields = GradeOptions.__struct_fields__
+    return {field_of(name): named.pop(name) for name in tuple(named) if field_of(name) in fields}
+
+
+def checked(_: click.Context, option: click.Parameter, value: Any) -> Any:
+    """Accept what the option's field may hold."""
+    try:
+        if value is not None:
+            check(field_of(option.name or ""), value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
     return value
 
 
@@ -59,8 +75,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON t
 _GRADING_OPTIONS = (
     click.option(
         "--device",
-        type=click.Choice(["auto", *(kind.value for kind in DeviceKind)]),
-        default="auto",
+        type=click.Choice([AUTO, *(kind.value for kind in DeviceKind)]),
+        default=AUTO,
         show_default=True,
         help="Where the submission is run; auto is cuda where there is a GPU, else emulated, and for one submission of "
         "C++ alone cpu.",
@@ -77,7 +93,7 @@ _GRADING_OPTIONS = (
     click.option(
         "--tolerance",
         type=click.Choice([rule.value for rule in ToleranceRule]),
-        help="How far an output may be off.  [default: measured]",
+        help=f"How far an output may be off.  [default: {default_of('tolerance').value}]",
     ),
     click.option(
         "--weights",
@@ -86,8 +102,8 @@ _GRADING_OPTIONS = (
     ),
     click.option(
         "--sandbox",
-        type=click.Choice(["full", "none"]),
-        default="full",
+        type=click.Choice([mode.value for mode in SandboxMode]),
+        default=default_of("sandbox"),
         show_default=True,
         help="The walls around the submission; none is for your own code only.",
     ),
@@ -95,7 +111,7 @@ _GRADING_OPTIONS = (
     click.option(
         "--require-own-kernel",
         type=float,
-        callback=share,
+        callback=checked,
         metavar="SHARE",
         help="Reject what does less than this share of its work (above 0, at most 1) in kernels of its own.",
     ),
@@ -108,7 +124,7 @@ _GRADING_OPTIONS = (
     click.option(
         "--timeout",
         type=float,
-        callback=seconds,
+        callback=checked,
         metavar="SECONDS",
         help="The limit of each stage but the build.  "
         "[default: imports 60; calls 20 times the reference, at least 10, 2 on cuda]",
@@ -116,16 +132,16 @@ _GRADING_OPTIONS = (
     click.option(
         "--build-timeout",
         type=float,
-        callback=seconds,
+        callback=checked,
         metavar="SECONDS",
-        default=600.0,
+        default=default_of("build_timeout_s"),
         show_default=True,
         help="The limit of one extension's compilation.",
     ),
     click.option(
         "--deadline",
         type=float,
-        callback=seconds,
+        callback=checked,
         metavar="SECONDS",
         help="The limit of the whole grade, whatever it is at.  [default: 20 minutes more than --build-timeout]",
     ),

@@ -3,12 +3,11 @@
 import contextlib
 from typing import TYPE_CHECKING
 
-from evaluator.deadline import Deadline, Guard
 from evaluator.devices.gpu import Gpu
-from evaluator.grading.request import GradeRequest
-from evaluator.grading.resources import threads
+from evaluator.grading.deadline import Deadline, Guard
 from evaluator.isolation import Starter
 from evaluator.judge.starting import light_starter_for
+from evaluator.judge.terms import Terms
 
 if TYPE_CHECKING:
     from evaluator.build.builder import RunTool
@@ -37,17 +36,15 @@ def keeper_of(starter: Starter, early: "Early | None", foothold: "Foothold | Non
     return Keeper(starter, lasting=False, early=early, foothold=foothold)
 
 
-def may_begin_early(request: GradeRequest) -> bool:
+def may_begin_early(terms: Terms) -> bool:
     """Say whether builds may begin before torch is there. With few cores they would only take turns with its import.
 
     Where every wall is asked for, nobody looks at the submission before they are known to stand.
     """
-    return threads() >= _CORES_FOR_EARLY and not request.strict
+    return terms.threads >= _CORES_FOR_EARLY and not terms.options.strict
 
 
-def begin_early(
-    request: GradeRequest, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
-) -> "Early":
+def begin_early(terms: Terms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline) -> "Early":
     """Begin builds in a starter of its own; `own` ends both."""
     from evaluator.build.cache import BuildCache, cache_folder
     from evaluator.build.equipment import builder
@@ -55,18 +52,18 @@ def begin_early(
     from evaluator.judge.tools import Tools
 
     cache = BuildCache(cache_folder())
-    starter = own.enter_context(light_starter_for(request.device, request.sandbox))
+    starter = own.enter_context(light_starter_for(terms.device, terms.options.sandbox_mode))
     guard.kill_with(starter.condemn_all)
 
     def builder_of(run_tool: "RunTool") -> "ExtensionBuilder":
         return builder(
-            request.device,
-            request.gpu,
+            terms.device,
+            terms.gpu,
             run_tool,
             cache,
-            request.build_timeout_s,
+            terms.options.build_timeout_s,
             lambda entry, limits: starter.spawn(entry, limits=limits),
             source,
         )
 
-    return own.enter_context(Early(starter, Tools(starter, request.device, lambda: deadline), builder_of, source))
+    return own.enter_context(Early(starter, Tools(starter, terms.device, lambda: deadline), builder_of, source))

@@ -1,27 +1,27 @@
 """The card of a grade: what was asked for, and what came of it."""
 
 from evaluator.environment import environment
+from evaluator.grading.outcome import Outcome
 from evaluator.grading.request import GradeRequest, Unread
-from evaluator.grading.resources import threads
-from evaluator.progress import Stopwatch
-from evaluator.records import DeviceFacts, Outcome, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
+from evaluator.grading.stopwatch import Stopwatch
+from evaluator.records import DeviceFacts, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
 from evaluator.submission.read import Submission
 
 
 def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatch: Stopwatch) -> Scorecard:
     """Return the card of a grade that came to `outcome`."""
-    machine = environment(threads())
+    terms, machine = request.terms, environment(request.terms.threads)
     return Scorecard(
         status=outcome.status,
         reason=outcome.reason,
-        problem=_problem_ref(request.problem, request.size),
+        problem=_problem_ref(terms.problem, terms.size),
         submission=_submission_ref(request.submission),
         device=DeviceFacts(
-            kind=request.device, name=machine.cpu if request.gpu is None else request.gpu.name, gpu=outcome.gpu
+            kind=terms.device, name=machine.cpu if terms.gpu is None else terms.gpu.name, gpu=outcome.gpu
         ),
         environment=machine,
         sandbox=outcome.sandbox,
-        tolerance=request.tolerance,
+        tolerance=terms.options.tolerance,
         seeds=seeds,
         build=outcome.build,
         checks=outcome.checks,
@@ -31,7 +31,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         profiling=outcome.profiling,
         own_kernels=outcome.own_kernels,
         weights=outcome.weights,
-        required_own_kernel=request.require_own_kernel,
+        required_own_kernel=terms.options.require_own_kernel,
         findings=outcome.findings,
         output=outcome.output,
         graded_at=stopwatch.started_at,

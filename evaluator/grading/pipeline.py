@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evaluator.catalog import sized_source
-from evaluator.deadline import Deadline, Guard
 from evaluator.errors import JudgeFailed, WarpgradeError
 from evaluator.findings import Code, finding
 from evaluator.grading import alone
 from evaluator.grading.card import card_of
+from evaluator.grading.deadline import Deadline, Guard
+from evaluator.grading.outcome import Outcome
 from evaluator.grading.remarks import remarks_on
 from evaluator.grading.request import Begun, GradeRequest, Unread
-from evaluator.grading.resources import nothing_collected, threads
+from evaluator.grading.resources import nothing_collected
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.grading.timed import LastResort, in_time
 from evaluator.interrupts import held_back
 from evaluator.judge.starting import starter_for
-from evaluator.progress import Progress, Stopwatch
 from evaluator.records import (
     Finding,
-    Outcome,
     Scorecard,
     Seeds,
     Status,
 )
+from evaluator.report.live import Progress
 from evaluator.report.text import printable
 from evaluator.submission.model_new import can_define_model_new
 from evaluator.submission.read import Submission
 
 if TYPE_CHECKING:
     from evaluator.judge.keeper import Keeper
-    from evaluator.judge.terms import Terms
 
 _log = logging.getLogger("warpgrade")
 _FAULT_CHARACTERS = 1000
@@ -98,8 +98,8 @@ def begin(
 def _stopwatch(request: GradeRequest, progress: Progress, begun: Begun | None) -> Stopwatch:
     """Begin to time a grade, or go on where `begun` left off."""
     if begun is None:
-        return Stopwatch(progress, None, Deadline(request.limit_s))
-    deadline = Deadline(request.limit_s, spent_s=begun.lap.wall_s, submission_s=begun.submission_s)
+        return Stopwatch(progress, None, Deadline(request.terms.options.limit_s))
+    deadline = Deadline(request.terms.options.limit_s, spent_s=begun.lap.wall_s, submission_s=begun.submission_s)
     return Stopwatch(progress, begun.lap, deadline)
 
 
@@ -112,7 +112,9 @@ def _outcome(
     *,
     built_only: bool = False,
 ) -> tuple[Outcome, Seeds | None]:
-    sized_source(request.problem, request.size)  # A size that the problem lacks is told before anything else.
+    sized_source(
+        request.terms.problem, request.terms.size
+    )  # A size that the problem lacks is told before anything else.
     match request.submission:
         case Unread(finding=reason):
             return Outcome().failed(_unread_status(reason), reason), None
@@ -150,15 +152,14 @@ def _judged(
         guard.kill_with(keeper.kill_all)
         return _judged_by(lambda: keeper, request, source, stopwatch, begun, built_only=built_only)
     # First of all the starter: it imports torch while the judge does.
-    uuid = None if request.gpu is None else request.gpu.uuid
+    terms = request.terms
+    uuid = None if terms.gpu is None else terms.gpu.uuid
     with contextlib.ExitStack() as own:
-        starter = own.enter_context(starter_for(request.device, uuid, request.sandbox, threads()))
+        starter = own.enter_context(starter_for(terms.device, uuid, terms.options.sandbox_mode, terms.threads))
         guard.kill_with(starter.condemn_all)
-        foothold = None if request.gpu is None or built_only else alone.reach_for(request.gpu, starter, own)
+        foothold = None if terms.gpu is None or built_only else alone.reach_for(terms.gpu, starter, own)
         early = (
-            alone.begin_early(request, source, own, guard, stopwatch.deadline)
-            if alone.may_begin_early(request)
-            else None
+            alone.begin_early(terms, source, own, guard, stopwatch.deadline) if alone.may_begin_early(terms) else None
         )
         return _judged_by(
             lambda: own.enter_context(alone.keeper_of(starter, early, foothold)),
@@ -174,29 +175,7 @@ def _first_of_all(request: GradeRequest) -> str:
     """Say what the first grade on a machine waits for."""
     from evaluator.build.equipment import to_build
 
-    return to_build(request.device)
-
-
-def _terms(request: GradeRequest) -> "Terms":
-    from evaluator.judge.terms import Terms
-
-    return Terms(
-        problem=request.problem,
-        device=request.device,
-        gpu=request.gpu,
-        size=request.size,
-        tolerance=request.tolerance,
-        sandbox=request.sandbox,
-        timeout_s=request.timeout_s,
-        build_timeout_s=request.build_timeout_s,
-        threads=threads(),
-        require_own_kernel=request.require_own_kernel,
-        strict=request.strict,
-        baselines=tuple(request.baselines),
-        speedup_of=request.speedup_of,
-        profile=request.profile,
-        weights=request.weights or request.problem.weights,
-    )
+    return to_build(request.terms.device)
 
 
 def _judged_by(
@@ -208,12 +187,12 @@ def _judged_by(
     *,
     built_only: bool,
 ) -> tuple[Outcome, Seeds | None]:
-    with stopwatch.stage("read", request.problem.name), held_back():
+    with stopwatch.stage("read", request.terms.problem.name), held_back():
         with nothing_collected():
             from evaluator.judge import verdict
             from evaluator.judge.shortage import shortage
 
-        keeper, terms = have_keeper(), _terms(request)
+        keeper, terms = have_keeper(), request.terms
         keeper.make_room(terms)
     seeds: Seeds | None = None
     try:

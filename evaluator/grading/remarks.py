@@ -3,8 +3,8 @@
 from evaluator.build import spill
 from evaluator.build.cache import cache_folder
 from evaluator.findings import Code, finding
-from evaluator.isolation import SandboxMode
-from evaluator.records import Finding, Outcome
+from evaluator.grading.outcome import Outcome
+from evaluator.records import Finding, SandboxMode
 
 _FLOOD_BYTES = 1 << 20
 

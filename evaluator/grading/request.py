@@ -1,23 +1,9 @@
 """What is to be graded and how, and a grade that is begun: built, to be finished where a GPU is."""
 
-from evaluator.deadline import limit_s
-from evaluator.devices.gpu import Gpu
-from evaluator.isolation import SandboxMode
-from evaluator.progress import Lap
-from evaluator.records import (
-    BaselineKind,
-    DeviceKind,
-    Finding,
-    Outcome,
-    Problem,
-    ProfilerKind,
-    Record,
-    Scorecard,
-    Sha256,
-    SizeName,
-    ToleranceRule,
-    WeightsRule,
-)
+from evaluator.grading.outcome import Outcome
+from evaluator.grading.stopwatch import Lap
+from evaluator.judge.terms import Terms
+from evaluator.records import Finding, Record, Scorecard, Sha256
 from evaluator.submission.read import Submission
 
 
@@ -30,36 +16,11 @@ class Unread(Record, frozen=True):
 
 
 class GradeRequest(Record, frozen=True):
-    """What is to be graded, and how. `timeout_s` is for each stage of the submission; None leaves it to the judge.
+    """What is to be graded, and how; with the seeds of `replay`, where that is a card."""
 
-    `require_own_kernel` is the least share of the work that the submission's own kernels must do; `strict` refuses to
-    grade where a wall of the sandbox is missing. `baselines` and `speedup_of` are timed beside the reference. With
-    `profile` a correct submission is run once more, to see where its time goes. `deadline_s` is for the whole grade.
-    `weights` is the problem's own rule where it is None.
-    """
-
-    problem: Problem
     submission: Submission | Unread
-    device: DeviceKind
-    gpu: Gpu | None
-    size: SizeName
-    tolerance: ToleranceRule
-    sandbox: SandboxMode
-    timeout_s: float | None
-    build_timeout_s: float
-    replay: Scorecard | None
-    require_own_kernel: float | None = None
-    strict: bool = False
-    baselines: list[BaselineKind] = []
-    speedup_of: Submission | None = None
-    profile: ProfilerKind | None = None
-    deadline_s: float | None = None
-    weights: WeightsRule | None = None
-
-    @property
-    def limit_s(self) -> float:
-        """How long all of the grade may take."""
-        return limit_s(self.deadline_s, self.build_timeout_s)
+    terms: Terms
+    replay: Scorecard | None = None
 
 
 class Library(Record, frozen=True):

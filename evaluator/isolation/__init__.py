@@ -6,7 +6,7 @@ Nothing in this package knows what judge and runner say to each other.
 
 from evaluator.isolation.child import Child, ConfinedProcess, ExitInfo
 from evaluator.isolation.limits import Limits
-from evaluator.isolation.machine import Machine, SandboxMode, Walls
+from evaluator.isolation.machine import Machine, Walls
 from evaluator.isolation.supervision import DEFAULT_PRELOAD, Starter
 from evaluator.isolation.tool import ToolResult, run_tool
 
@@ -17,7 +17,6 @@ __all__ = [
     "ExitInfo",
     "Limits",
     "Machine",
-    "SandboxMode",
     "Starter",
     "ToolResult",
     "Walls",

@@ -1,7 +1,5 @@
 """Which walls a machine allows, and which of them are used."""
 
-from enum import StrEnum
-
 import msgspec
 
 from evaluator.errors import SandboxUnavailable
@@ -9,14 +7,7 @@ from evaluator.isolation import files, landlock
 from evaluator.isolation.cage import Cage
 from evaluator.isolation.limits import Limits
 from evaluator.isolation.namespaces import Namespaces
-from evaluator.records import SandboxFacts
-
-
-class SandboxMode(StrEnum):
-    """`full`: every wall that this machine allows. `none`: limits and a sure kill, nothing else."""
-
-    FULL = "full"
-    NONE = "none"
+from evaluator.records import SandboxFacts, SandboxMode
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,11 +17,11 @@ from evaluator.isolation.child import Child, ConfinedProcess
 from evaluator.isolation.folders import hand_over
 from evaluator.isolation.libraries import library_folders
 from evaluator.isolation.limits import Limits
-from evaluator.isolation.machine import Machine, SandboxMode, Walls, choose_walls, sandbox_facts
+from evaluator.isolation.machine import Machine, Walls, choose_walls, sandbox_facts
 from evaluator.isolation.output import OutputDrain
 from evaluator.isolation.privileges import Identities, fresh_identities
 from evaluator.isolation.scratch import Scratch, remove_abandoned
-from evaluator.records import SandboxFacts
+from evaluator.records import SandboxFacts, SandboxMode
 
 DEFAULT_PRELOAD = ("torch", "evaluator.runner.main")
 _READY_S = 60.0

@@ -22,12 +22,12 @@ from evaluator.judge.compare import Sides
 from evaluator.judge.kept import kept
 from evaluator.judge.mixture import AS_GIVEN_ALONE
 from evaluator.judge.place import Place, own_tf32
-from evaluator.judge.seeds import fresh_seed
+from evaluator.judge.session import Fault
 from evaluator.judge.tolerance import Bounds
-from evaluator.judge.trial import Bench
+from evaluator.judge.trial import Bench, fresh_seed
 from evaluator.judge.weights import Sites
 from evaluator.judge.workshop import Workshop
-from evaluator.records import Baseline, BaselineKind, Fault, Samples, Tf32
+from evaluator.records import Baseline, BaselineKind, Samples, Tf32
 from evaluator.timing.bootstrap import Bootstrap
 from evaluator.timing.quote import WIDEST
 from evaluator.timing.stats import median
@@ -81,9 +81,11 @@ def measured(shop: Workshop, reference: Reading) -> list[Baseline]:
     """
     empty = reference.overhead
     found = [
-        _of_reference(shop, kind, tf32, reference) for kind in shop.terms.baselines for tf32 in _variants(shop, kind)
+        _of_reference(shop, kind, tf32, reference)
+        for kind in shop.terms.options.baselines
+        for tf32 in _variants(shop, kind)
     ]
-    if (other := shop.terms.speedup_of) is not None:
+    if (other := shop.terms.options.speedup_of) is not None:
         plain = _unmeasured(BaselineKind.SUBMISSION, None if shop.terms.gpu is None else own_tf32(shop.terms.problem))
         plain = replace(plain, name=other.name, sha256=other.sha256)
         try:
@@ -145,7 +147,7 @@ def _timed(shop: Workshop, source: str, empty: measure.Overhead, tf32: Tf32 | No
         if sites.unmatched:
             raise _Failed(f"its weights cannot be changed: {sites.why_not}")
         bench = _bench(shop, place, tf32, sites) if trusted else place.bench(sites)
-        first = bench.run(0, fresh_seed(), timeout_s=max(shop.call_timeout_s, shop.terms.build_timeout_s))
+        first = bench.run(0, fresh_seed(), timeout_s=max(shop.call_timeout_s, shop.terms.options.build_timeout_s))
         if first.fault is not None:
             raise _Failed(first.fault.finding.message)
         side = measure.side("baseline", bench, _fresh_seeds(), empty, shop.call_timeout_s)
@@ -163,7 +165,7 @@ def _fresh_seeds() -> Iterator[int]:
 def _bench(shop: Workshop, place: Place, tf32: Tf32 | None, sites: Sites) -> Bench:
     """Set up trials of the reference's own forms: on its own inputs, within what their arithmetic allows."""
     compare = shop.rig.compare if tf32 is not Tf32.DEFAULT else _with_room(shop.rig.compare)
-    rule, outline = shop.terms.tolerance, shop.reference.outline
+    rule, outline = shop.terms.options.tolerance, shop.reference.outline
     return Bench(shop.reference, place.clock, place.memory, rule, outline, compare, AS_GIVEN_ALONE, sites=sites)
 
 

@@ -7,12 +7,12 @@ import torch
 from evaluator.catalog import sized_source
 from evaluator.devices.memory import SharedMemory
 from evaluator.judge.clock import Clock
-from evaluator.judge.session import Session
+from evaluator.judge.session import Fault, Session
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench
 from evaluator.judge.weights import Sites, sites_of
 from evaluator.protocol.frames import Construct, Constructed, Load, Table
-from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
+from evaluator.records import DeviceKind, Mode, Precision, Problem, Tf32, WeightsRule
 
 if TYPE_CHECKING:
     from evaluator.judge.workshop import Workshop
@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
     @property
     def _timeout_s(self) -> float:
-        asked_s = self.shop.terms.timeout_s
+        asked_s = self.shop.terms.options.timeout_s
         return IMPORT_TIMEOUT_S if asked_s is None else asked_s
 
     def _load(self, tf32: Tf32 | None) -> Load:
@@ -108,7 +108,7 @@ class Place(NamedTuple):
     def bench(self, sites: Sites) -> Bench:
         """Set up trials with this runner, whose weights are changed where `sites` says."""
         shop = self.shop
-        rule, outline = shop.terms.tolerance, shop.reference.outline
+        rule, outline = shop.terms.options.tolerance, shop.reference.outline
         return Bench(
             shop.reference,
             self.clock,

@@ -13,10 +13,10 @@ from evaluator.judge.memory_plan import judge_bytes
 from evaluator.judge.mixture import Mixture, mixture_for
 from evaluator.judge.reference import Reference
 from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
-from evaluator.judge.seeds import fresh_seed
 from evaluator.judge.shortage import shortage
 from evaluator.judge.terms import Terms
 from evaluator.judge.trees import extent_bytes, tensors
+from evaluator.judge.trial import fresh_seed
 from evaluator.records import Layout
 
 
@@ -36,7 +36,7 @@ class Ready(NamedTuple):
 def get_ready(terms: Terms, weight_seed: int, equipment: Equipment) -> Ready:
     """Run the problem's own code, and plan memory for what it needs. Raises ProblemError where it is broken."""
     reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
-    mixture = mixture_for(reference, terms.size, terms.tolerance)
+    mixture = mixture_for(reference, terms.size, terms.options.tolerance)
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
         return Ready(reference, mixture, HostRig(sizes, equipment), reference_s)

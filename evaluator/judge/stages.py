@@ -19,6 +19,7 @@ from evaluator.judge.ownership import Evidence
 from evaluator.judge.place import Place
 from evaluator.judge.profiles import PROFILES
 from evaluator.judge.repeat import differing, made_again
+from evaluator.judge.session import Fault
 from evaluator.judge.tolerance import bounds
 from evaluator.judge.trial import Bench, Trial
 from evaluator.judge.weights import NO_SITES, Sites, record
@@ -31,7 +32,6 @@ from evaluator.records import (
     Check,
     ClockKind,
     DeviceKind,
-    Fault,
     Finding,
     Profile,
     Samples,
@@ -110,7 +110,7 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
             shop.baseline.begin()
         bench, checks, fault, remarks, sites = _checked_calls(shop, place)
         counted = None
-        wanted = shop.terms.require_own_kernel is not None and shop.terms.gpu is None
+        wanted = shop.terms.options.require_own_kernel is not None and shop.terms.gpu is None
         if fault is None and sites is not None and wanted:
             counted = count_work(place, sites, shop.call_timeout_s)
     if bench is not None and fault is None:
@@ -122,7 +122,7 @@ def check(shop: Workshop, built: Build) -> CheckOutcome:
     units = [*built.units, *(unit for unit in desk.units if unit.key not in known)]
     findings = [*_build_findings(desk), *remarks, *_about_values(shop, checks)]
     needs = Needs()
-    if fault is None and shop.terms.require_own_kernel is not None:
+    if fault is None and shop.terms.options.require_own_kernel is not None:
         needs = _needs(shop, counted)
     build = replace(built, ok=built.ok and not desk.failures, units=units)
     weights = None if sites is None else record(shop.terms.weights, shop.reference.weights, sites)
@@ -296,7 +296,7 @@ def _build_findings(desk: BuildDesk) -> list[Finding]:
 
 def _about_values(shop: Workshop, checks: list[Check]) -> list[Finding]:
     """Say what makes the checks weaker than they could be: a wide tolerance, and values that nobody had time to try."""
-    rule, problem = shop.terms.tolerance, shop.terms.problem
+    rule, problem = shop.terms.options.tolerance, shop.terms.problem
     given = [tensor for each in checks if each.profile is Profile.AS_GIVEN for tensor in each.tensors]
     widest: dict[str, tuple[float, float]] = {}
     for tensor in given:

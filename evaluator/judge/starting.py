@@ -2,8 +2,8 @@
 
 from evaluator.devices.gpu import show_only
 from evaluator.emulator.rehearsal import REHEARSING
-from evaluator.isolation import DEFAULT_PRELOAD, SandboxMode, Starter
-from evaluator.records import DeviceKind
+from evaluator.isolation import DEFAULT_PRELOAD, Starter
+from evaluator.records import DeviceKind, SandboxMode
 
 _LINT = "evaluator.lint.child"
 

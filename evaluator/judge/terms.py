@@ -1,31 +1,31 @@
-"""What was asked of a grade."""
+"""What the judge needs to know of a grade, whatever is submitted."""
 
 from typing import NamedTuple
 
 from evaluator.devices.gpu import Gpu
-from evaluator.isolation import SandboxMode
-from evaluator.records import BaselineKind, DeviceKind, Problem, ProfilerKind, SizeName, ToleranceRule, WeightsRule
-from evaluator.submission.read import Submission
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind, Problem, SizeName, WeightsRule
 
 
 class Terms(NamedTuple):
-    """What was asked for. `timeout_s` is for each stage of the submission; None leaves the choice to the judge.
-
-    `gpu` is the one that `cuda` means.
-    """
+    """A problem, the options of its grades, and the GPU (the one that `cuda` means) and the cores they have."""
 
     problem: Problem
-    device: DeviceKind
+    options: GradeOptions
     gpu: Gpu | None
-    size: SizeName
-    tolerance: ToleranceRule
-    sandbox: SandboxMode
-    timeout_s: float | None
-    build_timeout_s: float
     threads: int
-    require_own_kernel: float | None = None
-    strict: bool = False
-    baselines: tuple[BaselineKind, ...] = ()
-    speedup_of: Submission | None = None
-    profile: ProfilerKind | None = None
-    weights: WeightsRule = WeightsRule.CHANGING
+
+    @property
+    def device(self) -> DeviceKind:
+        """The device that submissions run on."""
+        return self.options.device
+
+    @property
+    def size(self) -> SizeName:
+        """The size that is graded."""
+        return self.options.actual_size
+
+    @property
+    def weights(self) -> WeightsRule:
+        """The weights of calls: as asked for, or as the problem says."""
+        return self.options.weights or self.problem.weights

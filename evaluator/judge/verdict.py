@@ -2,14 +2,15 @@
 
 from msgspec.structs import replace
 
+from evaluator.grading.outcome import Outcome
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import stages
 from evaluator.judge.bound import bound
 from evaluator.judge.left_out import needed_alone
 from evaluator.judge.ownership import not_known, own_kernels, too_little
 from evaluator.judge.profiling import profiling
 from evaluator.judge.workshop import Workshop
-from evaluator.progress import Stopwatch
-from evaluator.records import Build, DeviceKind, Outcome, Status
+from evaluator.records import Build, DeviceKind, Status
 
 
 def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
@@ -51,7 +52,7 @@ def finish(shop: Workshop, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
         with stopwatch.stage("device"):
             shop.have_device()
     outcome = _on_device(shop, begun.build, stopwatch)
-    unsure = not_known(outcome.own_kernels, shop.terms.require_own_kernel)
+    unsure = not_known(outcome.own_kernels, shop.terms.options.require_own_kernel)
     if outcome.status is Status.CORRECT and unsure is not None:
         outcome = outcome.failed(*unsure)
     outcome = replace(outcome, sandbox=shop.sandbox, output=shop.output, findings=[*outcome.findings, *begun.findings])
@@ -71,7 +72,7 @@ def _on_device(shop: Workshop, built: Build, stopwatch: Stopwatch) -> Outcome:
         own_kernels=own,
         weights=checked.weights,
     )
-    fault = checked.fault or too_little(own, shop.terms.require_own_kernel)
+    fault = checked.fault or too_little(own, shop.terms.options.require_own_kernel)
     if fault is not None:
         return outcome.failed(*fault)
     if shop.terms.device is DeviceKind.EMULATED:
@@ -95,13 +96,15 @@ def _on_device(shop: Workshop, built: Build, stopwatch: Stopwatch) -> Outcome:
         if bounded.fault is not None:
             return outcome.failed(*bounded.fault)
     # On a GPU nothing else says how much own kernels do.
-    if shop.terms.profile is not None or (shop.terms.gpu is not None and shop.terms.require_own_kernel is not None):
+    if shop.terms.options.profile is not None or (
+        shop.terms.gpu is not None and shop.terms.options.require_own_kernel is not None
+    ):
         with stopwatch.stage("profile"):
             profile = profiling(shop)
-            if shop.terms.require_own_kernel is not None:
+            if shop.terms.options.require_own_kernel is not None:
                 profile = needed_alone(shop, profile)
         own = own_kernels(checked.evidence._replace(profiling=profile))
         outcome = replace(outcome, profiling=profile, own_kernels=own)
-        if (little := too_little(own, shop.terms.require_own_kernel)) is not None:
+        if (little := too_little(own, shop.terms.options.require_own_kernel)) is not None:
             return outcome.failed(*little)
     return replace(outcome, status=Status.CORRECT)

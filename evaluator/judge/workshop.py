@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
-from evaluator.deadline import Deadline
 from evaluator.devices.gpu import GpuState
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.emulator.rehearsal import full_size_numbers
 from evaluator.errors import SandboxUnavailable
+from evaluator.grading.deadline import Deadline
 from evaluator.isolation import Child, ConfinedProcess, Limits, Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
 from evaluator.judge.deadlines import Deadlines, deadlines
@@ -74,7 +74,9 @@ class Workshop:
         if terms.gpu is not None:
             _keep_tf32_out()
         self._lent = starter is not None
-        self._starter = starter or starter_for(terms.device, terms.gpu and terms.gpu.uuid, terms.sandbox, terms.threads)
+        self._starter = starter or starter_for(
+            terms.device, terms.gpu and terms.gpu.uuid, terms.options.sandbox_mode, terms.threads
+        )
         self.deadline = Deadline() if deadline is None else deadline
         self._run_tool = Tools(self._starter, terms.device, lambda: self.deadline)
         try:
@@ -83,7 +85,7 @@ class Workshop:
                 terms.gpu,
                 self._run_tool,
                 BuildCache(cache_folder()),
-                terms.build_timeout_s,
+                terms.options.build_timeout_s,
                 self._spawn,
             )
             self._ready: Ready | None = None
@@ -107,7 +109,7 @@ class Workshop:
         self.seeds = seeds
         self.seeds.settle(self._mixture)
         self.output = RunnerOutput(total_bytes=0, text="")
-        self._ledger = BuildLedger(self.terms.build_timeout_s)
+        self._ledger = BuildLedger(self.terms.options.build_timeout_s)
         builder = self._equipment.builder_of(source)
         self._builder = builder if self._early is None else self._early.in_front_of(builder)
 
@@ -221,7 +223,7 @@ class Workshop:
 
     def deadlines(self, source: str) -> Deadlines:
         """Say how long calls of `source` may take."""
-        return deadlines(source, self.terms.device, self._had().reference_s, self.terms.timeout_s)
+        return deadlines(source, self.terms.device, self._had().reference_s, self.terms.options.timeout_s)
 
     def look(self) -> GpuState | None:
         """Look at the GPU, if there is one, while it is warm from a side's calls."""
@@ -251,7 +253,7 @@ class Workshop:
 
     def insist_on_walls(self) -> None:
         """Refuse to grade where a wall is missing and every one was asked for. Raises SandboxUnavailable."""
-        if self.terms.strict and (missing := self._starter.facts.missing):
+        if self.terms.options.strict and (missing := self._starter.facts.missing):
             raise SandboxUnavailable(
                 f"--strict asks for every wall of the sandbox, and this machine lacks {', '.join(missing)}",
                 hint="`warpgrade doctor` says how to get them; without --strict the card names what is missing",
@@ -261,15 +263,15 @@ class Workshop:
         """Open a desk for the build requests of one runner: of the submission, or of another `source`."""
         if source is None:
             return BuildDesk(self._builder, self._ledger, self.source)
-        return BuildDesk(self._equipment.builder_of(source), BuildLedger(self.terms.build_timeout_s), source)
+        return BuildDesk(self._equipment.builder_of(source), BuildLedger(self.terms.options.build_timeout_s), source)
 
     def idle_desk(self, kernels: Collection[str] | None = None) -> IdleDesk:
         """Open a desk whose libraries have kernels that end at once: all, or those of these names."""
-        return IdleDesk(self._builder, BuildLedger(self.terms.build_timeout_s), kernels)
+        return IdleDesk(self._builder, BuildLedger(self.terms.options.build_timeout_s), kernels)
 
     def profiling_desk(self) -> ResourceDesk:
         """Open a desk that has the compiler say what each kernel takes: all is compiled once more."""
-        return ResourceDesk(self._builder, BuildLedger(self.terms.build_timeout_s))
+        return ResourceDesk(self._builder, BuildLedger(self.terms.options.build_timeout_s))
 
     @contextlib.contextmanager
     def reader(self, desk: BuildDesk) -> Iterator[Place]:

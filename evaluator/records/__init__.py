@@ -32,13 +32,13 @@ from evaluator.records.names import (
     Precision,
     Profile,
     ProfilerKind,
+    SandboxMode,
     SizeName,
     Status,
     ToleranceRule,
     WeightsGraded,
     WeightsRule,
 )
-from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
 from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Samples, Tf32, Timing
 
@@ -58,7 +58,6 @@ __all__ = [
     "DeviceKind",
     "Diagnostic",
     "Environment",
-    "Fault",
     "Fill",
     "Finding",
     "Flips",
@@ -70,7 +69,6 @@ __all__ = [
     "Mismatch",
     "Mode",
     "Order",
-    "Outcome",
     "OwnKernels",
     "Precision",
     "Problem",
@@ -84,6 +82,7 @@ __all__ = [
     "RunnerOutput",
     "Samples",
     "SandboxFacts",
+    "SandboxMode",
     "Schedule",
     "Scorecard",
     "Seed",

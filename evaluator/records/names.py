@@ -24,6 +24,13 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
 
 
+class SandboxMode(StrEnum):
+    """`full`: every wall that this machine allows. `none`: limits and a sure kill, nothing else."""
+
+    FULL = "full"
+    NONE = "none"
+
+
 class SizeName(StrEnum):
     """Which of a problem's sizes is used."""
 

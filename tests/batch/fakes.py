@@ -63,7 +63,7 @@ class FakeWorker:
         problem = msgspec.structs.replace(
             made.problem, name=order.problem.name, level=order.problem.level, sha256=order.problem.sha256
         )
-        device = DeviceFacts(kind=order.terms.device, name="a processor")
+        device = DeviceFacts(kind=order.options.device, name="a processor")
         given = order.submission or order.unread
         submission = made.submission
         if order.submission is not None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,13 +11,14 @@ from evaluator.batch import crew
 from evaluator.batch.crew import Crew, Drained, Ended
 from evaluator.batch.handle import Slot
 from evaluator.batch.inputs import Problems, from_text
-from evaluator.batch.manifest import Terms
 from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Stage
 from evaluator.batch.ready import Ready, Waiting
 from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions
+from evaluator.grading.outcome import Outcome
 from evaluator.grading.request import Begun
-from evaluator.progress import Lap
-from evaluator.records import DeviceKind, Outcome, SizeName, Status
+from evaluator.grading.stopwatch import Lap
+from evaluator.records import DeviceKind, SizeName, Status
 from tests import cards
 from tests.batch.fakes import FakeWorker
 
@@ -37,20 +39,20 @@ class TwoParts(FakeWorker):
     def grade(self, order, on_stage):
         source = order.submission.source
         with self.lock:
-            self.orders.append((order.part, order.gpu, order.problem.name, order.submission.name))
+            self.orders.append((order.part, order.options.gpu, order.problem.name, order.submission.name))
         if order.part is Part.BEGIN:
             if "uncompiled" in source:
                 return Graded(cards.uncompiled_card())
             return Built(BEGUN)
         assert order.begun == BEGUN
         with self.lock:
-            self.on_gpu[order.gpu] += 1
-            assert self.on_gpu[order.gpu] == 1
+            self.on_gpu[order.options.gpu] += 1
+            assert self.on_gpu[order.options.gpu] == 1
             self.graded[source] += 1
             again = "infra" in source and self.graded[source] <= int(source.split()[-1])
         on_stage(Stage("check", ""))
         with self.lock:
-            self.on_gpu[order.gpu] -= 1
+            self.on_gpu[order.options.gpu] -= 1
         if again:
             return NotGraded("the GPU fell off the bus", again=True)
         return Graded(cards.card())
@@ -67,7 +69,7 @@ def two_parts(worker, monkeypatch):
 def run(tasks, gpus=("a",), builders=3, **options):
     slots = [*(Slot(gpu=gpu, part=Part.FINISH) for gpu in gpus), *[Slot(gpu=gpus[0], part=Part.BEGIN)] * builders]
     left, ended, coming = len(slots), [], iter(tasks)
-    with Crew(slots, Terms(DeviceKind.CUDA), lambda: next(coming, None), **options) as working:
+    with Crew(slots, GradeOptions(DeviceKind.CUDA), lambda: next(coming, None), **options) as working:
         while left:
             event = working.events.get(timeout=120)
             if isinstance(event, Ended):
@@ -152,9 +154,9 @@ def test_an_outcome_goes_from_one_worker_to_another_unchanged():
         problem=PROBLEMS.find("relu"),
         submission=task("relu", 1).submission,
         unread=None,
-        terms=Terms(DeviceKind.CUDA),
-        gpu="a",
+        options=GradeOptions(DeviceKind.CUDA, problems=Path("mine"), signing_key=Path("key")).for_worker("a"),
         part=Part.FINISH,
         begun=begun,
     )
+    assert sent.options == GradeOptions(DeviceKind.CUDA, gpu="a")  # Paths are this machine's.
     assert msgspec.json.decode(msgspec.json.encode(sent), type=Order) == sent

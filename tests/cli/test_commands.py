@@ -24,11 +24,10 @@ from evaluator.findings import Code
 from evaluator.grading import pipeline
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.timed import LastResort
-from evaluator.isolation import SandboxMode
-from evaluator.progress import Progress
 from evaluator.records import (
     DeviceKind,
     ProfilerKind,
+    SandboxMode,
     Scorecard,
     SizeName,
     Status,
@@ -37,6 +36,7 @@ from evaluator.records import (
     WeightsGraded,
     WeightsRule,
 )
+from evaluator.report.live import Progress
 from evaluator.schema import check_card
 from evaluator.submission.read import Submission
 from evaluator.version import __version__
@@ -136,7 +136,7 @@ def test_a_bare_profile_takes_no_word_that_is_not_a_profiler(
 ) -> None:
     assert run("grade", "--device", "cpu", *words) == 0
     (request,) = graded.requests
-    assert (request.profile, request.problem.name) == (profile, "relu")
+    assert (request.terms.options.profile, request.terms.problem.name) == (profile, "relu")
 
 
 @pytest.mark.parametrize("words", [["--profile", "ncu", "relu", "mine.py"], ["relu", "mine.py", "--profile=ncu"]])
@@ -298,7 +298,7 @@ def test_a_new_problem_and_solution_lead_on_to_a_grade(run: Run, graded: FakeGra
     assert run("new", "solution", "mine", "--problems", "problems") == 0
     assert "next: warpgrade grade mine mine.py --problems problems\n" in run.out
     assert run("grade", "mine", "mine.py", "--problems", "problems") == 0
-    assert graded.requests[0].problem.name == "mine"
+    assert graded.requests[0].terms.problem.name == "mine"
     assert run("new", "solution", "mine", "--problems", "problems") == 2
     assert "mine.py is there already" in run.err
 
@@ -310,13 +310,13 @@ def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade,
     assert run.err == "build: relu\n"
     assert check_card(Path("scorecards/relu/mine.json")) == []
     (request,) = graded.requests
-    assert request.device is DeviceKind.CPU  # the submission is C++ alone
-    assert request.size is SizeName.SMALL
-    assert request.tolerance is ToleranceRule.MEASURED
-    assert request.sandbox is SandboxMode.FULL
-    assert request.timeout_s is None
+    assert request.terms.device is DeviceKind.CPU  # the submission is C++ alone
+    assert request.terms.size is SizeName.SMALL
+    assert request.terms.options.tolerance is ToleranceRule.MEASURED
+    assert request.terms.options.sandbox_mode is SandboxMode.FULL
+    assert request.terms.options.timeout_s is None
     assert request.replay is None
-    assert request.weights is None  # As the problem says.
+    assert request.terms.options.weights is None  # As the problem says.
 
 
 def test_the_options_reach_the_pipeline(run: Run, graded: FakeGrade, submission: Path) -> None:
@@ -325,13 +325,13 @@ def test_the_options_reach_the_pipeline(run: Run, graded: FakeGrade, submission:
     options += " --weights frozen"
     assert run("grade", "relu", submission, *options.split()) == 0
     (request,) = graded.requests
-    assert request.size is SizeName.AWKWARD
-    assert request.tolerance is ToleranceRule.KERNELBENCH
-    assert request.sandbox is SandboxMode.NONE
-    assert request.timeout_s == 7.0
-    assert request.build_timeout_s == 8.5
-    assert request.deadline_s == request.limit_s == 90
-    assert request.weights is WeightsRule.FROZEN
+    assert request.terms.size is SizeName.AWKWARD
+    assert request.terms.options.tolerance is ToleranceRule.KERNELBENCH
+    assert request.terms.options.sandbox_mode is SandboxMode.NONE
+    assert request.terms.options.timeout_s == 7.0
+    assert request.terms.options.build_timeout_s == 8.5
+    assert request.terms.options.deadline_s == request.terms.options.limit_s == 90
+    assert request.terms.options.weights is WeightsRule.FROZEN
 
 
 def test_an_option_may_come_from_the_environment(
@@ -339,7 +339,7 @@ def test_an_option_may_come_from_the_environment(
 ) -> None:
     monkeypatch.setenv("WARPGRADE_GRADE_SIZE", "full")
     assert run("grade", "relu", submission) == 0
-    assert graded.requests[0].size is SizeName.FULL
+    assert graded.requests[0].terms.size is SizeName.FULL
 
 
 def test_json_is_the_scorecard_and_nothing_else(run: Run, graded: FakeGrade, submission: Path) -> None:
@@ -453,7 +453,7 @@ def test_a_replay_has_the_weights_of_its_card(run: Run, graded: FakeGrade, weigh
     write_card(cards.card(weights=weights), Path("card.json"))
     assert run("grade", "--replay", "card.json", "--changed-problem") == 0
     assert run("grade", "--replay", "card.json", "--changed-problem", "--weights", "changing") == 0
-    assert [request.weights for request in graded.requests] == [rule, WeightsRule.CHANGING]
+    assert [request.terms.options.weights for request in graded.requests] == [rule, WeightsRule.CHANGING]
 
 
 def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) -> None:
@@ -462,10 +462,10 @@ def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) 
     assert run("grade", "--replay", "card.json", "--changed-problem") == 0
     (request,) = graded.requests
     assert request.replay == card
-    assert request.problem.name == "relu"
+    assert request.terms.problem.name == "relu"
     assert request.submission.source == cards.SOURCE
-    assert request.tolerance is ToleranceRule.KERNELBENCH
-    assert request.size is SizeName.SMALL
+    assert request.terms.options.tolerance is ToleranceRule.KERNELBENCH
+    assert request.terms.size is SizeName.SMALL
     assert read_card(Path("card.json")) == card
     assert Path("scorecards/relu/relu_inline.replay.json").is_file()
 
@@ -676,8 +676,8 @@ def test_cpp_for_the_cpu_is_graded_there_where_no_device_is_asked_for(
     run("grade", "relu", "mine.py")
     run("grade", "relu", "mine.py", "--device", "emulated")
     chosen, asked = graded.requests
-    assert (chosen.device, chosen.size, chosen.gpu) == (DeviceKind.CPU, SizeName.SMALL, None)
-    assert asked.device is DeviceKind.EMULATED
+    assert (chosen.terms.device, chosen.terms.size, chosen.terms.gpu) == (DeviceKind.CPU, SizeName.SMALL, None)
+    assert asked.terms.device is DeviceKind.EMULATED
     assert isinstance(chosen.submission, Submission)
     assert isinstance(asked.submission, Submission)
     (said,) = chosen.submission.findings

@@ -111,7 +111,7 @@ def test_a_changed_problem_is_refused_unless_told_otherwise(tmp_path, asked, cap
 
 def test_a_named_problem_is_used_with_the_cards_submission(tmp_path, asked):
     assert cli.run(["grade", "relu", "--replay", hostile(tmp_path, problem="/etc"), "-q"]) == 0
-    assert asked[0].problem.name == "relu"
+    assert asked[0].terms.problem.name == "relu"
     assert asked[0].submission.source == cards.SOURCE
 
 

@@ -40,7 +40,8 @@ def test_every_wall_and_none_cannot_be_had_together(run, command):
 
 def shop(missing, *, strict):
     return SimpleNamespace(
-        terms=SimpleNamespace(strict=strict), _starter=SimpleNamespace(facts=SimpleNamespace(missing=missing))
+        terms=SimpleNamespace(options=SimpleNamespace(strict=strict)),
+        _starter=SimpleNamespace(facts=SimpleNamespace(missing=missing)),
     )
 
 

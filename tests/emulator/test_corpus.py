@@ -5,11 +5,13 @@ import os
 import pytest
 
 from evaluator.findings import Code
+from evaluator.grade_options import GradeOptions
 from evaluator.grading.pipeline import grade
 from evaluator.grading.request import GradeRequest
-from evaluator.isolation import SandboxMode
-from evaluator.progress import Silent
-from evaluator.records import DeviceKind, Order, SizeName, Status, ToleranceRule
+from evaluator.grading.resources import threads
+from evaluator.judge.terms import Terms
+from evaluator.records import DeviceKind, Order, SizeName, Status
+from evaluator.report.live import Silent
 from evaluator.submission.read import read_submission
 from tests.corpus.entries import entries
 
@@ -46,16 +48,13 @@ BY_STATUS = {
 def graded(entry):
     submission = read_submission(entry.submission)
     request = GradeRequest(
-        problem=entry.problem(),
-        submission=submission,
-        device=DeviceKind.EMULATED,
-        gpu=None,
-        size=SizeName.SMALL,
-        tolerance=ToleranceRule.MEASURED,
-        sandbox=SandboxMode.FULL,
-        timeout_s=60.0,
-        build_timeout_s=1200.0,
-        replay=None,
+        submission,
+        Terms(
+            entry.problem(),
+            GradeOptions(device=DeviceKind.EMULATED, size=SizeName.SMALL, timeout_s=60.0, build_timeout_s=1200.0),
+            gpu=None,
+            threads=threads(),
+        ),
     )
     return grade(request, Silent())
 

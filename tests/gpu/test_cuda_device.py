@@ -338,8 +338,9 @@ def fused(tmp_path_factory):
     from evaluator.build.cache import BuildCache
     from evaluator.build.native import build_kernels
     from evaluator.build.nvcc import architecture
-    from evaluator.isolation import SandboxMode, Starter, run_tool
+    from evaluator.isolation import Starter, run_tool
     from evaluator.judge.fused import FusedComparison
+    from evaluator.records import SandboxMode
 
     with Starter(mode=SandboxMode.FULL, preload=[]) as starter:
         kernels = build_kernels(

@@ -1,15 +1,17 @@
 """One grader for the session: the cache of builds is shared, nothing else."""
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
-from evaluator.isolation import SandboxMode
+from evaluator.grade_options import GradeOptions
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
-from evaluator.progress import Silent, Stopwatch
-from evaluator.records import DeviceKind, SizeName, ToleranceRule
+from evaluator.records import DeviceKind, SizeName
+from evaluator.report.live import Silent
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, Grader, passable_folder
 
 
@@ -33,14 +35,11 @@ def grade(grader, tmp_path):
 def judged(grader):
     """Judge a submission for `relu` without the command line: ten times as fast, for the many kinds of one thing."""
     terms = Terms(
-        problem=find_problem("relu"),
-        device=DeviceKind.CPU,
-        gpu=None,
-        size=SizeName.AWKWARD,
-        tolerance=ToleranceRule.MEASURED,
-        sandbox=SandboxMode.FULL,
-        timeout_s=PATIENT_S,
-        build_timeout_s=PATIENT_BUILD_S,
+        find_problem("relu"),
+        GradeOptions(
+            device=DeviceKind.CPU, size=SizeName.AWKWARD, timeout_s=PATIENT_S, build_timeout_s=PATIENT_BUILD_S
+        ),
+        None,
         threads=1,
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -49,7 +48,7 @@ def judged(grader):
 
             def run(source, timeout_s=PATIENT_S):
                 shop.source = source
-                shop.terms = terms._replace(timeout_s=timeout_s)
+                shop.terms = terms._replace(options=replace(terms.options, timeout_s=timeout_s))
                 return judge(shop, Stopwatch(Silent()))
 
             yield run

@@ -19,17 +19,20 @@ from evaluator.build.cache import BuildCache
 from evaluator.catalog import find_problem
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions
 from evaluator.grading import alone, pipeline
 from evaluator.grading.request import GradeRequest
-from evaluator.isolation import Limits, SandboxMode
+from evaluator.grading.resources import threads
+from evaluator.isolation import Limits
 from evaluator.isolation.tool import ToolResult
 from evaluator.judge import measure
 from evaluator.judge.early import Early
 from evaluator.judge.starting import light_starter_for
+from evaluator.judge.terms import Terms
 from evaluator.judge.tools import Tools
-from evaluator.progress import Silent
 from evaluator.protocol.frames import BuildRequest
-from evaluator.records import BuildUnit, DeviceKind, SizeName, Status, ToleranceRule
+from evaluator.records import BuildUnit, DeviceKind, SandboxMode, SizeName, Status
+from evaluator.report.live import Silent
 from evaluator.submission.read import Submission
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, TOP, module, nobody_left_behind
 from tests.grading.test_interruption import said_by
@@ -245,8 +248,7 @@ def graded(grader, monkeypatch):
 
     def run(source, strict=False):
         request = GradeRequest(
-            problem=find_problem("relu"),
-            submission=Submission(
+            Submission(
                 name="mine",
                 origin="",
                 source=source,
@@ -255,15 +257,18 @@ def graded(grader, monkeypatch):
                 extracted_from_answer=False,
                 findings=(),
             ),
-            device=DeviceKind.CPU,
-            gpu=None,
-            size=SizeName.AWKWARD,
-            tolerance=ToleranceRule.MEASURED,
-            sandbox=SandboxMode.FULL,
-            timeout_s=PATIENT_S,
-            build_timeout_s=PATIENT_BUILD_S,
-            replay=None,
-            strict=strict,
+            Terms(
+                find_problem("relu"),
+                GradeOptions(
+                    device=DeviceKind.CPU,
+                    size=SizeName.AWKWARD,
+                    timeout_s=PATIENT_S,
+                    build_timeout_s=PATIENT_BUILD_S,
+                    strict=strict,
+                ),
+                gpu=None,
+                threads=threads(),
+            ),
         )
         return pipeline.grade(request, Silent())
 

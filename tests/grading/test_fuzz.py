@@ -12,24 +12,26 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory
-from evaluator.isolation import SandboxMode
+from evaluator.grade_options import GradeOptions
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import work_count
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.place import Place
 from evaluator.judge.reference import Reference
 from evaluator.judge.seeds import SeedBook
-from evaluator.judge.session import Session, Stage
+from evaluator.judge.session import Fault, Session, Stage
 from evaluator.judge.terms import Terms
 from evaluator.judge.trial import Bench
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
 from evaluator.lint.look import look
-from evaluator.progress import Silent, Stopwatch
 from evaluator.protocol.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
-from evaluator.records import DeviceKind, Fault, Finding, SizeName, Status, ToleranceRule
+from evaluator.records import DeviceKind, Finding, SizeName, Status, ToleranceRule
+from evaluator.report.live import Silent
 from evaluator.submission.read import MAX_CODE_BYTES, Submission, read_submission
 from tests.grading.harness import passable_folder
 from tests.grading.test_frames import FAILURES, OUTPUT_BYTES, Puppet, done, framed, known_token, view  # noqa: F401
@@ -233,16 +235,10 @@ def shop():
     with passable_folder() as cache, pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", os.environ.get("WARPGRADE_CACHE", str(cache)))
         terms = Terms(
-            problem=find_problem("relu"),
-            device=DeviceKind.CPU,
-            gpu=None,
-            size=SizeName.AWKWARD,
-            tolerance=ToleranceRule.MEASURED,
-            sandbox=SandboxMode.FULL,
-            timeout_s=3.0,
-            build_timeout_s=60.0,
+            find_problem("relu"),
+            GradeOptions(device=DeviceKind.CPU, size=SizeName.AWKWARD, timeout_s=3.0, build_timeout_s=60.0),
+            None,
             threads=1,
-            require_own_kernel=None,
         )
         with Workshop(terms, "", SeedBook(None)) as made:
             yield made
@@ -253,7 +249,8 @@ def shop():
 def test_no_program_of_nonsense_is_correct(shop, program, own_kernel):
     """None of these lines computes a ReLU; each program runs in a runner of its own, behind the walls."""
     source = f"import torch\nfrom torch import nn\nclass ModelNew(nn.Module):\n    {program}\n"
-    shop.terms = shop.terms._replace(require_own_kernel=0.5 if own_kernel else None)
+    options = replace(shop.terms.options, require_own_kernel=0.5 if own_kernel else None)
+    shop.terms = shop.terms._replace(options=options)
     shop.turn_to(source, SeedBook(None, weight=shop.seeds.weight))
     outcome = judge(shop, Stopwatch(Silent()))
     assert outcome.status not in (Status.CORRECT, Status.INFRA_ERROR), outcome

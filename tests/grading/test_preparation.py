@@ -16,12 +16,12 @@ from evaluator.build import prepared, toolchain
 from evaluator.build.preparation import Preparation
 from evaluator.build.prepared import prepared_folder, why_not_prepared, worth_trying
 from evaluator.catalog import find_problem
-from evaluator.isolation import SandboxMode
+from evaluator.grade_options import GradeOptions
 from evaluator.judge import workshop
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
 from evaluator.judge.workshop import Workshop
-from evaluator.records import DeviceKind, SizeName, ToleranceRule
+from evaluator.records import DeviceKind, SizeName
 from tests.grading.harness import nobody_left_behind, passable_folder
 
 NINJA = """\
@@ -58,14 +58,9 @@ def shop(cache, monkeypatch):
         monkeypatch.setattr(prepared, "_ninja_text", lambda: NINJA.format(command=command))
         monkeypatch.setattr(workshop, "equipment", with_preparation)
         terms = Terms(
-            problem=find_problem("relu"),
-            device=DeviceKind.CPU,
-            gpu=None,
-            size=SizeName.AWKWARD,
-            tolerance=ToleranceRule.MEASURED,
-            sandbox=SandboxMode.FULL,
-            timeout_s=60.0,
-            build_timeout_s=60.0,
+            find_problem("relu"),
+            GradeOptions(device=DeviceKind.CPU, size=SizeName.AWKWARD, timeout_s=60.0, build_timeout_s=60.0),
+            None,
             threads=1,
         )
         with Workshop(terms, "", SeedBook(None)) as shop:

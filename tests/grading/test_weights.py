@@ -3,17 +3,19 @@
 import contextlib
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.findings import Code
-from evaluator.isolation import SandboxMode
+from evaluator.grade_options import GradeOptions
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import stages
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
-from evaluator.progress import Silent, Stopwatch
-from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule, WeightsGraded, WeightsRule
+from evaluator.records import DeviceKind, SizeName, Status, WeightsGraded, WeightsRule
+from evaluator.report.live import Silent
 from tests.grading.harness import PATIENT_S
 from tests.zoo.entries import ZOO
 
@@ -217,7 +219,7 @@ def graded(grader):
     with _shop(grader, find_problem(str(ZOO / "problems" / "two_linears")), SizeName.AWKWARD) as shop:
 
         def run(source, rule=WeightsRule.CHANGING, *, timed=False):
-            shop.terms = shop.terms._replace(weights=rule)
+            shop.terms = shop.terms._replace(options=replace(shop.terms.options, weights=rule))
             return _judged(shop, source, timed=timed)
 
         yield run
@@ -234,14 +236,9 @@ def _judged(shop, source, *, timed=False):
 @contextlib.contextmanager
 def _shop(grader, problem, size=SizeName.FULL):
     terms = Terms(
-        problem=problem,
-        device=DeviceKind.CPU,
-        gpu=None,
-        size=size,
-        tolerance=ToleranceRule.MEASURED,
-        sandbox=SandboxMode.FULL,
-        timeout_s=PATIENT_S,
-        build_timeout_s=1200.0,
+        problem,
+        GradeOptions(device=DeviceKind.CPU, size=size, timeout_s=PATIENT_S, build_timeout_s=1200.0),
+        None,
         threads=1,
     )
     with pytest.MonkeyPatch.context() as patch:

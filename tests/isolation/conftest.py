@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from confinement import hear, make_starter, tell, without_namespaces
 
-from evaluator.isolation import SandboxMode, files
+from evaluator.isolation import files
+from evaluator.records import SandboxMode
 
 collect_ignore = ["hostile.py"]  # A submission: it runs behind walls or not at all.
 

@@ -15,9 +15,10 @@ import pytest
 from confinement import HERE, alive, hear, make_starter, stop, tell
 
 from evaluator.errors import JudgeFailed, SandboxUnavailable
-from evaluator.isolation import Machine, SandboxMode, files, supervision
+from evaluator.isolation import Machine, files, supervision
 from evaluator.isolation.machine import choose_walls
 from evaluator.isolation.namespaces import Namespaces
+from evaluator.records import SandboxMode
 
 CHECKOUT = HERE.parents[1]
 
@@ -126,7 +127,8 @@ JUDGE = """
     sys.path[:0] = [{checkout!r}, {here!r}]
     from pathlib import Path
     import confinement
-    from evaluator.isolation import SandboxMode, files
+    from evaluator.isolation import files
+    from evaluator.records import SandboxMode
     starter = confinement.make_starter(mode=SandboxMode({mode!r}))
     if {landlock}:
         files.unreachable_for_others = lambda: None

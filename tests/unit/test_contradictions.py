@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from evaluator.commands import main as cli
 from evaluator.files.store import read_card, write_card
 from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceFacts, DeviceKind, Mismatch, OwnKernels, ShareBasis, Status
 from evaluator.report.contradictions import contradictions
 from evaluator.report.regrade import regraded
@@ -173,11 +174,10 @@ def test_every_card_is_looked_at_again(make, status, code):
 
 
 def test_a_report_counts_no_card_that_contradicts_itself(tmp_path, monkeypatch, capsys):
-    from evaluator.batch.manifest import Terms
     from evaluator.batch.run_folder import manifest_for, opened
 
     monkeypatch.chdir(tmp_path)
-    with opened(Path("run"), manifest_for(Terms(device=DeviceKind.CPU), None, "submissions")) as folder:
+    with opened(Path("run"), manifest_for(GradeOptions(DeviceKind.CPU), "submissions")) as folder:
         write_card(cards.card(), folder.cards / "relu" / "good.json")
         write_card(replace(cards.wrong_card(), status="correct", reason=None), folder.cards / "relu" / "forged.json")
     for _ in range(2):  # from the cards, and from the index

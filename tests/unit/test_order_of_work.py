@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.findings import Code, finding
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import stages, verdict
 from evaluator.judge import workshop as workshops
+from evaluator.judge.session import Fault
 from evaluator.judge.workshop import Workshop
-from evaluator.progress import Silent, Stopwatch
-from evaluator.records import Build, Fault, Status
+from evaluator.records import Build, Status
+from evaluator.report.live import Silent
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -60,7 +62,7 @@ class Foothold:
 
 def workshop(foothold, *, early=None, ready=None):
     return SimpleNamespace(
-        terms=SimpleNamespace(problem="a problem", size="full", tolerance="measured", gpu="a GPU"),
+        terms=SimpleNamespace(problem="a problem", size="full", gpu="a GPU"),
         _foothold=foothold,
         _early=early,
         _ready=ready,

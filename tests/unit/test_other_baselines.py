@@ -9,13 +9,13 @@ from rich.console import Console
 
 from evaluator.errors import UsageError
 from evaluator.findings import Code, finding
+from evaluator.grade_options import read_options
 from evaluator.judge import measure
 from evaluator.judge.baseline import Reading
 from evaluator.judge.other_baselines import _still_holds, _variants, _with_room, held_against
 from evaluator.judge.tolerance import Bounds
 from evaluator.records import Baseline, BaselineKind, DeviceKind, Precision, Tf32, ToleranceRule
 from evaluator.report.terminal import render_card
-from evaluator.request import baselines
 from tests import cards
 
 EMPTY = measure.Overhead(0.02, 0.001, None, None, None, None, None)
@@ -105,11 +105,12 @@ def test_tf32_has_the_room_that_it_needs_and_equality_stays_equality():
 )
 def test_a_device_that_has_no_use_for_a_baseline_says_so(wanted, device, message):
     with pytest.raises(UsageError, match=message):
-        baselines(wanted, device)
+        read_options({"baselines": wanted, "device": device})
 
 
 def test_a_baseline_asked_for_twice_is_one():
-    assert baselines(["compile", "compile"], DeviceKind.CPU) == [BaselineKind.COMPILE]
+    options = read_options({"baselines": ["compile", "compile"], "device": "cpu"})
+    assert options.baselines == (BaselineKind.COMPILE,)
 
 
 def test_the_screen_says_which_and_by_how_much():

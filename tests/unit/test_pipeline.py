@@ -9,13 +9,15 @@ from evaluator.catalog import find_problem
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.files.store import card_bytes
 from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions
 from evaluator.grading import pipeline
 from evaluator.grading.request import GradeRequest, Unread
-from evaluator.isolation import SandboxMode
+from evaluator.grading.resources import threads
 from evaluator.judge.mixture import Mixture
 from evaluator.judge.seeds import SeedBook
-from evaluator.progress import Silent
-from evaluator.records import DeviceKind, Profile, SizeName, Status, ToleranceRule
+from evaluator.judge.terms import Terms
+from evaluator.records import DeviceKind, Profile, SizeName, Status
+from evaluator.report.live import Silent
 from evaluator.submission.read import Submission
 
 TEXT = "class ModelNew: pass\n"
@@ -52,16 +54,13 @@ class Keeper:
 
 
 REQUEST = GradeRequest(
-    problem=find_problem("relu"),
-    submission=SUBMISSION,
-    device=DeviceKind.CPU,
-    gpu=None,
-    size=SizeName.SMALL,
-    tolerance=ToleranceRule.MEASURED,
-    sandbox=SandboxMode.FULL,
-    timeout_s=None,
-    build_timeout_s=60.0,
-    replay=None,
+    SUBMISSION,
+    Terms(
+        find_problem("relu"),
+        GradeOptions(device=DeviceKind.CPU, size=SizeName.SMALL, build_timeout_s=60.0),
+        gpu=None,
+        threads=threads(),
+    ),
 )
 
 
@@ -70,8 +69,8 @@ def grade(monkeypatch):
     """Grade with a judge that raises `error`, in the middle or (`late`) when its verdict is known."""
 
     def run(error, *, late=False):
+        from evaluator.grading.outcome import Outcome
         from evaluator.judge import verdict
-        from evaluator.records import Outcome
 
         def judge(shop, stopwatch):
             if late:
@@ -85,8 +84,8 @@ def grade(monkeypatch):
 
 
 def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(monkeypatch):
+    from evaluator.grading.outcome import Outcome
     from evaluator.judge import verdict
-    from evaluator.records import Outcome
 
     def judge(shop, stopwatch):
         shop.seeds.settle(Mixture((Profile.LARGE,)))  # On a GPU that is known only when it is at hand.

@@ -15,6 +15,7 @@ from evaluator.build.resources import VERBOSE, resources
 from evaluator.devices.memory import sealed_file
 from evaluator.errors import UsageError
 from evaluator.findings import Code, finding
+from evaluator.grade_options import read_options
 from evaluator.judge import profiling as judge_profiling
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger
@@ -32,7 +33,6 @@ from evaluator.records import (
     Profiling,
 )
 from evaluator.report.terminal import render_card
-from evaluator.request import _profile
 from evaluator.runner.profiling import profiled
 from tests import cards
 
@@ -223,15 +223,15 @@ def test_what_was_not_profiled_says_why():
 
 def test_the_emulated_device_has_no_times_to_profile():
     with pytest.raises(UsageError, match="says nothing on emulated"):
-        _profile("torch", DeviceKind.EMULATED)
+        read_options({"profile": "torch", "device": "emulated"})
 
 
 @pytest.mark.parametrize("device", [DeviceKind.CPU, DeviceKind.EMULATED])
 def test_counters_are_those_of_a_gpu(device):
     with pytest.raises(UsageError, match=f"counters of an NVIDIA GPU, and this grade is on {device.value}"):
-        _profile("ncu", device)
-    assert _profile("ncu", DeviceKind.CUDA) is ProfilerKind.NCU
-    assert _profile(None, device) is None
+        read_options({"profile": "ncu", "device": device})
+    assert read_options({"profile": "ncu", "device": "cuda"}).profile is ProfilerKind.NCU
+    assert read_options({"device": device}).profile is None
 
 
 COUNTERS = Counters(
@@ -250,7 +250,7 @@ COUNTERS = Counters(
 def test_ncu_is_asked_only_where_it_was_wanted_and_adds_to_the_profile(kind, monkeypatch):
     monkeypatch.setattr(judge_profiling, "_watched", lambda _, __: PROFILE)
     monkeypatch.setattr(judge_profiling, "counters", lambda _, __: COUNTERS)
-    shop = SimpleNamespace(profiling_desk=desk, terms=SimpleNamespace(profile=kind))
+    shop = SimpleNamespace(profiling_desk=desk, terms=SimpleNamespace(options=SimpleNamespace(profile=kind)))
     wanted = COUNTERS if kind is ProfilerKind.NCU else None
     assert judge_profiling.profiling(shop) == replace(PROFILE, counters=wanted)
 

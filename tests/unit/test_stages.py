@@ -8,9 +8,10 @@ import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.judge import measure, stages
+from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
 from evaluator.judge.weights import NO_SITES
-from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule
+from evaluator.records import Build, DeviceKind, SizeName, Status, WeightsRule
 from tests import cards
 
 
@@ -119,7 +120,8 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(shop, m
     shop.seeds.checks = lambda **_: [1]
     shop.spares = SimpleNamespace(refill=lambda: None)
     shop.baseline = SimpleNamespace(begin=lambda: None)
-    shop.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, require_own_kernel=None, weights=WeightsRule.CHANGING)
+    options = SimpleNamespace(require_own_kernel=None)
+    shop.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING)
     shop.reference = SimpleNamespace(weights=SimpleNamespace(exist=False))
     shop.desk = lambda: SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])

@@ -7,17 +7,20 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.build.built import Built
-from evaluator.deadline import Deadline, DeadlineReached, Guard, Work, limit_s
 from evaluator.findings import Code
+from evaluator.grade_options import GradeOptions
+from evaluator.grading.deadline import Deadline, DeadlineReached, Guard, Work
+from evaluator.grading.outcome import Outcome
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.grading.timed import in_time
 from evaluator.isolation import Limits
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.session import Session, Stage
 from evaluator.judge.tools import Tools
-from evaluator.progress import Silent, Stopwatch
 from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, Loaded
-from evaluator.records import BuildUnit, DeviceKind, Outcome, Status
+from evaluator.records import BuildUnit, DeviceKind, Status
+from evaluator.report.live import Silent
 
 
 class Clock:
@@ -46,9 +49,9 @@ def test_without_a_limit_it_never_comes(clock):
 
 
 def test_the_default_leaves_room_for_the_longest_build():
-    assert limit_s(None, 600.0) == 1800.0
-    assert limit_s(None, 3000.0) > 3000.0
-    assert limit_s(5.0, 600.0) == 5.0
+    assert GradeOptions(DeviceKind.CPU).limit_s == 1800.0
+    assert GradeOptions(DeviceKind.CPU, build_timeout_s=3000.0).limit_s > 3000.0
+    assert GradeOptions(DeviceKind.CPU, deadline_s=5.0).limit_s == 5.0
 
 
 def test_a_step_may_take_what_is_left(clock, deadline):
@@ -208,7 +211,9 @@ def test_no_stage_begins_any_more(clock, deadline):
 
 def test_a_guard_kills_then_asks_once_then_comes_to_its_last_resort(clock, deadline, monkeypatch):
     did = []
-    monkeypatch.setattr("evaluator.deadline._raise_in", lambda _, error: did.append("ask" if error else "take back"))
+    monkeypatch.setattr(
+        "evaluator.grading.deadline._raise_in", lambda _, error: did.append("ask" if error else "take back")
+    )
     monkeypatch.setattr(Guard, "_watch", lambda _: None)
 
     def kill():
@@ -223,7 +228,7 @@ def test_a_guard_kills_then_asks_once_then_comes_to_its_last_resort(clock, deadl
 
 
 def test_who_noticed_by_himself_is_not_interrupted_while_he_tidies_up(clock, deadline, monkeypatch):
-    monkeypatch.setattr("evaluator.deadline._raise_in", lambda *_: pytest.fail("it was asked"))
+    monkeypatch.setattr("evaluator.grading.deadline._raise_in", lambda *_: pytest.fail("it was asked"))
     monkeypatch.setattr(Guard, "_watch", lambda _: None)
     with Guard(deadline) as guard:
         clock.now = 105.0

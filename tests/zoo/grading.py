@@ -16,15 +16,15 @@ import pytest
 
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import choose
-from evaluator.isolation import SandboxMode
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.verdict import judge
 from evaluator.judge.terms import Terms
 from evaluator.judge.workshop import Workshop
-from evaluator.records import Outcome
+from evaluator.grading.outcome import Outcome
+from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
-from evaluator.progress import Silent
-from evaluator.progress import Stopwatch
+from evaluator.report.live import Silent
+from evaluator.grading.stopwatch import Stopwatch
 from evaluator.validation import validate
 from tests.zoo.confine import NO_LANDLOCK
 from tests.zoo.entries import Entry, Evidence, Expectation
@@ -127,18 +127,14 @@ class Judge:
     def _set_up(self, entry: Entry, source: str, own_kernel: float | None) -> Workshop:
         expected = entry.expected
         gpu = choose(None) if expected.device is DeviceKind.CUDA else None
-        terms = Terms(
-            problem=entry.problem(),
+        options = GradeOptions(
             device=expected.device,
-            gpu=gpu,
             size=SizeName.SMALL if expected.device is DeviceKind.EMULATED else expected.size,
-            tolerance=ToleranceRule.MEASURED,
-            sandbox=SandboxMode.FULL,
             timeout_s=_call_timeout_s(expected, on_gpu=gpu is not None),
             build_timeout_s=_BUILD_TIMEOUT_S,
-            threads=1,
             require_own_kernel=own_kernel,
         )
+        terms = Terms(entry.problem(), options, gpu, threads=1)
         if self._shop is None or self._shop.terms != terms:
             self.close()
             # One that lasts keeps a GPU for itself; on a CPU each grade has processes of its own.

@@ -24,19 +24,6 @@ _LAST_RESORT_AFTER_S = 10.0
 """How long the judge's own work may go on behind the deadline: one operation of PyTorch's cannot be interrupted."""
 
 
-BESIDE_BUILDS_S = 1200.0
-"""How long a grade may take beside its builds, where nothing else was asked for."""
-
-
-def limit_s(asked_s: float | None, build_timeout_s: float) -> float:
-    """Say how long a grade may take: what was asked for, or twenty minutes more than its builds may.
-
-    >>> limit_s(None, 600.0), limit_s(90.0, 600.0)
-    (1800.0, 90.0)
-    """
-    return BESIDE_BUILDS_S + build_timeout_s if asked_s is None else asked_s
-
-
 class Work(StrEnum):
     """What a submission uses the time of a grade for."""
 

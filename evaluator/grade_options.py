@@ -1,0 +1,246 @@
+"""The options of a grade: one record for the command line, the library, the batch and the judge.
+
+A new option is a field of one of the two records here, and a click option in `evaluator/commands/options.py`. The
+library takes every field as a keyword; nothing between here and the judge copies fields.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_type_hints
+
+import msgspec
+from msgspec.structs import replace
+
+from evaluator.catalog.text import did_you_mean, one_of
+from evaluator.errors import UsageError
+from evaluator.records import (
+    BaselineKind,
+    DeviceKind,
+    ProfilerKind,
+    Record,
+    SandboxMode,
+    SizeName,
+    ToleranceRule,
+    WeightsRule,
+)
+from evaluator.submission.read import Submission, read_submission
+
+AUTO = "auto"
+"""The device that the command line names where the choice is left to Warpgrade; a program names None."""
+BESIDE_BUILDS_S = 1200.0
+"""The time of a grade beside its builds, where no deadline was asked for."""
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def seconds(value: float) -> None:
+    """Raise ValueError unless `value` is a length of time: a finite number of seconds above zero."""
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{value} is not a length of time")
+
+
+def share(value: float) -> None:
+    """Raise ValueError unless `value` is a share: above 0, at most 1."""
+    if not 0 < value <= 1:
+        raise ValueError(f"{value} is not a share above 0 and at most 1")
+
+
+def _forms_of_the_reference(kinds: tuple[BaselineKind, ...]) -> None:
+    if BaselineKind.SUBMISSION in kinds:
+        raise ValueError("a submission is no form of the reference: it is an option of its own")
+
+
+Seconds = Annotated[float, seconds]
+Share = Annotated[float, share]
+
+
+class Terms(Record, frozen=True):
+    """How the submissions of a batch are graded; the same for all of them.
+
+    `size` is None for the device's own, `weights` for what each problem says.
+    """
+
+    device: DeviceKind
+    size: SizeName | None = None
+    tolerance: ToleranceRule = ToleranceRule.MEASURED
+    sandbox: Annotated[str, SandboxMode] = SandboxMode.FULL.value
+    timeout_s: Seconds | None = None
+    build_timeout_s: Seconds = 600.0
+    require_own_kernel: Share | None = None
+    strict: bool = False
+    baselines: Annotated[tuple[BaselineKind, ...], _forms_of_the_reference] = ()
+    deadline_s: Seconds | None = None
+    weights: WeightsRule | None = None
+
+
+class GradeOptions(Terms, frozen=True):
+    """The options of a grade; `grade`, `grade_many`, `grade_many_async` and `Grader` take each as a keyword.
+
+    All may be left out, and None is the same as leaving out. The fields of `Terms` are those that a run's manifest
+    holds: every session on the run's folder has the same.
+
+    Attributes:
+        device: cuda, emulated or cpu; by default a GPU where there is one, else the emulator. A single submission of
+            C++ for the CPU alone is graded on cpu by default.
+        gpu: one of several GPUs, by index or UUID; by default all of them, and the first for a single grade.
+        problems: a folder of problems; by default the shipped ones.
+        size: full, small or awkward; by default full on cuda, else small.
+        tolerance: measured (the default) or kernelbench.
+        weights: changing, from call to call, or frozen; by default what each problem says.
+        sandbox: full (the default) or none, which is for code of your own only.
+        strict: refuse to grade where a wall of the sandbox is missing.
+        require_own_kernel: the least share of the work, above 0 and at most 1, that must be in the submission's own
+            kernels; by default none is required.
+        baselines: forms of the reference to time as well: eager, compile, compile-max-autotune.
+        speedup_of: the file of another submission to time as well.
+        profile: torch or ncu: a profiler that one more call of a correct submission is made under; by default none.
+        timeout_s: the limit of each stage but the build, in seconds; by default the judge's own.
+        build_timeout_s: the limit of one extension's compilation, in seconds; 600 by default.
+        deadline_s: the limit of the whole grade, in seconds; by default 20 minutes more than `build_timeout_s`.
+        signing_key: a file of `warpgrade keygen` to sign cards with; by default the key in the environment variable
+            WARPGRADE_SIGNING_KEY, which is taken out of the environment, or none.
+    """
+
+    gpu: str | None = None
+    problems: Path | None = None
+    speedup_of: Submission | None = None
+    profile: ProfilerKind | None = None
+    signing_key: Path | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """The part that a run's manifest holds."""
+        return Terms(**{name: getattr(self, name) for name in Terms.__struct_fields__})
+
+    @property
+    def actual_size(self) -> SizeName:
+        """The size that is graded."""
+        return self.size or (SizeName.FULL if self.device is DeviceKind.CUDA else SizeName.SMALL)
+
+    @property
+    def sandbox_mode(self) -> SandboxMode:
+        """The walls around a submission."""
+        return SandboxMode(self.sandbox)
+
+    @property
+    def has_walls(self) -> bool:
+        """Whether submissions are kept from what this user can read."""
+        return self.sandbox_mode is not SandboxMode.NONE
+
+    @property
+    def limit_s(self) -> float:
+        """The limit of the whole grade: the deadline, or twenty minutes more than a build may take."""
+        return BESIDE_BUILDS_S + self.build_timeout_s if self.deadline_s is None else self.deadline_s
+
+    def for_worker(self, gpu: str | None) -> "GradeOptions":
+        """Return the options of a worker with that GPU: paths are this machine's, and no worker needs them."""
+        paths = {name: None for name in self.__struct_fields__ if isinstance(getattr(self, name), Path)}
+        return replace(self, gpu=gpu, **paths)
+
+
+_TYPES: dict[str, Any] = get_type_hints(GradeOptions, include_extras=True)
+
+
+def default_of(name: str) -> Any:
+    """Return the default of an option.
+
+    >>> default_of("build_timeout_s"), default_of("sandbox")
+    (600.0, 'full')
+    """
+    return next(field.default for field in msgspec.structs.fields(GradeOptions) if field.name == name)
+
+
+def check(name: str, value: object) -> None:
+    """Raise ValueError where the option `name` cannot have a value of this kind.
+
+    >>> check("deadline_s", 0.0)
+    Traceback (most recent call last):
+    ValueError: 0.0 is not a length of time
+    """
+    for each in (_TYPES[name], *get_args(_TYPES[name])):
+        for checked in getattr(each, "__metadata__", ()):
+            checked(value)
+
+
+def given(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are named: without those that are None, and without a device left open."""
+    return {name: value for name, value in named.items() if value is not None and (name, value) != ("device", AUTO)}
+
+
+def read_options(named: Mapping[str, Any]) -> GradeOptions:
+    """Read options by name, the device among them; what is missing or None has its default.
+
+    Raises:
+        TypeError: an option has a name that is not known.
+        UsageError: an option has a value that is not known, or that contradicts another option.
+    """
+    refuse_unknown(named)
+    found = given(named)
+    other = found.pop("speedup_of", None)
+    options = GradeOptions(**{name: _read(name, value) for name, value in found.items()})
+    options = replace(options, baselines=tuple(dict.fromkeys(options.baselines)))
+    _refuse_contradictions(options)
+    return options if other is None else replace(options, speedup_of=_other(other, options.device))
+
+
+def refuse_unknown(named: Mapping[str, Any]) -> None:
+    """Raise TypeError for a name that is no option's, as Python does where a signature spells its arguments out."""
+    for name in named:
+        if name not in _TYPES:
+            raise TypeError(f"there is no option {name!r}: {did_you_mean(name, _TYPES) or one_of(_TYPES)}")
+
+
+def with_options(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Spell the options out in the signature of `function`, in place of its `**options`."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None if field.required else field.default)
+        for field in msgspec.structs.fields(GradeOptions)
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return function
+
+
+def _read(name: str, value: object) -> Any:
+    try:
+        read = msgspec.convert(value, _TYPES[name], dec_hook=lambda kind, each: kind(each))
+        check(name, read)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name} cannot be {value!r}: {error}") from error
+    return read
+
+
+def _refuse_contradictions(options: GradeOptions) -> None:
+    """Raise UsageError for options that cannot be had together, or that say nothing on their device."""
+    device = options.device
+    if options.strict and not options.has_walls:
+        raise UsageError("--strict asks for every wall, and --sandbox none for none", hint="leave one of them out")
+    if options.gpu is not None and device is not DeviceKind.CUDA:
+        raise UsageError(f"--gpu says nothing on {device.value}", hint="add --device cuda, or leave --gpu out")
+    if options.baselines:
+        _refuse_untimed("--baseline", device)
+    if BaselineKind.EAGER in options.baselines and device is not DeviceKind.CUDA:
+        message = "--baseline eager is the reference with TF32 as PyTorch has it, which is for cuda"
+        raise UsageError(message, hint="leave it out: every grade measures the eager reference")
+    if options.profile is ProfilerKind.NCU and device is not DeviceKind.CUDA:
+        message = f"--profile ncu reads the counters of an NVIDIA GPU, and this grade is on {device.value}"
+        raise UsageError(message, hint="add --device cuda, or ask for --profile torch on cuda or cpu")
+    if options.profile is not None:
+        _refuse_untimed("--profile", device)
+
+
+def _refuse_untimed(option: str, device: DeviceKind) -> None:
+    if device is DeviceKind.EMULATED:
+        raise UsageError(f"{option} says nothing on emulated: nothing is timed there", hint="add --device cuda or cpu")
+
+
+def _other(path: str | Path, device: DeviceKind) -> Submission:
+    """Read the submission that is to be a baseline: unlike the one that is graded, it must be one."""
+    _refuse_untimed("--speedup-of", device)
+    read = read_submission(Path(path))
+    if isinstance(read, Submission):
+        return read
+    raise UsageError(f"--speedup-of {path}: {read.message}", hint=read.next_step)

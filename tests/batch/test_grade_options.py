@@ -1,0 +1,186 @@
+"""One record of options: what it holds can be asked for everywhere, and arrives in the judge."""
+
+import inspect
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+
+from evaluator.batch.protocol import Order
+from evaluator.commands import main as cli
+from evaluator.commands.options import field_of
+from evaluator.errors import UsageError
+from evaluator.grade_options import GradeOptions, Terms, default_of, read_options
+from evaluator.grading import pipeline
+from evaluator.paths import data_dir
+from evaluator.records import (
+    BaselineKind,
+    DeviceKind,
+    ProfilerKind,
+    SizeName,
+    ToleranceRule,
+    WeightsRule,
+)
+from evaluator.submission.read import Submission
+from tests import cards
+from tests.batch.fakes import FakeWorker
+from warpgrade import Grader, grade, grade_many, grade_many_async
+
+FIELDS = GradeOptions.__struct_fields__
+LIBRARY = [grade, grade_many, grade_many_async, Grader]
+NOT_OF_A_BATCH = {"profile", "speedup_of"}
+"""A run's manifest does not hold these, so sessions on one folder could differ in them."""
+OF_THE_ASKER = {"problems", "signing_key"}
+"""Paths of the machine that asks, which no worker is told."""
+
+
+class Sample(NamedTuple):
+    """An option in the words of the command line, as a program's value, and as the record holds it."""
+
+    words: str
+    named: Any
+    read: Any
+
+
+SAMPLES = {
+    "device": Sample("--device cpu", "cpu", DeviceKind.CPU),
+    "gpu": Sample("--gpu 0", "0", None),
+    "problems": Sample("--problems own", "own", Path("own")),
+    "size": Sample("--size awkward", "awkward", SizeName.AWKWARD),
+    "tolerance": Sample("--tolerance kernelbench", "kernelbench", ToleranceRule.KERNELBENCH),
+    "weights": Sample("--weights frozen", "frozen", WeightsRule.FROZEN),
+    "sandbox": Sample("--sandbox none", "none", "none"),
+    "strict": Sample("--strict", True, True),
+    "require_own_kernel": Sample("--require-own-kernel 0.5", 0.5, 0.5),
+    "baselines": Sample("--baseline compile", ["compile"], (BaselineKind.COMPILE,)),
+    "speedup_of": Sample("--speedup-of other.py", "other.py", None),
+    "profile": Sample("--profile torch", "torch", ProfilerKind.TORCH),
+    "timeout_s": Sample("--timeout 7", 7, 7.0),
+    "build_timeout_s": Sample("--build-timeout 8.5", 8.5, 8.5),
+    "deadline_s": Sample("--deadline 90", 90, 90.0),
+    "signing_key": Sample("--sign key", "key", Path("key")),
+}
+ARRIVING = sorted(set(SAMPLES) - {"gpu"})
+"""All but the one that needs a GPU."""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch, worker):
+    from evaluator.signatures import keys
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(keys, "_stash", [])
+    Path("mine.py").write_text("# right\nclass ModelNew: pass\n")
+    Path("other.py").write_text("class ModelNew: pass\n")
+    Path("submissions/relu").mkdir(parents=True)
+    Path("submissions/relu/mine.py").write_text("# right")
+    shutil.copytree(data_dir("problems") / "relu", "own/relu")
+    keys.make_key(Path("key"), "a lab")
+
+
+@pytest.fixture
+def orders(monkeypatch):
+    """What workers are told to do."""
+    made: list[Order] = []
+
+    def kept(self, order, on_stage, grade=FakeWorker.grade):
+        made.append(order)
+        return grade(self, order, on_stage)
+
+    monkeypatch.setattr(FakeWorker, "grade", kept)
+    return made
+
+
+def commands_with(field: str) -> set[str]:
+    """Name the commands that have an option for `field`."""
+    return {
+        name
+        for name in ("grade", "batch")
+        for param in cli.warpgrade.commands[name].params
+        if isinstance(param, click.Option) and field_of(param.name) == field
+    }
+
+
+def as_read(field: str, options: GradeOptions) -> Any:
+    value = getattr(options, field)
+    return value.source if isinstance(value, Submission) else value
+
+
+def expected(field: str) -> Any:
+    return Path("other.py").read_text() if field == "speedup_of" else SAMPLES[field].read
+
+
+def test_every_option_has_a_sample():
+    assert set(SAMPLES) == set(FIELDS)
+
+
+@pytest.mark.parametrize("function", LIBRARY, ids=lambda function: function.__name__)
+def test_every_option_is_a_keyword_of_the_library(function):
+    parameters = inspect.signature(function).parameters
+    assert set(FIELDS) <= set(parameters)
+    for name in FIELDS:
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[name].default == (None if name == "device" else default_of(name))
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_every_option_is_one_of_both_commands(field):
+    assert commands_with(field) == ({"grade"} if field in NOT_OF_A_BATCH else {"grade", "batch"})
+
+
+def test_what_a_batch_takes_beside_its_manifest_is_not_how_it_is_graded():
+    assert set(FIELDS) - set(Terms.__struct_fields__) - NOT_OF_A_BATCH == OF_THE_ASKER | {"gpu"}
+
+
+@pytest.mark.parametrize("field", ARRIVING)
+def test_the_command_line_passes_every_option_on(field, monkeypatch):
+    requests = []
+    monkeypatch.setattr(pipeline, "grade", lambda request, *_, **__: requests.append(request) or cards.card())
+    cli.run(["grade", "relu", "mine.py", "--device", "cpu", *SAMPLES[field].words.split()])
+    assert as_read(field, requests[0].terms.options) == expected(field)
+
+
+@pytest.mark.parametrize("field", sorted(set(ARRIVING) - NOT_OF_A_BATCH))
+def test_a_batch_passes_every_option_on(field, orders):
+    cli.run(["batch", "submissions", "--run", "run", "--device", "cpu", *SAMPLES[field].words.split()])
+    value = getattr(orders[0].request().terms.options, field)
+    assert value == (None if field in OF_THE_ASKER else expected(field))
+
+
+@pytest.mark.parametrize("field", ARRIVING)
+def test_the_library_passes_every_option_on(field, orders):
+    named = {"device": "cpu", field: SAMPLES[field].named}
+    assert as_read(field, Grader(**named)._options) == expected(field)
+    grade("relu", "# right", **named)
+    value = as_read(field, orders[0].request().terms.options)
+    assert value == (None if field in OF_THE_ASKER else expected(field))
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"timeout_s": 0}, "timeout_s cannot be 0: 0.0 is not a length of time"),
+        ({"build_timeout_s": float("inf")}, "inf is not a length of time"),
+        ({"deadline_s": "soon"}, "deadline_s cannot be 'soon'"),
+        ({"require_own_kernel": 1.5}, "1.5 is not a share above 0 and at most 1"),
+        ({"size": "tiny"}, "size cannot be 'tiny'"),
+        ({"sandbox": "some"}, "sandbox cannot be 'some'"),
+        ({"baselines": ["submission"]}, "a submission is no form of the reference"),
+        ({"baselines": "compile"}, "baselines cannot be 'compile'"),
+        ({"strict": True, "sandbox": "none"}, "--strict asks for every wall"),
+        ({"speedup_of": "missing.py"}, "missing.py cannot be read"),
+        ({"gpu": "0"}, "--gpu says nothing on cpu"),
+        ({"profile": "ncu"}, "counters of an NVIDIA GPU, and this grade is on cpu"),
+        ({"device": "emulated", "speedup_of": "other.py"}, "--speedup-of says nothing on emulated"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(named, message):
+    with pytest.raises(UsageError) as raised:
+        read_options({"device": "cpu", **named})
+    assert message in raised.value.message
+
+
+def test_none_is_as_left_out():
+    assert read_options({"device": "cpu"} | dict.fromkeys(set(FIELDS) - {"device"})) == GradeOptions(DeviceKind.CPU)
