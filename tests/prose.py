@@ -17,39 +17,11 @@ from typing import NamedTuple
 
 TOP = Path(__file__).parents[1]
 PRONOUNS = frozenset(
-    [
-        "it",
-        "its",
-        "itself",
-        "this",
-        "that",
-        "these",
-        "those",
-        "what",
-        "whatever",
-        "which",
-        "whichever",
-        "who",
-        "whoever",
-        "whom",
-        "whose",
-        "one",
-        "ones",
-        "they",
-        "them",
-        "their",
-        "theirs",
-        "themselves",
-        "there",
-        "such",
-        "so",
-        "here",
-        "nobody",
-        "somebody",
-        "anybody",
-        "everybody",
-        "others",
-    ]
+    {
+        *("it", "its", "itself", "this", "that", "these", "those", "what", "whatever", "which", "whichever"),
+        *("who", "whoever", "whom", "whose", "one", "ones", "they", "them", "their", "theirs", "themselves"),
+        *("there", "such", "so", "here", "nobody", "somebody", "anybody", "everybody", "others"),
+    }
 )
 _WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
 _CODE = re.compile(r"`[^`]*`")

@@ -3,7 +3,7 @@
 from tests.prose import TOP, Count, counts, prose, total
 
 LIMIT = 12.8
-"""Pronouns in 100 words of `evaluator`'s docstrings and comments. Lower it whenever a room was rewritten; 5 is asked."""
+"""Pronouns in 100 words of docstrings and comments. Lower it with every room that is rewritten; 5 is asked."""
 
 
 def test_pronouns_become_fewer():
