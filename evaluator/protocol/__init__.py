@@ -1,4 +1,4 @@
-"""What the judge and a runner share: frames on a socket, and how a model is seeded, called and built for.
+"""Protocol between judge and runner: socket frames, model seeding and calls, and build requests.
 
-A submission's process has this package in memory, so it holds nothing of the judge and imports nothing of it.
+A submission's process loads the package, so the package holds no judge state and imports no judge module.
 """

@@ -1,4 +1,4 @@
-"""What a call of `load_inline` asks for, as the judge is told. Needs no PyTorch: the lint foresees calls with it."""
+"""Build request of a `load_inline` call. The module needs no PyTorch: the linter predicts builds with it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from evaluator.protocol.frames import BuildRequest
 
 WITHOUT_EFFECT = frozenset({"build_directory", "verbose", "keep_intermediates", "use_pch"})
-"""Arguments of `load_inline` that change nothing here: where it is built, and how quickly, is the judge's business."""
+"""Arguments of `load_inline` without effect: the judge chooses the build's folder, verbosity and speed."""
 
 
 def load_inline(
@@ -30,7 +30,7 @@ def load_inline(
     use_pch: bool = False,  # noqa: ARG001, FBT001, FBT002
     no_implicit_headers: bool = False,  # noqa: FBT001, FBT002
 ) -> BuildRequest:
-    """Put the arguments of PyTorch's function of that name into a request. Raises RuntimeError for SYCL."""
+    """Convert the arguments of PyTorch's `load_inline` to a request. Raises RuntimeError for SYCL."""
     if sycl_sources or with_sycl or extra_sycl_cflags:
         raise RuntimeError("SYCL extensions are not supported")
     cuda = as_list(cuda_sources)
@@ -51,14 +51,14 @@ def load_inline(
 
 
 def as_list(value: Any) -> list[str]:
-    """Give the strings that PyTorch takes for one string, several, or None."""
+    """Return a list of strings for a single string, a sequence, or None."""
     if value is None:
         return []
     return [value] if isinstance(value, str) else [str(item) for item in value]
 
 
 def _function_table(functions: str | Sequence[str] | dict[str, str] | None) -> dict[str, str] | None:
-    """Map each bound function to its docstring, which is its name where none is given."""
+    """Map each bound function to its docstring; without a docstring, to its name."""
     if functions is None:
         return None
     if isinstance(functions, dict):

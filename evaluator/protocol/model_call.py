@@ -1,4 +1,4 @@
-"""One call of the model: forward alone, or forward and backward with the gradients of inputs and parameters."""
+"""Model calls: forward alone, or forward and backward with gradients of inputs and parameters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import torch
 
 
 class Result(NamedTuple):
-    """What a call gives. `gradients` is None for a forward alone; a gradient is None where there is none."""
+    """Outputs and gradients of a call. `gradients` is None after a forward-only call; a missing gradient is None."""
 
     outputs: Any
     gradients: dict[str, torch.Tensor | None] | None
@@ -19,7 +19,7 @@ def run(
     kwargs: Mapping[str, Any],
     output_gradients: Sequence[torch.Tensor] | None,
 ) -> Result:
-    """Run forward, and backward too where there are gradients to propagate."""
+    """Run forward, and backward if `output_gradients` are given."""
     if output_gradients is None:
         return forward(model, args, kwargs)
     return forward_backward(model, args, kwargs, output_gradients)
@@ -37,9 +37,9 @@ def forward_backward(
     kwargs: Mapping[str, Any],
     output_gradients: Sequence[torch.Tensor],
 ) -> Result:
-    """Run forward, then backward from `output_gradients`: one for each floating-point output, in order.
+    """Run forward, then backward from `output_gradients`: one per floating-point output, in order.
 
-    The gradients are named `input NAME` (a position, or the keyword) and `parameter NAME`.
+    Gradient keys are `input NAME` (a position or a keyword) and `parameter NAME`.
     """
     leaves = {f"input {name}": leaf for name, leaf in _floating_inputs(args, kwargs)}
     for leaf in leaves.values():
@@ -61,7 +61,7 @@ def forward_backward(
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
-    """List the tensors of a nested value, in order."""
+    """Return the tensors of a nested value, in order."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, list | tuple):
@@ -72,7 +72,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Give the same structure with each tensor changed."""
+    """Return a nested value of the same structure with `change` applied to each tensor."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, Mapping):
@@ -84,16 +84,16 @@ def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 
 def readable(result: Result) -> Result:
-    """Return a result without lazy bits: each element is what stands in memory, not its conjugate or its negative.
+    """Return a result without lazy conjugate or negative bits: memory holds the values of all elements.
 
-    Callers keep this one: a copy that is made to be read and then dropped leaves its address to the next call's.
+    Callers keep the returned result. A temporary copy would free its address for the next call's outputs.
     """
     gradients = result.gradients
     if gradients is not None:
         gradients = {name: None if value is None else _in_full(value) for name, value in gradients.items()}
     try:
         return Result(mapped(result.outputs, _in_full), gradients)
-    except RecursionError:  # An answer that contains itself. Who describes it to the judge says so.
+    except RecursionError:  # A self-referential answer. `Outbox` reports it to the judge.
         return Result(result.outputs, gradients)
 
 

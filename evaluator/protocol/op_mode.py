@@ -1,4 +1,4 @@
-"""Seeing what PyTorch does below a piece of Python code, operation by operation."""
+"""Dispatch mode that observes PyTorch operations below a piece of Python code."""
 
 import functools
 import sys
@@ -9,20 +9,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that does not bring in PyTorch's compiler, and is kept apart from it where somebody else did.
+    """Dispatch mode that avoids importing PyTorch's compiler. A loaded compiler is told not to compile the mode.
 
-    PyTorch wraps `__torch_dispatch__` of every mode, so that nothing in it is compiled, and imports the compiler for
-    that: 0.7 s of a grade on two cores (docs/evidence/grade_speed_h200.md). Where it is not there, nothing can be
+    PyTorch wraps `__torch_dispatch__` of every mode to exclude the method from compilation, and imports the compiler to
+    do so: 0.7 s of a grade on two cores (docs/evidence/grade_speed_h200.md). Without a loaded compiler, no code can be
     compiled.
     """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Have PyTorch leave `__torch_dispatch__` as it is."""
+        """Keep PyTorch from wrapping `__torch_dispatch__`."""
         return False
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap it, as PyTorch does, for when there is a compiler."""
+        """Wrap `__torch_dispatch__` as PyTorch does, for calls after the compiler is loaded."""
         super().__init_subclass__(**options)  # type: ignore[no-untyped-call]
         plain = cls.__dict__["__torch_dispatch__"]
         apart = torch._disable_dynamo(plain)  # type: ignore[attr-defined]  # noqa: SLF001

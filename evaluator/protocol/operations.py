@@ -1,4 +1,4 @@
-"""Which of PyTorch's operations compute, and which only make, move or describe tensors."""
+"""Classification of PyTorch operations: computing, or only creating, moving and describing tensors."""
 
 from typing import Any
 
@@ -15,19 +15,19 @@ NO_WORK = frozenset(
         *("record_stream", "is_pinned", "_pin_memory", "resolve_conj", "resolve_neg", "constant_pad_nd"),
     )
 )
-"""Operations that make, move or describe tensors: an honest kernel needs some of them around it."""
+"""Operations that create, move or describe tensors. Honest submissions need some of them around their kernels."""
 _DESCRIBES = frozenset(("item", "is_nonzero", "is_floating_point", "is_complex", "is_signed", "type_as", "set_data"))
-"""Composites of the above: kernels that are looked up by the dispatcher are of other names."""
+"""Composites of `NO_WORK` operations. The dispatcher registers the underlying kernels under other names."""
 
 
 def computes(operator: Any) -> bool:
-    """Say whether an operator of PyTorch's (an overload) does work that an own kernel could do."""
+    """Return whether a PyTorch operator (an overload) does work that a custom kernel could replace."""
     name = getattr(operator, "overloadpacket", operator).__name__
     return not operator.is_view and name not in NO_WORK and name not in _DESCRIBES
 
 
 def operator_of(name: str) -> Any:
-    """Return the overload with a dispatcher's name, as in `aten::add.Tensor`; None where Python has none."""
+    """Return the overload for a dispatcher name such as `aten::add.Tensor`; None without a Python counterpart."""
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), base, None)

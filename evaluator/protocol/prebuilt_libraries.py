@@ -1,4 +1,4 @@
-"""Libraries that the judge had built, laid out in a folder: for a process that has no judge to ask."""
+"""Folder of libraries built earlier by the judge, for a process without a judge connection."""
 
 import hashlib
 import os
@@ -10,38 +10,38 @@ from evaluator.protocol.frames import BuildReply, BuildRequest, Frame
 
 
 class Shelf:
-    """Answers build requests as the judge's desk answered them earlier; an `extensions.BuildChannel`.
+    """Replays the judge's earlier build replies; implements `extensions.BuildChannel`.
 
-    A request is known by the hash of all that is in it, so what was not asked for then is not here now.
+    The key of a request is the hash of all fields. A request without an earlier reply fails.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Keep replies and libraries in `folder`."""
+        """Store replies and libraries in `folder`."""
         self._folder = folder
         self._asked = ""
 
     def put(self, request: BuildRequest, reply: BuildReply, library: bytes | None) -> None:
-        """Lay out the answer to `request`: the reply, and the library where it was built."""
+        """Store the reply to `request`, and the library of a successful build."""
         self._folder.mkdir(exist_ok=True)
         self._reply(_key(request)).write_bytes(msgspec.msgpack.encode(reply))
         if library is not None:
             self._library(_key(request)).write_bytes(library)
 
     def send(self, frame: Frame) -> None:
-        """Take a build request. Raises TypeError for any other frame."""
+        """Accept a build request. Raises TypeError for any other frame."""
         if not isinstance(frame, BuildRequest):
             raise TypeError(f"nobody is here to answer a {type(frame).__name__}")
         self._asked = _key(frame)
 
     def receive(self) -> BuildReply:
-        """Answer the last request; what was never built comes back as a build that failed."""
+        """Return the reply to the last request; a failed build for an unknown request."""
         try:
             return msgspec.msgpack.decode(self._reply(self._asked).read_bytes(), type=BuildReply)
         except FileNotFoundError:
             return BuildReply(ok=False, log="this was not built for the submission's profile, and no compiler is here")
 
     def take_descriptors(self) -> list[int]:
-        """Open the library of the last request; the caller closes it."""
+        """Return a descriptor of the last request's library. The caller closes the descriptor."""
         return [os.open(self._library(self._asked), os.O_RDONLY | os.O_CLOEXEC)]
 
     def _reply(self, key: str) -> Path:

@@ -1,12 +1,12 @@
-"""Seeding PyTorch's generators, the same way in judge and runner."""
+"""Identical seeding of PyTorch's generators in judge and runner."""
 
 import torch
 
 
 def seed_torch(seed: int) -> None:
-    """Seed the generators of the CPU and, once CUDA is in use, of its device.
+    """Seed the CPU generator and, if CUDA is initialized, the CUDA generator.
 
-    `torch.manual_seed` also notes the whole call stack for every kind of device that is not in use, at 0.3 ms a time.
+    `torch.manual_seed` also records the full call stack for every uninitialized device type: 0.3 ms per call.
     """
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]

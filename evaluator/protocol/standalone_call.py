@@ -1,4 +1,4 @@
-"""What a submission that runs without a judge beside it is told, and where: written by the judge, read by `alone`."""
+"""Parameters of a submission run without a judge: written by the judge, read by `evaluator.runner.alone`."""
 
 from pathlib import Path
 
@@ -7,15 +7,15 @@ import msgspec
 from evaluator.protocol.prebuilt_libraries import Shelf
 
 FAILED = "warpgrade: the call failed: "
-"""Begins the one line that the program prints, where it fails."""
+"""Prefix of the single line printed on failure."""
 _ORDER_FILE = "order.msgpack"
 _SHELF_FOLDER = "shelf"
 
 
 class LoneCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What is called: the submission's text against the reference's (`model`), and how both are made.
+    """Call of a submission: source texts of submission and reference (`model`), and construction parameters.
 
-    `tf32` is for products of fp32; `seed` is for the inputs, and for nothing else that a grade draws.
+    `tf32` controls TF32 for fp32 matrix products. `seed` seeds the inputs only, and no grade uses the seed otherwise.
     """
 
     submission: str
@@ -29,16 +29,16 @@ class LoneCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lay_out(folder: Path, call: LoneCall) -> Shelf:
-    """Write `call` into `folder`, and give the shelf there, for the libraries that it needs."""
+    """Write `call` into `folder`, and return the library folder for the needed libraries."""
     (folder / _ORDER_FILE).write_bytes(msgspec.msgpack.encode(call))
     return shelf_in(folder)
 
 
 def read_back(folder: Path) -> LoneCall:
-    """Read what `lay_out` wrote."""
+    """Read the call written by `lay_out`."""
     return msgspec.msgpack.decode((folder / _ORDER_FILE).read_bytes(), type=LoneCall)
 
 
 def shelf_in(folder: Path) -> Shelf:
-    """Give the shelf of libraries in `folder`."""
+    """Return the library folder inside `folder`."""
     return Shelf(folder / _SHELF_FOLDER)

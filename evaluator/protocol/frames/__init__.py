@@ -1,11 +1,11 @@
-"""What judge and runner say to each other: typed, length-limited msgpack frames on one inherited socket.
+"""Typed, length-limited msgpack frames between judge and runner, on one inherited socket.
 
-A frame is four bytes of length (big-endian) and one msgpack map with a tag, optionally with descriptors beside it.
-The two sides never share a Python object: no pickle, no `torch.load`, and nothing that the runner prints is parsed.
-Tensors travel as a place in memory that the judge made (`TensorView`), never as bytes of a frame.
+A frame is a length of four bytes (big-endian) and one tagged msgpack map, optionally with file descriptors. Judge and
+runner never share a Python object: no pickle, no `torch.load`, and no parser reads printed output. Tensors travel as
+`TensorView`, a location in memory allocated by the judge, never as bytes of a frame.
 
-What comes from a runner is hostile. Decoding checks types and lengths; `evaluator.judge.snapshot` checks every offset,
-stride and size before the memory is looked at.
+Runner frames are untrusted. Decoding checks types and lengths; `evaluator.judge.snapshot` checks every offset, stride
+and size before reading memory.
 """
 
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES

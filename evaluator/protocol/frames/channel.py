@@ -1,4 +1,4 @@
-"""One end of the socket between judge and runner: whole frames, with descriptors beside them, within a time."""
+"""Endpoint of the judge-runner socket: complete frames, file descriptors, and timeouts."""
 
 import array
 import contextlib
@@ -15,28 +15,28 @@ from evaluator.protocol.frames.values import Frame
 
 MAX_DESCRIPTORS = 4
 _LENGTH_BYTES = 4
-_LEAST_TIMEOUT_S = 0.001  # Zero would mean "do not wait" to a socket, which has an error of its own.
+_LEAST_TIMEOUT_S = 0.001  # Zero would select non-blocking mode, with an exception of its own.
 
 
 class FrameError(Exception):
-    """The other side broke the protocol: a frame too long, not decodable, or of a type that has no place here."""
+    """Protocol violation by the peer: an oversized or undecodable frame, or an unexpected type."""
 
 
 class Closed(Exception):
-    """The other side is gone."""
+    """The peer has closed the connection."""
 
 
 class DeadlinePassed(Exception):
-    """No whole frame arrived in time."""
+    """No complete frame arrived before the deadline."""
 
 
 class Channel:
-    """One side's end of the conversation. Not thread-safe."""
+    """Endpoint of the connection. Not thread-safe."""
 
     def __init__(
         self, sock: socket.socket, *, receives: type | object, most_bytes: Callable[[bytes], int] = most_bytes_of_ours
     ) -> None:
-        """Speak over `sock`; only frames of the union `receives` are accepted, of what `most_bytes` says of a head."""
+        """Use `sock`. Accept frames of the union `receives`; `most_bytes` maps a frame's head to its size limit."""
         self._socket = sock
         self._most_bytes = most_bytes
         self._encoder = msgspec.msgpack.Encoder()
@@ -46,7 +46,7 @@ class Channel:
     def send(self, frame: Frame, descriptors: Sequence[int] = (), timeout_s: float | None = None) -> None:
         """Send one frame.
 
-        Raises Closed where nobody is there to read it, DeadlinePassed where it is not read within `timeout_s`.
+        Raises Closed when the peer is gone, DeadlinePassed when the peer does not read within `timeout_s`.
         """
         body = self._encoder.encode(frame)
         if len(body) > MAX_FRAME_BYTES:
@@ -67,8 +67,9 @@ class Channel:
     def receive(self, timeout_s: float | None = None) -> Frame:
         """Wait for one frame.
 
-        Raises DeadlinePassed after `timeout_s`, Closed at the end of the stream, FrameError for what is no frame.
-        The deadline holds for the whole frame, so a sender that drips bytes gains nothing.
+        Raises DeadlinePassed after `timeout_s`, Closed at the end of the stream, FrameError for invalid frames. The
+        deadline
+        covers the whole frame, so a sender cannot extend the wait by sending single bytes.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         length = int.from_bytes(self._read(_LENGTH_BYTES, deadline), "big")
@@ -82,18 +83,18 @@ class Channel:
             raise FrameError(str(error)) from None
 
     def readable(self, within_s: float) -> bool:
-        """Say whether anything (the end of the stream included) can be read within that time."""
+        """Return whether data or the end of the stream becomes readable within `within_s`."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(within_s * 1000))
 
     def take_descriptors(self) -> list[int]:
-        """Hand over the descriptors that came with the frames so far; the caller closes them."""
+        """Return the descriptors received so far. The caller closes them."""
         taken, self._descriptors = self._descriptors, []
         return taken
 
     def close(self) -> None:
-        """Close the socket, and every descriptor that nobody took."""
+        """Close the socket and all untaken descriptors."""
         for descriptor in self.take_descriptors():
             os.close(descriptor)
         self._socket.close()

@@ -1,4 +1,4 @@
-"""What a runner says to the judge. It is hostile: every field has a bound."""
+"""Frames from runner to judge. The sender is untrusted: every field has a limit."""
 
 from typing import Annotated
 
@@ -9,14 +9,14 @@ from evaluator.protocol.frames.values import Frame, Node, TensorView
 
 
 class SourceFile(Frame, frozen=True):
-    """A file that the submission handed to `load`."""
+    """Source file passed to `load`."""
 
     name: Name
     text: Text
 
 
 class BuildRequest(Frame, frozen=True):
-    """Runner: `load_inline` or `load` was called. `files` are load's, the source lists are load_inline's."""
+    """Runner: call of `load_inline` or `load`. `load` fills `files`, `load_inline` the source lists."""
 
     name: Name
     cpp_sources: Annotated[list[Text], msgspec.Meta(max_length=256)] = []
@@ -34,18 +34,19 @@ class BuildRequest(Frame, frozen=True):
 
 
 class Warmed(Frame, frozen=True):
-    """Runner: its device is up."""
+    """Runner: the device is initialized."""
 
 
 class Loaded(Frame, frozen=True):
-    """Runner: the submission was read to its end and defines ModelNew."""
+    """Runner: the submission is imported and defines ModelNew."""
 
 
 class Constructed(Frame, frozen=True):
-    """Runner: ModelNew stands. `difference` says why the reference's weights were not copied, if they were not.
+    """Runner: ModelNew is constructed.
 
-    `weights` says where the parameters lie that the judge changes, in the shapes that the reference has; one without an
-    offset lies in memory of the runner's own. One that is missing has nothing that corresponds to it.
+    `difference` states why the reference's weights were not copied; None after a copy. `weights` locates the parameters
+    that the judge changes between calls, in the reference's shapes. A view without an offset lies in private runner
+    memory. A missing name has no counterpart in ModelNew.
     """
 
     difference: ShortText | None
@@ -53,15 +54,16 @@ class Constructed(Frame, frozen=True):
 
 
 class Queued(Frame, frozen=True):
-    """Runner: on `cuda`, all work of the call is in the GPU's queue. No verdict depends on whether that is true."""
+    """Runner: on `cuda`, all work of the call is queued on the GPU. No verdict depends on the truth of the frame."""
 
     index: int
 
 
 class Done(Frame, frozen=True):
-    """Runner: the call is over. `gradients` are by name: `input x`, `parameter fc.weight`; None where there is none.
+    """Runner: the call is over.
 
-    `launches` counts the kernels of this call on `emulated`: evidence, which a submission could forge upwards.
+    Keys of `gradients` are `input x` or `parameter fc.weight`; a missing gradient is None. `launches` counts the kernel
+    launches of the call on `emulated`. The count is evidence only: a submission could forge a larger number.
     """
 
     index: int
@@ -72,11 +74,11 @@ class Done(Frame, frozen=True):
 
 
 class Counted(Frame, frozen=True):
-    """Runner: what was seen to compute since it was first asked.
+    """Runner: counts of computing work since the first `Count` frame.
 
-    `launches` are kernels of the submission's own on `emulated`; `library_calls` operations of PyTorch's and of
-    NVIDIA's libraries; `own_calls` functions of the submission's extensions, `mixed_calls` those of them that call
-    PyTorch's operations. Evidence, which a submission can forge: it can cost a pass, and never makes one.
+    `launches` counts the submission's own kernels on `emulated`, `library_calls` operations of PyTorch and of NVIDIA's
+    libraries, `own_calls` functions of the submission's extensions, and `mixed_calls` the `own_calls` with PyTorch
+    operations inside. A submission can forge the counts; they can cost a pass but never earn a pass.
     """
 
     launches: Dimension
@@ -86,11 +88,11 @@ class Counted(Frame, frozen=True):
 
 
 class LeftOut(Frame, frozen=True):
-    """Runner: it is done."""
+    """Runner: confirms `LeaveOut`."""
 
 
 class SeenKernel(Frame, frozen=True):
-    """A kernel (an operation, on `cpu`) that the profiler saw, and for how long all its launches ran."""
+    """Kernel in a profiler trace (on `cpu`, an operation), with the total time of all launches."""
 
     name: Annotated[str, msgspec.Meta(max_length=4096)]
     launches: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
@@ -98,14 +100,14 @@ class SeenKernel(Frame, frozen=True):
 
 
 class Profiled(Frame, frozen=True):
-    """Runner: what the profiler saw, the longest first. `others` counts those that are left out."""
+    """Runner: profiler result, longest kernel first. `others` counts kernels beyond the list's limit."""
 
     kernels: Annotated[list[SeenKernel], msgspec.Meta(max_length=256)]
     others: Dimension
 
 
 class Failed(Frame, frozen=True):
-    """Runner: the submission raised an error. `lines` are the submission's own, innermost last."""
+    """Runner: the submission raised an exception. `lines` are the submission's own stack lines, innermost last."""
 
     kind: Name
     message: ShortText

@@ -1,4 +1,4 @@
-"""What is too much about a frame whose fields are each within bounds: asked before anything is done with it."""
+"""Limits on sums over the fields of a frame, checked before any use of the frame."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _decoder = msgspec.msgpack.Decoder(BuildRequest)
 
 
 def oversized_answer(node: Node) -> str | None:
-    """Say what is too much about an answer's tree; None where nothing is."""
+    """Return the violated limit of an answer's tree; None within all limits."""
     nodes = 0
     level = [node]
     for _ in range(MOST_DEPTH + 1):
@@ -25,7 +25,7 @@ def oversized_answer(node: Node) -> str | None:
 
 
 def oversized_request(request: BuildRequest) -> str | None:
-    """Say what is too much about a build request; None where nothing is.
+    """Return the violated limit of a build request; None within all limits.
 
     >>> oversized_request(BuildRequest(name="x", extra_cflags=["-D" + 4000 * "x"] * 9))
     'more than 32 KiB of flags'
@@ -38,12 +38,12 @@ def oversized_request(request: BuildRequest) -> str | None:
 
 
 def text_bytes(request: BuildRequest) -> int:
-    """Count the bytes of all texts of a request that become files."""
+    """Return the size in bytes of all request texts that become files."""
     return total_bytes(_texts(request))
 
 
 def unsendable_request(request: BuildRequest) -> str | None:
-    """Say why the judge would not take a request: a field is beyond its bound, or all of it is too much."""
+    """Return why the judge would refuse a request: a field or the request exceeds its limit, or invalid Unicode."""
     try:
         _decoder.decode(msgspec.msgpack.encode(request))
     except msgspec.DecodeError as error:
@@ -70,5 +70,5 @@ def _texts(request: BuildRequest) -> Iterator[str]:
         yield file.name
         yield file.text
     for function, description in (request.functions or {}).items():
-        # Each function's name is written three times among its bindings.
+        # The generated bindings contain each function's name three times.
         yield from (function, function, function, description)

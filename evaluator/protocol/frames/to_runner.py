@@ -1,4 +1,4 @@
-"""What the judge says to a runner."""
+"""Frames from judge to runner."""
 
 from typing import Annotated, Literal
 
@@ -9,18 +9,20 @@ from evaluator.protocol.frames.values import Frame, Items, Node, Table, TensorVi
 
 
 class Warm(Frame, frozen=True):
-    """Judge: bring the device up, before anything of a submission is there."""
+    """Judge: initialize the device before any submission code is loaded."""
 
     device: Literal["cpu", "emulated", "cuda"]
 
 
 class Load(Frame, frozen=True):
-    """Judge: read the submission in.
+    """Judge: import the submission.
 
-    Comes with the descriptors of the input region, of the output region, (with `library`) of the device's own library:
-    the allocator on `cpu` and `cuda`, the emulator's runtime on `emulated`; and on `cuda` of the page. The first
-    `copy_bytes` of the output region are for copies, the rest is the allocator's. `tf32` is for products of fp32 on
-    `cuda`; with `default` PyTorch's own settings stay. `probe_bytes` is what an empty call on `cuda` reads and writes.
+    Descriptors with the frame: the input region, the output region, with `library` the device's native library (the
+    allocator on `cpu` and `cuda`, the emulator's runtime on `emulated`), and on `cuda` the shared page. The first
+    `copy_bytes` of the output region are reserved for copies; the allocator owns the rest. `tf32` sets TF32 for fp32
+    matrix products on `cuda`; `default` keeps PyTorch's settings. `probe_bytes` is the traffic of an empty call on
+    `cuda`:
+    bytes read, and bytes written.
     """
 
     submission: Text
@@ -36,16 +38,16 @@ class Load(Frame, frozen=True):
 
 
 class BuildReply(Frame, frozen=True):
-    """Judge: what came of a `BuildRequest`. With `ok`, one descriptor holds the finished library."""
+    """Judge: result of a `BuildRequest`. With `ok`, one descriptor holds the finished library."""
 
     ok: bool
     log: Text
 
 
 class Construct(Frame, frozen=True):
-    """Judge: make ModelNew under `weight_seed`, then copy the reference's `state` where names and shapes agree.
+    """Judge: construct ModelNew under `weight_seed`, then copy the reference's `state` if names and shapes agree.
 
-    The parameters that `changing` names are the judge's to change from call to call: where they lie is to be said.
+    `changing` names the parameters that the judge modifies between calls; the runner reports their locations.
     """
 
     weight_seed: int
@@ -57,9 +59,9 @@ class Construct(Frame, frozen=True):
 
 
 class Prepare(Frame, frozen=True):
-    """Judge: let go of the call before last, and fill what is free with `poison`. The clock does not run.
+    """Judge: free the outputs of the call before last and fill free memory with `poison`, outside the timed interval.
 
-    Nothing in it tells of the call to come, nor of its random numbers. The answer has the `token` in it.
+    The frame reveals nothing about the next call or its random seed. The answer repeats `token`.
     """
 
     index: int
@@ -69,9 +71,10 @@ class Prepare(Frame, frozen=True):
 
 
 class EmulatorSchedule(Frame, frozen=True):
-    """The order of blocks and threads for one call: 0 ascending, 1 descending, 2 shuffled by `seed`.
+    """Scheduling of one emulated call, and the fill of fresh memory.
 
-    And what fresh memory holds: 0 NaN, 1 large numbers, 2 negative ones, 3 ordinary ones.
+    `order` of blocks and threads: 0 ascending, 1 descending, 2 shuffled by `seed`. `fill`: 0 NaN, 1 large numbers,
+    2 negative numbers, 3 ordinary numbers.
     """
 
     order: Literal[0, 1, 2]
@@ -81,16 +84,19 @@ class EmulatorSchedule(Frame, frozen=True):
 
 
 class Call(Frame, frozen=True):
-    """Judge: one forward (and backward, where `output_gradients` are given) on inputs never seen before.
+    """Judge: one forward pass on fresh inputs, with a backward pass if `output_gradients` are present.
 
-    With `empty` the model is left out and the last call's outputs are described again: what that takes (less a probe,
-    on `cuda`) is the clock's overhead. With `forked` too, the probe is on a stream of its own, which is joined.
-    On `cuda`, `ticket` is what the runner's stream waits for before and gives back after; no two calls have
-    the same. The answer has the `token` in it, so none can be sent before the question was read. `random_seed` is for
-    random numbers inside of forward; an empty call has one too, for what seeding takes is part of the overhead.
-    `sampled` are the paths of all tensors that the answer should have: on `cuda` the page has their places in this
-    order.
-    `weights` are those that the judge cannot write where the model has them: the runner copies them, in its own time.
+    `empty` skips the model and describes the last call's outputs again. The duration of an empty call, less the probe
+    kernel on `cuda`, is the clock's overhead. `forked` runs the probe kernel on a side stream and joins the stream.
+
+    On `cuda` the runner's stream waits for `ticket` before the call and signals `ticket` after the call. Every call has
+    a
+    distinct ticket. The answer repeats `token`, so no answer can precede its request. `random_seed` seeds random
+    numbers
+    inside forward; empty calls carry a seed too, since seeding time is part of the overhead. `sampled` lists the paths
+    of
+    all expected output tensors: on `cuda` the page holds their locations in the same order. `weights` are parameters
+    outside shared memory; the runner copies the values within the timed interval.
     """
 
     index: int
@@ -108,14 +114,15 @@ class Call(Frame, frozen=True):
 
 
 class Count(Frame, frozen=True):
-    """Judge: from now on, count what computes in a call, and say what was counted so far."""
+    """Judge: start counting computing work, and report the counts so far."""
 
 
 class LeaveOut(Frame, frozen=True):
-    """Judge: one side of the work is to be left out in this runner, which is asked before anything is loaded.
+    """Judge: run with one part of the work disabled; first sent before the submission is loaded.
 
-    `kernels`: the submission's own, on `cuda` by what the judge builds. `library`: PyTorch's operations that compute.
-    From the frame with `begin` on they are left out; the answer is `LeftOut`.
+    `kernels` disables the submission's own kernels (on `cuda`, the functions of libraries built by the judge);
+    `library`
+    disables PyTorch's computing operations. The frame with `begin` starts the omission. The answer is `LeftOut`.
     """
 
     what: Literal["kernels", "library"]
@@ -123,7 +130,7 @@ class LeaveOut(Frame, frozen=True):
 
 
 class ProfiledCall(Frame, frozen=True):
-    """Judge: make calls on inputs that are there already, and watch the last one with PyTorch's profiler."""
+    """Judge: call the model on inputs in place, with PyTorch's profiler around the last call."""
 
     args: Node
     kwargs: Node

@@ -1,4 +1,4 @@
-"""What every frame is made of: the base, and the tree of tensors and plain values that a frame may hold."""
+"""Base class of frames, and the tree of tensors and plain values inside a frame."""
 
 from typing import Annotated
 
@@ -8,15 +8,15 @@ from evaluator.protocol.frames.bounds import MOST_ITEMS, Dimension, Dimensions, 
 
 
 class Frame(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The base of every frame and of every node of a value tree."""
+    """Base class of every frame and of every value node."""
 
 
 class TensorView(Frame, frozen=True):
-    """A tensor in shared memory: `offset_bytes` from the start of its region, strides in elements.
+    """Tensor in shared memory: `offset_bytes` from the start of the region, strides in elements.
 
-    In an answer, `offset_bytes` is None where the tensor did not fit into the region (its shape is then wrong anyway),
-    `copied` says that it did not lie there but was copied, and `storage` is where it lay: address and length of its
-    memory as the runner sees them.
+    In an answer, `offset_bytes` is None if the tensor did not fit into the region (the shape is wrong in any case).
+    `copied` marks a tensor allocated outside the region and copied by the runner. `storage` is the original storage:
+    address and length as the runner sees them.
     """
 
     dtype: Word
@@ -29,26 +29,26 @@ class TensorView(Frame, frozen=True):
 
 
 class Scalar(Frame, frozen=True):
-    """A plain Python value."""
+    """Plain Python value."""
 
     value: bool | int | float | ShortText | None
 
 
 class Opaque(Frame, frozen=True):
-    """Something that is neither a tensor nor a plain value; only its type's name travels."""
+    """Value of an unsupported type. The frame holds only the type's name."""
 
     type_name: Name
 
 
 class Items(Frame, frozen=True):
-    """A list or a tuple."""
+    """List or tuple."""
 
     is_tuple: bool
     items: "Annotated[list[Node], msgspec.Meta(max_length=MOST_ITEMS)]"
 
 
 class Table(Frame, frozen=True):
-    """A dict, in its order."""
+    """Dict, in insertion order."""
 
     keys: Annotated[list[int | Name], msgspec.Meta(max_length=MOST_ITEMS)]
     items: "Annotated[list[Node], msgspec.Meta(max_length=MOST_ITEMS)]"
