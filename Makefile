@@ -1,4 +1,5 @@
 # make demo   a virtual environment, the installation, and one grade
+# make check  the linters, the type checker, doctests and quick unit tests: under two minutes on two cores
 # make test   the linters, the type checker and all tests that need no GPU
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)
 # make fuzz   10 000 random frames and as many random files against the judge
@@ -18,10 +19,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test corpus zoo fuzz lint schemas clean
+.PHONY: demo check test corpus zoo fuzz lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
+
+# One test for each core: these wait for nothing.
+check: lint
+	$(BIN)/python -m pytest --numprocesses $$(nproc) --dist worksteal -m "not slow and not gpu" \
+		tests/unit tests/packaging evaluator
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal

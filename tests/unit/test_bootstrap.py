@@ -21,6 +21,7 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("shape", SAMPLES)
+@pytest.mark.slow
 def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(shape):
     """95 % at least, and not always: intervals over clusters held it in 96 to 99 of 100 when 400 were drawn."""
     draw, one = random.Random(7), SAMPLES[shape]

@@ -276,6 +276,7 @@ def check_whole(root, *, shelf=Shelf.BUILDS):
     return len(entries)
 
 
+@pytest.mark.slow
 def test_writers_killed_at_any_moment_leave_whole_entries_or_none(tmp_path):
     """Writers that also evict: the limit is a few entries."""
     first = 0

@@ -41,6 +41,7 @@ def ready_for(*devices):
     return doctor.Diagnosis(lines=[], ready=list(devices), prepared=[])
 
 
+@pytest.mark.slow
 def test_a_device_is_ready_once_a_tiny_submission_is_graded_there():
     said = tryout.tried(ready_for(DeviceKind.CPU), Silent())
     assert said.ready == [DeviceKind.CPU], said.lines

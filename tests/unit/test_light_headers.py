@@ -70,6 +70,7 @@ BODY = """
 """
 
 
+@pytest.mark.slow
 def test_a_call_means_what_it_means_to_all_of_pytorch(tmp_path):
     ours, all_of_it = tmp_path / "ours", tmp_path / "all"
     ours.mkdir(), all_of_it.mkdir()
@@ -78,6 +79,7 @@ def test_a_call_means_what_it_means_to_all_of_pytorch(tmp_path):
     assert {"var_correction", "std_correction", "var_mean_correction"} <= {name for name, _ in found}
 
 
+@pytest.mark.slow
 def test_what_was_not_named_cannot_be_called(tmp_path):
     said = called(tmp_path, light_headers_for(["relu"]), "return torch::layer_norm(torch::relu(x), {2});")
     assert re.findall(r"error: .(\w+). is not a member", said) == ["layer_norm"]
