@@ -1,4 +1,4 @@
-"""The only code that runs beside a submission. It answers: built, loaded, done, failed. Nobody believes more of it.
+"""Code inside the submission's process, which reports built, loaded, done or failed. No report is trusted.
 
-A runner needs this package, `evaluator.protocol`, the memory of `evaluator.devices` and `evaluator.errors`.
+A runner imports this package, `evaluator.protocol`, `evaluator.errors`, and the memory modules of `evaluator.devices`.
 """

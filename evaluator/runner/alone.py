@@ -1,7 +1,6 @@
-"""A submission in a program of its own, without a judge beside it: what a profiler that must start its program runs.
+"""Submission in a separate program, without a judge: the target of a profiler that must launch its program.
 
-It draws a problem's inputs itself, makes one call to warm up and one that the profiler watches. Nothing that it does is
-timed, compared or believed.
+The program draws the problem's inputs, makes one warm-up call and one profiled call. No result is timed or compared.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ _MOST_SAID = 1000
 
 
 def main() -> NoReturn:
-    """Make the calls that the folder in `sys.argv[2]` describes, on the GPU. Prints nothing unless it fails."""
+    """Make the calls described in folder `sys.argv[2]` on the GPU. Print nothing unless the calls fail."""
     folder = Path(sys.argv[2])
     said = os.dup(2)
     _keep_quiet()
@@ -36,15 +35,15 @@ def main() -> NoReturn:
         line = " ".join(f"{failed.kind}: {failed.message}".split())
         os.write(said, f"{FAILED}{line[:_MOST_SAID]}\n".encode())
         sys.exit(1)
-    sys.exit(0)  # Not at once: what the profiler has put into this process may have things left to do.
+    sys.exit(0)  # Normal exit, not os._exit: the injected profiler may have work left at exit.
 
 
 def run(
     call: LoneCall, folder: Path, device: torch.device, watched: contextlib.AbstractContextManager[object]
 ) -> model_call.Result:
-    """Read the submission in from `folder` and call it twice on `device`, the second time inside of `watched`.
+    """Import the submission from `folder` and call the model twice on `device`, the second time inside `watched`.
 
-    Gives what the second call gave; raises whatever the submission or the problem raises.
+    Returns the second call's result. Raises any exception of the submission or the problem.
     """
     torch.set_num_threads(call.threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = call.tf32
@@ -69,7 +68,7 @@ def run(
         del outputs
     del reference
     _called(model, _inputs(problem, call.seed, device), gradients, device, contextlib.nullcontext())
-    # Drawn anew: a call may have written into its inputs.
+    # Draw the inputs again: a call may have written into its inputs.
     return _called(model, _inputs(problem, call.seed, device), gradients, device, watched)
 
 
@@ -93,7 +92,7 @@ def _wait(device: torch.device) -> None:
 
 
 def _inputs(problem: Any, seed: int, device: torch.device) -> tuple[list[Any], dict[str, Any]]:
-    """Draw a call's inputs as the judge does: where the author's code names no device, on `device`."""
+    """Draw a call's inputs as the judge does, on `device` unless the problem's code names another device."""
     seed_torch(seed)
     random.seed(seed)
     with device:
@@ -110,7 +109,7 @@ def _arguments(value: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _keep_quiet() -> None:
-    """Send what this process prints, and what the submission prints in it, to nowhere."""
+    """Redirect stdout and stderr of this process to /dev/null."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)

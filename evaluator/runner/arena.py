@@ -1,4 +1,4 @@
-"""The output region on the host: torch's CPU allocator in it, and room for copies of what lies elsewhere."""
+"""Output region on the host: memory of PyTorch's CPU allocator, and space for copies of other tensors."""
 
 import ctypes
 import os
@@ -9,12 +9,12 @@ from evaluator.devices.memory import ALIGNMENT_BYTES
 
 
 class HostArena:
-    """The output region. Without the allocator's library every output is copied."""
+    """Output region on the host. Without the allocator library, the runner copies every output."""
 
     device = "cpu"
 
     def __init__(self, region: torch.Tensor, copy_bytes: int) -> None:
-        """Keep the first `copy_bytes` of `region`, a tensor of bytes, for copies."""
+        """Reserve the first `copy_bytes` of `region`, a byte tensor, for copies."""
         self._region = region
         self._copy_bytes = copy_bytes
         self._copied_bytes = 0
@@ -22,7 +22,7 @@ class HostArena:
         self._library: ctypes.CDLL | None = None
 
     def install(self, descriptor: int) -> None:
-        """Have every CPU tensor from now on live behind the room for copies."""
+        """Allocate all further CPU tensors in the region, behind the space for copies."""
         library = ctypes.CDLL(f"/proc/self/fd/{descriptor}")
         os.close(descriptor)
         start = self._region.data_ptr() + self._copy_bytes
@@ -31,18 +31,18 @@ class HostArena:
         self._library = library
 
     def open(self) -> None:
-        """Do nothing: since `install` every tensor lies in the region."""
+        """Do nothing: after `install`, every tensor lies in the region."""
 
     def poison(self, byte: int, ahead_bytes: int) -> None:
-        """Fill free memory, so that what a call does not write is not an earlier call's result."""
+        """Fill free memory with `byte`, so unwritten output elements cannot contain an earlier call's result."""
         self._region[: self._most_copied_bytes].fill_(byte)
         self._copied_bytes = 0
         if self._library is not None:
             self._library.warpgrade_arena_poison(ctypes.c_int(byte), ctypes.c_uint64(ahead_bytes))
 
     def offset_bytes(self, tensor: torch.Tensor) -> int | None:
-        """Say where in the region a tensor lies, if it lies there whole."""
-        if self._library is None or tensor.numel() == 0:  # An empty tensor has no address.
+        """Return a tensor's offset in the region; None unless the region contains the whole storage."""
+        if self._library is None or tensor.numel() == 0:  # Empty tensors have no address.
             return None
         base = self._region.data_ptr()
         storage = tensor.untyped_storage()
@@ -51,10 +51,10 @@ class HostArena:
         return tensor.data_ptr() - base if inside else None
 
     def probe(self, *, forked: bool) -> None:
-        """Do the work of an empty call; on the host that is nothing."""
+        """Do nothing: on the host an empty call has no work."""
 
     def copy(self, tensor: torch.Tensor) -> int | None:
-        """Copy a tensor into the room for copies, contiguous; None where there is no room left."""
+        """Copy a tensor into the copy space, contiguous; return None if the space is exhausted."""
         size_bytes = tensor.numel() * tensor.element_size()
         offset = self._copied_bytes
         if offset + size_bytes > self._copy_bytes:

@@ -1,7 +1,7 @@
-"""Device `emulated`, inside of a runner: the emulator's runtime, and a PyTorch that seems to have one GPU.
+"""Device `emulated` inside a runner: the emulator's runtime, and a PyTorch that reports one GPU.
 
-A submission for a GPU says `device="cuda"`, `.cuda()` and `torch.cuda.is_available()`. Here all of these mean the CPU,
-whose memory the emulator's allocator hands out with a guard page behind each tensor.
+GPU submissions use `device="cuda"`, `.cuda()` and `torch.cuda.is_available()`. In this process all of them mean the
+CPU, and the emulator's allocator places a guard page behind each tensor.
 """
 
 import ctypes
@@ -21,17 +21,17 @@ _LEFT_OUT = {"kernels": 1, "library": 2}
 
 
 class Emulated(NamedTuple):
-    """A call under emulation: its result, and how many kernels it launched."""
+    """Emulated call: the result, and the number of kernel launches."""
 
     result: model_call.Result
     launches: int
 
 
 class Emulation:
-    """The emulator in this process."""
+    """Emulator of this process."""
 
     def __init__(self, descriptor: int) -> None:
-        """Load the runtime from `descriptor`; every CPU tensor from now on ends at a guard page."""
+        """Load the runtime from `descriptor`. Every CPU tensor allocated later ends at a guard page."""
         self._library = ctypes.CDLL(f"/proc/self/fd/{descriptor}", mode=os.RTLD_GLOBAL | os.RTLD_NOW)
         os.close(descriptor)
         self._library.warpgrade_emu_launches.restype = ctypes.c_uint64
@@ -52,7 +52,7 @@ class Emulation:
         output_gradients: Sequence[torch.Tensor] | None,
         schedule: EmulatorSchedule | None,
     ) -> Emulated:
-        """Call `model` on copies of its inputs that end at guard pages; what it writes into them is copied back."""
+        """Call `model` on copies of the inputs that end at guard pages; copy modified inputs back."""
         if schedule is not None:
             self._schedules += 1
             self._library.warpgrade_emu_schedule(
@@ -74,12 +74,12 @@ class Emulation:
         return Emulated(result, launches)
 
     def launches(self) -> tuple[int, int]:
-        """Say how many kernels ran so far: the submission's own, and those of the libraries that the emulator has."""
+        """Return the number of kernel launches: the submission's own, and those of emulated libraries."""
         library = int(self._library.warpgrade_emu_library_launches())
         return self._launches() - library, library
 
     def leave_out(self, what: Literal["kernels", "library"]) -> None:
-        """Run no launch of the submission's own kernels from now on, or none of the libraries'."""
+        """Skip all further launches of the submission's own kernels, or of emulated libraries."""
         self._library.warpgrade_emu_leave_out(ctypes.c_int(_LEFT_OUT[what]))
         self._triton.left_out = what == "kernels"
 
@@ -87,9 +87,9 @@ class Emulation:
         return int(self._library.warpgrade_emu_launches()) + self._triton.count
 
     def _check_memory(self) -> None:
-        """Raise for a kernel's fault, which the submission may have caught, and for writes around a tensor's data.
+        """Raise for a kernel fault, even a caught fault, and for writes around a tensor's data.
 
-        A GPU's context is lost with its first fault, so one counts in every call that follows.
+        The first fault invalidates a CUDA context, so a fault also counts in all later calls.
         """
         text = ctypes.create_string_buffer(_MESSAGE_BYTES)
         for ask in (self._library.warpgrade_emu_fault, self._library.warpgrade_emu_guard_damage):
@@ -97,7 +97,7 @@ class Emulation:
                 raise RuntimeError(text.value.decode("utf-8", "replace"))
 
     def _check_schedule(self) -> None:
-        """Raise where the order of threads was set by another than this runner: the one order may hide a race."""
+        """Raise if the submission changed the thread order: a fixed order may hide a data race."""
         if int(self._library.warpgrade_emu_schedules()) != self._schedules:
             raise RuntimeError("the submission set the order of threads, which is the judge's to set")
 

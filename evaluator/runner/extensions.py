@@ -1,7 +1,7 @@
-"""`load_inline` and `load`, as a submission sees them: they ask the judge for the build and load what comes back.
+"""`load_inline` and `load` for submissions: request the build from the judge and load the returned library.
 
-No compiler runs here, and nothing that was compiled here is ever kept: the compiler works in a sandbox of its own,
-without a line of the submission's Python, so an entry of the cache cannot be poisoned.
+The runner neither compiles nor caches. The compiler works in a separate sandbox without the submission's Python code,
+so a submission cannot poison the build cache.
 """
 
 import functools
@@ -26,32 +26,32 @@ from evaluator.protocol.operations import operator_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
 _REGISTERS = b"_ZN5torch7Library"
-"""A name that a library with operators imports. Listing all operators takes ten milliseconds."""
+"""Symbol imported by libraries with operators. Listing all operators takes ten milliseconds."""
 
 Watch = Callable[[ModuleType | None, Sequence[Any]], None]
-"""Is shown a library's module, if it is one, and its operators."""
+"""Callback for each loaded library: the module, if the library is a Python module, and the operators."""
 
 
 class BuildChannel(Protocol):
-    """Where builds are asked for: the channel to the judge, or a shelf of what was built earlier."""
+    """Build service: the channel to the judge, or a folder of prebuilt libraries."""
 
     def send(self, frame: Frame) -> None:
-        """Ask."""
+        """Send a build request."""
 
     def receive(self) -> Frame:
-        """Wait for the answer."""
+        """Wait for the reply."""
 
     def take_descriptors(self) -> list[int]:
-        """Hand over the descriptors that came with it; the caller closes them."""
+        """Return the reply's descriptors. The caller closes them."""
 
 
 class ExtensionLoader:
-    """Serves `load_inline` and `load` in one runner."""
+    """Implementation of `load_inline` and `load` for one runner."""
 
     def __init__(self, channel: BuildChannel, folder: Path, watch: Watch | None = None) -> None:
-        """Ask over `channel`; keep the libraries in `folder`. What each brings is shown to `watch`.
+        """Request builds over `channel`, store libraries in `folder`, and report each library to `watch`.
 
-        `operators` are those of `torch.ops` that came with a library (`TORCH_LIBRARY`).
+        `operators` lists the `torch.ops` operators registered by loaded libraries (`TORCH_LIBRARY`).
         """
         self._watch = watch
         self.operators: list[Any] = []
@@ -62,19 +62,19 @@ class ExtensionLoader:
 
     @property
     def names(self) -> list[str]:
-        """Name the extensions that are loaded."""
+        """Names of the loaded extensions."""
         return list(self._loaded)
 
     def install(self) -> None:
-        """Put ours in the place of PyTorch's."""
-        # Who looks for the arguments finds PyTorch's.
+        """Replace PyTorch's functions."""
+        # `inspect.signature` finds PyTorch's parameters.
         cpp_extension.load_inline = functools.update_wrapper(
             functools.partial(self.load_inline), build_request.load_inline
         )
         cpp_extension.load = self.load
 
     def load_inline(self, *arguments: Any, **named: Any) -> ModuleType | str:
-        """Build an extension from strings; the arguments and results of PyTorch's function of that name."""
+        """Build an extension from strings, with the parameters and results of PyTorch's `load_inline`."""
         return self._build(build_request.load_inline(*arguments, **named))
 
     def load(
@@ -94,7 +94,7 @@ class ExtensionLoader:
         is_standalone: bool = False,  # noqa: FBT001, FBT002
         keep_intermediates: bool = True,  # noqa: ARG002, FBT001, FBT002
     ) -> ModuleType | str:
-        """Build an extension from files that the submission wrote; PyTorch's function of that name."""
+        """Build an extension from the submission's files, with the parameters of PyTorch's `load`."""
         if with_sycl or extra_sycl_cflags or is_standalone:
             raise RuntimeError("SYCL and standalone extensions are not supported")
         paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
@@ -138,7 +138,7 @@ class ExtensionLoader:
         return self._loaded[request.name]
 
     def _with_free_name(self, request: BuildRequest) -> BuildRequest:
-        """Give a second extension of the same name, with other contents, a name of its own, as PyTorch does."""
+        """Rename a second extension of the same name and other contents, as PyTorch does."""
         if not _NAME.match(request.name):
             raise ValueError(f"an extension's name is a C identifier, not {request.name[:100]!r}")
         earlier = self._requests.setdefault(request.name, [])
@@ -148,7 +148,7 @@ class ExtensionLoader:
         return replace(request, name=f"{request.name}_v{version}") if version else request
 
     def _store(self, name: str) -> tuple[Path, bool]:
-        """Write the library that came into a file, and say whether it registers operators."""
+        """Write the received library to a file, and return whether the library registers operators."""
         (descriptor,) = self._channel.take_descriptors()
         folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ def _operator_names() -> frozenset[str]:
 
 
 def _operators(names: Collection[str]) -> list[Any]:
-    """Return what may be called of operators: each one, and the packet that picks an overload."""
+    """Return the callables of operators: each overload, and the packet that selects an overload."""
     found = [operator for name in sorted(names) if (operator := operator_of(name)) is not None]
     return [*found, *dict.fromkeys(operator.overloadpacket for operator in found)]
 

@@ -1,7 +1,8 @@
-"""Device `cuda`, inside of a runner: the judge's memory under PyTorch's allocator, and the gate of each call.
+"""Device `cuda` inside a runner: the judge's memory under PyTorch's allocator, and the gate of each call.
 
-The runner's stream waits at the gate for a word that the judge's stream writes when the inputs are there, and writes
-one itself when the call's work is over. Both are operations of the GPU's queues: no process waits, none is trusted.
+The runner's stream waits for a word in host memory, written by the judge's stream once the inputs are in place. After
+the call the runner's stream writes a second word. Both are stream memory operations of the GPU: no process sits between
+the two streams, and neither side relies on the other's host code.
 """
 
 import ctypes
@@ -17,14 +18,15 @@ from evaluator.devices.page import DONE, GO, PAGE_BYTES, PLACES, Place, write_pl
 from evaluator.protocol.frames import Items, Load, Node, Table, TensorView
 
 _DEVICE = 0
-"""Only the GPU that was chosen is visible in here."""
+"""Only the leased GPU is visible in this process."""
 _STREAM = 0
-"""The default stream of old, which PyTorch works on. Streams that a submission makes itself wait for it, and it for
-them, unless they were made not to; then it is the submission's to join them."""
+"""Legacy default stream, used by PyTorch. Blocking streams synchronize with the legacy stream. A submission must join
+its own non-blocking streams.
+"""
 
 
 def warm_up(device: str) -> None:
-    """Make this process's context on a GPU, which takes a good part of a second; elsewhere there is none to make."""
+    """Create this process's CUDA context, which takes most of a second. Other devices need no context."""
     if device == "cuda":
         _ask_cuda()
         torch.zeros(1, device="cuda")
@@ -32,45 +34,45 @@ def warm_up(device: str) -> None:
 
 
 def _ask_cuda() -> None:
-    """Have PyTorch ask CUDA, from now on, which GPUs there are.
+    """Make PyTorch count devices through CUDA instead of NVML.
 
-    The starter has it ask NVML, which behind the walls may name other GPUs than the one that this process can use; then
-    PyTorch takes that one for missing.
+    The starter selects NVML. Inside the sandbox NVML may list other GPUs than the usable GPU, and PyTorch would then
+    report the usable GPU as missing.
     """
     os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
     torch.cuda._device_count_nvml = lambda: -1  # noqa: SLF001 - what it gives where NVML does not answer
 
 
 class Gate:
-    """The words in the shared page, on the stream that a submission's work is queued on."""
+    """Synchronization words in the shared page, accessed from the submission's stream."""
 
     def __init__(self, descriptor: int) -> None:
-        """Map the page and pin it."""
+        """Map and pin the page."""
         self._page = mmap.mmap(descriptor, PAGE_BYTES)
         os.close(descriptor)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
         self._address = driver.register_host(start, PAGE_BYTES)
 
     def wait(self, ticket: int) -> None:
-        """Let nothing that is queued from now on begin before the judge opens the gate for `ticket`."""
+        """Block all work queued later on the stream until the judge opens the gate for `ticket`."""
         driver.stream_wait(_STREAM, self._address + GO, ticket)
 
     def leave(self, ticket: int, places: Iterable[Place], named: Sequence[str]) -> None:
-        """Say where the `named` outputs are, and have the GPU say when all that is queued is done."""
+        """Write the locations of the `named` outputs, and queue the completion signal behind all queued work."""
         text = write_places(places, named)
         self._page[PLACES : PLACES + len(text)] = text
         driver.stream_write(_STREAM, self._address + DONE, ticket)
 
 
 class Gpu:
-    """The memory that the judge shares; as an arena, the room for outputs."""
+    """Device memory shared with the judge; implements `Arena` for the output region."""
 
     device = "cuda"
 
     def __init__(
         self, frame: Load, inputs: int, outputs: int, *, library: int, page: int, make_room: Callable[[], None]
     ) -> None:
-        """Map the regions `inputs` and `outputs`, load the allocator's `library` and the `page`."""
+        """Map the regions `inputs` and `outputs`, and load the allocator `library` and the `page`."""
         self._scratch = torch.zeros(frame.probe_bytes // 4, dtype=torch.int32, device="cuda")
         if frame.tf32 != "default":
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = frame.tf32 == "on"
@@ -95,16 +97,16 @@ class Gpu:
         self._copies: list[torch.Tensor] = []
 
     def open(self) -> None:
-        """Have PyTorch's allocator take its memory from the arena from now on, for every thread.
+        """Route PyTorch's CUDA allocations of all threads to the arena.
 
-        Before a model is made where the judge is to change its weights; else what a constructor makes lies elsewhere.
+        Called before model construction if the judge changes weights. Otherwise a constructor's tensors stay outside.
         """
         if not self._in_use:
             torch._C._cuda_beginAllocateToPool(_DEVICE, self._pool.id)  # noqa: SLF001 - use_mem_pool is for one thread, and backward has others
             self._in_use = True
 
     def poison(self, byte: int, ahead_bytes: int) -> None:
-        """Fill the memory that the next outputs will lie in, and wait until this GPU has nothing left to do."""
+        """Fill the memory of the next outputs with `byte`, and synchronize the GPU."""
         self.open()
         self._copies.clear()
         block = torch.empty(max(ahead_bytes, 1), dtype=torch.uint8, device="cuda")
@@ -113,7 +115,7 @@ class Gpu:
         torch.cuda.synchronize()
 
     def offset_bytes(self, tensor: torch.Tensor) -> int | None:
-        """Say where in the region a tensor lies, if it lies there whole."""
+        """Return a tensor's offset in the region; None unless the region contains the whole storage."""
         if tensor.numel() == 0:
             return None
         storage = tensor.untyped_storage()
@@ -122,10 +124,10 @@ class Gpu:
         return tensor.data_ptr() - self._start if inside else None
 
     def probe(self, *, forked: bool) -> None:
-        """Launch one kernel that reads as much as a call's inputs, and writes as much.
+        """Launch one kernel that reads as many bytes as a call's inputs, and writes as many.
 
-        A GPU changes over to another context for kernels only, not for words, and the first accesses after that find
-        no addresses translated. But where one stream waits for another, it may change over to let them wait.
+        A GPU switches contexts for kernels, not for stream memory operations. The first accesses after a switch miss
+        the TLB. With `forked`, two streams wait for each other: the GPU may switch contexts during these waits.
         """
         if not forked:
             torch.bitwise_not(self._probe, out=self._scratch)
@@ -138,7 +140,7 @@ class Gpu:
         here.wait_stream(side)
 
     def copy(self, tensor: torch.Tensor) -> int | None:
-        """Copy a tensor into the region, contiguous; None where there is no room left."""
+        """Copy a tensor into the region, contiguous; return None if the region is full."""
         copy = tensor.clone(memory_format=torch.contiguous_format)
         if tensor.numel() == 0:
             return 0
@@ -150,7 +152,7 @@ class Gpu:
 
 
 def places(node: Node, path: str = "output") -> Iterator[Place]:
-    """List the tensors of an answer with the paths that the judge knows them by."""
+    """Yield the locations of an answer's tensors, with the judge's paths."""
     match node:
         case TensorView(offset_bytes=int(offset), dtype=dtype, strides=strides):
             yield Place(path, offset, getattr(torch, dtype).itemsize, strides)

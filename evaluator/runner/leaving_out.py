@@ -1,8 +1,8 @@
-"""One side of a submission's work left out: its own kernels, or PyTorch's operations that compute.
+"""Disabling one part of a submission's work: the own kernels, or PyTorch's computing operations.
 
-The judge makes such runners to see from the bytes of an answer what it needs (`evaluator/judge/left_out.py`).
-Operations of PyTorch's are replaced where the dispatcher looks kernels up, so it makes no difference which of Python's
-keys a caller has excluded, or in which language it is written.
+The judge starts such runners to determine from an answer's bytes which part the answer needs
+(`evaluator/judge/left_out.py`). PyTorch operations are replaced at the dispatcher's backend kernels. The replacement
+therefore covers callers in every language, and callers with excluded Python dispatch keys.
 """
 
 import functools
@@ -20,15 +20,15 @@ from evaluator.protocol.operations import LIBRARY, NO_WORK, operator_of
 
 LEFT_OUT = "operations of PyTorch's that compute are left out of this call"
 _DRAWS = frozenset(("uniform_", "normal_", "random_"))
-"""What filling with random numbers comes down to: `rand` and `randn` make tensors, and compute nothing."""
+"""Kernels behind random fills. `rand` and `randn` only create tensors."""
 _COMPOSITE = "CompositeImplicitAutograd"
 
 
 def leave_out_library(device: str) -> None:
-    """Have every operation that computes fail from now on, on tensors of `device`. There is no way back."""
+    """Make every computing operation on `device` raise from now on. Irreversible."""
     made_of_others = set(torch._C._dispatch_get_registrations_for_dispatch_key(_COMPOSITE))  # noqa: SLF001
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch says that kernels are replaced, which is what this is for.
+        warnings.simplefilter("ignore")  # PyTorch warns about each replaced kernel.
         for namespace in LIBRARY:
             library = torch.library.Library(namespace, "IMPL")  # type: ignore[no-untyped-call]
             _KEPT.append(library)
@@ -38,7 +38,7 @@ def leave_out_library(device: str) -> None:
 
 
 _KEPT: list[torch.library.Library] = []
-"""What is registered is taken back when its library is collected."""
+"""References to the registrations: PyTorch removes registrations of a collected library."""
 
 
 def _computes(name: str) -> bool:
@@ -54,27 +54,27 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 class WithoutEffect:
-    """Functions and operators of extensions, each of which does nothing any more once `begin` was called.
+    """Wrappers around extension functions and operators that undo all effects after `begin`.
 
-    They are replaced when their library is loaded: a submission keeps them under names of its own.
+    The wrapping happens at load time, because a submission may keep references under names of its own.
     """
 
     def __init__(self) -> None:
-        """Let them work."""
+        """Start with all functions enabled."""
         self._begun = False
 
     def begin(self) -> None:
-        """Take the effect of every call from now on back."""
+        """Undo the effects of all later calls."""
         self._begun = True
 
     def replace(self, module: ModuleType | None, operators: Iterable[Any]) -> None:
-        """Put ours in the place of all that a library brings."""
+        """Wrap all functions and operators of a library."""
         if module is not None:
             self.replace_in(module)
         self.replace_operators(operators)
 
     def replace_in(self, module: ModuleType) -> None:
-        """Put ours in the place of what a module has: its functions, and the methods of its classes."""
+        """Wrap a module's functions, and the methods of its classes."""
         for name, value in list(vars(module).items()):
             if inspect.isclass(value):
                 self._replace_methods(value)
@@ -82,7 +82,7 @@ class WithoutEffect:
                 setattr(module, name, self._wrapped(value))
 
     def replace_operators(self, operators: Iterable[Any]) -> None:
-        """Put ours in the place of what stands behind operators that a library registers (`TORCH_LIBRARY`)."""
+        """Wrap the functions behind operators registered with `TORCH_LIBRARY`."""
         for each in operators:
             each._op = self._wrapped(each._op)  # noqa: SLF001
 
@@ -98,7 +98,7 @@ class WithoutEffect:
                 return function(*args, **kwargs)
             given = model_call.tensors_of([args, kwargs])
             if not given:
-                return None  # It may write through an address, which cannot be taken back.
+                return None  # A call with raw addresses cannot be undone, so skip the call.
             with torch.no_grad():
                 before = [tensor.clone() for tensor in given]
                 result = function(*args, **kwargs)
@@ -110,7 +110,7 @@ class WithoutEffect:
 
 
 def _other(value: Any, given: Iterable[int]) -> Any:
-    """Give something of the same kind as a result that is no answer; a tensor that was handed in is as it was."""
+    """Return a wrong value of the same kind as a result; argument tensors in the result stay unchanged."""
     if isinstance(value, float):
         return math.nan
     if isinstance(value, int) and not isinstance(value, bool):
@@ -131,7 +131,7 @@ _WHOLE = frozenset((torch.int8, torch.int16, torch.int32, torch.int64, torch.uin
 
 
 def _other_whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Mirror numbers between the least and the largest: an index that is left out must not read past a tensor."""
+    """Reflect integers between minimum and maximum: a wrong index must not read out of bounds."""
     least, largest = tensor.min(), tensor.max()
     if bool(least == largest):
         return tensor - 1 if int(least) > 0 else tensor + 1

@@ -1,4 +1,4 @@
-"""The loop of a runner: one frame in, one frame out, until the judge hangs up."""
+"""Runner loop: one request frame, one answer frame, until the judge closes the connection."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ from evaluator.runner.witness import Witness
 
 
 def run(sock: socket.socket, private: Path) -> NoReturn:
-    """Answer the judge's frames over `sock`; keep files in `private`. Ends the process when the judge hangs up."""
+    """Answer the judge's frames over `sock`, with files in `private`. Exit the process at the end of the connection."""
     runner = Runner(Channel(sock, receives=ToRunner), private)
     with contextlib.suppress(Closed):
         while True:
@@ -57,10 +57,10 @@ def run(sock: socket.socket, private: Path) -> NoReturn:
 
 
 class Runner:
-    """A submission, from its import to its last call."""
+    """State of a submission, from import to last call."""
 
     def __init__(self, channel: Channel, private: Path) -> None:
-        """Speak over `channel`; keep files in `private`."""
+        """Communicate over `channel`; store files in `private`."""
         self._channel = channel
         self._private = private
         self._model_new: type | None = None
@@ -75,7 +75,7 @@ class Runner:
         self._without: WithoutEffect | None = None
 
     def serve_one(self) -> None:
-        """Wait for a frame, do what it says, answer. Whatever the submission raises becomes the answer."""
+        """Wait for a frame, execute the request, send the answer. Any exception of the submission becomes `Failed`."""
         frame = self._channel.receive()
         try:
             answer = self._answer(frame)
@@ -84,7 +84,7 @@ class Runner:
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
             answer = module.describe(error, self._private)
         if not isinstance(answer, Done) or isinstance(frame, Prepare):
-            self.printing.flush()  # Never inside the clock.
+            self.printing.flush()  # Outside the timed interval.
         if isinstance(frame, Prepare) and self._called:
             self.printing.in_blocks()
         self._called = self._called or isinstance(frame, Call)
@@ -150,13 +150,13 @@ class Runner:
         )
 
     def _prepare(self, frame: Prepare) -> Frame:
-        """Keep the last call's outputs alive, so that two which share memory are seen to share it; free older ones."""
+        """Keep the last call's outputs alive, for the judge's check of shared memory between calls; free older ones."""
         del self._held[:-1]
-        self._shared.arena.poison(frame.poison, frame.ahead_bytes)  # Last: nothing is freed unpoisoned behind it.
+        self._shared.arena.poison(frame.poison, frame.ahead_bytes)  # Poison last: no memory is freed after the fill.
         return Done(index=frame.index, token=frame.token, outputs=Scalar(value=None))
 
     def _call(self, frame: Call) -> Frame:
-        """Make one call. Seeding is inside the clock: who notices a seed could draw its numbers at once."""
+        """Make one call. Seeding is timed: a submission that learns the seed earlier could draw the numbers earlier."""
         memory = self._shared
         seed_torch(frame.random_seed)
         args = to_value(frame.args, memory.inputs)
@@ -193,7 +193,7 @@ class Runner:
             ]
             memory.gate.leave(frame.ticket, [*places(answer.outputs), *gradient_places], frame.sampled)
             self._channel.send(Queued(index=frame.index))
-            torch.cuda.synchronize()  # What went wrong on the GPU is raised here.
+            torch.cuda.synchronize()  # Raises pending GPU errors.
         self._held.append(result)
         return answer
 
@@ -222,7 +222,7 @@ class Runner:
         return self._witness.counted()
 
     def _leave_out(self, frame: LeaveOut) -> None:
-        """Get ready to leave one side of the work out, or begin to."""
+        """Prepare or begin the omission of one part of the work."""
         if not frame.begin:
             self._without = WithoutEffect() if frame.what == "kernels" else None
             return
@@ -255,8 +255,8 @@ def _gradient_views(
 
 
 def _cloned(value: Any) -> Any:
-    """Copy the tensors of a constructor's arguments: the memory they came in is used again for the inputs.
+    """Copy the tensors of constructor arguments to the CPU: call inputs overwrite the shared memory.
 
-    A model is made on the CPU and then moved, on a GPU too, as the reference is.
+    As for the reference, the model is constructed on the CPU and then moved to the device.
     """
     return model_call.mapped(value, lambda tensor: tensor.to("cpu", copy=True))

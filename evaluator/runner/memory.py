@@ -1,4 +1,4 @@
-"""The shared memory of one runner: inputs to look into, and an arena to answer in."""
+"""Shared memory of a runner: the input region, and an arena for outputs."""
 
 import mmap
 import os
@@ -15,28 +15,28 @@ from evaluator.runner.gpu import Gate, Gpu
 
 
 class Arena(Protocol):
-    """The output region: the allocator's memory, and room for copies of what lies elsewhere."""
+    """Output region: allocator memory, and space for copies of tensors outside the region."""
 
     device: str
 
     def open(self) -> None:
-        """Have what is allocated from now on lie in the region, if it does not yet."""
+        """Allocate further tensors in the region."""
 
     def poison(self, byte: int, ahead_bytes: int) -> None:
-        """Fill free memory, so that what a call does not write is not an earlier call's result."""
+        """Fill free memory with `byte`, so unwritten output elements cannot contain an earlier call's result."""
 
     def offset_bytes(self, tensor: torch.Tensor) -> int | None:
-        """Say where in the region a tensor lies, if it lies there whole."""
+        """Return a tensor's offset in the region; None unless the region contains the whole storage."""
 
     def probe(self, *, forked: bool) -> None:
-        """Do the work of an empty call, which the judge knows the time of; `forked`, on a stream of its own."""
+        """Do the work of an empty call, whose duration the judge knows; `forked`: on a side stream."""
 
     def copy(self, tensor: torch.Tensor) -> int | None:
-        """Copy a tensor into the region, contiguous; None where there is no room left."""
+        """Copy a tensor into the region, contiguous; return None if the region is full."""
 
 
 class Shared(NamedTuple):
-    """What the judge shares. `gate` is where calls wait for their inputs on a GPU; `emulation` runs them on a CPU."""
+    """Shared memory, `gate` (on `cuda`: calls wait at the gate for their inputs) and `emulation` (on `emulated`)."""
 
     inputs: torch.Tensor
     arena: Arena
@@ -45,7 +45,7 @@ class Shared(NamedTuple):
 
 
 def take_over(frame: Load, descriptors: list[int], make_room: Callable[[], None]) -> Shared:
-    """Map what came with `frame`. `make_room` lets go of earlier outputs, when there is no room for a copy."""
+    """Map the descriptors of `frame`. `make_room` frees earlier outputs if a copy does not fit."""
     inputs, outputs, *others = descriptors
     if frame.device == "cuda":
         gpu = Gpu(frame, inputs, outputs, library=others[0], page=others[1], make_room=make_room)

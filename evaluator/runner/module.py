@@ -1,4 +1,4 @@
-"""The submission's `ModelNew`: read in, constructed, given weights, called. Everything it raises is passed on."""
+"""Import, construction and weights of the submission's `ModelNew`. All exceptions propagate."""
 
 import codecs
 import importlib.util
@@ -25,11 +25,11 @@ _MAX_LINES = 16
 
 
 class NoModelNew(Exception):
-    """The submission was read to its end and defines no class ModelNew."""
+    """The imported submission defines no class ModelNew."""
 
 
 class _Loader(SourceFileLoader):
-    """Runs the text that the judge read, whatever encoding a first line of it declares."""
+    """Loader that executes the text read by the judge, whatever encoding the text's first lines declare."""
 
     def __init__(self, path: Path, text: str) -> None:
         super().__init__("submission", str(path))
@@ -43,14 +43,14 @@ class _Loader(SourceFileLoader):
 
 
 def read_in(folder: Path, submission: str, model: str) -> type:
-    """Import the submission from `folder`, with the reference's `Model` importable as `model`, and find ModelNew.
+    """Import the submission from `folder`, with the reference importable as `model`, and return ModelNew.
 
-    What runs, what tracebacks show and what `inspect`, TorchScript and Triton read is `submission` itself.
+    Execution, tracebacks, `inspect`, TorchScript and Triton all use the text `submission`.
     """
     (folder / MODEL_FILE).write_text(model, encoding="utf-8")
     path = folder / SUBMISSION_FILE
     path.write_bytes(_on_disk(submission))
-    # With no time of change an entry is never looked up on disk again.
+    # Without a modification time, linecache never re-reads the file.
     linecache.cache[str(path)] = (len(submission), None, _lines(submission), str(path))
     sys.path.insert(0, str(folder))
     spec = importlib.util.spec_from_file_location("submission", path, loader=_Loader(path, submission))
@@ -66,14 +66,15 @@ def read_in(folder: Path, submission: str, model: str) -> type:
 
 
 def _lines(text: str) -> list[str]:
-    """Divide a text as Python does when it reads a file: any end of a line is a newline, the last one's too."""
+    """Split a text like Python's file reader: universal newlines, and a newline at the end."""
     return io.StringIO(text if text.endswith("\n") else f"{text}\n", newline=None).readlines()
 
 
 def _on_disk(text: str) -> bytes:
-    """Give the bytes of a text for its file; who reads that by another encoding that it declares is told of an error.
+    """Return the file content of a text, in UTF-8.
 
-    A mark of UTF-8 contradicts such a declaration. Without one the file has no mark.
+    A text that declares another encoding gets a UTF-8 byte order mark. The mark contradicts the declaration, so a
+    reader that follows the declaration fails instead of decoding other characters.
     """
     content = text.encode()
     try:
@@ -86,7 +87,7 @@ def _on_disk(text: str) -> bytes:
 def construct(
     model_new: type, args: Sequence[Any], kwargs: dict[str, Any], *, weight_seed: int, training: bool, device: str
 ) -> Any:
-    """Make ModelNew as the reference is made: under the same seed, in the same mode, then moved to `device`."""
+    """Construct ModelNew like the reference: same seed, same mode, then moved to `device`."""
     seed_torch(weight_seed)
     model = model_new(*args, **kwargs)
     if isinstance(model, torch.nn.Module):
@@ -97,7 +98,7 @@ def construct(
 
 
 def copy_weights(model: Any, state: dict[str, torch.Tensor]) -> str | None:
-    """Copy the reference's `state` into `model`; where names or shapes differ, copy nothing and say what differs."""
+    """Copy the reference's `state` into `model`. If names or shapes differ, copy nothing and return the difference."""
     own = dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
     missing, extra = sorted(state.keys() - own.keys()), sorted(own.keys() - state.keys())
     if missing or extra:
@@ -117,7 +118,7 @@ def copy_weights(model: Any, state: dict[str, torch.Tensor]) -> str | None:
 
 
 def describe(error: BaseException, folder: Path) -> Failed:
-    """Put an exception into a frame: its type, its message, and the submission's own lines on the way to it."""
+    """Convert an exception to a frame: type, message, and the submission's own stack lines."""
     path = str(folder / SUBMISSION_FILE)
     linecache.checkcache(path)
     lines = [
@@ -132,8 +133,8 @@ def describe(error: BaseException, folder: Path) -> Failed:
 
 
 def _text(error: BaseException) -> str:
-    """Turn an exception into text; its own `__str__` is the submission's and may fail."""
+    """Convert an exception to text. The submission's `__str__` may fail."""
     try:
-        return str(error).encode(errors="replace").decode()  # A lone surrogate fits into no frame.
+        return str(error).encode(errors="replace").decode()  # A lone surrogate does not fit into a frame.
     except Exception:  # noqa: BLE001 - whatever the submission's __str__ does
         return "(its message cannot be printed)"

@@ -1,7 +1,7 @@
-"""A PyTorch that seems to have one GPU, in a runner of device `emulated` and nowhere else.
+"""A PyTorch that reports one GPU, for runners of device `emulated` only.
 
-`cuda` means the CPU: in the arguments of every function (a torch function mode maps them), in `.cuda()` and `.to()`,
-and in the questions that a submission asks (`is_cuda`, `torch.cuda.is_available()`).
+`cuda` means the CPU in function arguments (mapped by a torch function mode), in `.cuda()` and `.to()`, and in queries
+(`is_cuda`, `torch.cuda.is_available()`).
 """
 
 import contextlib
@@ -19,21 +19,21 @@ _device_of = torch.Tensor.device.__get__
 
 
 def real_device(tensor: torch.Tensor) -> torch.device:
-    """Say where a tensor really is, whatever it says of itself."""
+    """Return a tensor's true device, regardless of the patched `device` property."""
     with torch._C.DisableTorchFunction():  # noqa: SLF001 - while a mode is active, torch asks the class, which pretends
         device: torch.device = _device_of(tensor)
     return device
 
 
 class _CudaIsCpu(TorchFunctionMode):
-    """Maps every `cuda` among a torch function's arguments to the CPU."""
+    """Maps every `cuda` in a torch function's arguments to the CPU."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in _KEPT:
             return args[0]
-        # A device may be asked what it is; it becomes the CPU where something is done on it.
+        # Constructing a device keeps `cuda`; using a device maps `cuda` to the CPU.
         if func is torch.device:
             return func(*args, **(kwargs or {}))
         return func(*(_mapped(value) for value in args), **{k: _mapped(v) for k, v in (kwargs or {}).items()})
@@ -51,7 +51,7 @@ def _mapped(value: Any) -> Any:
 
 
 def pretend_to_have_a_gpu() -> None:
-    """Change this process's torch; there is no way back."""
+    """Patch this process's torch. Irreversible."""
     _CudaIsCpu().__enter__()  # type: ignore[no-untyped-call]
     torch.Tensor.is_cuda = property(lambda _: True)  # type: ignore[assignment]
     torch.Tensor.device = property(lambda _: _GPU)  # type: ignore[assignment]
@@ -62,7 +62,7 @@ def pretend_to_have_a_gpu() -> None:
 
 
 class _Stream:
-    """A stream: everything on it is done in order, at once."""
+    """Stream whose operations complete immediately, in order."""
 
     cuda_stream = 0
     device = _GPU
@@ -77,25 +77,25 @@ class _Stream:
         pass
 
     def synchronize(self) -> None:
-        """Do nothing: it is done."""
+        """Do nothing: all work is complete."""
 
     def wait_stream(self, _: Any) -> None:
-        """Do nothing: it is done."""
+        """Do nothing: all work is complete."""
 
     def wait_event(self, _: Any) -> None:
-        """Do nothing: it is done."""
+        """Do nothing: all work is complete."""
 
     def record_event(self, event: Any = None) -> Any:
-        """Give an event, which has happened."""
+        """Return a completed event."""
         return event or _Event()
 
     def query(self) -> bool:
-        """Say that it is done."""
+        """Return True: all work is complete."""
         return True
 
 
 class _Event:
-    """An event, which has happened. It measures nothing: the emulator has no time."""
+    """Completed event without timing: the emulator does not simulate time."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -110,11 +110,11 @@ class _Event:
         """Do nothing."""
 
     def query(self) -> bool:
-        """Say that it has happened."""
+        """Return True: the event is complete."""
         return True
 
     def elapsed_time(self, _: Any) -> float:
-        """Give the time between two events, of which there is none here."""
+        """Return 0: the emulator does not simulate time."""
         return 0.0
 
 
@@ -152,7 +152,7 @@ _ANSWERS: dict[str, Any] = {
     "max_memory_allocated": lambda device=None: 0,  # noqa: ARG005
     "current_stream": lambda device=None: _Stream(),  # noqa: ARG005
     "default_stream": lambda device=None: _Stream(),  # noqa: ARG005
-    # torch.manual_seed calls these, and has seeded the CPU's generator, which is the only one.
+    # Called by torch.manual_seed after seeding the CPU generator, the only generator of the process.
     "manual_seed": lambda seed: None,  # noqa: ARG005
     "manual_seed_all": lambda seed: None,  # noqa: ARG005
     "stream": _nothing,

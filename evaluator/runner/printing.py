@@ -1,8 +1,8 @@
-"""What a submission prints on its way to the judge: Python's streams, and those of C and C++ below them.
+"""Buffering of submission output: Python's streams, and the C and C++ streams below.
 
-A runner is killed, not ended, so what is still in a buffer then is lost. Up to the end of its first call all is
-written line by line: that is where most crash, and a crash in C++ flushes nothing. Later calls print into buffers,
-which are written out at the next `Prepare`, off the clock, and when the judge hangs up.
+A runner is killed, not exited, so unflushed output is lost. Up to the end of the first call all output is line
+buffered: most crashes occur there, and a C++ crash flushes nothing. Later calls use block buffers, flushed at the next
+`Prepare` (outside the timed interval) and at the end of the connection.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-_LINES, _BLOCKS = 1, 0  # setvbuf's _IOLBF and _IOFBF, as glibc and musl number them
+_LINES, _BLOCKS = 1, 0  # _IOLBF and _IOFBF of setvbuf, as numbered by glibc and musl
 _BUFFER_BYTES = 1 << 14
 _CXX_STREAMS = ("_ZSt4cout", "_ZSt4clog")
 _CXX_FLUSH = "_ZNSo5flushEv"
@@ -19,31 +19,31 @@ _CXX_MAKE = "_ZNSt8ios_base4InitC1Ev"  # std::ios_base::Init::Init()
 
 
 class Printing:
-    """The buffers of this process's output."""
+    """Output buffers of this process."""
 
     def __init__(self) -> None:
-        """Write line by line until `in_blocks`. Nothing may have been printed yet."""
+        """Use line buffering until `in_blocks`. Call before any output."""
         self._c = ctypes.CDLL(None)
-        # C's own for as long as this process lives.
+        # setvbuf uses the buffers for the lifetime of the process.
         self._buffers = {mode: ctypes.create_string_buffer(_BUFFER_BYTES) for mode in (_LINES, _BLOCKS)}
-        # Functions of C's are given the address that the variable `stdout` holds.
+        # C functions take the address held by the variable `stdout`.
         self._stdout = self._pointer("stdout")
         self._cxx = _with_streams("libstdc++.so.6")
         self._by_line = True
         self._set(_LINES)
 
     def in_blocks(self) -> None:
-        """Write when a buffer is full, or at `flush`; from now on."""
+        """Switch to block buffering, with writes at a full buffer or at `flush`."""
         if self._by_line:
             self._by_line = False
             self._set(_BLOCKS)
 
     def flush(self) -> None:
-        """Write out what was printed, through whatever the submission left in the place of Python's streams."""
+        """Flush all output, including replaced Python streams."""
         for python in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 python.flush()
-        if self._cxx is not None:  # Its streams have buffers of their own after sync_with_stdio(false).
+        if self._cxx is not None:  # C++ streams buffer separately after sync_with_stdio(false).
             for name in _CXX_STREAMS:
                 stream = ctypes.c_char.in_dll(self._cxx, name)
                 self._cxx[_CXX_FLUSH](ctypes.c_void_p(ctypes.addressof(stream)))
@@ -53,23 +53,25 @@ class Printing:
     def _set(self, mode: int) -> None:
         if self._stdout is not None:
             self._c.setvbuf(self._stdout, self._buffers[mode], mode, ctypes.c_size_t(_BUFFER_BYTES))
-            # Takes glibc out of writing; else it writes the first piece of the next line by itself. A pipe stays as is.
+            # Ends glibc's write mode; otherwise glibc writes the first part of the next line separately. No effect on
+            # pipes.
             self._c.fseek(self._stdout, ctypes.c_long(0), os.SEEK_CUR)
-        with contextlib.suppress(Exception):  # A submission may have closed it, or put something else there.
+        with contextlib.suppress(Exception):  # A submission may have closed or replaced the stream.
             python: Any = sys.__stdout__
             python.reconfigure(line_buffering=mode == _LINES)
 
     def _pointer(self, name: str) -> ctypes.c_void_p | None:
         try:
             return ctypes.c_void_p.in_dll(self._c, name)
-        except ValueError:  # A C library that has no such variable.
+        except ValueError:  # The C library exports no such variable.
             return None
 
 
 def _with_streams(library: str) -> ctypes.CDLL | None:
-    """Give the C++ library that PyTorch has loaded, its streams made; None where there is none of that name.
+    """Return PyTorch's C++ library with initialized streams; None if no such library is loaded.
 
-    Before version 13 they are made by the first file that includes <iostream>; making them again changes nothing.
+    Before libstdc++ 13, the first file that includes <iostream> initializes the streams. Repeated initialization is
+    safe.
     """
     with contextlib.suppress(OSError, AttributeError):
         found = ctypes.CDLL(library)

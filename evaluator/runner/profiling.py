@@ -1,4 +1,4 @@
-"""PyTorch's profiler around one call: which kernels ran, how often and how long. Nothing is timed by it."""
+"""PyTorch profiler trace of one call: kernels, launch counts and durations. The trace affects no timing result."""
 
 from collections.abc import Callable
 
@@ -14,9 +14,9 @@ _OF_THE_PROFILER = "ProfilerStep"
 
 
 def profiled(call: Callable[[], object], *, gpu: bool) -> Profiled:
-    """Watch `call`: kernels where there is a GPU, else PyTorch's operations, each without those that it calls itself.
+    """Profile `call`: GPU kernels with `gpu`, else PyTorch operations without nested operations.
 
-    It runs three times. The first may compile and tune; in the second the profiler starts, which loses what runs then.
+    Runs `call` three times. The first run may compile and tune; the profiler starts in the second and loses its events.
     """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
     _finished(call, gpu=gpu)

@@ -1,4 +1,4 @@
-"""Value trees, on the runner's side: from frames to tensors in shared memory, and back."""
+"""Conversion between frame value trees and tensors in shared memory, on the runner's side."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ _MAX_NAME = 1024
 
 
 def to_value(node: Node, region: torch.Tensor) -> Any:
-    """Make the Python value that a node describes; tensors look into `region`."""
+    """Build the Python value described by a node, with tensors as views of `region`."""
     match node:
         case TensorView():
             return to_tensor(node, region)
@@ -35,30 +35,30 @@ def to_value(node: Node, region: torch.Tensor) -> Any:
 
 
 def to_tensor(view: TensorView, region: torch.Tensor) -> torch.Tensor:
-    """Look at shared memory as the tensor that `view` describes."""
+    """Return the view of `region` described by `view`."""
     if view.offset_bytes is None:
         raise ValueError("a tensor without a place")
     return strided(region, getattr(torch, view.dtype), view.shape, view.strides, view.offset_bytes)
 
 
 class Outbox:
-    """Describes the outputs of one call to the judge, copying those that do not lie in shared memory.
+    """Converts the outputs of one call to frame nodes, copying tensors outside shared memory.
 
-    A copy is made inside the clock, on the account of whoever put the output elsewhere.
+    The copy runs inside the timed interval, at the submission's expense.
     """
 
     def __init__(self, arena: "Arena") -> None:
-        """Answer in `arena`."""
+        """Copy into `arena`."""
         self._arena = arena
 
     def from_value(self, value: Any, depth: int = 0) -> Node:
-        """Describe an output, copying its tensors."""
+        """Describe an output, copying its tensors if necessary."""
         if isinstance(value, torch.Tensor):
             return self.from_tensor(value)
         if value is None or isinstance(value, bool):
             return Scalar(value=value)
         if isinstance(value, float):
-            return Scalar(value=float(value))  # Not a numpy.float64, which no frame holds.
+            return Scalar(value=float(value))  # Converts numpy.float64, which no frame can hold.
         if isinstance(value, int) and abs(value) < 2**63:
             return Scalar(value=int(value))
         if isinstance(value, str) and len(value) <= _MAX_TEXT:
@@ -72,13 +72,13 @@ class Outbox:
         return Opaque(type_name=type(value).__name__[:_MAX_NAME])
 
     def place_of(self, tensor: torch.Tensor) -> TensorView:
-        """Say where a tensor is that stays there: it is never copied."""
+        """Describe a tensor in place, without copying."""
         view = _view_of(tensor)
         is_near = view.device == self._arena.device
         return replace(view, offset_bytes=self._arena.offset_bytes(tensor)) if is_near else view
 
     def from_tensor(self, tensor: torch.Tensor) -> TensorView | Opaque:
-        """Say where a tensor is; one without plain memory is only named."""
+        """Describe a tensor, copying if necessary. Tensors without strided memory are reduced to their type name."""
         tensor = tensor.detach()
         if tensor.layout is not torch.strided or tensor.is_quantized:
             return Opaque(type_name=f"{tensor.layout} tensor")

@@ -1,20 +1,20 @@
-"""Launches of Triton kernels, which Triton's own interpreter runs where there is no GPU."""
+"""Launch counter for Triton kernels, which run in Triton's interpreter without a GPU."""
 
 import sys
 from typing import Any
 
 
 class TritonLaunches:
-    """Counts them. Triton is looked at once a submission has imported it; nothing here imports it."""
+    """Counts launches once a submission has imported Triton; never imports Triton."""
 
     def __init__(self) -> None:
-        """Start at none."""
+        """Start at zero."""
         self.count = 0
         self.left_out = False
         self._counted: type | None = None
 
     def watch(self) -> None:
-        """Count from now on, if Triton was imported by now. A Triton without this class is not counted."""
+        """Count from now on if Triton is imported. Triton versions without `GridExecutor` are not counted."""
         executor = getattr(sys.modules.get("triton.runtime.interpreter"), "GridExecutor", None)
         if executor is None or executor is self._counted:
             return

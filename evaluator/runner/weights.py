@@ -1,4 +1,4 @@
-"""Which tensors of a submission are the reference's parameters, and how they are made to follow the judge's."""
+"""Mapping between a submission's tensors and the reference's parameters, and updates of their values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ import torch
 def counterparts(
     model: Any, state: Mapping[str, torch.Tensor], changing: Sequence[str], *, copied: bool
 ) -> dict[str, torch.Tensor]:
-    """Find what `model` has of each `changing` parameter of the reference, in the shape that it has there.
+    """Return `model`'s counterpart of each `changing` reference parameter, viewed in the reference's shape.
 
-    By name where the reference's weights were `copied`. Else by equal values, under the same seed: as they are, with
-    other dimensions, or transposed. Where several would do nothing is guessed.
+    After a `copied` state, match by name. Otherwise match by equal values under the same seed: the same shape, a
+    reshaped or a transposed tensor. Ambiguous matches are skipped.
     """
     if not isinstance(model, torch.nn.Module) or not changing:
         return {}
@@ -35,7 +35,7 @@ def counterparts(
 
 
 def _tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """List a model's tensors: its state, and what its modules keep as plain attributes."""
+    """Yield a model's named tensors: the state dict, and plain tensor attributes of modules."""
     yield from model.state_dict().items()
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
@@ -44,7 +44,7 @@ def _tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _as_in(wanted: torch.Tensor, own: torch.Tensor) -> torch.Tensor | None:
-    """Look at `own` in the shape of `wanted`; None where it has other values."""
+    """Return `own` viewed in the shape of `wanted`; None if the values differ."""
     if own.numel() != wanted.numel() or own.dtype != wanted.dtype or own.layout is not torch.strided:
         return None
     ways = [own] if own.shape == wanted.shape else []
@@ -57,9 +57,9 @@ def _as_in(wanted: torch.Tensor, own: torch.Tensor) -> torch.Tensor | None:
 
 @torch.no_grad()
 def follow(own: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> None:
-    """Copy what is `given`, and count a write to each of them, as an optimiser's step does.
+    """Copy the `given` values, and increment each tensor's version counter like an optimizer step.
 
-    What the judge writes into shared memory PyTorch does not see, and packed weights are kept by such counts.
+    PyTorch does not see the judge's writes to shared memory, and caches of packed weights depend on version counters.
     """
     for name, value in given.items():
         own[name].copy_(value)

@@ -1,7 +1,7 @@
-"""What computes in a call: operations of PyTorch's, and functions of extensions that the submission had built.
+"""Observer of computing work in a call: PyTorch operations, and functions of the submission's extensions.
 
-It watches extra calls alone, which are neither compared nor timed, because it slows a call down and sees all of it. It
-sits beside the submission, so a submission can lie to it: what it says can cost a pass, never make one (see
+The observer runs in extra calls only, neither compared nor timed, because observation slows down a call and sees all
+tensors. A submission in the same process can forge the counts; they can cost a pass, never earn a pass (see
 `evaluator/judge/ownership.py`).
 """
 
@@ -16,7 +16,7 @@ from evaluator.protocol.operations import LIBRARY, computes
 
 
 class Witness:
-    """Counts, in the calls that it is entered for."""
+    """Counter, active inside `with` blocks."""
 
     def __init__(
         self,
@@ -24,10 +24,10 @@ class Witness:
         operators: Callable[[], Collection[object]],
         launches: Callable[[], tuple[int, int]],
     ) -> None:
-        """Start at none.
+        """Start at zero.
 
-        `extensions` gives the names of the modules built, `operators` the functions behind the operators that they
-        register, and `launches` the kernels so far: own, and the library's.
+        `extensions` returns the names of built modules, `operators` the functions behind their operators, and
+        `launches` the kernel launches so far: own, and library.
         """
         self._extensions = extensions
         self._operators = operators
@@ -56,7 +56,7 @@ class Witness:
         self._open.clear()
 
     def counted(self) -> Counted:
-        """Give what was seen so far."""
+        """Return the counts so far."""
         own, library = (now - before for now, before in zip(self._launches(), self._before, strict=True))
         return Counted(
             launches=max(own, 0),
@@ -66,12 +66,12 @@ class Witness:
         )
 
     def operation(self, operator: Any) -> None:
-        """Take note of an operation that PyTorch dispatches."""
+        """Count a dispatched PyTorch operation, if computing."""
         if operator.namespace in LIBRARY and computes(operator):
             self._operations += 1
 
     def _event(self, _: Any, event: str, function: Any) -> None:
-        """Follow calls of C functions that belong to an extension; one that has PyTorch compute is `mixed`."""
+        """Track calls of extension functions. Calls with computing PyTorch operations inside count as `mixed`."""
         if event not in ("c_call", "c_return", "c_exception") or not self._is_own(function):
             return
         if event == "c_call":
@@ -85,7 +85,7 @@ class Witness:
 
 
 class _Operations(OperationMode):
-    """Tells the witness of every operation, from Python or from C++."""
+    """Reports every dispatched operation, from Python or C++, to the witness."""
 
     def __init__(self, witness: Witness) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

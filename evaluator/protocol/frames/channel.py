@@ -68,8 +68,7 @@ class Channel:
         """Wait for one frame.
 
         Raises DeadlinePassed after `timeout_s`, Closed at the end of the stream, FrameError for invalid frames. The
-        deadline
-        covers the whole frame, so a sender cannot extend the wait by sending single bytes.
+        deadline covers the whole frame, so a sender cannot extend the wait by sending single bytes.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         length = int.from_bytes(self._read(_LENGTH_BYTES, deadline), "big")

@@ -21,8 +21,7 @@ class Load(Frame, frozen=True):
     allocator on `cpu` and `cuda`, the emulator's runtime on `emulated`), and on `cuda` the shared page. The first
     `copy_bytes` of the output region are reserved for copies; the allocator owns the rest. `tf32` sets TF32 for fp32
     matrix products on `cuda`; `default` keeps PyTorch's settings. `probe_bytes` is the traffic of an empty call on
-    `cuda`:
-    bytes read, and bytes written.
+    `cuda`: bytes read, and bytes written.
     """
 
     submission: Text
@@ -73,8 +72,8 @@ class Prepare(Frame, frozen=True):
 class EmulatorSchedule(Frame, frozen=True):
     """Scheduling of one emulated call, and the fill of fresh memory.
 
-    `order` of blocks and threads: 0 ascending, 1 descending, 2 shuffled by `seed`. `fill`: 0 NaN, 1 large numbers,
-    2 negative numbers, 3 ordinary numbers.
+    `order` of blocks and threads: 0 ascending, 1 descending, 2 shuffled by `seed`. `fill`: 0 NaN, 1 large numbers, 2
+    negative numbers, 3 ordinary numbers.
     """
 
     order: Literal[0, 1, 2]
@@ -90,13 +89,10 @@ class Call(Frame, frozen=True):
     kernel on `cuda`, is the clock's overhead. `forked` runs the probe kernel on a side stream and joins the stream.
 
     On `cuda` the runner's stream waits for `ticket` before the call and signals `ticket` after the call. Every call has
-    a
-    distinct ticket. The answer repeats `token`, so no answer can precede its request. `random_seed` seeds random
-    numbers
-    inside forward; empty calls carry a seed too, since seeding time is part of the overhead. `sampled` lists the paths
-    of
-    all expected output tensors: on `cuda` the page holds their locations in the same order. `weights` are parameters
-    outside shared memory; the runner copies the values within the timed interval.
+    a distinct ticket. The answer repeats `token`, so no answer can precede its request. `random_seed` seeds random
+    numbers inside forward; empty calls carry a seed too, since seeding time is part of the overhead. `sampled` lists
+    the paths of all expected output tensors: on `cuda` the page holds their locations in the same order. `weights` are
+    parameters outside shared memory; the runner copies the values within the timed interval.
     """
 
     index: int
@@ -121,8 +117,8 @@ class LeaveOut(Frame, frozen=True):
     """Judge: run with one part of the work disabled; first sent before the submission is loaded.
 
     `kernels` disables the submission's own kernels (on `cuda`, the functions of libraries built by the judge);
-    `library`
-    disables PyTorch's computing operations. The frame with `begin` starts the omission. The answer is `LeftOut`.
+    `library` disables PyTorch's computing operations. The frame with `begin` starts the omission. The answer is
+    `LeftOut`.
     """
 
     what: Literal["kernels", "library"]

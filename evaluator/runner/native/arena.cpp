@@ -1,14 +1,14 @@
-// The CPU allocator of a runner: tensors live in memory that the judge shares.
+// CPU allocator of a runner: tensors live in memory shared with the judge.
 //
-// The judge reads outputs where the submission's own code put them, so nothing is copied inside the clock. The judge
-// trusts nothing in here: it checks each place it is told of against the region, and compares what it finds there.
+// The judge reads outputs in place, so the timed interval contains no copies. The judge does not trust this allocator:
+// it checks each reported location against the region and compares the contents.
 //
-// First fit over a map of free blocks, neighbours joined when freed. An allocation that does not fit comes from the
-// C library; such an output is copied (finding T304).
+// First fit over a map of free blocks; adjacent free blocks are merged. An allocation that does not fit comes from the
+// C library, and such an output is copied (finding T304).
 //
-// What was allocated before a call and is freed in it rests until the next poisoning: so whatever a call allocates
-// held nothing but poison when it began, or was written since. By that the judge tells an honest output from one that
-// was prepared before the call's inputs were there.
+// A block allocated before a call and freed inside the call stays quarantined until the next poisoning. Memory
+// allocated by a call therefore held only poison at the start of the call, or was written during the call. The judge
+// uses the poison to distinguish honest outputs from outputs prepared before the call's inputs existed.
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -26,7 +26,7 @@
 
 namespace {
 
-constexpr size_t kAlignment = 64;  // what torch's own allocator gives, and a cache line
+constexpr size_t kAlignment = 64;  // alignment of PyTorch's own allocator, and a cache line
 
 size_t rounded(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -67,8 +67,8 @@ class Arena {
     }
   }
 
-  // Begins a call: fills what is free with `byte`, up to `ahead` bytes past the highest place ever used, so that the
-  // call's allocations find neither an old output nor the zeros of a fresh page.
+  // Begins a call: fills free memory with `byte`, up to `ahead` bytes past the highest offset ever used. The call's
+  // allocations then contain neither an old output nor the zeros of a fresh page.
   void poison(int byte, size_t ahead) {
     const std::lock_guard<std::mutex> guard(mutex_);
     ++epoch_;
@@ -84,10 +84,10 @@ class Arena {
  private:
   struct Block {
     size_t bytes;
-    uint64_t epoch;  // of the call that it was allocated in
+    uint64_t epoch;  // call of the allocation
   };
 
-  // Puts a block among the free ones, joined with its neighbours. The mutex is held.
+  // Adds a block to the free map and merges adjacent blocks. Requires the mutex.
   void make_free(size_t offset, size_t size) {
     auto next = free_.lower_bound(offset);
     if (next != free_.end() && offset + size == next->first) {
@@ -107,7 +107,7 @@ class Arena {
   char* const base_;
   const size_t bytes_;
   size_t touched_ = 0;
-  uint64_t epoch_ = 0;  // counts calls
+  uint64_t epoch_ = 0;  // number of calls
   std::mutex mutex_;
   std::map<size_t, size_t> free_;  // offset -> bytes
   std::unordered_map<size_t, Block> used_;
@@ -145,7 +145,7 @@ class ArenaAllocator final : public c10::Allocator {
 
 }  // namespace
 
-// Makes every CPU tensor from now on live in `bytes` bytes from `base`, as far as there is room.
+// Allocates all further CPU tensors in `bytes` bytes at `base`, while space lasts.
 extern "C" void warpgrade_arena_install(void* base, uint64_t bytes) {
   arena = new Arena(static_cast<char*>(base), bytes);
   static ArenaAllocator allocator;

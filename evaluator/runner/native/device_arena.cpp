@@ -1,7 +1,7 @@
-// The device memory that a runner answers in: an allocator for torch.cuda.MemPool that hands out pieces of one mapped
-// range, which the judge owns. When the range is full, ordinary device memory is given; what lies there is copied.
+// Device memory for a runner's outputs: an allocator for torch.cuda.MemPool that allocates from one mapped range owned
+// by the judge. Requests beyond the range get ordinary device memory; the runner copies such outputs.
 //
-// PyTorch's own caching allocator stands before this one, so it is asked for whole segments (2 MiB and more) and seldom.
+// PyTorch's caching allocator sits on top, so requests are rare and cover whole segments (2 MiB and more).
 
 #include <dlfcn.h>
 
@@ -12,9 +12,9 @@
 
 namespace {
 
-constexpr std::uint64_t kGranularity = 1u << 21;  // What PyTorch rounds large segments to.
+constexpr std::uint64_t kGranularity = 1u << 21;  // PyTorch's rounding of large segments.
 
-// Free pieces by address, so that neighbours are joined when they meet.
+// Free blocks by address, for merging adjacent blocks.
 std::mutex mutex;
 std::map<std::uint64_t, std::uint64_t> free_pieces;
 std::uint64_t range_start = 0;
@@ -30,7 +30,7 @@ void* driver(const char* name) {
 
 std::uint64_t rounded(std::uint64_t size) { return (size + kGranularity - 1) / kGranularity * kGranularity; }
 
-// Takes the smallest piece that is large enough; 0 where there is none.
+// Best fit: takes the smallest sufficient block; returns 0 if none is large enough.
 std::uint64_t take(std::uint64_t size) {
   auto best = free_pieces.end();
   for (auto piece = free_pieces.begin(); piece != free_pieces.end(); ++piece) {
@@ -64,7 +64,7 @@ void give_back(std::uint64_t address, std::uint64_t size) {
 
 extern "C" {
 
-// Hands out `size` bytes from `address` on.
+// Sets the range: `size` bytes at `address`.
 void warpgrade_device_arena_install(std::uint64_t address, std::uint64_t size) {
   const std::lock_guard<std::mutex> lock(mutex);
   range_start = address;
