@@ -1,5 +1,5 @@
-"""What a submission's text alone shows. Findings, never a verdict: every one of these has an honest use.
+"""Static analysis of a submission's text. Results are findings, never verdicts: every pattern has honest uses.
 
-`look.py` reads a text and says what it noticed; it runs in a confined child (`child.py`), because Python's own parser
-can be brought down by a text, and the judge asks for it through `ask.py`. Nothing here imports torch.
+`look.py` analyses a text inside a confined child process (`child.py`), because some texts crash Python's own parser.
+The judge starts the child through `ask.py`. No module of the package imports torch.
 """

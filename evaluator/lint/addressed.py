@@ -1,6 +1,6 @@
-"""Text that speaks to whoever reads the submission: a reviewer, a grader, a language model that judges.
+"""Detection of text addressed to a reader: a reviewer, a grader, a language model acting as judge.
 
-The verdict is mechanical, and no reader has a say in it; but somebody may read the submission later, and should know.
+The verdict is mechanical and depends on no reader. A later reader of the submission should know about such text.
 """
 
 import ast
@@ -54,7 +54,7 @@ _LEAST_PROSE = 8
 
 
 def addressed(source: str, nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Remark]:
-    """Find it in comments, in strings and docstrings, in names, of Python and of the C++ inside."""
+    """Find addressed text in comments, strings, docstrings and names, in Python and embedded C++."""
     prose = [*_comments(source), *_cpp_comments(found)]
     code = {piece.first_line for piece in found}
     aside = docstrings(nodes)
@@ -69,10 +69,10 @@ def addressed(source: str, nodes: Sequence[ast.AST], found: list[Piece]) -> Iter
 
 
 def _said(text: str) -> tuple[str, int] | None:
-    """Say what a text does to its reader, and how many lines into it; None where it speaks to nobody."""
+    """Return the kind and line offset of addressed text; None for ordinary text."""
     plain = re.sub(r"[ \t#*/]+", " ", text)
     lowered = plain.lower()
-    flat = lowered.replace("\n", " ")  # A sentence goes on in the next line.
+    flat = lowered.replace("\n", " ")  # Sentences span lines.
     for what, pattern in _COMPILED.items():
         if (match := pattern.search(flat) or pattern.search(lowered)) is not None:
             return f"{what}: “{shown(match[0].strip())}”", lowered.count("\n", 0, match.start())
@@ -82,7 +82,7 @@ def _said(text: str) -> tuple[str, int] | None:
 
 
 def _names(nodes: Sequence[ast.AST]) -> Iterator[Remark]:
-    """Find names that say it: `judge_please_approve`."""
+    """Find names with a message, such as `judge_please_approve`."""
     for node in nodes:
         match node:
             case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
@@ -94,7 +94,7 @@ def _names(nodes: Sequence[ast.AST]) -> Iterator[Remark]:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    """Give Python's comments; those in lines that follow each other are one text."""
+    """Yield Python comments with their first lines. Comments on consecutive lines form one text."""
     run: list[str] = []
     first = last = 0
     for line, text in _comment_lines(source):
@@ -114,11 +114,11 @@ def _comment_lines(source: str) -> Iterator[tuple[int, str]]:
             if token.type == tokenize.COMMENT:
                 yield token.start[0], token.string
     except (tokenize.TokenError, SyntaxError, UnicodeError):
-        return  # What comes after an error is not Python any more.
+        return  # Text after a tokenizer error is not Python.
 
 
 def _cpp_comments(found: list[Piece]) -> Iterator[tuple[int, str]]:
-    """Give the comments of C++; those with nothing but space between them are one text."""
+    """Yield C++ comments with their first lines. Comments separated by whitespace only form one text."""
     for piece in found:
         run: list[str] = []
         first = 0

@@ -1,4 +1,4 @@
-"""The judge's side of the lint: a confined child reads the text, and what it says becomes findings."""
+"""Judge side of the linter: run the analysis in a confined child and convert the answer to findings."""
 
 from typing import NamedTuple
 
@@ -10,20 +10,20 @@ from evaluator.records import Finding
 
 _ENTRY = "evaluator.lint.child:run"
 _LIMIT_S = 10.0
-"""The text of a real submission takes some 20 ms."""
+"""A real submission takes about 20 ms."""
 _LIMITS = Limits(memory_bytes=1 << 30, processes=16, file_bytes=0, open_files=64, private_folder_bytes=1 << 20)
-"""Python's tree of a text of 1 MiB may take a few hundred."""
+"""Python's syntax tree of a 1 MiB text may take a few hundred MiB."""
 
 
 class LookedAt(NamedTuple):
-    """What was noticed of a text, and the builds that it says it will ask for."""
+    """Findings of a text, and the predicted build requests."""
 
     findings: list[Finding]
     builds: list[BuildRequest] = []
 
 
 def look_at(source: str, starter: Starter) -> LookedAt:
-    """Have the text looked at in a child of `starter`. A child that fails leads to a finding, never to a verdict.
+    """Analyse a text in a child of `starter`. A failing child results in a finding, never in a verdict.
 
     Raises:
         JudgeFailed: the child could not be started.

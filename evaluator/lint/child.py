@@ -1,4 +1,4 @@
-"""The confined process that looks at one submission: one frame in, one frame out."""
+"""Confined process that analyses one submission: one frame in, one frame out."""
 
 import socket
 from pathlib import Path
@@ -9,7 +9,7 @@ from evaluator.protocol.frames import Channel
 
 
 def run(sock: socket.socket, _: Path) -> None:
-    """Answer the judge's one frame over `sock`. What goes wrong in here ends this process; the judge sees it."""
+    """Answer one frame over `sock`. An error ends the process, and the judge sees the closed connection."""
     channel = Channel(sock, receives=Look)
     asked = channel.receive()
     if isinstance(asked, Look):

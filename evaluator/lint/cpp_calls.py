@@ -1,4 +1,4 @@
-"""What the C++ of a submission calls by name: library operations, streams, threads, files, the network, the process."""
+"""Named calls in a submission's C++: library operations, streams, threads, files, network, process control."""
 
 from collections.abc import Iterator
 
@@ -43,11 +43,11 @@ _OBJECTS = {
     "ifstream": Finding.FILES,
     "fstream": Finding.FILES,
 }
-"""Types of `std` whose objects do that when they are made."""
+"""Classes of `std` whose construction starts threads or opens files."""
 
 
 def cpp_rules(found: list[Piece]) -> Iterator[Remark]:
-    """Find what host code calls, by name."""
+    """Find calls in host code by name."""
     for piece in found:
         yield from _named_calls(piece)
         yield from _library_calls(piece)

@@ -1,4 +1,4 @@
-"""The C++ and CUDA inside a submission's strings, and where a line of it stands in the submission."""
+"""C++ and CUDA code in a submission's strings, with line numbers in the submission."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ _CODE_LINE = re.compile(r"[;{}]\s*\\?$|^\s*#\s*\w", re.MULTILINE)
 
 
 class Piece(NamedTuple):
-    """A string that holds code: its tokens, the code among them with its functions, and the line of its quotes."""
+    """String with code: all tokens, the parsed code with functions, a line map, and the string's first line."""
 
     all_tokens: list[Token]
     code: Code
@@ -21,17 +21,17 @@ class Piece(NamedTuple):
     first_line: int
 
     def line(self, token: Token) -> int:
-        """Give the submission's line of a token; that of the string where its own cannot be told."""
+        """Return the submission line of a token; the string's first line if the token's line is ambiguous."""
         return self.lines.submission_line(token.line) or self.first_line
 
 
 def docstrings(nodes: Sequence[ast.AST]) -> set[int]:
-    """Give the identities of the strings that stand alone as statements."""
+    """Return the ids of string nodes that are statements of their own."""
     return {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
 
 
 def texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
-    """Give every string of a module with its text; what an f-string fills in is left out."""
+    """Yield every string expression of a module with its text. The text of an f-string omits replacement fields."""
     parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
     for node in nodes:
         match node:
@@ -45,7 +45,7 @@ def texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
 
 
 def pieces(nodes: Sequence[ast.AST], source: str) -> list[Piece]:
-    """Find the strings that hold C++ or CUDA, and cut them into tokens."""
+    """Find the strings with C++ or CUDA code, and tokenize the code."""
     aside = docstrings(nodes)
     found = []
     for node, text in texts(nodes):
@@ -58,7 +58,7 @@ def pieces(nodes: Sequence[ast.AST], source: str) -> list[Piece]:
 
 
 def calls(code: Code) -> Iterator[tuple[int, Token]]:
-    """Give the names that are called (a `(` follows), members of something left out, with their indices."""
+    """Yield calls with the index and token of the name before `(`, excluding member calls."""
     for index, token in enumerate(code.tokens):
         if token.kind is Kind.WORD and code.text(index + 1) == "(" and code.text(index - 1) not in (".", "->"):
             yield index, token

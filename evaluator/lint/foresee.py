@@ -1,7 +1,7 @@
-"""Which builds a submission will ask for, as far as its text tells: calls of `load_inline` with nothing but constants.
+"""Prediction of a submission's builds from its text: calls of `load_inline` with constant arguments.
 
-A guess that is wrong costs some work of the compiler and nothing else: a build is used only where the submission, when
-it runs, asks for exactly the same.
+A wrong prediction wastes compiler time and has no other effect: a predicted build is used only if the running
+submission requests exactly the same build.
 """
 
 import ast
@@ -18,18 +18,18 @@ from evaluator.protocol.frames import BuildRequest
 
 _MAX_CHARACTERS = 1 << 20
 _MAX_STEPS = 20_000
-"""For all calls of a text together: a name may stand for two of another, and so on."""
+"""Limit over all calls of a text: chains of names that double their value at each link grow exponentially."""
 _INLINE = "torch.utils.cpp_extension.load_inline"
 
 Value = str | bool | None | list[str] | dict[str, str]
 
 
 class _NotForeseen(Exception):
-    """The text does not tell."""
+    """The text does not determine the value."""
 
 
 def foreseen_builds(nodes: Sequence[ast.AST], names: Names) -> list[BuildRequest]:
-    r"""List what the calls of `load_inline` among `nodes`, all of a module's tree, ask for: the first few of them.
+    r"""List the build requests of the first `load_inline` calls. `nodes` is the complete tree of a module.
 
     >>> tree = ast.parse("from torch.utils.cpp_extension import load_inline\nS = 'int f();'\nload_inline('e', [S])")
     >>> nodes = list(ast.walk(tree))
@@ -40,7 +40,7 @@ def foreseen_builds(nodes: Sequence[ast.AST], names: Names) -> list[BuildRequest
     found: list[BuildRequest] = []
     calls = [node for node in nodes if isinstance(node, ast.Call) and names.dotted(node.func) == _INLINE]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
-        # What the text hands over may be of any type, and a recursion without end is nothing to build.
+        # Arguments may have any type, and infinite recursion predicts no build.
         with contextlib.suppress(_NotForeseen, TypeError, RuntimeError, msgspec.ValidationError):
             request = msgspec.convert(msgspec.to_builtins(_request(call, reader)), BuildRequest)
             found += [request] if request not in found else []
@@ -50,7 +50,7 @@ def foreseen_builds(nodes: Sequence[ast.AST], names: Names) -> list[BuildRequest
 
 
 def _assigned_once(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
-    """Give what names stand for that are bound in one place of the whole text, by a plain assignment."""
+    """Return the values of names bound exactly once in the text, by a plain assignment."""
     values: dict[str, ast.expr] = {}
     bound: dict[str, int] = {}
     for node in nodes:
@@ -77,22 +77,22 @@ def _request(call: ast.Call, reader: "_Reader") -> BuildRequest:
     for keyword in call.keywords:
         if keyword.arg is None:
             raise _NotForeseen
-        if keyword.arg not in WITHOUT_EFFECT:  # Of these the value need not be known.
+        if keyword.arg not in WITHOUT_EFFECT:  # The values of such arguments do not matter.
             named[keyword.arg] = reader.value(keyword.value)
     return load_inline(*arguments, **named)
 
 
 class _Reader:
-    """Computes what expressions of constants give, up to a limit of work and of characters."""
+    """Evaluates constant expressions, within limits on steps and characters."""
 
     def __init__(self, known: dict[str, ast.expr]) -> None:
-        """Take names to stand for the expressions in `known`."""
+        """Resolve names through the expressions in `known`."""
         self._known = known
         self._steps = _MAX_STEPS
         self._characters = _MAX_CHARACTERS
 
     def value(self, node: ast.expr) -> Value:
-        """Compute `node`. Raises _NotForeseen where the text does not tell, RecursionError where it never ends."""
+        """Evaluate `node`. Raises _NotForeseen if the text does not determine the value, RecursionError for cycles."""
         self._steps -= 1
         if self._steps < 0:
             raise _NotForeseen

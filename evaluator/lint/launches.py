@@ -1,4 +1,4 @@
-"""Kernels that are written and never run: nothing launches them, or nothing calls what does."""
+"""Detection of unused kernels: no launch in the text, or a launch only in functions without a caller."""
 
 import ast
 import re
@@ -12,14 +12,14 @@ from evaluator.lint.remark import Remark, shown
 _MACRO_FUNCTIONS = frozenset(
     ("PYBIND11_MODULE", "TORCH_LIBRARY", "TORCH_LIBRARY_IMPL", "TORCH_LIBRARY_FRAGMENT", "STABLE_TORCH_LIBRARY")
 )
-"""What looks like a function's definition and binds functions to names in Python."""
+"""Macros that resemble function definitions and bind functions to Python names."""
 _BUILD_ARGUMENTS = ("functions", "name", "cpp_sources", "cuda_sources")
 _BOUND = re.compile(r'(?:u8|[uUL])?R?"(?:\w*\()?(?:\w+::)?(\w+)')
 _MAX_NAME = 200
 
 
 def never_launched(nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Remark]:
-    """Find kernels that nothing launches, or that only functions launch which no line of Python names."""
+    """Find kernels without a launch, and kernels launched only by functions that Python never names."""
     mentions = _Mentions(found)
     named = _python_names(nodes)
     for piece in found:
@@ -38,7 +38,7 @@ def never_launched(nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Rem
 
 
 class _Mentions:
-    """Where names of functions stand in the code of all pieces together."""
+    """Occurrences of function names in the code of all pieces."""
 
     def __init__(self, found: list[Piece]) -> None:
         self._inside: dict[str, set[str]] = {}
@@ -70,11 +70,11 @@ class _Mentions:
                 self._exposed.setdefault(word, set()).add(python_name)
 
     def inside(self, name: str) -> set[str]:
-        """Give the functions that mention a name."""
+        """Return the functions that mention a name."""
         return self._inside.get(name, set())
 
     def reached(self, name: str, named: set[str]) -> bool:
-        """Say whether Python names this function, or one that leads to it; where that cannot be told, it does."""
+        """Return whether Python names the function or a caller of the function; True if undecidable."""
         todo, seen = {name}, set[str]()
         while todo:
             name = todo.pop()
@@ -87,7 +87,7 @@ class _Mentions:
 
 
 def _prototypes(code: Code) -> set[int]:
-    """Give the indices of the names in declarations without a body: `__global__ void k(float*);`."""
+    """Return the indices of function names in declarations without a body, such as `__global__ void k(float*);`."""
     found = set()
     for index, _ in calls(code):
         end = code.partner.get(index + 1)
@@ -98,7 +98,7 @@ def _prototypes(code: Code) -> set[int]:
 
 
 def _bindings(code: Code) -> Iterator[tuple[str, set[str]]]:
-    """Give what `m.def` and `m.impl` bind: the name in Python, and the words that stand for the function."""
+    """Yield the bindings of `m.def` and `m.impl`: the Python name, and the words of the bound function."""
     for index, token in enumerate(code.tokens):
         if token.text not in ("def", "impl") or code.text(index - 1) != "." or code.text(index + 1) != "(":
             continue
@@ -109,7 +109,7 @@ def _bindings(code: Code) -> Iterator[tuple[str, set[str]]]:
 
 
 def _python_names(nodes: Sequence[ast.AST]) -> set[str]:
-    """Give every name and word that Python's own lines hold, the lists of what is to be built left out."""
+    """Return all names and short strings of the Python code, except the lists of names passed to builds."""
     lists = {
         id(part)
         for node in nodes

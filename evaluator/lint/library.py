@@ -1,4 +1,4 @@
-"""PyTorch's own operations in forward, the reference's forward taken over, and failures that are worked around."""
+"""Detection of PyTorch operations in forward, of an inherited reference forward, and of suppressed failures."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _PLAIN_MODULE = "torch.nn.Module"
 
 
 def library_calls(module: Module, bodies: list[Body]) -> Iterator[Remark]:
-    """Find what of PyTorch's computes in forward. `bodies` are the functions that forward runs."""
+    """Find computing PyTorch calls in `bodies`, the functions reachable from forward."""
     yield from _inherited(module)
     for body in bodies:
         tensors = _tensors_of(body)
@@ -31,7 +31,7 @@ def library_calls(module: Module, bodies: list[Body]) -> Iterator[Remark]:
 
 
 def _called(call: ast.Call, module: Module, tensors: set[str]) -> str | None:
-    """Name what is called, if it is PyTorch's and computes."""
+    """Return a description of the call if the callee is a computing PyTorch function."""
     dotted = module.names.dotted(call.func)
     if dotted is not None and computes(dotted):
         return shown(dotted)
@@ -48,7 +48,7 @@ def _called(call: ast.Call, module: Module, tensors: set[str]) -> str | None:
 
 
 def _member(name: str, module: Module) -> str | None:
-    """Say what `self.name` is, if it is a module of PyTorch's or the reference."""
+    """Describe `self.name` if its class is a PyTorch module or the reference."""
     for value in module.members.get(name, []):
         made = module.names.dotted(value.func) if isinstance(value, ast.Call) else None
         if made is not None and (made == _REFERENCE or (made.startswith("torch.nn.") and made[9:10].isupper())):
@@ -65,7 +65,7 @@ def _inherited(module: Module) -> Iterator[Remark]:
 
 
 def _foreign_base(model: ast.ClassDef, module: Module) -> str | None:
-    """Name the base, PyTorch's or the reference's, that a class takes its forward from."""
+    """Return the PyTorch or reference base class that provides forward."""
     for base in model.bases:
         dotted = module.names.dotted(base)
         if dotted == _REFERENCE or (dotted and dotted.startswith("torch.nn.") and dotted != _PLAIN_MODULE):
@@ -74,7 +74,7 @@ def _foreign_base(model: ast.ClassDef, module: Module) -> str | None:
 
 
 def _tensors_of(body: Body) -> set[str]:
-    """Give the names that hold tensors: parameters, and what is made of them or of a call's result."""
+    """Return the names of tensors: parameters, and variables assigned from known tensors."""
     arguments = body.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg]
     found = {argument.arg for argument in every if argument is not None} - {"self", "cls", "ctx"}
@@ -87,7 +87,7 @@ def _tensors_of(body: Body) -> set[str]:
 
 
 def fallbacks(module: Module, bodies: list[Body]) -> Iterator[Remark]:
-    """Find a `try` around a build, or around a call in forward, after which things go on as if nothing had happened."""
+    """Find a `try` or `suppress` around a build, or around a call in forward, that swallows the failure."""
     in_forward = {id(node) for body in bodies for node in ast.walk(body)}
     for node in module.nodes:
         match node:
@@ -111,7 +111,7 @@ def fallbacks(module: Module, bodies: list[Body]) -> Iterator[Remark]:
 
 
 def _risked(body: list[ast.stmt], module: Module, *, in_forward: bool) -> str | None:
-    """Say what a block does that can fail and should be seen to fail."""
+    """Describe the operation in a block whose failure should be visible."""
     calls = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
     if any(module.names.dotted(call.func) in _BUILDS for call in calls):
         return "a build"

@@ -1,4 +1,4 @@
-"""Look at a submission's text, Python and the C++ inside, and say what was noticed and what it will have built."""
+"""Analysis of one submission: findings about Python and embedded C++, and predicted builds."""
 
 import ast
 import warnings
@@ -18,9 +18,9 @@ _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
 
 def look(source: str) -> Looked:
-    """Read `source` and list what was noticed. A text that is no Python is left to the build, which says where.
+    """Analyse `source` and list the remarks. Invalid Python is left to the build, which reports the position.
 
-    It may take long, much memory and deep recursion: the caller sets limits, and expects this process to die of them.
+    Time, memory and recursion depth are unbounded. The caller sets limits and expects the process to die at them.
     """
     try:
         with warnings.catch_warnings():
@@ -39,10 +39,10 @@ def look(source: str) -> Looked:
 
 
 def _builds(module: Module) -> list[BuildRequest]:
-    """Foresee builds. Whatever a text does to that, what was noticed of it stands, and the judge can be told so."""
+    """Predict builds. A failure for a hostile text discards the prediction but keeps the remarks."""
     try:
         builds = foreseen_builds(module.nodes, module.names)
-        # What the judge would not take from a runner, it does not build ahead either.
+        # Requests that the judge would refuse from a runner are not built ahead either.
         builds = [build for build in builds if unsendable_request(build) is None]
         return builds if len(msgspec.msgpack.encode(builds)) <= _MAX_BUILDS_BYTES else []
     except Exception:  # noqa: BLE001 - there is no list of what a hostile text may lead to

@@ -1,4 +1,4 @@
-"""What the names in a Python module mean, as far as its text tells: imports, aliases, `getattr` with a literal."""
+"""Static name resolution for a Python module: imports, aliases, and `getattr` with a literal name."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,12 @@ _MAX_PARTS = 16
 
 
 class Names:
-    """The dotted names that a module's own names stand for. Scopes are not told apart."""
+    """Mapping from a module's names to full dotted names, without scopes."""
 
     def __init__(self, nodes: Sequence[ast.AST]) -> None:
-        """Read, of all nodes of a tree, every import, then the aliases in the order of the text.
+        """Read all imports among the nodes of a tree, then aliases in text order.
 
-        `imported` are the names that imports bind, `sources` the modules at their roots.
+        `imported` holds the names bound by imports, `sources` the root modules.
         """
         self._meaning: dict[str, str] = {}
         self.imported: set[str] = set()
@@ -40,7 +40,7 @@ class Names:
         return {meaning.partition(".")[0] for meaning in self._meaning.values()} | _BUILTIN_MODULES
 
     def dotted(self, node: ast.expr) -> str | None:
-        """Give the full dotted name of an expression; None for what is none.
+        """Return the full dotted name of an expression; None for other expressions.
 
         >>> tree = ast.parse("import torch.nn.functional as F")
         >>> names = Names(list(ast.walk(tree)))
@@ -88,7 +88,7 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def root_name(node: ast.expr) -> str | None:
-    """Give the name at the root of a chain of attributes, calls and subscripts.
+    """Return the root name of a chain of attributes, calls and subscripts.
 
     >>> root_name(ast.parse("x.view(-1)[0].t()", mode="eval").body)
     'x'
@@ -106,5 +106,5 @@ def root_name(node: ast.expr) -> str | None:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Give the words of a text, for tables that are easier to read as one."""
+    """Return the words of a text. Tables of names are easier to read as text."""
     return frozenset(text.split())

@@ -1,4 +1,4 @@
-"""PyTorch's operations by name: which compute, and which only make, move or describe tensors."""
+"""PyTorch operations by name: computing, or only creating, moving and describing tensors."""
 
 import re
 
@@ -16,7 +16,7 @@ _HOUSEKEEPING = word_set("""
     cat concat stack save load device_of compile
     ScalarType parallel_for get_thread_num elementSize isIntegralType isFloatingType
     """)
-"""Names in `torch` and `at` that no kernel's work hides behind."""
+"""Names in `torch` and `at` that cannot replace a kernel's work."""
 _COMPUTING_SPACES = (
     "torch.nn.functional.",
     "torch.linalg.",
@@ -34,7 +34,7 @@ METHODS = word_set("""
     amax amin argmax argmin max min sort topk norm logsumexp div div_ mul mul_ add_ sub_ addcmul addcdiv
     masked_fill masked_fill_ where lerp erf sin cos maximum minimum
     """)
-"""Methods of a tensor that compute."""
+"""Computing tensor methods."""
 _UNMISTAKABLE = word_set("""
     matmul mm bmm mv addmm addmv baddbmm addbmm einsum relu relu_ sigmoid softmax log_softmax gelu silu logsumexp
     layer_norm group_norm batch_norm conv1d conv2d conv3d cumsum
@@ -46,7 +46,7 @@ _LIBRARY_FUNCTION = re.compile(
 
 
 def computes(dotted: str) -> bool:
-    """Say whether a function of PyTorch's, named in full, does a kernel's work.
+    """Return whether a PyTorch function, given by its full name, does a kernel's work.
 
     >>> computes("torch.relu"), computes("torch.empty_like"), computes("torch.nn.functional.gelu"), computes("mine.f")
     (True, False, True, False)
@@ -61,7 +61,7 @@ def computes(dotted: str) -> bool:
 
 
 def computes_in_cpp(name: str) -> bool:
-    """Say whether `at::name` or `torch::name` does a kernel's work.
+    """Return whether `at::name` or `torch::name` does a kernel's work.
 
     >>> computes_in_cpp("relu"), computes_in_cpp("empty_like"), computes_in_cpp("Tensor")
     (True, False, False)
@@ -70,12 +70,12 @@ def computes_in_cpp(name: str) -> bool:
 
 
 def method_in_cpp(name: str) -> bool:
-    """Say whether a method of that name, of whatever, can only be a tensor's that computes."""
+    """Return whether a method name identifies a computing tensor method, whatever the object."""
     return name in _UNMISTAKABLE
 
 
 def of_library(name: str) -> bool:
-    """Say whether a C function is one of NVIDIA's or of a BLAS library's that computes.
+    """Return whether a C function is a computing function of an NVIDIA or BLAS library.
 
     >>> of_library("cublasSgemm"), of_library("cublasCreate"), of_library("cublasLtMatmul")
     (True, False, True)
@@ -88,7 +88,7 @@ def _is_function(name: str) -> bool:
 
 
 def _is_constant(name: str) -> bool:
-    """Say whether it is a type or a constant: `float32`, `kFloat`, `preserve_format`, `strided`."""
+    """Return whether a name is a type or constant: `float32`, `kFloat`, `preserve_format`, `strided`."""
     return (
         re.fullmatch(r"k[A-Z]\w*|b?float\d*|u?int\d*|half|double|long|bool|complex\d+|\w+_format|strided", name)
         is not None

@@ -1,4 +1,4 @@
-"""Which functions of a submission run in `ModelNew.forward`, as far as names tell: rather one too many."""
+"""Approximation of the call graph below `ModelNew.forward`, by names only. Errs on the side of too many functions."""
 
 import ast
 from typing import NamedTuple
@@ -10,7 +10,7 @@ _CALLED_BY_TORCH = ("forward", "backward", "__call__")
 
 
 class Module(NamedTuple):
-    """A submission taken apart. `nodes` are all of its tree; `members` are what `self.NAME = …` sets in any class."""
+    """Indexed submission. `nodes` are all nodes of the tree; `members` maps each `self.NAME` to its assigned values."""
 
     tree: ast.Module
     nodes: list[ast.AST]
@@ -20,7 +20,7 @@ class Module(NamedTuple):
     members: dict[str, list[ast.expr]]
 
     def model(self) -> ast.ClassDef | None:
-        """Find the class ModelNew, or the one that is given this name."""
+        """Find the class ModelNew, or the class assigned to the name ModelNew."""
         if "ModelNew" in self.classes:
             return self.classes["ModelNew"]
         for node in self.tree.body:
@@ -56,7 +56,7 @@ def take_apart(tree: ast.Module) -> Module:
 
 
 def in_forward(module: Module) -> list[Body]:
-    """List the functions that forward runs, itself first; nothing where there is no ModelNew with a forward."""
+    """List forward and the functions reachable from forward; empty without a ModelNew with a forward."""
     model = module.model()
     start = None if model is None else _methods(model).get("forward")
     if start is None and model is not None:
@@ -81,7 +81,7 @@ def _mentioned(body: Body, module: Module) -> list[Body]:
             case ast.Name(id=name):
                 found += module.functions.get(name, []) + _of_class(module.classes.get(name))
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
-                # `super().forward` and a member's are told apart from a method of that name.
+                # Excludes `super().forward` and forward of members from matching methods of the same name.
                 found += module.functions.get(name, []) if name not in _CALLED_BY_TORCH else []
                 for value in module.members.get(name, []):
                     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):

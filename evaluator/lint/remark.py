@@ -1,4 +1,4 @@
-"""What the lint says, and the two frames by which it is asked."""
+"""Remarks of the linter, and the two frames between judge and child."""
 
 from typing import Annotated, NamedTuple
 
@@ -16,7 +16,7 @@ _SHOWN_PER_CODE = 4
 
 
 class Remark(NamedTuple):
-    """Something noticed: its code, the submission's line where it stands, and what it is."""
+    """Observation about a submission: code, line in the submission, and message."""
 
     code: Code
     line: int
@@ -24,13 +24,13 @@ class Remark(NamedTuple):
 
 
 class Look(Frame, frozen=True):
-    """Judge: look at this submission."""
+    """Judge: analyse a submission."""
 
     submission: Text
 
 
 class Noticed(Frame, frozen=True):
-    """Child: what was noticed."""
+    """Child: one remark."""
 
     code: Code
     line: Annotated[int, msgspec.Meta(ge=1, le=1 << 22)]
@@ -38,9 +38,9 @@ class Noticed(Frame, frozen=True):
 
 
 class Looked(Frame, frozen=True):
-    """Child: all that was noticed. `incomplete` says why a part of the text was not looked at.
+    """Child: all remarks. `incomplete` states why a part of the text was skipped.
 
-    `builds` are what the submission will ask the compiler for, as far as its text tells.
+    `builds` holds the predicted build requests.
     """
 
     noticed: Annotated[list[Noticed], msgspec.Meta(max_length=MAX_REMARKS)]
@@ -49,7 +49,7 @@ class Looked(Frame, frozen=True):
 
 
 def shown(name: str) -> str:
-    r"""Give a submission's own word as a message may hold it: short, and without what a terminal would obey.
+    r"""Return a submission's identifier for a message: shortened, without terminal control characters.
 
     >>> shown("a\x1b[2Jb")
     'a?[2Jb'
@@ -59,7 +59,7 @@ def shown(name: str) -> str:
 
 
 def thinned(remarks: list[Remark]) -> list[Noticed]:
-    """Keep what a reader can use: each thing once, in the order of lines, the first few of each code."""
+    """Deduplicate and sort remarks by line, and keep the first few of each code."""
     kept: dict[Code, list[Remark]] = {}
     said: set[tuple[Code, str]] = set()
     for remark in sorted(remarks, key=lambda remark: (remark.line, remark.code.value)):

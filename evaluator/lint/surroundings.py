@@ -1,4 +1,4 @@
-"""What a submission's Python does beside computing: streams, threads, files, network, patches, a look into Python."""
+"""Detection of side activities in Python code: streams, threads, files, network, patches, interpreter internals."""
 
 import ast
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _CALLS: dict[Code, tuple[str, ...]] = {
         *("os._exit", "os.kill", "os.killpg", "os.abort", "sys.exit", "eval", "exec", "faulthandler."),
     ),
 }
-"""Functions by full name; one that ends with a dot stands for a whole module."""
+"""Functions by full name. A trailing dot denotes a whole module."""
 _EXACT = {name: code for code, names in _CALLS.items() for name in names if not name.endswith(".")}
 _MODULES = {name[:-1]: code for code, names in _CALLS.items() for name in names if name.endswith(".")}
 _FILE_METHODS = frozenset(("write_text", "write_bytes", "read_text", "read_bytes"))
@@ -43,7 +43,7 @@ _WORDS = {
     Code.INTERNALS: "reaches into the interpreter or its process",
 }
 _SETTINGS = ("torch.backends.", "torch._dynamo.config.", "torch._inductor.config.", "warnings.", "logging.")
-"""Attributes that are there to be set."""
+"""Attributes intended for assignment."""
 _OWN = ("self", "ctx", "cls")
 _OF_TENSORS = word_set("""
     to cpu cuda numpy item tolist clone detach contiguous data_ptr shape dtype device size stride numel float double
@@ -52,7 +52,7 @@ _OF_TENSORS = word_set("""
 
 
 def surroundings(module: Module) -> Iterator[Remark]:
-    """Find calls into the system, by their full names."""
+    """Find system calls by full name."""
     for node in module.nodes:
         if not isinstance(node, ast.Call):
             continue
@@ -77,7 +77,7 @@ def _code_of(dotted: str, names: Names) -> Code | None:
 
 
 def patches(module: Module, bodies: list[Body]) -> Iterator[Remark]:
-    """Find assignments to what belongs to others: attributes of imported modules and classes, methods of a tensor."""
+    """Find assignments to foreign attributes: of imported modules and classes, and of tensors."""
     for node in module.nodes:
         for target in _targets(node):
             if (whose := _foreign(target, module.names)) is not None:
@@ -99,7 +99,7 @@ def patches(module: Module, bodies: list[Body]) -> Iterator[Remark]:
 
 
 def _on_one_object(bodies: list[Body]) -> Iterator[Remark]:
-    """Find methods of a tensor that are given to one tensor alone."""
+    """Find methods assigned to a single tensor object."""
     for target in (target for body in bodies for node in ast.walk(body) for target in _targets(node)):
         match target:
             case ast.Attribute(value=ast.Name(id=name), attr=attr):
@@ -120,7 +120,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 
 def _foreign(target: ast.expr, names: Names) -> str | None:
-    """Name what a target replaces, if that is somebody else's."""
+    """Return the full name of a replaced foreign attribute; None for the submission's own targets."""
     match target:
         case ast.Attribute(value=value, attr=attr):
             whose = _imported(value, names)
@@ -134,7 +134,7 @@ def _foreign(target: ast.expr, names: Names) -> str | None:
 
 
 def _imported(node: ast.expr, names: Names) -> str | None:
-    """Give the full name of an expression that an import brought in."""
+    """Return the full name of an expression rooted in an import."""
     root = node
     while isinstance(root, ast.Attribute):
         root = root.value
