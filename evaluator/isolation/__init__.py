@@ -1,7 +1,7 @@
-"""Walls around untrusted code: a pre-forked starter, confined runners and tools, limits, freezing and killing.
+"""Sandbox for untrusted code: fork server, confined runners and tools, resource limits, freeze and kill.
 
-What the judge uses is here; each wall has a module of its own (view, landlock, seccomp, cage, privileges, limits).
-Nothing in this package knows what judge and runner say to each other.
+The judge uses the names exported below. Each sandbox layer has a module: view, landlock, seccomp, cage, privileges,
+limits. The package does not depend on the protocol between judge and runner.
 """
 
 from evaluator.isolation.child import Child, ConfinedProcess, ExitInfo

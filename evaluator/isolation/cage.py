@@ -1,14 +1,14 @@
-"""How every process of one runner is reached at once, and no other.
+"""Signalling of all processes of one runner, and of no other process.
 
-`kill(-1, signal)` reaches, in one system call and with no fork slipping through, all that the caller *may* signal. So
-the trusted processes over a runner first give up the right to signal anything else:
+`kill(-1, signal)` signals every process that the caller *may* signal, in one system call that no fork escapes. The
+trusted processes above a runner therefore first give up the right to signal anything else:
 
-* in a process namespace there is nothing else;
-* as root, the caller's effective user becomes the runner's while its real and saved ones are nobody's: then it may
-  signal the runner's processes and they may not signal it;
-* with Landlock (ABI 6) the caller enters a domain of its own, and the runner one nested in it.
+* A process namespace contains no other processes.
+* As root, the caller takes the runner's user as effective user, and unused numbers as real and saved users. The caller
+  may then signal the runner's processes, and the runner may not signal the caller.
+* With Landlock (ABI 6), the caller enters a domain of its own and the runner a domain nested inside.
 
-Without any of these the tree of descendants is walked, again and again until it no longer changes.
+Without any of these, the tree of descendants is walked until a pass finds no new process.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from evaluator.isolation import landlock, syscalls
 
 
 class Cage(StrEnum):
-    """What keeps the processes of one runner together."""
+    """The mechanism that delimits the processes of one runner."""
 
     PROCESS_NAMESPACE = "process namespace"
     OWN_USER = "own user"
@@ -31,9 +31,9 @@ class Cage(StrEnum):
 
 
 def enter_before_fork(cage: Cage) -> None:
-    """Prepare this trusted process before it starts the process below it."""
+    """Prepare this trusted process before the fork of the process below."""
     if cage is not Cage.PROCESS_NAMESPACE:
-        # What loses its parent becomes our child: then we can tell when nothing is left.
+        # A subreaper inherits orphans, so `waitpid` tells when no process is left.
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     if cage is Cage.LANDLOCK_DOMAIN:
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
@@ -41,9 +41,9 @@ def enter_before_fork(cage: Cage) -> None:
 
 
 def enter_after_fork(cage: Cage, *, runner: int, own: int) -> None:
-    """Finish what had to wait until the process below was started with our rights; users as in `Identities`."""
+    """Drop the rights that the process below had to be started with; users are numbered as in `Identities`."""
     if cage is Cage.OWN_USER:
-        # With its group too, who reads how much memory it holds may list its descriptors.
+        # With the runner's group too, a process that may read the memory counters may also list the descriptors.
         os.setresgid(own, runner, own)
         os.setresuid(own, runner, own)
 
@@ -61,9 +61,9 @@ def signal_all(cage: Cage, sig: signal.Signals) -> None:
 
 
 def kill_all(cage: Cage) -> None:
-    """Kill every process of the runner and wait until none is left. The caller must be their subreaper."""
+    """Kill every process of the runner and wait until none is left. The caller must be the subreaper of the runner."""
     if cage is Cage.DESCENDANTS:
-        # Stop them first: what is stopped starts nothing new while the rest is looked for.
+        # A stopped process forks no children while the walk continues.
         signal_all(cage, signal.SIGSTOP)
     signal_all(cage, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
@@ -81,7 +81,7 @@ def _signal_descendants(sig: signal.Signals) -> None:
 
 
 def _descendants() -> set[int]:
-    """Find every process below this one."""
+    """Return the ids of all processes below this process."""
     parents = dict(_process_and_parent(folder) for folder in Path("/proc").glob("[0-9]*"))
     found: set[int] = set()
     layer = {os.getpid()}
@@ -92,7 +92,7 @@ def _descendants() -> set[int]:
 
 def _process_and_parent(folder: Path) -> tuple[int, int]:
     try:
-        # The name in parentheses may hold anything; state and parent follow the last one.
+        # The process name in parentheses may contain anything; state and parent follow the last parenthesis.
         fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return int(folder.name), 0

@@ -1,4 +1,4 @@
-"""One confined process as the judge holds it: freeze it, let it go on, end it, ask how it ended."""
+"""The judge's handle on one confined process: freeze, thaw, kill, exit status."""
 
 import contextlib
 import os
@@ -21,17 +21,17 @@ from evaluator.records import RunnerOutput
 _ANSWER_S = 5.0
 _KILL_S = 20.0
 _OUTPUT_S = 2.0
-"""How long the end of the output is waited for. Once all writers are dead it is there at once."""
+"""Limit on waiting for the end of the output. After the death of all writers the end is available at once."""
 
 M = TypeVar("M", wire.Started, wire.Frozen, wire.Thawed)
 
 
 class ExitInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How a runner's first process ended: by itself with `exit_code`, or by `signal` ("SIGSEGV").
+    """Exit of a runner's first process: voluntary with `exit_code`, or by `signal` ("SIGSEGV").
 
-    `out_of_memory`: it died of SIGKILL, because all its processes together held too much, or while the kernel killed
-    something for want of memory.
-    `by_judge`: it was still alive when the judge killed it. None of this proves anything about its work.
+    `out_of_memory`: the process died of SIGKILL, and either all processes of the runner together exceeded the limit, or
+    the kernel's OOM killer ran meanwhile. `by_judge`: the process was alive when the judge killed it. No field proves
+    anything about the runner's work.
     """
 
     exit_code: int | None
@@ -44,14 +44,15 @@ _KILLED_BY_JUDGE = ExitInfo(exit_code=None, signal="SIGKILL", out_of_memory=Fals
 
 
 class ConfinedProcess:
-    """An untrusted process and all that it started. Methods may be called from several threads."""
+    """An untrusted process with all its descendants. Methods may be called from several threads."""
 
     def __init__(
         self, warden: socket.socket, output: OutputDrain, when_dead: Callable[["ConfinedProcess"], None]
     ) -> None:
-        """Wait until the walls stand. `warden` is the judge's end; `when_dead` is called once, after the last death.
+        """Wait until all sandbox layers are in place.
 
-        Raises JudgeFailed if the process could not be made; nothing of it is left then.
+        `warden` is the judge's end of the warden's socket; `when_dead` is called once, after the last process has died.
+        Raises JudgeFailed if the process could not be started; no part of it is left then.
         """
         self._warden = warden
         self._output = output
@@ -81,7 +82,7 @@ class ConfinedProcess:
         self._files_end = met[1][0] if met[1] else None
 
     def members(self) -> frozenset[int]:
-        """Give the numbers, on this side, of all processes of it that live now, the two over the first one included."""
+        """Return the ids, on the judge's side, of all live processes, including supervisor and warden."""
         import psutil
 
         with self._lock, contextlib.suppress(psutil.Error, IndexError, ValueError, OSError, StopIteration):
@@ -91,28 +92,28 @@ class ConfinedProcess:
         return frozenset()
 
     def freeze(self) -> bool:
-        """Stop every process of the runner, in one step. Returns whether all of them have stopped, with all threads.
+        """Stop every process of the runner in one step. Return whether all threads of all processes have stopped.
 
-        They have not if one of them is inside of a system call that cannot be interrupted (50 ms are waited for). Where
-        /proc is not the runner's own, that is known of its first process alone; the others have been sent the stop too,
-        and take it within microseconds. Raises JudgeFailed if the warden does not answer.
+        A process inside an uninterruptible system call does not stop; the wait is limited to 50 ms. Without a /proc of
+        the runner's own, only the first process is checked. The others were sent SIGSTOP too, and obey within
+        microseconds. Raises JudgeFailed if the warden does not answer.
         """
         with self._lock:
             self._order(wire.Command.FREEZE)
             return self._await(wire.Frozen).settled
 
     def thaw(self) -> None:
-        """Let every process of the runner go on."""
+        """Continue every process of the runner."""
         with self._lock:
             self._order(wire.Command.THAW)
             self._await(wire.Thawed)
 
     def poll_exit(self) -> ExitInfo | None:
-        """Say how the first process ended, or None while it runs."""
+        """Return how the first process ended, or None while it runs."""
         return self.wait_exit(0)
 
     def wait_exit(self, timeout_s: float) -> ExitInfo | None:
-        """Wait for the end of the first process, at most `timeout_s`. Others that it started may live on."""
+        """Wait at most `timeout_s` for the exit of the first process. Its descendants may live on."""
         deadline = time.monotonic() + timeout_s
         while True:
             with self._lock:
@@ -120,15 +121,15 @@ class ConfinedProcess:
                     self._note(self._receive()[0])
                 if self._exit is not None:
                     return self._exit
-            # Not under the lock, so that another thread can freeze or kill meanwhile.
+            # Wait without the lock, so that another thread can freeze or kill meanwhile.
             if not wire.ready(self._warden, deadline - time.monotonic()):
                 return None
 
     def kill(self) -> ExitInfo:
-        """End every process of the runner; when this returns there is none, and none of its memory is left.
+        """Kill every process of the runner. On return, all processes are dead and all their memory is freed.
 
-        Calling it again changes nothing. Raises JudgeFailed if one of them cannot be killed (it hangs inside of a
-        driver), or if something else still holds the files that it had in memory.
+        A repeated call changes nothing. Raises JudgeFailed if a process cannot be killed (blocked inside a driver), or
+        if another process still holds the runner's in-memory files.
         """
         with self._lock:
             if not self._dead:
@@ -136,7 +137,7 @@ class ConfinedProcess:
             return self._exit or _KILLED_BY_JUDGE
 
     def condemn(self) -> None:
-        """Begin to end every process of the runner, and wait for none of it: see `kill`."""
+        """Begin to kill every process of the runner, without waiting: see `kill`."""
         with self._lock:
             if not self._dead:
                 self._condemn()
@@ -144,20 +145,20 @@ class ConfinedProcess:
     def _condemn(self) -> None:
         if self._processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                # The kernel does this at once, whatever state the warden is in.
+                # The kernel acts on SIGKILL at once, whatever the warden is doing.
                 signal.pidfd_send_signal(self._processes[-1], signal.SIGKILL)
         with contextlib.suppress(OSError):
             self._warden.shutdown(socket.SHUT_WR)
 
     def _kill(self) -> None:
-        # Descriptors of the supervisor and of the warden. A process's becomes readable when it is dead: the warden's,
-        # as the first of a process namespace, or the supervisor's after that, only when nobody below is left.
+        # Pidfds of the supervisor and of the warden. The warden's pidfd becomes readable after the warden's death, last
+        # of all in a process namespace. Without a namespace the supervisor exits only when no process below is left.
         self._condemn()
         deadline = time.monotonic() + _KILL_S
         for process in self._processes:
             if not wire.ready(process, deadline - time.monotonic()):
                 raise JudgeFailed("a runner cannot be killed: one of its processes does not return from the kernel")
-        # The memory of a process is given back before its descriptor is readable; files may be held by somebody else.
+        # The memory of a process is freed before its pidfd is readable; other processes may hold files.
         if self._files_end is not None and not wire.ready(self._files_end, deadline - time.monotonic()):
             raise JudgeFailed("a runner is dead, and something still holds its files in memory")
         with contextlib.suppress(wire.HungUp, OSError):
@@ -172,7 +173,7 @@ class ConfinedProcess:
         self._when_dead(self)
 
     def output(self) -> RunnerOutput:
-        """Give what was printed so far; after `kill`, all of it that is kept."""
+        """Return what was printed so far; after `kill`, everything that is kept."""
         return self._output.text()
 
     def _order(self, command: wire.Command) -> None:
@@ -211,7 +212,7 @@ class ConfinedProcess:
 
 
 class Child(ConfinedProcess):
-    """A runner. `socket` is connected to it; its folder `private` is at this path on its side."""
+    """A runner, with the judge's end of its `socket`. Its folder `private` has this path inside the sandbox too."""
 
     def __init__(
         self,
@@ -222,18 +223,18 @@ class Child(ConfinedProcess):
         runner: socket.socket,
         scratch: Scratch,
     ) -> None:
-        """Wait until the walls stand, as for any confined process."""
+        """Wait until all sandbox layers are in place, as for any confined process."""
         self.socket = runner
         self._scratch = scratch
         super().__init__(warden, output, when_dead)
 
     @property
     def private(self) -> Path:
-        """Where its folder is."""
+        """The runner's private folder."""
         return self._scratch.path
 
     def kill(self) -> ExitInfo:
-        """End every process of the runner, close its socket (what it still held is lost), remove its private folder."""
+        """Kill every process of the runner, close its socket, remove its private folder; unread messages are lost."""
         ending = super().kill()
         self.socket.close()
         self._scratch.close()

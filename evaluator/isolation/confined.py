@@ -1,7 +1,7 @@
-"""The last trusted steps inside of a new runner: put up every wall, then hand over to what is not trusted.
+"""The last trusted steps inside a new runner: enter every sandbox layer, then call untrusted code.
 
-Runs in the process that will be the runner. A failure here is reported to the warden through a pipe that closes by
-itself when untrusted code takes over.
+Runs in the process that becomes the runner. A failure is reported to the warden through a pipe, which is closed before
+untrusted code starts.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ _PREFERRED_VICTIM = "1000"
 
 
 def run(order: Spawn, output: int, runner_socket: int | None, report: int) -> NoReturn:
-    """Become the runner that `order` describes. `report` takes the reason if that fails."""
+    """Become the runner that `order` describes. `report` is a pipe for the reason of a failure."""
     try:
         os.setsid()
         socket_at, report = _arrange_descriptors(output, runner_socket, report)
-        # Whatever the entry needs of our own code is read now: its files cannot be opened later.
+        # Import everything that the entry needs of Warpgrade now: its files cannot be opened later.
         entry = _import_entry(order.entry) if order.entry is not None else None
         _forget_own_sources(order.files.hidden)
         _set_environment(order)
@@ -45,9 +45,9 @@ def run(order: Spawn, output: int, runner_socket: int | None, report: int) -> No
 
 
 def _arrange_descriptors(output: int, runner_socket: int | None, report: int) -> tuple[int, int]:
-    """Keep nothing but standard streams, the runner's socket and (until the end of this module) the report."""
+    """Keep only the standard streams, the runner's socket and, until the end of this module, the report pipe."""
     kept = [descriptor for descriptor in (runner_socket, report) if descriptor is not None]
-    # Copies far above first, so that no copy below overwrites a source.
+    # Copy to high numbers first, so that no copy to a low number overwrites a source.
     above = [os.dup(descriptor) for descriptor in (*kept, output)]
     while min(above) < _FIRST_FREE + len(above):
         above = [os.dup(descriptor) for descriptor in above]
@@ -67,7 +67,7 @@ def _import_entry(entry: str) -> Any:
 
 
 def _forget_own_sources(hidden: Sequence[str]) -> None:
-    """Leave nothing of ours importable anew; what is imported already stays in memory."""
+    """Remove Warpgrade from the import path; modules that are already imported stay in memory."""
     sys.path[:] = [path for path in sys.path if path and path not in hidden]
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
@@ -84,7 +84,7 @@ def _put_up_walls(order: Spawn) -> None:
     walls = order.walls
     rules = list(_landlock_rules(order)) if walls.landlock else []
     with contextlib.suppress(OSError):
-        # If memory runs out it is the runner that the kernel takes; nothing but root can lower this again.
+        # Make the runner the OOM killer's first victim; only root can lower the score again.
         Path("/proc/self/oom_score_adj").write_text(_PREFERRED_VICTIM, encoding="ascii")
     counted_alone = order.identities is not None or walls.namespaces is Namespaces.USER
     limits.apply(order.limits, counted_alone=counted_alone)
@@ -94,7 +94,7 @@ def _put_up_walls(order: Spawn) -> None:
     privileges.empty_bounding_set()
     if order.identities is not None and os.geteuid() != order.identities.runner:
         privileges.become(order.identities.runner)
-        # Changing the user made /proc/self root's; CUDA writes thread names there.
+        # A change of user gives /proc/self to root; CUDA writes thread names there.
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
     os.chdir(order.files.private)
     privileges.give_up_capabilities()
@@ -117,7 +117,7 @@ def _landlock_rules(order: Spawn) -> Iterator[tuple[Path, landlock.Access]]:
     for device in (*files.PLAIN_DEVICES, *view.devices):
         yield Path(device), landlock.DEVICE
     if order.walls.private_view:
-        # The view holds nothing that may not be read; what may be written is said here a second time.
+        # The view contains readable files only; Landlock restricts writing a second time.
         yield Path("/"), landlock.READ
         yield Path("/tmp"), landlock.EVERYTHING  # noqa: S108 - its own
         yield Path("/dev/shm"), landlock.EVERYTHING  # noqa: S108 - its own
@@ -125,15 +125,16 @@ def _landlock_rules(order: Spawn) -> Iterator[tuple[Path, landlock.Access]]:
         return
     for path in files.granted(view.readable, view.hidden):
         yield path, landlock.READ
-    # CUDA names its threads through /proc. Without a view the processes of others are in there too.
+    # CUDA writes thread names below /proc. Without a view, /proc also shows other users' processes.
     yield Path("/proc"), landlock.WRITE_IN_PLACE if view.devices else landlock.READ
     if view.devices:
-        # It looks around in /sys, and takes a refusal there for the end (error 304); in a view files are just absent.
+        # CUDA scans /sys and fails with error 304 on a refusal. Inside a view the files are merely absent, which CUDA
+        # accepts.
         yield Path("/sys"), landlock.READ
 
 
 def _execute(order: Spawn) -> NoReturn:
-    # Python ignores these two, and what is ignored stays so in the program.
+    # Python ignores these two signals, and an ignored signal stays ignored across exec.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     os.execvpe(order.argv[0], order.argv, os.environ)  # noqa: S606
@@ -146,8 +147,8 @@ def _line_writer(descriptor: int) -> TextIO:
 def _call(entry: Any, sock: socket.socket, private: Path) -> NoReturn:
     status = 1
     try:
-        # New streams, because the old ones remember what they were opened on; line by line, because what was printed
-        # before a crash is worth having.
+        # The old stream objects still refer to the streams they were opened on. Line buffering keeps output before a
+        # crash.
         sys.stdout = _line_writer(1)
         sys.stderr = _line_writer(2)
         entry(sock, private)

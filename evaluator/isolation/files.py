@@ -1,4 +1,4 @@
-"""Which files a runner may see: the system, Python with torch, its private folder; never Warpgrade's own."""
+"""Files visible to a runner: the system, Python with torch, its private folder; never Warpgrade's own sources."""
 
 import os
 import stat
@@ -26,20 +26,20 @@ _SYSTEM = (
     "/etc/localtime",
     "/etc/nsswitch.conf",
     "/etc/passwd",
-    "/sys/devices/system",  # torch's cpuinfo reads the processors from here
+    "/sys/devices/system",  # torch's cpuinfo reads processor data here
 )
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 PROCESSLESS_PROC = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems")
-"""What of /proc tells of the machine and not of its processes."""
+"""Files of /proc about the machine, not about processes."""
 _OWN_PACKAGES = ("evaluator", "warpgrade")
-"""What an installation puts into site-packages, beside the packages that a submission may import."""
+"""Packages of Warpgrade in site-packages, beside packages available to submissions."""
 
 
 class FileView(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of one runner. Of two paths that hold each other, the deeper one decides.
+    """The files visible to a runner. Where listed paths are nested, the innermost path decides.
 
-    `private` may be written. `host_private` says that it is the host's own folder (a tool's output is wanted
-    afterwards) and not one in memory that ends with the runner.
+    `private` is writable. With `host_private` it is a folder of the host, kept afterwards (a tool's output). Otherwise
+    the folder lies in memory and ends with the runner.
     """
 
     private: str
@@ -51,24 +51,24 @@ class FileView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def readable_paths(extra: Sequence[Path] = ()) -> tuple[str, ...]:
-    """List what every runner may read, with `extra`: each path as it is spelled and as it resolves."""
+    """Return the paths that every runner may read, plus `extra`: each path as spelled and as resolved."""
     wanted = [*_SYSTEM, sys.base_prefix, sys.base_exec_prefix, sys.prefix, *library_folders(), *map(str, extra)]
     there = [path for path in map(os.path.abspath, wanted) if Path(path).exists()]
     return tuple(dict.fromkeys(spelling for path in there for spelling in (path, os.path.realpath(path))))
 
 
 def source_root() -> Path:
-    """Give the folder that holds the package `evaluator`: a checkout, or a site-packages."""
+    """Return the folder that contains the package `evaluator`: a checkout or site-packages."""
     return Path(__file__).resolve().parents[2]
 
 
 def in_checkout() -> bool:
-    """Say whether this is a checkout; the whole of it is hidden then."""
+    """Return whether Warpgrade runs from a checkout, which is then hidden as a whole."""
     return (source_root() / "pyproject.toml").exists()
 
 
 def hidden_paths() -> tuple[str, ...]:
-    """List what no runner may read, even where a folder around it is readable."""
+    """Return the paths that no runner may read, even inside a readable folder."""
     root = source_root()
     if in_checkout():
         return (str(root),)
@@ -76,7 +76,7 @@ def hidden_paths() -> tuple[str, ...]:
 
 
 def unreachable_for_others() -> str | None:
-    """Name this Python's folder, or one of its libraries', that another user could not reach (in a home of root)."""
+    """Return a folder of Python or its libraries that other users cannot reach (in root's home), or None."""
     for place in dict.fromkeys(map(os.path.realpath, (sys.base_prefix, sys.prefix, *library_folders()))):
         if any(not folder.stat().st_mode & stat.S_IXOTH for folder in (Path(place), *Path(place).parents)):
             return place
@@ -84,7 +84,7 @@ def unreachable_for_others() -> str | None:
 
 
 def granted(readable: Sequence[str], hidden: Sequence[str]) -> Iterator[Path]:
-    """Say the same with paths to allow alone, as Landlock needs it: folders around a hidden path are taken apart."""
+    """Yield the readable paths as an allow list, for Landlock: folders around a hidden path are split into children."""
     for path in readable:
         if _decider(path, readable, hidden) in readable:
             yield from _without(Path(path), readable, hidden)

@@ -1,7 +1,7 @@
-"""Folders that untrusted code has written: removed, or given to another user, at any depth and without an exception.
+"""Removal and change of owner for folders written by untrusted code, at any depth.
 
-No path is ever put together: one descriptor goes down by a name and up by `..`, so neither the stack, nor the number of
-open files, nor the length of a path grows with the depth. The code that wrote the folder must be dead.
+No path is concatenated: a single descriptor descends by name and ascends by `..`. Stack depth, open files and path
+length therefore do not grow with the depth of the tree. The code that wrote the folder must be dead.
 """
 
 import contextlib
@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 REMOVAL_S = 60.0
-"""How long the removal of one folder may take; what is left then goes at a later start."""
+"""Time limit for one removal; a later start removes the rest."""
 _NAMES_AT_ONCE = 4096
 _GIVEN_UP_AT_MOST = 64
 _BLOCK_BYTES = 4096
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SET_ASIDE = "warpgrade-left-"
-"""How the name of a folder begins that cannot be removed: no later start tries it again."""
+"""Name prefix of folders that cannot be removed; no later start tries again."""
 _log = logging.getLogger("warpgrade")
 
 
 class Removal(StrEnum):
-    """What came of a removal: `unfinished` for want of time, `stuck` at something that cannot be removed."""
+    """Outcome of a removal: `unfinished` after the time limit, `stuck` at an entry impossible to remove."""
 
     GONE = "gone"
     UNFINISHED = "unfinished"
@@ -35,7 +35,7 @@ class Removal(StrEnum):
 
 
 def remove_folder(folder: Path, *, within_s: float = REMOVAL_S, clock: Callable[[], float] = time.monotonic) -> Removal:
-    """Remove `folder`. One that cannot be removed is renamed, and named once in the log; nothing is raised."""
+    """Remove `folder`. A folder that cannot be removed is renamed and logged once; no exception is raised."""
     try:
         outcome = _emptied(folder, clock() + within_s, clock)
         if outcome is Removal.GONE:
@@ -55,9 +55,9 @@ def remove_folder(folder: Path, *, within_s: float = REMOVAL_S, clock: Callable[
 def hand_over(
     folder: Path, user: int, group: int, *, within_s: float = REMOVAL_S, clock: Callable[[], float] = time.monotonic
 ) -> bool:
-    """Give `folder` and all in it to `user` and `group`, without following a symbolic link. Needs root.
+    """Change the owner of `folder` and its content to `user` and `group`, without following symbolic links.
 
-    Returns whether all of it was given away; a tree that takes longer than `within_s` is given away in part.
+    Needs root. Return whether the whole tree was changed; a tree that takes longer than `within_s` is changed in part.
     """
     deadline = clock() + within_s
     try:
@@ -79,7 +79,7 @@ def hand_over(
 
 
 def _given(folder: int, user: int, group: int) -> list[str]:
-    """Give away what lies in an open folder; name the folders among it."""
+    """Change the owner of all entries of an open folder; return the names of its subfolders."""
     names = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -90,10 +90,10 @@ def _given(folder: int, user: int, group: int) -> list[str]:
 
 
 def taken_bytes(folder: Path, enough_bytes: int) -> int:
-    """Add up what the files of `folder` take on the disk; counting ends beyond `enough_bytes`.
+    """Return the bytes on disk of the files in `folder`; counting stops beyond `enough_bytes`.
 
-    An empty file counts as a block, for it takes one elsewhere. Code that still writes may hide a part by moving it
-    about, until the next look.
+    An empty file counts as a block, because file metadata takes space elsewhere. A running writer can hide a part from
+    a count by moving files between folders; the next count sees the part.
     """
     total_bytes = 0
     with contextlib.suppress(OSError), contextlib.closing(_Cursor(folder)) as cursor:
@@ -124,15 +124,15 @@ def _disk_bytes(entry: "os.DirEntry[str]") -> int:
 
 
 class _Cursor:
-    """One descriptor in a tree of folders, and the way that led it there."""
+    """A descriptor inside a tree of folders, with the path from the top."""
 
     def __init__(self, top: Path) -> None:
-        """Stand in `top`. Raises OSError where that is no folder."""
+        """Open `top`. Raises OSError if `top` is not a folder."""
         self.at = os.open(top, _OPEN)
         self._way: list[tuple[tuple[int, int], str]] = []
 
     def go_down(self, name: str) -> bool:
-        """Enter the folder `name`; False where it cannot be entered, or lies on another file system."""
+        """Enter the folder `name`. Return False if it cannot be entered or lies on another file system."""
         try:
             below = os.open(name, _OPEN, dir_fd=self.at)
         except OSError:
@@ -146,9 +146,9 @@ class _Cursor:
         return True
 
     def go_up(self) -> str | None:
-        """Go back to the folder above; gives the name of the one that was left, None at the top.
+        """Return to the parent folder. Return the name of the folder that was left, None at the top.
 
-        Raises OSError where the folder above is not the one that was left: somebody moves folders about.
+        Raises OSError if the parent is not the folder that the descent came from: another process moves folders.
         """
         if not self._way:
             return None
@@ -159,7 +159,7 @@ class _Cursor:
         return name
 
     def close(self) -> None:
-        """Let go of the tree."""
+        """Close the descriptor."""
         os.close(self.at)
 
     def _stand_in(self, folder: int) -> None:
@@ -168,14 +168,14 @@ class _Cursor:
 
 
 class _Level(NamedTuple):
-    """One folder on the way of a removal: the folders found in it, and the names that do not go."""
+    """A folder on the path of a removal: remaining subfolders, and names known not to be removable."""
 
     folders: list[str]
     given_up: set[str]
 
 
 def _emptied(top: Path, deadline: float, clock: Callable[[], float]) -> Removal:
-    """Remove all that lies in `top`."""
+    """Remove everything inside `top`."""
     top.chmod(stat.S_IRWXU)
     given_up = 0
     with contextlib.closing(_Cursor(top)) as cursor:
@@ -204,7 +204,7 @@ def _emptied(top: Path, deadline: float, clock: Callable[[], float]) -> Removal:
 
 
 def _removed(parent: int, name: str) -> bool:
-    """Remove the folder `name` if it is empty; if not, make it one that can be entered."""
+    """Remove the folder `name` if empty; otherwise make it accessible."""
     try:
         os.rmdir(name, dir_fd=parent)
     except OSError:
@@ -215,7 +215,7 @@ def _removed(parent: int, name: str) -> bool:
 
 
 def _unlink_some(folder: int, level: _Level) -> bool:
-    """Unlink files of an open folder and collect the folders in it, some thousands at a time; False: none is left."""
+    """Unlink files of an open folder, some thousands at a time; collect subfolders. Return False if none is left."""
     seen = False
     with os.scandir(folder) as entries:
         fresh = (entry for entry in entries if entry.name not in level.given_up)

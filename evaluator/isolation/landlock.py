@@ -1,7 +1,7 @@
-"""Landlock: the kernel's own file, signal and TCP restrictions that any process may put on itself (Linux 5.13 on).
+"""Landlock: file, signal and TCP restrictions imposed by a process on itself (Linux 5.13 and newer).
 
-A ruleset denies what it *handles* except where a rule allows it. Each newer ABI can handle more; this module handles
-all that the kernel at hand knows. See linux/landlock.h for the constants.
+A ruleset denies every access of the *handled* kinds, except where a rule allows the access. Newer ABIs can handle more
+kinds; this module handles everything known to the running kernel. Constants are defined in linux/landlock.h.
 """
 
 import ctypes
@@ -14,13 +14,13 @@ from pathlib import Path
 from evaluator.isolation import syscalls
 
 SIGNALS_ABI = 6
-"""The first ABI that keeps signals (and abstract sockets) inside."""
+"""The first ABI to restrict signals (and abstract sockets) to the domain."""
 NETWORK_ABI = 4
-"""The first ABI that can refuse TCP."""
+"""The first ABI to deny TCP."""
 
 
 class Access(IntFlag):
-    """What may be done with a file or folder (LANDLOCK_ACCESS_FS_*)."""
+    """Access rights of a file or folder (LANDLOCK_ACCESS_FS_*)."""
 
     EXECUTE = 1 << 0
     WRITE_FILE = 1 << 1
@@ -64,7 +64,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """Ask the kernel for its Landlock ABI; 0 if there is none, or it is switched off."""
+    """Return the kernel's Landlock ABI; 0 if Landlock is absent or disabled."""
     try:
         return syscalls.syscall(
             "landlock_create_ruleset", syscalls.SYS_LANDLOCK_CREATE_RULESET, None, 0, _ASK_FOR_VERSION
@@ -74,9 +74,9 @@ def abi() -> int:
 
 
 def restrict(rules: Iterable[tuple[Path, Access]]) -> None:
-    """Deny this thread, and what it starts, everything but `rules`. Paths that do not exist are left out.
+    """Deny this thread and its descendants every access outside `rules`. Missing paths are skipped.
 
-    Needs PR_SET_NO_NEW_PRIVS first. Raises OSError where Landlock is missing.
+    Needs PR_SET_NO_NEW_PRIVS. Raises OSError without Landlock.
     """
     version = abi()
     handled = Access(sum(access for first, access in _HANDLED_FROM_ABI.items() if first <= version))
@@ -97,7 +97,7 @@ def restrict(rules: Iterable[tuple[Path, Access]]) -> None:
 
 
 def restrict_signals() -> None:
-    """Let signals of this process reach only itself and what it starts. Needs ABI 6 and PR_SET_NO_NEW_PRIVS."""
+    """Restrict signals of this process to itself and its descendants. Needs ABI 6 and PR_SET_NO_NEW_PRIVS."""
     ruleset = _create(_Ruleset(scoped=_SIGNALS), SIGNALS_ABI)
     try:
         _enter(ruleset)
@@ -106,7 +106,7 @@ def restrict_signals() -> None:
 
 
 def _create(ruleset: _Ruleset, version: int) -> int:
-    # A kernel refuses a record longer than the one it knows, unless the rest is zero; so send what it knows.
+    # The kernel refuses a longer attribute struct than it knows, unless the excess is zero; pass the known length.
     known_bytes = 8 if version < NETWORK_ABI else 16 if version < SIGNALS_ABI else 24
     return syscalls.syscall(
         "landlock_create_ruleset", syscalls.SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), known_bytes, 0

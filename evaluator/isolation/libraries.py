@@ -1,8 +1,8 @@
-"""Where the judge has its packages from, beside its own Python: PYTHONPATH, a user's site-packages, a .pth file.
+"""Package folders beside this Python's own: PYTHONPATH, user site-packages, .pth files.
 
-The user chose them, and the judge runs what lies there; so starters import from there too, and runners read it. A
-folder counts where packages are installed in it, or PyTorch lies in it. One that merely holds somebody's files does
-not: what is on PYTHONPATH for another reason (a project with its problems and cards) stays hidden from runners.
+The user chose the folders and the judge runs their code. Starters therefore import from there too, and runners have
+read access. A folder counts if packages are installed in it or if it contains PyTorch. A folder on PYTHONPATH for
+another reason (a project with problems and cards) stays hidden from runners.
 """
 
 import functools
@@ -15,11 +15,11 @@ from pathlib import Path
 
 
 def library_folders() -> tuple[str, ...]:
-    """List them in the order in which this process looks there; none where Python's own folders have everything."""
+    """Return the folders in this process's search order; none if Python's own folders hold every package."""
     own = [*site.getsitepackages(), *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))]
     try:
         current = os.getcwd()  # noqa: PTH109 - compared as text
-    except OSError:  # It was removed: nothing below it is there any more.
+    except OSError:  # Removed: nothing exists below.
         current = "/"
     return _chosen(tuple(sys.path), tuple(own), current)
 

@@ -1,4 +1,4 @@
-"""What one runner or tool may use of the machine."""
+"""Resource limits of one runner or tool."""
 
 import resource
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ _GIB = 1 << 30
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that one runner may take.
+    """Resource limits of one runner.
 
-    `memory_bytes` is address space, for each process, beyond what is mapped when the walls go up: torch alone maps
-    0.6 GiB, and a build of it with CUDA many times that. `held_bytes` is for what all its processes hold in memory
-    together, wherever that lies (see `meter`); it is looked at four times a second.
-    `processes` counts threads too. `private_folder_bytes` is for the private folder, /tmp and /dev/shm together;
-    `work_bytes` for the folder of the host's that a tool writes into, looked at ten times a second.
-    Of what is printed, the first and the last `kept_output_bytes` are kept.
+    `memory_bytes` bounds the address space of each process, beyond the mappings at the start of confinement: torch
+    alone maps 0.6 GiB, and a CUDA build of torch many times as much. `held_bytes` bounds the memory of all processes
+    together, mapped or not (see `meter`); it is checked four times a second. `processes` counts threads too.
+    `private_folder_bytes` bounds the private folder, /tmp and /dev/shm together. `work_bytes` bounds the host folder
+    that a tool writes into, checked ten times a second. Of the output, the first and the last `kept_output_bytes` are
+    kept.
     """
 
     memory_bytes: int = 16 * _GIB
@@ -31,7 +31,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply(limits: Limits, *, counted_alone: bool) -> None:
-    """Put `limits` on this process. `counted_alone`: nobody else runs under the same user in this user namespace."""
+    """Apply `limits` to this process.
+
+    `counted_alone` means that no other process runs under the same user in this user namespace.
+    """
     others = 0 if counted_alone else _tasks_of_this_user()
     for kind, value in (
         (resource.RLIMIT_AS, _mapped_bytes() + limits.memory_bytes),
@@ -49,7 +52,7 @@ def apply(limits: Limits, *, counted_alone: bool) -> None:
 
 
 def _mapped_bytes() -> int:
-    """Say how much address space this process has now; 0 where there is no /proc to ask."""
+    """Return the address space mapped by this process; 0 without /proc."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     except OSError:
@@ -67,5 +70,5 @@ def _threads_of_this_user() -> Iterator[int]:
             if folder.stat().st_uid == user:
                 yield sum(1 for _ in (folder / "task").iterdir())
         except OSError:
-            # It ended while we looked.
+            # The process ended during the scan.
             continue

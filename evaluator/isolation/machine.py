@@ -1,4 +1,4 @@
-"""Which walls a machine allows, and which of them are used."""
+"""The sandbox layers available on a machine, and the choice among them."""
 
 import msgspec
 
@@ -11,10 +11,10 @@ from evaluator.records import SandboxFacts, SandboxMode
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What was tried on this machine and worked; `refused` says why the rest did not.
+    """Layers found to work on a machine; `refused` holds the reasons for the rest.
 
-    `private_view` includes a namespace of mounts; `own_proc` a /proc that shows the runner's processes only;
-    `own_user` that a runner can be given a user of its own. `landlock_abi` is 0 where there is no Landlock.
+    `private_view` includes a mount namespace. `own_proc` is a /proc showing only the runner's processes. `own_user`
+    means a separate user for each runner. `landlock_abi` is 0 without Landlock.
     """
 
     namespaces: Namespaces
@@ -27,7 +27,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Walls(msgspec.Struct, frozen=True, kw_only=True):
-    """The walls around one runner."""
+    """The sandbox layers of a runner."""
 
     namespaces: Namespaces
     private_view: bool
@@ -48,9 +48,9 @@ _NO_WALLS = Walls(
 
 
 def choose_walls(mode: SandboxMode, machine: Machine) -> Walls:
-    """Take every wall that `machine` allows.
+    """Return every layer that `machine` allows.
 
-    Raises SandboxUnavailable if none of them guards files, or if no runner could read Python behind them.
+    Raises SandboxUnavailable if no layer protects files, or if a confined runner could not read Python.
     """
     if mode is SandboxMode.NONE:
         return _NO_WALLS
@@ -88,7 +88,7 @@ def _choose_cage(machine: Machine) -> Cage:
 
 
 def sandbox_facts(mode: SandboxMode, machine: Machine, walls: Walls, limits: Limits) -> SandboxFacts:
-    """Say for the scorecard which layers stand, and which are missing."""
+    """Return the active and the missing layers for the scorecard."""
     separate = walls.namespaces is not Namespaces.NONE
     abi = machine.landlock_abi if walls.landlock else 0
     stands = {
@@ -97,7 +97,7 @@ def sandbox_facts(mode: SandboxMode, machine: Machine, walls: Walls, limits: Lim
         "network-namespace": separate,
         "ipc-namespace": separate,
         "own-proc": walls.private_view and machine.own_proc,
-        # In a user namespace of its own a runner has no right outside of it, and is counted alone.
+        # A runner in a separate user namespace has no rights outside and is counted separately.
         "own-user": walls.own_user or walls.namespaces is Namespaces.USER,
         "landlock-files": abi > 0,
         "landlock-network": abi >= landlock.NETWORK_ABI,

@@ -1,12 +1,12 @@
-"""What all processes of a runner hold in memory together, wherever that lies.
+"""Memory held by all processes of a runner together, mapped or not.
 
-A limit of address space is one process's, and sees nothing that is not mapped. So the supervisor adds up: memory that
-is mapped, private or shared; tables of pages; what sockets may hold at most; and, where memfds are to be had, those.
-It reads the machine's /proc from outside of the runner's walls, four times a second, 0.1 ms each.
+RLIMIT_AS bounds a single process and ignores unmapped memory. The supervisor therefore adds up mapped memory (private
+and shared), page tables and the largest possible socket queues. Memfds are added where a runner may create some. The
+supervisor reads the machine's /proc from outside the sandbox, four times a second, 0.1 ms each.
 
-Shared memory stays when no process has its pages in a table (MADV_DONTNEED, a child that wrote it and ended), and
-most of it may be mapped nowhere: the kernel is asked what the file behind it holds. And a process may go on when its
-first thread has ended, of which /proc then says nothing: another thread is asked.
+Shared memory can outlive its page table entries, after MADV_DONTNEED or the exit of a child that wrote. Most of a
+shared file may be mapped nowhere, so the size of the file behind the mapping counts. A process may continue after its
+first thread has exited. /proc then reports nothing for the process, and another thread is read instead.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ _BUFFERS_BYTES_AT_MOST = 1 << 20
 _DEFAULT_BUFFER_BYTES = 212_992
 _MEMFD = "/memfd:"
 _ENDED = "FDSize:\t0\n"
-"""In the status of a thread that has ended."""
+"""Part of the status of a thread that has exited."""
 _LOOKS_AT_THREADS = 4
 _SHARED_ANONYMOUS = " /dev/zero (deleted)"
 _MAPS_BYTES_AT_MOST = 8 << 20
-"""Of a list of mapped areas; a longer one (100 000 areas: the kernel allows 65 530) is read so far."""
+"""Read limit for a list of mappings: 100 000 entries, more than the kernel's default maximum of 65 530 per process."""
 
 
 class _Share(NamedTuple):
-    """What one process has: bytes of its own, bytes in shared memory, and what else it may hold."""
+    """Memory of one process: private bytes, shared bytes, and other memory that the process may hold."""
 
     own_bytes: int
     shared_bytes: int
@@ -38,22 +38,22 @@ class _Share(NamedTuple):
 
 
 class Meter:
-    """Reads one /proc: the machine's, for its descriptor is opened before the walls stand. No child may keep that."""
+    """Reader of the machine's /proc, opened before the sandbox layers are entered. No child may keep the descriptor."""
 
     def __init__(self, proc: str = "/proc") -> None:
-        """Open `proc`. Raises OSError where there is none."""
+        """Open `proc`. Raises OSError without /proc."""
         self.descriptor = os.open(proc, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._buffer_bytes = _largest_buffer_bytes(proc)
 
     def exceeds(self, top: int, limit_bytes: int, *, memfds: bool) -> bool:
-        """Say whether the processes below `top` hold more than `limit_bytes`; `memfds` where they can make some.
+        """Return whether the processes below `top` hold more than `limit_bytes`; `memfds` if they can create memfds.
 
-        Pages that several processes share are counted in each first, which is quick. Only where that is too much, each
-        is counted once.
+        A quick pass counts shared pages once for each process. Only if the quick sum is too large, a second pass counts
+        each page once.
         """
         pids = list(self._below(top))
         files_bytes = self._memfd_bytes(pids) if memfds else 0
-        # No runner has more shared memory than the machine.
+        # The machine's total bounds the runner's shared memory.
         most_bytes = _sizes(self._read("meminfo")).get("Shmem", 0) * _KIB
         if _sum(map(self._quick_share, pids), max(files_bytes, most_bytes)) <= limit_bytes:
             return False
@@ -61,7 +61,7 @@ class Meter:
         return _sum(map(self._exact_share, pids), files_bytes + hidden_bytes) > limit_bytes
 
     def _below(self, top: int) -> Iterator[int]:
-        """Number the processes below `top`."""
+        """Yield the ids of the processes below `top`."""
         waiting = [top]
         while waiting:
             pid = waiting.pop()
@@ -83,12 +83,12 @@ class Meter:
     def _exact_share(self, pid: int) -> _Share:
         quick = self._quick_share(pid)
         sizes = _sizes(self._read_of_process(pid, "smaps_rollup"))
-        if "Pss_Anon" not in sizes:  # Not ours to read, or gone.
+        if "Pss_Anon" not in sizes:  # Not readable, or exited.
             return quick
         return quick._replace(own_bytes=sizes["Pss_Anon"] * _KIB, shared_bytes=sizes.get("Pss_Shmem", 0) * _KIB)
 
     def _read_of_process(self, pid: int, name: str, at_most: int = _STATUS_BYTES) -> str:
-        """Read what is the same for all threads of a process; nothing where the last of them has ended."""
+        """Read a file with equal content for all threads of a process; return "" after the last thread's exit."""
         for place in itertools.chain((f"{pid}",), self._places_of_threads(pid)):
             text = self._read(f"{place}/{name}", at_most)
             if text and _ENDED not in text:
@@ -96,12 +96,12 @@ class Meter:
         return ""
 
     def _places_of_threads(self, pid: int) -> Iterator[str]:
-        """Look for threads only when it is asked; another may begin as one ends."""
+        """Yield the folders of threads, listed on demand and repeatedly: a thread may start while another exits."""
         for _ in range(_LOOKS_AT_THREADS):
             yield from (f"{pid}/task/{thread}" for thread in self._threads(pid))
 
     def _threads(self, pid: int) -> list[str]:
-        """Number the threads of a process; those that appear last come first, for others may have ended."""
+        """Return the thread ids of a process, newest first: older threads may have exited."""
         try:
             with self._opened(f"{pid}/task") as tasks, os.scandir(tasks) as entries:
                 return [entry.name for entry in entries][::-1]
@@ -109,7 +109,7 @@ class Meter:
             return []
 
     def _shared_anonymous_bytes(self, pids: Iterable[int]) -> int:
-        """Add up shared memory without a name, each once: what it holds, or where that is not told, what is mapped."""
+        """Add up anonymous shared memory, each object once: its size, or its mapped part if the size is hidden."""
         found: dict[str, int] = {}
         for pid in pids:
             for line in self._read_of_process(pid, "maps", at_most=_MAPS_BYTES_AT_MOST).splitlines():
@@ -119,7 +119,7 @@ class Meter:
         return sum(found.values())
 
     def _area_bytes(self, pid: int, addresses: str, offset: int) -> int:
-        """Say how large the file behind a mapped area is. Most of it may be mapped nowhere; only root is told that."""
+        """Return the size of the file behind a mapping; without root's right to read it, the end of the mapped part."""
         try:
             return os.stat(f"{pid}/map_files/{addresses}", dir_fd=self.descriptor).st_blocks * 512
         except OSError:
@@ -127,7 +127,7 @@ class Meter:
             return offset + end - begin
 
     def _memfd_bytes(self, pids: Iterable[int]) -> int:
-        """Add up files in memory that have no name, each once; where another user's may not be listed, nothing."""
+        """Add up memfds, each once; return 0 where the descriptors of another user may not be listed."""
         found: dict[tuple[int, int], int] = {}
         for place in itertools.chain.from_iterable(map(self._tables_of_files, pids)):
             with contextlib.suppress(OSError), self._opened(place) as folder, os.scandir(folder) as entries:
@@ -139,7 +139,7 @@ class Meter:
         return sum(found.values())
 
     def _tables_of_files(self, pid: int) -> list[str]:
-        """Say where the open files of a process are listed: with its threads, once its first one has ended."""
+        """Return the folders that list a process's open files: those of threads, once the first thread has exited."""
         if _ENDED in self._read(f"{pid}/status"):
             return [f"{pid}/task/{thread}/fd" for thread in self._threads(pid)]
         return [f"{pid}/fd"]
@@ -153,7 +153,7 @@ class Meter:
             os.close(descriptor)
 
     def _read(self, path: str, at_most: int = _STATUS_BYTES) -> str:
-        """Read the beginning of a file; nothing where its process has ended, or it may not be read."""
+        """Read the beginning of a file; return "" if the process has exited or the file may not be read."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor)
         except OSError:
@@ -170,20 +170,20 @@ class Meter:
 
 
 def _sum(shares: Iterable[_Share], files_bytes: int) -> int:
-    """Add up. A memfd that is mapped is among the shared bytes already, so the larger of the two counts."""
+    """Add up. Mapped memfds are already among the shared bytes, so the larger of both numbers counts."""
     own, shared, other = map(sum, zip(_Share(0, 0, 0), *shares, strict=True))
     return own + max(shared, files_bytes) + other
 
 
 def _sizes(text: str) -> dict[str, int]:
-    """Read the lines `Name: number` of a file of /proc."""
+    """Parse the lines `Name: number` of a file in /proc."""
     pairs = (line.partition(":") for line in text.splitlines())
     words = ((name, rest.split()) for name, _, rest in pairs)
     return {name: int(found[0]) for name, found in words if found and found[0].isdigit()}
 
 
 def _largest_buffer_bytes(proc: str) -> int:
-    """Say what one socket's queue takes at most: twice what is sent, for the kernel counts its own records too."""
+    """Return the limit of one socket queue: twice the payload limit, because the kernel also counts its own records."""
     try:
         size_bytes = int(Path(proc, "sys/net/core/wmem_default").read_text(encoding="ascii"))
     except (OSError, ValueError):

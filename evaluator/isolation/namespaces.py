@@ -1,4 +1,4 @@
-"""New namespaces for a runner: its own mounts, processes, network, SysV objects and host name."""
+"""New namespaces for a runner: mounts, processes, network, SysV IPC and host name."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ _ISOLATED = (
 
 
 class Namespaces(StrEnum):
-    """How namespaces are had: `root` by right, `user` inside a user namespace, `none` not at all."""
+    """How namespaces are created: as `root`, inside a `user` namespace, or not at all (`none`)."""
 
     ROOT = "root"
     USER = "user"
@@ -22,9 +22,10 @@ class Namespaces(StrEnum):
 
 
 def enter(kind: Namespaces, user: int | None) -> None:
-    """Leave the host's namespaces; the next child is the first process of the new process namespace.
+    """Leave the host's namespaces; the next child becomes the first process of the new process namespace.
 
-    `user` is whom to become before a user namespace is made (None: stay who we are). Raises OSError if refused.
+    `user` is the user to become before a user namespace is created; None keeps the current user. Raises OSError if
+    refused.
     """
     match kind:
         case Namespaces.NONE:
@@ -40,7 +41,7 @@ def enter(kind: Namespaces, user: int | None) -> None:
 def _enter_user_namespace(user: int | None) -> None:
     if user is not None:
         privileges.become(user)
-        # Changing the user made /proc/self root's, and the maps below could not be written.
+        # A change of user gives /proc/self to root, and the maps below could not be written.
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
     uid, gid = os.geteuid(), os.getegid()
     syscalls.unshare(syscalls.CLONE_NEWUSER | _ISOLATED)

@@ -1,4 +1,4 @@
-"""What a runner prints: drained for as long as it prints, kept in part, made harmless before anyone reads it."""
+"""Output of a runner: drained continuously, kept in part, escaped before display."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ _CHUNK_BYTES = 1 << 16
 
 
 class OutputDrain:
-    """Reads a pipe to its end in a thread of its own and keeps the first and the last `kept_bytes`.
+    """A thread that reads a pipe to its end and keeps the first and the last `kept_bytes`.
 
-    The thread never blocks the writer for long and holds no more than that, however much is written.
+    The thread never blocks the writer for long and holds at most twice `kept_bytes`, however much is written.
     """
 
     def __init__(self, descriptor: int, kept_bytes: int) -> None:
-        """Take over `descriptor`, the reading end of a pipe."""
+        """Take ownership of `descriptor`, the read end of a pipe."""
         self._descriptor = descriptor
         self._kept_bytes = kept_bytes
         self._head = bytearray()
@@ -44,7 +44,7 @@ class OutputDrain:
         self._thread.join(timeout_s)
 
     def text(self) -> RunnerOutput:
-        """Give what has been read so far."""
+        """Return the output read so far."""
         with self._lock:
             head, tail, total = bytes(self._head), bytes(self._tail), self._total_bytes
         left_out = total - len(head) - len(tail)
@@ -53,7 +53,7 @@ class OutputDrain:
 
 
 def harmless(text: str) -> str:
-    r"""Spell out what could act on a terminal or mislead its reader: escapes, controls, direction marks.
+    r"""Escape characters that could control a terminal or mislead its reader: escapes, controls, direction marks.
 
     >>> harmless("ok\r\n\x1b[31mred")
     'ok\n\\x1b[31mred'

@@ -1,6 +1,7 @@
-"""What this machine allows: each wall is put up once, in a forked child, and nothing is concluded from versions.
+"""Detection of the sandbox layers that this machine allows.
 
-The calling process must have no threads, because a user namespace cannot be entered by one of several.
+Each layer is tried once in a forked child; versions prove nothing. The calling process must have no threads, because a
+multithreaded process cannot enter a user namespace.
 """
 
 import os
@@ -20,7 +21,7 @@ _TRIAL_SCRATCH_BYTES = 1 << 20
 
 
 def examine() -> Machine:
-    """Try every wall and say which of them stand."""
+    """Try every sandbox layer and return the results."""
     refused: dict[str, str] = {}
 
     def works(layer: str, trial: Callable[[], object]) -> bool:
@@ -93,7 +94,7 @@ def _try_view(kind: Namespaces, own_user: bool, *, proc_needed: bool = False) ->
 
         def enter_and_build() -> None:
             namespaces.enter(kind, user)
-            # The first process of the new process namespace is the next child.
+            # The next child becomes the first process of the new process namespace.
             problem = _failure_of(build)
             if problem:
                 raise OSError(problem)
@@ -104,7 +105,7 @@ def _try_view(kind: Namespaces, own_user: bool, *, proc_needed: bool = False) ->
 
 
 def _failure_of(trial: Callable[[], object]) -> str:
-    """Run `trial` in a forked child; the text of what it raised, or nothing."""
+    """Run `trial` in a forked child. Return the text of the exception raised, or ""."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

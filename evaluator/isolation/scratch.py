@@ -1,7 +1,7 @@
-"""Folders in the temporary folder that end with their owner, or, where that is killed, at the next start.
+"""Temporary folders, removed with their owner or, after a kill, at the next start.
 
-Each is locked as long as its owner lives: the kernel lets go of the lock with the owner's last process, whatever ended
-it, and whatever namespaces its successor is in. So what is not locked belongs to nobody any more.
+Each folder is locked while its owner lives. The kernel releases the lock with the owner's last process, for any cause
+of death and any namespace of the successor. An unlocked folder is therefore abandoned.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ _PREFIX = "warpgrade-"
 _KINDS = ("build-", "run-")
 _TRIES = 100
 _TIDYING_S = 5.0
-"""How long a start may spend on what dead processes left; the next one goes on from there."""
+"""Time limit per start for the removal of abandoned folders; the next start continues."""
 
 
 class Scratch:
-    """A folder for the time of one compilation (`build`) or of one runner (`run`)."""
+    """A folder for one compilation (`build`) or one runner (`run`)."""
 
     def __init__(self, kind: str) -> None:
-        """Make it. Raises OSError where there is no room."""
-        # Somebody who tidies up may find it before it is locked, and take it for a dead one's: then another is made.
+        """Create the folder. Raises OSError if the disk is full."""
+        # Another start may remove the folder as abandoned before the lock is taken; then create another.
         for _ in range(_TRIES):
             self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-"))
             if (lock := _locked(self.path)) is not None:
@@ -36,9 +36,9 @@ class Scratch:
         raise FileNotFoundError(f"{self.path} is removed as soon as it is made")
 
     def close(self) -> None:
-        """Remove it with all that untrusted code has written there, once that code is dead. Twice is no more.
+        """Remove the folder with everything written by untrusted code, which must be dead. A second call does nothing.
 
-        Raises nothing: what takes too long is left for a later start, and what cannot be removed is left for good.
+        Raises nothing. A removal that takes too long is finished by a later start; entries impossible to remove stay.
         """
         if self._lock < 0:
             return
@@ -48,9 +48,9 @@ class Scratch:
 
 
 def remove_abandoned(top: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> list[Path]:
-    """Remove what dead processes of this user left in the temporary folder (`top`); say what that was.
+    """Remove the folders left by dead processes of this user in the temporary folder (`top`); return their paths.
 
-    What somebody else might still use stays: a folder of another user, one that is locked, or anything else's name.
+    Folders of other users, locked folders and all other names stay: another process may use them.
     """
     top = top or Path(tempfile.gettempdir())
     deadline = clock() + _TIDYING_S
@@ -73,7 +73,7 @@ def remove_abandoned(top: Path | None = None, *, clock: Callable[[], float] = ti
 
 
 def _is_ours(facts: os.stat_result) -> bool:
-    """Say whether this user made a folder. Root gives a runner's to a user that no account has (`Identities`)."""
+    """Return whether this user created a folder. Root gives runners' folders to unused users (`Identities`)."""
     if facts.st_uid == os.geteuid():
         return True
     try:
@@ -84,7 +84,7 @@ def _is_ours(facts: os.stat_result) -> bool:
 
 
 def _locked(folder: Path) -> int | None:
-    """Lock a folder: a descriptor that holds the lock. None where another process has it, or it is gone meanwhile."""
+    """Lock a folder. Return the locked descriptor, or None if another process holds the lock or the folder is gone."""
     descriptor = -1
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

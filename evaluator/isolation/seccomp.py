@@ -1,19 +1,19 @@
-"""A seccomp filter, written by hand as classic BPF: what no kernel code of a submission needs is refused.
+"""A seccomp filter in classic BPF. It refuses system calls that kernel code of a submission never needs.
 
-Six kinds of calls are in it:
+Six kinds of calls are refused or restricted:
 
-* those that would widen the kernel's attack surface or reach other processes (ptrace, mounts, namespaces, bpf, ...);
-* `socket` for anything but AF_UNIX, and where there is no private view for anything that could reach somebody;
-* every call that sends a signal, if that is SIGCONT. A frozen runner must stay frozen, and SIGCONT wakes a stopped
-  process, or takes back a stop that it has not obeyed yet: one process of a runner would send it in the microseconds
+* calls that widen the kernel's attack surface or reach other processes (ptrace, mounts, namespaces, bpf, ...);
+* `socket` for any family but AF_UNIX; without a private view, any socket able to reach another process;
+* every call sending a signal, if the signal is SIGCONT. A frozen runner must stay frozen, and SIGCONT continues a
+  stopped process or cancels a pending stop. A process of a runner could otherwise send SIGCONT in the microseconds
   between another's stop and its own;
-* those that let a process arrange for a SIGCONT from the kernel: a POSIX timer, F_SETSIG, a parent-death signal, a
-  child's exit signal, a message queue, or the death of the parent of a process group that thereby becomes orphaned;
-* those that make memory which no limit counts: a memfd that is not mapped, pages given to a pipe, larger pipes, and
-  descriptors on their way through a socket, which outlive their sender until the kernel tidies up after it;
-* those that choose cores, priorities and scheduling classes: a runner has the cores that it was started on.
+* calls that make the kernel send SIGCONT: a POSIX timer, F_SETSIG, a parent-death signal, a child's exit signal or a
+  message queue. The death of a parent also sends SIGCONT, if a process group becomes orphaned;
+* calls creating memory outside every limit: unmapped memfds, pages given to a pipe, larger pipes, and descriptors in
+  flight through a socket, which outlive the sender until the kernel collects them;
+* calls choosing cores, priorities and scheduling classes: a runner keeps its initial cores.
 
-clone3 gives ENOSYS, because its flags lie in memory where a filter cannot look; libc then falls back on clone.
+clone3 returns ENOSYS, because a filter cannot read its flags in memory; libc then falls back to clone.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ _REFUSE = _ERRNO | errno.EPERM
 _PRETEND = _ERRNO | 0
 """Skip the call and return 0."""
 
-# Offsets in struct seccomp_data; both architectures are little-endian, so the low half of an argument comes first.
+# Offsets in struct seccomp_data. Both architectures are little-endian: the low half of an argument comes first.
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
 _X32_BIT = 0x40000000
 
@@ -49,7 +49,7 @@ _PR_SET_PDEATHSIG = syscalls.PR_SET_PDEATHSIG
 _F_SETSIG = 10
 _F_SETPIPE_SZ = 1031
 _RECORD_LOCKS = (6, 7, 37, 38)
-"""F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW: a lock of each byte of a file is memory that no limit counts."""
+"""F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW. A lock on each byte of a file takes memory that no limit counts."""
 _BUFFER_SIZES = (socket.SO_SNDBUF, socket.SO_RCVBUF, 32, 33)  # the last two: SO_SNDBUFFORCE, SO_RCVBUFFORCE
 _EXIT_SIGNAL_MASK = 0xFF
 _SOCKET_TYPE_MASK = 0xF
@@ -65,7 +65,7 @@ _NEW_NAMESPACES = (
 
 
 class _Numbers(NamedTuple):
-    """The number of one call on each architecture; None where it does not exist."""
+    """The number of a call on each architecture; None where the call does not exist."""
 
     x86_64: int | None
     aarch64: int | None
@@ -143,7 +143,7 @@ _REFUSED: dict[str, _Numbers] = {
     "vmsplice": _Numbers(278, 75),
 }
 _MESSAGES: dict[str, _Numbers] = {"sendmsg": _Numbers(46, 211), "sendmmsg": _Numbers(307, 269)}
-"""What can carry descriptors. A filter cannot see whether one does."""
+"""Calls that can pass descriptors. A filter cannot see whether a message contains any."""
 _UNMAPPED_MEMORY: dict[str, _Numbers] = {"memfd_create": _Numbers(319, 279), "memfd_secret": _Numbers(447, 447)}
 _SCHEDULING: dict[str, tuple[_Numbers, int]] = {
     "ioprio_set": (_Numbers(251, 30), 1),
@@ -153,11 +153,12 @@ _SCHEDULING: dict[str, tuple[_Numbers, int]] = {
     "sched_setscheduler": (_Numbers(144, 119), 0),
     "setpriority": (_Numbers(141, 140), 1),
 }
-"""With each call's argument that says whose; 0 is the caller, except where `ioprio_set` and `setpriority` mean more."""
+"""Each call with the index of the argument naming the target. 0 means the caller, except that `ioprio_set` and
+`setpriority` also accept groups and users."""
 _REFUSED_AMONG_OTHERS = ("ioprio_set", "setpriority")
-"""Of those, what a tool may not do where the processes of others can be named: their 0 may be a group, or a user."""
-# A process group of one's own is what makes an orphaned group (and its SIGCONT) possible. Programs that start others
-# often ask for one and need nothing of it, so they are told that they have it.
+"""Calls refused to a tool able to name other users' processes: target 0 may be a process group or a user."""
+# A separate process group could become orphaned, and the kernel would send SIGCONT. Many programs ask for a group
+# without need, so the call returns success and does nothing.
 _PRETENDED: dict[str, _Numbers] = {"setpgid": _Numbers(109, 154), "setsid": _Numbers(112, 157)}
 _SENDS_A_SIGNAL: dict[str, tuple[_Numbers, int]] = {
     "kill": (_Numbers(62, 129), 1),
@@ -167,7 +168,7 @@ _SENDS_A_SIGNAL: dict[str, tuple[_Numbers, int]] = {
     "tgkill": (_Numbers(234, 131), 2),
     "tkill": (_Numbers(200, 130), 1),
 }
-"""With each call's argument that is the signal: an int, so the kernel too looks at its low half alone."""
+"""Each call with the index of its signal argument: an int, so the kernel reads only the low half too."""
 _CLONE = _Numbers(56, 220)
 _CLONE3 = _Numbers(435, 435)
 _CONNECT = _Numbers(42, 203)
@@ -196,16 +197,16 @@ def _return(value: int) -> _Instruction:
 
 
 def _on_call(number: int | None, body: list[_Instruction]) -> list[_Instruction]:
-    """Run `body`, which returns on every path, if the call is `number`. The call's number is in the accumulator."""
+    """Return `body` guarded by the test for call `number`, already in the accumulator. All paths of `body` return."""
     if number is None:
         return []
     return [_instruction(_JUMP_EQUAL, number, 0, len(body)), *body]
 
 
 def _clone_rule() -> list[_Instruction]:
-    """Threads and plain children only: no namespaces, and no exit signal but the usual one.
+    """Allow threads and plain children: no new namespaces, no exit signal except SIGCHLD or none.
 
-    Threads share one table of files, as libc's do: `meter` counts one for each process.
+    Threads must share one descriptor table, as with libc: `meter` counts one table for each process.
     """
     return [
         _load_argument(0),
@@ -236,7 +237,7 @@ def _refuse_only(index: int, *values: int) -> list[_Instruction]:
 
 
 def _file_control(*, pretends_locks: bool) -> list[_Instruction]:
-    """A runner shares no file with another runner, so a lock of a part of one has nothing to keep out."""
+    """Restrict fcntl. Runners share no files, so a record lock excludes no other process and may be skipped."""
     pretended = _RECORD_LOCKS if pretends_locks else ()
     answers = [line for each in pretended for line in (_instruction(_JUMP_EQUAL, each, 0, 1), _return(_PRETEND))]
     load, *rest = _refuse_only(1, _F_SETSIG, _F_SETPIPE_SZ)
@@ -244,7 +245,7 @@ def _file_control(*, pretends_locks: bool) -> list[_Instruction]:
 
 
 def _usual_buffers() -> list[_Instruction]:
-    """Sockets' queues keep their size, which `meter` counts with; who asks for more is told that it was done."""
+    """Keep the size of socket queues, on which `meter` relies; a request for more returns success and does nothing."""
     sizes = [line for size in _BUFFER_SIZES for line in (_instruction(_JUMP_EQUAL, size, 0, 1), _return(_PRETEND))]
     return [
         _load_argument(1),
@@ -267,9 +268,10 @@ def _no_continue_signal_from_parent() -> list[_Instruction]:
 
 
 def _unconnected_unix() -> list[_Instruction]:
-    """Sockets of AF_UNIX that reach nobody before they are connected, and hold nothing.
+    """Allow AF_UNIX stream and packet sockets, which reach no process and hold nothing until connected.
 
-    CUDA makes one as it starts, and fails (error 304) where it may not. Datagrams are left out, as below.
+    CUDA creates a stream or packet socket at initialization, and a refusal fails with error 304. Datagram sockets are
+    refused: see `program`.
     """
     return [
         _load_argument(0),
@@ -284,14 +286,16 @@ def _unconnected_unix() -> list[_Instruction]:
 
 
 def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool, tool: bool) -> list[_Instruction]:
-    """Write the filter for `machine` ("x86_64" or "aarch64") as (code, jump if true, jump if false, value).
+    """Return the filter for `machine` ("x86_64" or "aarch64") as (code, jump if true, jump if false, value).
 
-    Without a `private_view` there are no sockets at all, because one could connect to the host's services, which
-    Landlock does not prevent; but for a `gpu` some that cannot connect. With one, a runner has those as well.
+    Without a `private_view`, sockets are refused: a socket could connect to services of the host, which Landlock does
+    not prevent. With a `gpu`, sockets unable to connect are allowed. A runner with a private view gets the same
+    sockets.
 
-    A `tool` that is a compiler runs nothing of a submission: it may choose cores and priorities (`nice` does), those of
-    others excepted where it has no `own_processes` (a process namespace). One with a `gpu` runs a submission under its
-    watch, and speaks with it in messages. CUDA starts with a memfd, and takes a refusal for the end (error 304).
+    A `tool` without a `gpu` is a compiler and runs no code of a submission. It may choose cores and priorities (`nice`
+    does), but without `own_processes` (a process namespace) not those of other processes. A tool with a `gpu` runs a
+    submission under its control, and both exchange messages. CUDA creates a memfd at initialization, and a refusal
+    fails with error 304.
 
     Raises KeyError for another machine.
     """
@@ -319,15 +323,15 @@ def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool,
     else:
         unconnected = gpu or private_view
         filtered += _on_call(number(_SOCKET), _unconnected_unix() if unconnected else [_return(_REFUSE)])
-        # What was sent over a connection that nobody accepted, or in a datagram, outlives its sender: thousands of
-        # them wait at one descriptor, where `meter` counts one queue.
+        # Data sent over an unaccepted connection, or in a datagram, outlives the sender. Thousands of messages can wait
+        # at a descriptor for which `meter` counts a single queue.
         filtered += _on_call(number(_CONNECT), [_return(_REFUSE)])
-        # A datagram socket can be pointed at any address with sendmsg, where a filter cannot look.
+        # sendmsg can direct a datagram socket to any address, and a filter cannot read the address.
         filtered += _on_call(number(_SOCKETPAIR), _allow_only(1, socket.SOCK_STREAM, _SOCKET_TYPE_MASK))
     for name, (numbers, whose) in _SCHEDULING.items():
         if gpu or not tool:
-            # Programs that pin their threads need nothing of it, and libc makes none that it cannot pin: so they are
-            # told that it was done.
+            # Programs rarely need the pinning, but libc fails to create a thread if its pinning fails. The call
+            # therefore returns success and does nothing.
             filtered += _on_call(number(numbers), [_return(_PRETEND)])
         elif not own_processes:
             refused = name in _REFUSED_AMONG_OTHERS
@@ -351,12 +355,12 @@ class _Program(ctypes.Structure):
 
 
 def apply(*, private_view: bool, own_processes: bool, gpu: bool, tool: bool) -> None:
-    """Filter this thread and everything that it starts from now on, for good. Needs PR_SET_NO_NEW_PRIVS first."""
+    """Filter this thread and all its descendants irrevocably. Needs PR_SET_NO_NEW_PRIVS."""
     load(program(platform.machine(), private_view=private_view, own_processes=own_processes, gpu=gpu, tool=tool))
 
 
 def load(lines: list[_Instruction]) -> None:
-    """Filter this thread and what it starts by `lines`, as `program` writes them."""
+    """Filter this thread and its descendants by `lines`, as returned by `program`."""
     packed = b"".join(struct.pack("=HBBI", *line) for line in lines)
     buffer = ctypes.create_string_buffer(packed, len(packed))
     described = _Program(length=len(lines), filter=ctypes.addressof(buffer))

@@ -1,8 +1,8 @@
-"""The starter: a process that has imported torch once and forks a runner from that whenever the judge asks.
+"""The fork server: a process that has imported torch once and forks a runner on each request of the judge.
 
-It computes nothing: a child forked after a parallel torch operation hangs in its first one, because the threads are
-gone and their pool does not know. It holds no secret either: all that a runner can find in the memory it inherits is
-imported code.
+The fork server computes nothing with torch. After a parallel torch operation, a forked child would hang in its first
+parallel operation: the threads are gone, but the thread pool still expects them. The process holds no secrets either:
+the memory inherited by a runner contains only imported code.
 """
 
 import contextlib
@@ -17,27 +17,27 @@ from evaluator.isolation import probe, warden, wire
 
 
 def main(descriptor: int) -> None:
-    """Serve the judge at the other end of the socket `descriptor` until it hangs up."""
+    """Serve the judge at the other end of the socket `descriptor` until the judge hangs up."""
     judge = socket.socket(fileno=descriptor)
     machine = probe.examine()
     setup, _ = wire.receive(judge)
     if not isinstance(setup, wire.Setup):
         raise TypeError(f"the first message is a {type(setup).__name__}")
     sys.path.extend(setup.extra_sys_path)
-    # What is imported stays: looking through it for garbage takes a tenth of a second.
+    # Imported modules are never freed; garbage collection during the imports would take a tenth of a second.
     gc.disable()
     for module in setup.preload:
         importlib.import_module(module)
-    # Frozen objects are not touched by collections, so their pages stay shared with the children.
+    # Collections do not touch frozen objects, so their pages stay shared with the children.
     gc.freeze()
     gc.enable()
-    # Supervisors are not waited for; the judge holds a descriptor of each.
+    # Supervisors need no wait: the judge holds a pidfd of each.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     wire.send(judge, wire.Ready(machine=machine))
     with contextlib.suppress(wire.HungUp):
         while True:
             _start_runner(judge)
-    os._exit(0)  # Taking all of torch apart first would take a fifth of a second.
+    os._exit(0)  # An orderly shutdown of torch would take a fifth of a second.
 
 
 def _start_runner(judge: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""The judge's handle on its starter: begin it early, ask it for confined processes, end it with all of them."""
+"""The judge's handle on its starter, the fork server: early start, requests for confined processes, shutdown."""
 
 import contextlib
 import os
@@ -27,17 +27,17 @@ DEFAULT_PRELOAD = ("torch", "evaluator.runner.main")
 _READY_S = 60.0
 _CLOSE_S = 5.0
 _STDERR_BYTES = 8 << 10
-# -I: nothing of the environment or the current folder is imported. -B: nothing is written.
+# -I: no imports from the environment or the current folder. -B: no bytecode written.
 _PYTHON = (sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore")
-# Libraries come before Python's own packages, as they do here.
+# The library folders precede Python's own packages, as in this process.
 _BOOT = "import sys; sys.path[:0] = sys.argv[1:]; from evaluator.isolation import starter; starter.main({})"
 
 
 class Starter:
-    """A process with torch imported from which runners are forked. A context manager; leaving it kills them all.
+    """A fork server for runners, with torch imported. As a context manager, it kills all runners on exit.
 
-    Making one returns at once, so that its start overlaps with the judge's own; the first use waits for it.
-    Methods may be called from several threads.
+    The constructor returns at once, so that the start overlaps with the judge's own; the first use waits for the end of
+    the imports. Methods may be called from several threads.
 
         with Starter(environment={"OMP_NUM_THREADS": "2"}) as starter:
             child = starter.spawn("evaluator.runner.main:run")
@@ -53,15 +53,15 @@ class Starter:
         preload: Sequence[str] = DEFAULT_PRELOAD,
         extra_sys_path: Sequence[Path] = (),
     ) -> None:
-        """Begin a starter.
+        """Start the fork server process.
 
         Args:
-            mode: which walls are wanted.
-            limits: what each runner may take, unless `spawn` says otherwise.
+            mode: the requested sandbox mode.
+            limits: default limits of each runner; `spawn` may override the limits.
             environment: variables for the starter and every runner, besides PATH, HOME, TMPDIR and LANG.
             readable: paths that every runner may read, besides the system, Python and its packages.
-            preload: modules to import before the first fork; none of them may compute anything with torch.
-            extra_sys_path: folders to import them from, besides those of this Python.
+            preload: modules to import before the first fork; imports must not compute anything with torch.
+            extra_sys_path: further folders of modules, besides those of this Python.
         """
         self._mode = mode
         self._limits = limits if limits is not None else Limits()
@@ -81,15 +81,15 @@ class Starter:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(its_end.fileno(),),
-                start_new_session=True,  # Ctrl-C is for the judge, which then ends the rest in order.
+                start_new_session=True,  # Only the judge gets Ctrl-C, and then shuts the others down in order.
             )
         assert self._process.stderr is not None  # noqa: S101 - for the type checker: PIPE was asked for
         self._stderr = OutputDrain(os.dup(self._process.stderr.fileno()), _STDERR_BYTES)
         self._process.stderr.close()
         setup = wire.Setup(preload=tuple(preload), extra_sys_path=tuple(map(str, extra_sys_path)))
-        with contextlib.suppress(OSError):  # If it is dead already, the first use says so and why.
+        with contextlib.suppress(OSError):  # A dead starter is reported, with the reason, at the first use.
             wire.send(self._socket, setup)
-        remove_abandoned()  # While it imports, there is time to tidy up after those that were killed.
+        remove_abandoned()  # The imports leave time to remove the folders of killed processes.
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +101,7 @@ class Starter:
 
     @property
     def machine(self) -> Machine:
-        """What this machine allows. Waits for the starter; raises JudgeFailed if it fails."""
+        """The layers available on this machine. Waits for the starter; raises JudgeFailed if the start fails."""
         with self._lock:
             if self._machine is None:
                 self._machine = self._await_ready()
@@ -109,12 +109,12 @@ class Starter:
 
     @property
     def walls(self) -> Walls:
-        """Which walls stand around every runner. Raises SandboxUnavailable if there are too few for this mode."""
+        """The sandbox layers of every runner. Raises SandboxUnavailable if the machine allows too few for the mode."""
         return choose_walls(self._mode, self.machine)
 
     @property
     def facts(self) -> SandboxFacts:
-        """Describe the walls for a scorecard."""
+        """The sandbox layers as recorded in a scorecard."""
         return sandbox_facts(self._mode, self.machine, self.walls, self._limits)
 
     def spawn(
@@ -127,12 +127,12 @@ class Starter:
     ) -> Child:
         """Start a runner that calls `entry` ("module:function") with its socket and its private folder.
 
-        `readable` and `devices` are added to what all runners see. Raises JudgeFailed if it cannot be started,
-        SandboxUnavailable if this machine has too few walls.
+        `readable` and `devices` extend the view of all runners. Raises JudgeFailed if the runner cannot be started, and
+        SandboxUnavailable if the machine allows too few layers.
         """
         walls, users = self._walls_and_identities()
         limits = limits if limits is not None else self._limits
-        with contextlib.ExitStack() as undo:  # whatever comes in between, Ctrl-C too
+        with contextlib.ExitStack() as undo:  # also for Ctrl-C
             try:
                 scratch = Scratch("run")
             except OSError as error:
@@ -167,9 +167,9 @@ class Starter:
         devices: Sequence[Path] = (),
         environment: Mapping[str, str] | None = None,
     ) -> ConfinedProcess:
-        """Start the program `argv` in the host's folder `work`, which it may write and which must be its to write.
+        """Start the program `argv` in the host folder `work`, with write access; its user must be able to write there.
 
-        See `run_tool`, which also hands the folder over and takes it back.
+        See `run_tool` for a call that also transfers the ownership of `work`, and back.
         """
         walls, users = self._walls_and_identities()
         limits = limits if limits is not None else self._limits
@@ -189,31 +189,31 @@ class Starter:
         return process
 
     def end_all(self) -> None:
-        """Kill every runner and tool that is left; more can be started."""
+        """Kill every remaining runner and tool; the starter stays usable."""
         with contextlib.ExitStack() as closing:
             for process in tuple(self._alive):
                 closing.callback(process.kill)
-                process.condemn()  # So that they die side by side.
+                process.condemn()  # All die in parallel.
 
     def condemn_all(self) -> None:
-        """Begin to kill every runner and tool that is left; the threads that wait for them see to the rest."""
+        """Begin to kill every remaining runner and tool; the threads waiting for their end do the rest."""
         for process in tuple(self._alive):
             process.condemn()
 
     def give_up(self) -> None:
-        """End a starter that still imports, so that nobody waits for it; one that is ready goes on."""
+        """Kill a starter during its imports, so that no thread waits for the end. A ready starter continues."""
         if self._machine is None:
             self._process.kill()
 
     def close(self) -> None:
-        """Kill every runner that is left, and the starter."""
+        """Kill every remaining runner, then the starter."""
         with contextlib.ExitStack() as closing:
             closing.callback(self._end_process)
             closing.callback(self.end_all)
 
     def _end_process(self) -> None:
         self._socket.close()
-        self.give_up()  # It would only see that nobody waits when it has imported all.
+        self.give_up()  # During its imports the starter would not notice the closed socket.
         try:
             self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
@@ -243,7 +243,7 @@ class Starter:
         )
 
     def _ask(self, order: wire.Spawn, runners_end: socket.socket | None) -> tuple[socket.socket, OutputDrain]:
-        """Send `order`; give the judge's end of the warden's socket and the drain of what will be printed."""
+        """Send `order`. Return the judge's end of the warden's socket and the drain of the coming output."""
         judges_end, wardens_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reader, writer = os.pipe()
         descriptors = [wardens_end.fileno(), writer]
@@ -273,7 +273,7 @@ class Starter:
         return message.machine
 
     def _lost(self, what: str) -> NoReturn:
-        """Raise JudgeFailed. Whoever asks again is told for what it ended first."""
+        """Raise JudgeFailed. Later calls report the first reason again."""
         with self._lock:
             self._process.kill()
             self._process.wait()

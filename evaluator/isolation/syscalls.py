@@ -1,4 +1,4 @@
-"""The system calls that Python 3.11 does not wrap, as functions that raise OSError.
+"""System calls without a wrapper in Python 3.11, as functions raising OSError.
 
 Numbers are those of x86-64 and arm64; calls newer than Linux 5.1 have the same number on both. Constants are named as
 in the kernel's headers (sched.h, mount.h, prctl.h, capability.h).
@@ -88,25 +88,25 @@ def _checked(result: int, call: str) -> int:
 
 
 def syscall(call: str, number: int, *arguments: object) -> int:
-    """Make the system call `number`, called `call` in errors. Integers are passed as 64 bits."""
+    """Make the system call `number`, named `call` in errors. Integers are passed as 64 bits."""
     wide = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     return _checked(_libc.syscall(ctypes.c_long(number), *wide), call)
 
 
 def prctl(option: int, *arguments: int | ctypes.c_void_p) -> int:
-    """Set a property of this thread (prctl(2)); missing arguments are zero."""
+    """Set a property of the calling thread (prctl(2)); missing arguments are zero."""
     wide = [value if isinstance(value, ctypes.c_void_p) else ctypes.c_ulong(value) for value in arguments]
     wide += [ctypes.c_ulong(0)] * (4 - len(wide))
     return _checked(_libc.prctl(ctypes.c_int(option), *wide), f"prctl({option})")
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces named by `flags` for new ones."""
+    """Leave the namespaces in `flags` for new ones."""
     _checked(_libc.unshare(ctypes.c_int(flags)), f"unshare({flags:#x})")
 
 
 def mount(source: str | Path, target: str | Path, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """Mount, or bind, `source` on `target`."""
+    """Mount or bind `source` on `target`."""
     result = _libc.mount(
         os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None
     )
@@ -114,14 +114,14 @@ def mount(source: str | Path, target: str | Path, kind: str = "", flags: int = 0
 
 
 def unmount(target: str | Path, flags: int) -> None:
-    """Take the mount at `target` away."""
+    """Unmount `target`."""
     _checked(_libc.umount2(os.fsencode(target), ctypes.c_int(flags)), f"umount {target}")
 
 
 def mount_setattr(target: str | Path, attributes: int, *, recursive: bool) -> None:
-    """Add `attributes` to the mount at `target`, and to those below it; Linux 5.12 on.
+    """Add `attributes` to the mount at `target`, optionally with all mounts below (Linux 5.12 and newer).
 
-    Unlike a remount it keeps every flag that is already there, which an ordinary user may not take away.
+    Unlike a remount, the call keeps all existing flags, which an ordinary user may not clear.
     """
     change = _MountAttr(attr_set=attributes)
     flags = _AT_RECURSIVE if recursive else 0
@@ -131,13 +131,13 @@ def mount_setattr(target: str | Path, attributes: int, *, recursive: bool) -> No
 
 
 def watch_unmount(folder: str) -> int:
-    """Open a descriptor that becomes readable when the file system of `folder`, its root, has ended.
+    """Return a descriptor that becomes readable at the end of the file system with root `folder`.
 
-    It does not keep that alive. All files on it have been given back by then.
+    The watch does not keep the file system alive. By then all its files are freed.
     """
     descriptor = _checked(_libc.inotify_init1(ctypes.c_int(os.O_CLOEXEC | os.O_NONBLOCK)), "inotify_init1")
     try:
-        # The end of a file system is told to every watch, whatever else it is for.
+        # Every inotify watch is notified of the end of its file system, regardless of the mask.
         watch = _libc.inotify_add_watch(descriptor, os.fsencode(folder), ctypes.c_uint32(_IN_DELETE_SELF | _IN_ONLYDIR))
         _checked(watch, f"inotify_add_watch {folder}")
     except OSError:
@@ -147,14 +147,14 @@ def watch_unmount(folder: str) -> int:
 
 
 def pivot_root(new_root: str, put_old: str) -> None:
-    """Make `new_root` the root and move the old one to `put_old`."""
+    """Make `new_root` the root, and move the old root to `put_old`."""
     new, old = ctypes.c_char_p(new_root.encode()), ctypes.c_char_p(put_old.encode())
     syscall("pivot_root", _SYS_PIVOT_ROOT[_machine], new, old)
 
 
 def getdents(folder: int, buffer: "ctypes.Array[ctypes.c_char]") -> int:
-    """Read entries of an open folder from where it stands (getdents64(2)); gives how many bytes, 0 at the end."""
-    # Not by way of `syscall`, which takes longer to get its arguments ready than the kernel to answer.
+    """Read entries of an open folder from its offset (getdents64(2)). Return the number of bytes, 0 at the end."""
+    # `syscall` would take longer to convert the arguments than the kernel to answer.
     return _checked(_libc.syscall(_GETDENTS64, folder, buffer, ctypes.c_size_t(len(buffer))), "getdents64")
 
 
@@ -163,12 +163,12 @@ def close_from(first: int) -> None:
     try:
         syscall("close_range", _SYS_CLOSE_RANGE, first, 0xFFFFFFFF, 0)
     except OSError:
-        # Linux before 5.9, or a container's filter that does not know the call.
+        # Linux before 5.9, or a container's filter without the call.
         os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def set_capabilities(*kept: int) -> None:
-    """Give up every capability but `kept`."""
+    """Drop every capability except `kept`."""
     mask = sum(1 << capability for capability in kept)
     header = _CapHeader(version=_CAPABILITY_VERSION_3, pid=0)
     data = (_CapData * 2)(
@@ -179,9 +179,9 @@ def set_capabilities(*kept: int) -> None:
 
 
 def die_with_parent(parent_pid: int, sig: int) -> None:
-    """Ask the kernel for `sig` when the parent dies. Raises ProcessLookupError if it is dead already.
+    """Ask the kernel to send `sig` on the parent's death. Raises ProcessLookupError if the parent is already dead.
 
-    The request is forgotten when a process changes its user or gains a capability, so it comes after that.
+    A change of user or a gain of capabilities clears the request, so make the request afterwards.
     """
     prctl(PR_SET_PDEATHSIG, sig)
     if os.getppid() != parent_pid:

@@ -1,4 +1,4 @@
-"""Run a program, a compiler usually, inside of the same walls as a runner."""
+"""Run a program, usually a compiler, inside the same sandbox layers as a runner."""
 
 import os
 import time
@@ -14,9 +14,9 @@ from evaluator.isolation.supervision import Starter
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended and what it said. Exactly one of `exit_code` and `signal` is set, unless it was stopped.
+    """Exit and output of a program. Exactly one of `exit_code` and `signal` is set, unless it was killed.
 
-    It is stopped where it `timed_out`, or is `over_disk`: its folder took more than `work_bytes`.
+    The judge kills a program after its timeout (`timed_out`), or if the folder exceeds `work_bytes` (`over_disk`).
     """
 
     exit_code: int | None
@@ -28,12 +28,12 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself and reported success."""
+        """Whether the program exited with status 0 within its limits."""
         return self.exit_code == 0 and not self.over_disk
 
 
 _LOOK_S = 0.1
-"""How often the folder of a program is looked at."""
+"""Interval between measurements of a program's folder."""
 
 
 def run_tool(
@@ -47,12 +47,12 @@ def run_tool(
     devices: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
 ) -> ToolResult:
-    """Run `argv` in the folder `work`, the only one that it can write and keep; wait until all of it is dead.
+    """Run `argv` in `work`, the only folder whose content is kept; return after the death of all its processes.
 
-    `readable` and `devices` (device files) are added to what every tool sees.
+    `readable` and `devices` (device files) extend the view of all tools.
 
-    `work` belongs to the runner's user meanwhile and to this one's afterwards. The folders above it must be open
-    (x) to others where the judge is root. Raises JudgeFailed if the program cannot be started.
+    `work` belongs to the runner's user meanwhile and to the caller afterwards. If the judge is root, the folders above
+    must be accessible (x) to other users. Raises JudgeFailed if the program cannot be started.
     """
     start = time.monotonic()
     try:
@@ -77,7 +77,7 @@ def run_tool(
 
 
 def _watched(process: ConfinedProcess, work: Path, timeout_s: float, limits: Limits) -> tuple[ExitInfo | None, bool]:
-    """Wait for the end of a program; None where it had none in time. And whether its folder took too much meanwhile."""
+    """Wait for a program. Return its exit, or None after the timeout, and whether its folder exceeded the limit."""
     deadline = time.monotonic() + timeout_s
     while True:
         left_s = deadline - time.monotonic()

@@ -1,7 +1,7 @@
-"""A private file view: a new root in memory, with read-only windows on what a runner may see.
+"""A private file view: a new root in memory, with read-only bind mounts of everything a runner may see.
 
-Runs in a fresh mount namespace, in the trusted process that will start the runner. Everything is built under the old
-root's eyes and the old root is then let go, so that there is nothing left to climb out to.
+Runs in a fresh mount namespace, in the trusted process that will start the runner. The view is built from the old root,
+which is then unmounted: no path leads back to the host's files.
 """
 
 import errno
@@ -20,18 +20,18 @@ _FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
 
 
 class _Piece(NamedTuple):
-    """One path of the new root and how it comes to be there."""
+    """A path of the new root, with the function that creates the path."""
 
     path: str
     place: Callable[[str], None]
 
 
 class Built(NamedTuple):
-    """What came of it.
+    """Result of building a view.
 
-    `own_proc`: /proc is the process namespace's own; where the kernel refuses that (a container that hides parts of its
-    /proc), a few files about the machine stand in. `scratch_end` becomes readable when the files in memory are gone;
-    None where this user has no inotify instance left.
+    With `own_proc`, /proc is that of the process namespace. Where the kernel refuses such a mount (a container that
+    hides parts of its /proc), a few files about the machine stand in. `scratch_end` becomes readable when the in-memory
+    files are freed; None if the user has no inotify instance left.
     """
 
     own_proc: bool
@@ -39,9 +39,9 @@ class Built(NamedTuple):
 
 
 def build(view: FileView, owner: tuple[int, int]) -> Built:
-    """Change this mount namespace into `view`; files in memory belong to `owner` (user and group).
+    """Turn this mount namespace into `view`; in-memory files belong to `owner` (user and group).
 
-    Raises OSError if there can be no such view here.
+    Raises OSError if the machine does not allow the view.
     """
     os.umask(0o022)
     pieces = sorted(_pieces(view), key=lambda piece: piece.path.count("/"))
@@ -81,7 +81,7 @@ def _pieces(view: FileView) -> Iterator[_Piece]:
 
 
 def _move_into_empty_root(mount_point: str) -> None:
-    """Make an empty folder in memory the root. `mount_point` is any folder; it is not covered afterwards."""
+    """Make an empty in-memory folder the root. `mount_point` is any folder; nothing stays mounted on it."""
     syscalls.mount("tmpfs", mount_point, "tmpfs", _FLAGS, "size=1m,mode=755")
     Path(mount_point + _OLD).mkdir()
     syscalls.pivot_root(mount_point, mount_point + _OLD)
@@ -89,9 +89,9 @@ def _move_into_empty_root(mount_point: str) -> None:
 
 
 def _make_scratch(size_bytes: int, owner: tuple[int, int]) -> int | None:
-    """Mount the one piece of memory that holds all files the runner can write, so that there is one quota.
+    """Mount the tmpfs with all files writable by the runner: a single mount, for a single quota.
 
-    Returns what tells its end.
+    Return a descriptor that becomes readable when the tmpfs is freed, or None.
     """
     Path(_SCRATCH).mkdir()
     options = f"size={size_bytes},nr_inodes={_INODES_AT_MOST},mode=755"
@@ -133,7 +133,7 @@ def _make_mount_point(path: str, *, folder: bool) -> None:
 
 def _bind(source: str, path: str) -> None:
     _make_mount_point(path, folder=Path(source).is_dir())
-    # Recursive, because an ordinary user may not uncover what lies below another mount.
+    # Recursive, because an ordinary user may not expose folders below another mount.
     syscalls.mount(source, path, flags=syscalls.MS_BIND | syscalls.MS_REC)
 
 
@@ -172,7 +172,7 @@ def _symlink_to(target: str) -> Callable[[str], None]:
 
 
 def _hide(path: str) -> None:
-    """Put nothing where Warpgrade's own files are, if they are inside of something readable."""
+    """Cover Warpgrade's own files with an empty mount, if they lie inside a readable folder."""
     if Path(path).is_dir():
         syscalls.mount("tmpfs", path, "tmpfs", _FLAGS, "size=1m,mode=755")
     elif Path(path).exists():

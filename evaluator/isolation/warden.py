@@ -1,12 +1,12 @@
-"""The two trusted processes over each runner.
+"""The two trusted processes above each runner.
 
-    starter ── supervisor ── warden ── runner ── whatever it starts
+    starter ── supervisor ── warden ── runner ── descendants of the runner
                             (first process of the runner's process namespace)
 
-The supervisor makes the namespaces, starts the warden, looks how much memory the runner's processes hold together,
-and after the warden's end sees to it that nobody is left. The warden builds the file view, starts the runner, and then
-obeys three orders of the judge: freeze, thaw, and (by hanging up) kill; and one of the supervisor: to kill a runner
-that holds too much. Neither ever runs code of a submission or reads what one wrote.
+The supervisor creates the namespaces, starts the warden and measures the memory of all processes of the runner. After
+the warden's death it kills all survivors. The warden builds the file view and starts the runner. It obeys three orders
+of the judge: freeze, thaw, and (by hanging up) kill. The supervisor may order the kill of a runner that holds too much
+memory. Neither process ever runs code of a submission or reads data from one.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from evaluator.isolation.processes import Others
 from evaluator.isolation.wire import Command, Spawn
 
 _SETTLE_S = 0.05
-"""How long a frozen runner is given to show that it has stopped. A thread inside a long system call takes a while."""
+"""Limit on waiting for the stop of a frozen runner. A thread inside a long system call stops late."""
 _LOOK_AGAIN_S = 0.00001
-"""How soon processes that the runner started are looked at again: nobody tells the warden that one has stopped."""
+"""Polling interval for the runner's descendants: the kernel does not notify the warden of their stop."""
 _MEASURE_S = 0.25
-"""How often the memory of a runner is added up."""
+"""Interval between measurements of a runner's memory."""
 _REPORT_BYTES = 4096
 _FOR_GOOD_S = 3600.0
 _FIRST_IN_LINE = -20
@@ -70,7 +70,7 @@ def _meter() -> Meter | None:
 
 
 def _measure_until_dead(warden_pid: int, order: Spawn, meter: Meter | None, alarm: int) -> None:
-    """Add up the memory of all below the warden until that ends; raise the alarm where it is too much."""
+    """Measure the memory of all processes below the warden until its death; above the limit, write to `alarm`."""
     warden = os.pidfd_open(warden_pid)
     memfds = bool(order.files.devices) or not order.walls.seccomp
     while not wire.ready(warden, _MEASURE_S if meter is not None else _FOR_GOOD_S):
@@ -87,21 +87,22 @@ def _start_warden(
     cage.enter_before_fork(walls.cage)
     in_namespace = walls.cage is Cage.PROCESS_NAMESPACE
     if in_namespace:
-        # Elsewhere a sudden death would leave the runner's descendants to nobody; hanging up ends those.
+        # Without a namespace, a sudden death would orphan the runner's descendants; hanging up kills all of them
+        # instead.
         syscalls.die_with_parent(starter, signal.SIGKILL)
     supervisor_pid = os.getpid()
     introduced, introduced_end = os.pipe()
     warden_pid = os.fork()
     if warden_pid == 0:
         try:
-            # Both write to the judge: nothing of the warden's may come before it is introduced.
+            # Both processes write to the judge: the supervisor's message about the warden must come first.
             os.close(introduced_end)
             if meter is not None:
                 os.close(meter.descriptor)
             os.read(introduced, 1)
             os.close(introduced)
             if in_namespace:
-                # A parent outside of the process namespace has the number 0.
+                # A parent outside the process namespace has id 0.
                 syscalls.die_with_parent(0, signal.SIGKILL)
             _watch_over(order, judge, output, runner_socket, alarm)
         except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
@@ -122,7 +123,7 @@ def _tell_failure(judge: socket.socket, error: BaseException) -> None:
 
 
 def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: int | None, alarm: int) -> NoReturn:
-    """Build the view, start the runner, then serve the judge until it hangs up."""
+    """Build the view, start the runner, then serve the judge until the judge hangs up."""
     walls, users = order.walls, order.identities
     owner = (users.runner, users.runner) if users is not None else (os.geteuid(), os.getegid())
     built = view.build(order.files, owner) if walls.private_view else view.Built(own_proc=False, scratch_end=None)
@@ -136,14 +137,14 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             confined.run(order, output, runner_socket, report_end)
         finally:
-            # Nothing of the runner may come back up here, where the numbers of descriptors mean something else.
+            # The runner must never return into the warden's code, where descriptor numbers mean other files.
             os._exit(1)
     os.close(report_end)
     os.close(output)
     if runner_socket is not None:
         os.close(runner_socket)
     with contextlib.suppress(PermissionError):
-        # A freeze should not wait for the time slice of what it is to freeze. Only root may ask for this.
+        # A freeze must not wait for the runner's time slice. Only root may raise the priority.
         os.nice(_FIRST_IN_LINE)
     if walls.cage is Cage.PROCESS_NAMESPACE:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
@@ -154,7 +155,7 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
         problem = problems.read(_REPORT_BYTES).decode()
     if problem:
         raise OSError(problem)
-    # Where /proc is the machine's, others cannot be found in microseconds.
+    # In the machine's /proc, other processes cannot be found within microseconds.
     others = Others(runner_pid) if built.own_proc else None
     wire.send(judge, wire.Started(), [] if built.scratch_end is None else [built.scratch_end])
     if built.scratch_end is not None:
@@ -163,7 +164,7 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
 
 
 def _listen_for_children() -> int:
-    """Turn SIGCHLD into something that poll sees."""
+    """Return a descriptor that becomes readable on SIGCHLD, for poll."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -171,7 +172,7 @@ def _listen_for_children() -> int:
 
 
 class _Watch:
-    """The warden at work. Freezing ends a clock, so nothing stands between its order and its system call."""
+    """The warden's event loop. A freeze ends a timed call, so nothing stands between the order and its system call."""
 
     def __init__(
         self,
@@ -208,10 +209,10 @@ class _Watch:
                         cage.signal_all(self._cage, signal.SIGKILL)
                 if self._child_events in ready:
                     self._drain_child_events()
-                # Without a look at the events: one may have been used up while a freeze settled.
+                # Reap even without an event: a settling freeze may have consumed it.
                 self._reap()
         except OSError:
-            # The judge hung up in the middle of a message.
+            # The judge hung up during a message.
             self._end()
 
     def _obey(self, order: bytes) -> None:
@@ -227,13 +228,13 @@ class _Watch:
     def _end(self) -> NoReturn:
         if self._cage is not Cage.PROCESS_NAMESPACE:
             cage.kill_all(self._cage)
-        # The first process of a process namespace takes all others with it.
+        # The kernel kills all processes of a namespace with its first process.
         os._exit(0)
 
     def _settled(self) -> bool:
-        """Wait until all threads of all processes have stopped, or ended, as far as they can be seen."""
-        # Asked while the first one is on its way to a stop, so it takes no time of its own. Whatever that one is
-        # forking just now is born with the stop, as a signal to several is meant for it too.
+        """Wait until all visible threads of all processes have stopped or exited. Return False after the time limit."""
+        # List other processes while the first process is stopping, which costs no extra time. A child forked meanwhile
+        # is created with the stop pending, since a signal to several processes includes new children.
         others = self._others if self._others is not None and self._others.pids() else None
         deadline = time.monotonic() + _SETTLE_S
         while True:
@@ -251,9 +252,9 @@ class _Watch:
                 time.sleep(_LOOK_AGAIN_S)
 
     def _first_at_rest(self) -> bool:
-        """Say whether all threads of the runner's first process have stopped, or it has ended."""
+        """Return whether all threads of the runner's first process have stopped, or the process has exited."""
         try:
-            # WNOWAIT: look without using the event up, so that the answer is about now.
+            # WNOWAIT: do not consume the event, so that the next query sees the current state.
             options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
             return os.waitid(os.P_PID, self._runner_pid, options) is not None
         except ChildProcessError:
@@ -261,7 +262,7 @@ class _Watch:
 
     def _all_at_rest(self, others: Others) -> bool:
         """Say the same of whatever the runner started. The filter lets none of them wake another; this is to see it."""
-        # Whoever is looked at may have woken the first one since.
+        # A process checked late may have woken the first process since.
         return all(map(others.at_rest, others.pids())) and self._first_at_rest()
 
     def _drain_child_events(self) -> None:
@@ -269,7 +270,7 @@ class _Watch:
             os.read(self._child_events, 4096)
 
     def _reap(self) -> None:
-        """Bury the dead: the runner with a message to the judge, its orphans in silence."""
+        """Reap exited children. Report the runner's exit to the judge; orphans are reaped silently."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -282,7 +283,7 @@ class _Watch:
 
 
 def _oom_kills() -> int:
-    """Read how often the kernel has killed for want of memory; 0 where it does not say."""
+    """Return the kernel's count of OOM kills; 0 if unavailable."""
     try:
         lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,6 +1,6 @@
-"""What judge, starter and warden say to each other: one msgpack record for each packet, descriptors beside it.
+"""Messages between judge, starter, supervisor and warden: a msgpack record per packet, with descriptors attached.
 
-All three are trusted; the runner has no end of these sockets.
+All four are trusted; the runner has no end of these sockets.
 """
 
 import os
@@ -26,22 +26,22 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Setup(Message, frozen=True, kw_only=True):
-    """Judge to starter, once: what to import before the first runner is asked for."""
+    """Judge to starter, once: modules to import before the first runner is requested."""
 
     preload: tuple[str, ...]
     extra_sys_path: tuple[str, ...]
 
 
 class Ready(Message, frozen=True, kw_only=True):
-    """Starter to judge, once: everything is imported."""
+    """Starter to judge, once: all imports are done."""
 
     machine: Machine
 
 
 class Spawn(Message, frozen=True, kw_only=True):
-    """Judge to starter: start a runner that calls `entry` ("module:function"), or executes `argv`.
+    """Judge to starter: start a runner that calls `entry` ("module:function") or executes `argv`.
 
-    Beside it: the warden's socket, the output pipe and, for an `entry`, the runner's socket.
+    Descriptors: the warden's socket, the output pipe and, for an `entry`, the runner's socket.
     """
 
     walls: Walls
@@ -54,51 +54,51 @@ class Spawn(Message, frozen=True, kw_only=True):
 
 
 class Created(Message, frozen=True, kw_only=True):
-    """Supervisor to judge. Beside it: a descriptor of the supervisor's process and one of the warden's."""
+    """Supervisor to judge. Descriptors: pidfds of the supervisor and of the warden."""
 
 
 class Started(Message, frozen=True, kw_only=True):
-    """Warden to judge: the walls stand and untrusted code is about to run.
+    """Warden to judge: all layers are in place and untrusted code is about to run.
 
-    Beside it, where the runner has a view of files of its own: what becomes readable when its files are gone.
+    Descriptor, for a runner with a private view: becomes readable when the runner's in-memory files are freed.
     """
 
 
 class Failed(Message, frozen=True, kw_only=True):
-    """Supervisor or warden to judge: no runner was made."""
+    """Supervisor or warden to judge: no runner was started."""
 
     reason: str
 
 
 class Exited(Message, frozen=True, kw_only=True):
-    """Warden to judge: the runner's first process has ended; `status` is that of waitpid."""
+    """Warden to judge: the runner's first process has exited, with `status` as returned by waitpid."""
 
     status: int
     out_of_memory: bool
 
 
 class Frozen(Message, frozen=True, kw_only=True):
-    """Warden to judge: every process was sent a stop; `settled` if all have taken it, with all of their threads.
+    """Warden to judge: every process was sent SIGSTOP; `settled` if all their threads have stopped.
 
-    Where /proc is not the runner's own (`own-proc` is missing) this is known of its first process alone.
+    Without a /proc of the runner's own (`own-proc` is missing), `settled` describes the first process only.
     """
 
     settled: bool
 
 
 class Thawed(Message, frozen=True, kw_only=True):
-    """Warden to judge: every process goes on."""
+    """Warden to judge: every process continues."""
 
 
 class Command(bytes, Enum):
-    """Judge to warden. Hanging up means: kill everything."""
+    """Judge to warden. Hanging up means: kill every process."""
 
     FREEZE = b"F"
     THAW = b"T"
 
 
 class HungUp(Exception):
-    """The other side closed its socket."""
+    """The peer closed its socket."""
 
 
 AnyMessage = Setup | Ready | Spawn | Created | Started | Failed | Exited | Frozen | Thawed
@@ -107,17 +107,17 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(message: Message) -> bytes:
-    """Write `message` as one packet."""
+    """Encode `message` as one packet."""
     return _encoder.encode(message)
 
 
 def send(sock: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
-    """Send `message`, and copies of `descriptors` with it."""
+    """Send `message` with copies of `descriptors`."""
     socket.send_fds(sock, [encode(message)], list(descriptors), socket.MSG_NOSIGNAL)
 
 
 def receive(sock: socket.socket) -> tuple[AnyMessage, list[int]]:
-    """Wait for a message. Raises HungUp when the other side is gone."""
+    """Receive a message. Raises HungUp after the peer's end."""
     packet, descriptors, _, _ = socket.recv_fds(
         sock, _PACKET_BYTES_AT_MOST, _DESCRIPTORS_AT_MOST, socket.MSG_CMSG_CLOEXEC
     )
@@ -127,14 +127,14 @@ def receive(sock: socket.socket) -> tuple[AnyMessage, list[int]]:
 
 
 def ready(source: socket.socket | int, timeout_s: float) -> bool:
-    """Wait until `source` can be read, or has ended, at most `timeout_s`. Unlike select, for any descriptor."""
+    """Wait at most `timeout_s` until `source` is readable or closed. Works for any descriptor number, unlike select."""
     poll = select.poll()
     poll.register(source, select.POLLIN)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
 
 def exit_signal(status: int) -> str | None:
-    """Name the signal of a waitpid status; None if the process exited by itself.
+    """Return the name of the signal in a waitpid status; None if the process exited by itself.
 
     >>> exit_signal(11), exit_signal(256)
     ('SIGSEGV', None)
