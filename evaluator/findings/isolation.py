@@ -4,20 +4,19 @@ from evaluator.findings.codes import Code, Entry
 
 ENTRIES: dict[Code, Entry] = {
     Code.NO_SANDBOX: Entry(
-        "no sandbox",
-        "The submission ran without isolation (--sandbox none): it could have read or changed anything the user can.",
-        "Use this for your own code only; leave --sandbox out for a grade that others may trust.",
+        "the submission ran without a sandbox",
+        "With --sandbox none the submission runs without isolation, and can read or change all of the user's files.",
+        "Use --sandbox none for your own code only; omit it for a grade that others may trust.",
     ),
     Code.WALL_MISSING: Entry(
-        "a wall could not be built",
-        "This machine does not allow one of the sandbox's layers; the card names it.",
-        "`warpgrade doctor` says what is missing and how to get it.",
+        "a layer of the sandbox is missing",
+        "This machine does not permit one of the sandbox's layers. The scorecard names the layer.",
+        "Run `warpgrade doctor`: it names what is missing and how to get it.",
     ),
     Code.CACHE_UNUSABLE: Entry(
-        "builds could not be kept",
-        "The cache folder takes nothing: its disk is full, it may only be read, or it is no folder; the card says "
-        "which. What was built was kept for the time of this process alone, so the next grade builds it again. The "
-        "verdict is the same.",
-        "Make room there (`warpgrade cache clear`), or set WARPGRADE_CACHE to a folder that can be written.",
+        "the cache cannot store builds",
+        "The cache folder is on a full disk, is read-only, or is not a folder; the scorecard names the cause. Builds "
+        "lasted for this process only, so the next grade builds again. The verdict is unaffected.",
+        "Free space there (`warpgrade cache clear`), or set WARPGRADE_CACHE to a writable folder.",
     ),
 }

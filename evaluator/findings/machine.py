@@ -5,47 +5,47 @@ from evaluator.findings.codes import Code, Entry
 ENTRIES: dict[Code, Entry] = {
     Code.JUDGE_MEMORY: Entry(
         "the judge ran out of memory",
-        "What the judge computes, the expected outputs in float64 above all, did not fit into the memory of this "
-        "machine or its GPU, beside what a submission or another program held of it.",
-        "Grade at a smaller size (--size small), or have the others hold less memory.",
+        "The judge's computation, above all the expected outputs in float64, did not fit into memory. The submission "
+        "and other programs held memory of this machine or its GPU at the same time.",
+        "Grade at a smaller size (--size small), or let other programs free memory.",
     ),
     Code.JUDGE_FAILED: Entry(
         "the judge failed",
-        "Something on the judge's own side broke: a runner could not be started, there was no shared memory, or the "
-        "reference did not pass its own check. Nothing is said about the submission.",
+        "The judge's own side failed: a runner did not start, shared memory was missing, or the reference failed its "
+        "own check. The submission's correctness remains unknown.",
         "Run `warpgrade doctor`, then grade again.",
     ),
     Code.GPU_SHARED: Entry(
         "other processes use the GPU",
-        "Somebody else had a context on this GPU before or after the grade. Their work takes time slices, and the "
-        "clock cannot tell whose they were.",
-        "End them, or grade on another GPU (--gpu).",
+        "Another process had a context on this GPU before or after the grade. Its work takes time slices, which the "
+        "clock cannot tell from the submission's.",
+        "End these processes, or grade on another GPU (--gpu).",
     ),
     Code.GPU_THROTTLED: Entry(
-        "the GPU's clocks were held back",
-        "The driver says that power or temperature kept the clocks down while calls were timed. Both sides were timed "
-        "on the same GPU, though not at the same moment.",
-        "Look at power limit and cooling (nvidia-smi -q -d PERFORMANCE), then grade again.",
+        "the GPU throttled its clocks",
+        "The driver reports that power or temperature reduced the clocks during timed calls. Both sides ran on the "
+        "same GPU, but at different moments.",
+        "Check power limit and cooling (nvidia-smi -q -d PERFORMANCE), then grade again.",
     ),
     Code.GPU_CLOCK_MOVED: Entry(
-        "the GPU's clocks moved",
-        "The clocks were not the same after the two sides, by more than a twentieth.",
-        "Grade again; where it stays so, have an administrator fix the clocks (nvidia-smi --lock-gpu-clocks).",
+        "the GPU's clock frequency changed",
+        "The clock frequencies after the two sides differ by more than 5 %.",
+        "Grade again. If the finding remains, ask an administrator to fix the clocks (nvidia-smi --lock-gpu-clocks).",
     ),
     Code.GPU_ECC: Entry(
-        "the GPU's memory had errors",
-        "Errors that could not be corrected were counted during the grade: values may be wrong on either side.",
-        "Grade on another GPU, and have this one looked at.",
+        "the GPU's memory had uncorrectable errors",
+        "The driver counted uncorrectable memory errors during the grade. Values of either side may be wrong.",
+        "Grade on another GPU, and have this GPU inspected.",
     ),
     Code.GPU_MIG: Entry(
-        "the GPU is divided",
-        "With MIG a grade runs on a part of a GPU: its times are those of the part.",
-        "Compare only with grades on a part of the same size.",
+        "the GPU is partitioned (MIG)",
+        "With MIG a grade runs on a partition of the GPU, and its times hold for that partition.",
+        "Compare only with grades on a partition of the same size.",
     ),
     Code.OWN_FAULT: Entry(
         "a fault in Warpgrade",
-        "The judge ran into an error that nobody had thought of, and gave up. Nothing is said about the submission, "
-        "though it may be what brought the error about; it is never a pass. The traceback went to stderr.",
-        "Report it, with the traceback and the scorecard, which holds the submission.",
+        "The judge met an unexpected error and stopped. The submission's correctness remains unknown, and the "
+        "submission may be the cause; the status is never a pass. The traceback is on stderr.",
+        "Report the fault with its traceback and the scorecard, which contains the submission.",
     ),
 }

@@ -4,100 +4,100 @@ from evaluator.findings.codes import Code, Entry
 
 ENTRIES: dict[Code, Entry] = {
     Code.CONSTRUCTOR_FAILED: Entry(
-        "ModelNew cannot be made",
-        "ModelNew(...) raised an error. It is called with exactly what the problem's get_init_inputs() returns.",
-        "Give __init__ the same parameters as the reference Model's.",
+        "the constructor of ModelNew raised an exception",
+        "ModelNew(...) raised an exception. Its arguments are exactly the values of the problem's get_init_inputs().",
+        "Give __init__ the same parameters as the reference Model.",
     ),
     Code.FORWARD_FAILED: Entry(
-        "forward raised an error",
-        "ModelNew.forward (or its backward, where the problem grades gradients) raised an error.",
-        "The message and the submission's own lines are in the scorecard.",
+        "forward raised an exception",
+        "ModelNew.forward raised an exception, or its backward did in a problem that grades gradients.",
+        "Read the message and the submission's traceback in the scorecard.",
     ),
     Code.RUNNER_DIED: Entry(
-        "the process ended",
-        "The submission's process ended before it answered: a signal (segmentation fault, abort), or a call of exit. "
-        "Its exit code proves nothing, so this is never a pass.",
-        "Look for an access out of bounds; `--device emulated` names the place.",
+        "the submission's process ended",
+        "The process ended before its answer: by a signal (segmentation fault, abort), or by a call of exit. An exit "
+        "code proves nothing, so this is never a pass.",
+        "Look for an out-of-bounds access; `--device emulated` names its line.",
     ),
     Code.TIMED_OUT: Entry(
-        "time ran out",
-        "The submission did not answer in the time that this stage is given.",
-        "Look for an endless loop, or raise --timeout if it is just slow.",
+        "the submission timed out",
+        "The submission did not answer within the time limit of this stage.",
+        "Look for an endless loop, or raise --timeout for slow code.",
     ),
     Code.OUT_OF_MEMORY: Entry(
-        "memory ran out",
-        "The submission asked for more memory than a runner is given.",
-        "The limit is in the scorecard, under sandbox.memory_bytes.",
+        "the submission ran out of memory",
+        "The submission asked for more memory than its runner has.",
+        "Allocate less; the scorecard has the limit under sandbox.memory_bytes.",
     ),
     Code.OUTPUT_FLOOD: Entry(
-        "a great deal was printed",
-        "The submission printed more than is kept; the scorecard holds its beginning and its end.",
-        "Nothing to do. Printing is slow, and inside forward it is timed.",
+        "the submission printed too much",
+        "The printed text exceeds the limit. The scorecard keeps its beginning and its end.",
+        "No action needed. Printing is slow, and printing in forward is part of the timed call.",
     ),
     Code.WEIGHTS_NOT_COPIED: Entry(
-        "the weights could not be copied",
-        "ModelNew's parameters have other names or shapes than the reference's, so they were not copied; both "
-        "constructors ran under the same seed instead.",
-        "Create the same parameters in the same order as the reference, or use its names.",
+        "the reference's weights were not copied",
+        "The parameters of ModelNew differ from the reference's in name or shape, so Warpgrade could not copy the "
+        "weights. Both constructors ran with the same seed instead.",
+        "Create the reference's parameters in the same order, or use the same names.",
     ),
     Code.MALFORMED_FRAME: Entry(
         "the runner broke the protocol",
-        "The submission's process sent a message that no honest runner sends: too long, of the wrong type, or naming "
-        "memory that is not there.",
-        "Nothing but tampering with the runner does this.",
+        "The submission's process sent a message that no honest runner sends: too long, of the wrong type, or with a "
+        "memory range that does not exist.",
+        "Remove the code that tampers with the runner: nothing else sends such a message.",
     ),
     Code.ILLEGAL_ACCESS: Entry(
-        "an access out of bounds",
-        "A kernel read or wrote memory that is not its own: past the end of a tensor, before its start, after it was "
-        "freed, or past a shared array. Or it read or wrote a vector (float4) at an address that is no multiple of its "
-        "size. The message names kernel, block, thread, distance and line.",
-        "Check the index against the number of elements before the access; of a vector, that its address is aligned.",
+        "a kernel accessed memory out of bounds",
+        "A kernel read or wrote past the end of a tensor, before its start, after its release, or past a shared array. "
+        "Or a vector access (float4) has a misaligned address. The message names kernel, block, thread, distance and "
+        "line.",
+        "Check the index against the number of elements before the access. A vector access also needs an aligned "
+        "address.",
     ),
     Code.BARRIER: Entry(
-        "a barrier that not all threads reach",
-        "Some threads of a block wait at a barrier that the others never reach. On a GPU that hangs, or is undefined.",
-        "Move __syncthreads() out of the branch, so that every thread of the block passes it.",
+        "some threads never reach a barrier",
+        "Some threads of a block wait at a barrier that the other threads never reach. A GPU hangs there, or the "
+        "result is undefined.",
+        "Move __syncthreads() out of the branch, so that every thread of the block reaches the barrier.",
     ),
     Code.LANE_OUTSIDE_MASK: Entry(
-        "a lane outside of its mask",
-        "A thread called a warp operation with a mask that does not name it, or names lanes that never come.",
-        "Give the mask of the lanes that really take part (0xffffffff for a whole warp).",
+        "a warp operation has the wrong mask",
+        "A thread called a warp operation whose mask excludes the thread itself, or includes lanes that never arrive.",
+        "Pass the mask of the participating lanes (0xffffffff for a whole warp).",
     ),
     Code.DEVICE_ASSERT: Entry(
-        "an assertion in a kernel",
-        "A kernel's own assert failed, or it trapped.",
-        "The message holds the assertion.",
+        "a kernel's assertion failed",
+        "An assert in a kernel failed, or the kernel executed a trap.",
+        "Read the assertion in the message, and check its condition.",
     ),
     Code.NO_LAUNCH: Entry(
         "no kernel was launched",
-        "The submission gave its answers without running a kernel of its own.",
-        "Nothing, if that is what was meant; a kernel grade usually wants a kernel.",
+        "The submission answered every call without launching a kernel of its own.",
+        "No action needed if intended; to grade a kernel, launch the kernel in forward.",
     ),
     Code.TOO_LITTLE_OWN: Entry(
-        "own kernels do too little",
-        "The grade asks for a share of the work to be done by kernels of the submission's own "
-        "(--require-own-kernel), and they do less: no kernel was built, or library operations do the rest. Its answers "
-        "may well be right.",
-        "Write the operation as a kernel, and launch it in forward.",
+        "own kernels do too little of the work",
+        "--require-own-kernel asks the submission's own kernels for a share of the work. The measured share is lower: "
+        "no kernel was built, or library operations do the rest. The answers may be correct.",
+        "Write the operation as a kernel, and launch the kernel in forward.",
     ),
     Code.OWN_SHARE_UNKNOWN: Entry(
-        "the share of own kernels is not known",
-        "The grade asks for a share of the work to be done by kernels of the submission's own, and nothing here says "
-        "how large it is: on cuda that takes a profile, on cpu functions that call no operation of PyTorch's.",
-        "Grade it on a device that can tell (emulated counts launches), or leave --require-own-kernel out.",
+        "the share of own kernels is unknown",
+        "--require-own-kernel asks the submission's own kernels for a share of the work, and no measurement shows the "
+        "share. On cuda the share comes from a profile, on cpu from functions that call no PyTorch operation.",
+        "Grade on a device that measures the share (emulated counts launches), or omit --require-own-kernel.",
     ),
     Code.NOT_STOPPED: Entry(
         "a process does not stop",
-        "Between two calls every process of a submission is stopped, so that none of them works behind the clock. One "
-        "of these, or a thread, stayed inside of a system call for seconds (vfork without an exec, say).",
-        "Start no processes or threads in forward that outlast the call.",
+        "The judge stops every process of the submission between two calls, so that none works outside the clock. One "
+        "process or thread stayed inside a system call for seconds (for example vfork without exec).",
+        "Start no process or thread in forward that outlives the call.",
     ),
     Code.DEADLINE: Entry(
-        "the grade took too long",
-        "The grade as a whole has a deadline (--deadline), and all of it was ended then: compilers, runner, the "
-        "judge's own work. The status is `timeout` where the submission's builds and code used at least half of the "
-        "time, and `infra_error` where the judge's own work did (a slow reference, a busy machine, a GPU that others "
-        "had): then nothing is known about the submission.",
-        "The message says who used the time. Build less, look for slow calls, or raise --deadline.",
+        "the grade exceeded its deadline",
+        "The grade reached --deadline, and Warpgrade ended compilers, runner and judge. The status is `timeout` if "
+        "the submission's builds and code used at least half of the time. Otherwise the status is `infra_error` (a "
+        "slow reference, a busy machine, a busy GPU), and the submission's correctness remains unknown.",
+        "Read in the message what took the time. Build less, look for slow calls, or raise --deadline.",
     ),
 }

@@ -246,7 +246,7 @@ def test_a_schema_is_printed(run: Run) -> None:
 
 def test_codes_are_explained_in_any_case(run: Run) -> None:
     assert run("explain", "c405") == 0
-    assert run.out.startswith("C405: the values differ\n\n")
+    assert run.out.startswith("C405: output values are wrong\n\n")
     assert run("explain") == 0
     assert len(run.out.splitlines()) == len(Code)
 

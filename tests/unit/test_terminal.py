@@ -48,8 +48,8 @@ def test_a_wrong_result_names_the_first_mismatch_and_quotes_no_time() -> None:
         "                 first on inputs as given:\n"
         "                 output, float32 [64, 16384]: 524288 elements differ\n"
         "                 at [0, 3]: expected 0.0, got -0.5123\n"
-        "  Next           Look at the element of the first mismatch: a tail that is left\n"
-        "                 out, an index, a missing __syncthreads().\n"
+        "  Next           Look at the element of the first mismatch: a missing tail, a\n"
+        "                 wrong index, a missing __syncthreads().\n"
         "                 warpgrade explain C405\n"
         "  Scorecard      scorecards/relu/relu_inline.json  after 29.3 s\n"
     )
