@@ -17,7 +17,7 @@ from evaluator.records import DeviceKind, Record, SandboxMode
 
 if TYPE_CHECKING:
     from evaluator.build.ahead import Preparations
-    from evaluator.report.live import Progress
+    from evaluator.progress import Progress
 
 _GIB = 1 << 30
 _PROGRAM_LIMIT_S = 120

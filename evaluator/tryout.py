@@ -17,7 +17,7 @@ from evaluator.records import DeviceKind, Status
 from evaluator.skeleton import Language, solution_text
 
 if TYPE_CHECKING:
-    from evaluator.report.live import Progress
+    from evaluator.progress import Progress
 
 _PROBLEM = "relu"
 _PLAIN = """\

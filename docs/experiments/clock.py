@@ -23,16 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evaluator.devices.gpu import choose, show_only
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import measure
 from evaluator.judge.baseline import AS_REFERENCE
-from evaluator.judge.seeds import SeedBook
+from evaluator.judge.seeds import SeedBook, fresh_seed
 from evaluator.judge.terms import Terms
-from evaluator.judge.trial import fresh_seed
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
+from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, Mode, Precision, Problem, SizeName, ToleranceOverride
-from evaluator.report.live import Silent
 
 CLAMP = """
 import torch

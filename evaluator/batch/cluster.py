@@ -24,10 +24,9 @@ from evaluator.batch.protocol import Built, GpuModel, NotGraded, Order, Part, Re
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.devices.gpu import choose
 from evaluator.errors import InfraError, UsageError
-from evaluator.grading.outcome import Outcome
 from evaluator.grading.request import Library
 from evaluator.isolation.files import source_root
-from evaluator.records import DeviceKind
+from evaluator.records import DeviceKind, Outcome
 from evaluator.version import __version__
 
 _PLACE_S = 60.0

@@ -9,8 +9,8 @@ from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import pipeline
 from evaluator.grading.request import Unread
+from evaluator.progress import Silent
 from evaluator.records import Scorecard, Status, SubmissionRef
-from evaluator.report.live import Silent
 from evaluator.submission.read import Submission
 
 

@@ -20,8 +20,8 @@ from evaluator.emulator import headers
 from evaluator.emulator.precompiled import precompilation
 from evaluator.errors import ExitCode, ToolchainMissing, WarpgradeError
 from evaluator.isolation import Limits, Starter, ToolResult, run_tool
+from evaluator.progress import Progress
 from evaluator.records import DeviceKind, Record
-from evaluator.report.live import Progress
 
 
 class Outcome(StrEnum):

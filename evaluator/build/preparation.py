@@ -8,8 +8,8 @@ from typing import Any
 
 from evaluator.build.builder import RunTool
 from evaluator.build.prepared import prepare
+from evaluator.deadline import DeadlineReached
 from evaluator.errors import WarpgradeError
-from evaluator.grading.deadline import DeadlineReached
 from evaluator.isolation import ToolResult
 
 _LAST_IN_LINE = ("-n", "19")

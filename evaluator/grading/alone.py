@@ -3,8 +3,8 @@
 import contextlib
 from typing import TYPE_CHECKING
 
+from evaluator.deadline import Deadline, Guard
 from evaluator.devices.gpu import Gpu
-from evaluator.grading.deadline import Deadline, Guard
 from evaluator.isolation import Starter
 from evaluator.judge.starting import light_starter_for
 from evaluator.judge.terms import Terms

@@ -1,10 +1,9 @@
 """The card of a grade: what was asked for, and what came of it."""
 
 from evaluator.environment import environment
-from evaluator.grading.outcome import Outcome
 from evaluator.grading.request import GradeRequest, Unread
-from evaluator.grading.stopwatch import Stopwatch
-from evaluator.records import DeviceFacts, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
+from evaluator.progress import Stopwatch
+from evaluator.records import DeviceFacts, Outcome, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
 from evaluator.submission.read import Submission
 
 

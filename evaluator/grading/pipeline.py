@@ -14,26 +14,25 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evaluator.catalog import sized_source
+from evaluator.deadline import Deadline, Guard
 from evaluator.errors import JudgeFailed, WarpgradeError
 from evaluator.findings import Code, finding
 from evaluator.grading import alone
 from evaluator.grading.card import card_of
-from evaluator.grading.deadline import Deadline, Guard
-from evaluator.grading.outcome import Outcome
 from evaluator.grading.remarks import remarks_on
 from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import nothing_collected
-from evaluator.grading.stopwatch import Stopwatch
 from evaluator.grading.timed import LastResort, in_time
 from evaluator.interrupts import held_back
 from evaluator.judge.starting import starter_for
+from evaluator.progress import Progress, Stopwatch
 from evaluator.records import (
     Finding,
+    Outcome,
     Scorecard,
     Seeds,
     Status,
 )
-from evaluator.report.live import Progress
 from evaluator.report.text import printable
 from evaluator.submission.model_new import can_define_model_new
 from evaluator.submission.read import Submission

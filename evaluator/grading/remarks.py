@@ -3,8 +3,7 @@
 from evaluator.build import spill
 from evaluator.build.cache import cache_folder
 from evaluator.findings import Code, finding
-from evaluator.grading.outcome import Outcome
-from evaluator.records import Finding, SandboxMode
+from evaluator.records import Finding, Outcome, SandboxMode
 
 _FLOOD_BYTES = 1 << 20
 

@@ -1,9 +1,8 @@
 """What is to be graded and how, and a grade that is begun: built, to be finished where a GPU is."""
 
-from evaluator.grading.outcome import Outcome
-from evaluator.grading.stopwatch import Lap
 from evaluator.judge.terms import Terms
-from evaluator.records import Finding, Record, Scorecard, Sha256
+from evaluator.progress import Lap
+from evaluator.records import Finding, Outcome, Record, Scorecard, Sha256
 from evaluator.submission.read import Submission
 
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-from evaluator.grading.deadline import DeadlineReached, Guard
-from evaluator.grading.outcome import Outcome
-from evaluator.grading.stopwatch import Stopwatch
-from evaluator.records import Scorecard, Seeds
+from evaluator.deadline import DeadlineReached, Guard
+from evaluator.progress import Stopwatch
+from evaluator.records import Outcome, Scorecard, Seeds
 
 LastResort = Callable[[Scorecard], None]
 """Is given a card in another thread, where a grade is stuck seconds behind its deadline.

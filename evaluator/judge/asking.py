@@ -10,13 +10,12 @@ from evaluator.judge.answers import outlined
 from evaluator.judge.arguments import Arguments
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.reference import Reference
-from evaluator.judge.session import Fault
 from evaluator.judge.standing import Standing
 from evaluator.judge.trees import Placed, named_views, place
 from evaluator.judge.weights import Laid, Sites
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Call, EmulatorSchedule, Items, Prepare, Table
-from evaluator.records import Fill, Order, Schedule
+from evaluator.records import Fault, Fill, Order, Schedule
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
 _FILLS: dict[Fill, Literal[0, 1, 2, 3]] = {Fill.NAN: 0, Fill.LARGE: 1, Fill.NEGATIVE: 2, Fill.ORDINARY: 3}

@@ -19,9 +19,8 @@ from evaluator.devices.gpu import GpuState
 from evaluator.errors import JudgeFailed
 from evaluator.isolation import ConfinedProcess
 from evaluator.judge import measure
-from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench
-from evaluator.records import DeviceKind, Samples
+from evaluator.records import DeviceKind, Fault, Samples
 
 if TYPE_CHECKING:
     from evaluator.judge.place import Place

@@ -11,9 +11,8 @@ from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
 from evaluator.judge import peaks
 from evaluator.judge.needs import NeedsUnknown, needs_of
-from evaluator.judge.session import Fault
 from evaluator.judge.workshop import Workshop
-from evaluator.records import Constant, Finding, Roofline, RooflineOverride, Status, Timing
+from evaluator.records import Constant, Fault, Finding, Roofline, RooflineOverride, Status, Timing
 from evaluator.roofline.place import Needs, Roof, impossible, is_impossible, place, remarks
 
 

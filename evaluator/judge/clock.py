@@ -5,8 +5,9 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from evaluator.judge.session import Fault
+from evaluator.judge.words import Words
 from evaluator.protocol.frames import Call, Done, Prepare
+from evaluator.records import Fault
 
 
 class Sample(NamedTuple):
@@ -36,6 +37,10 @@ class Clock(Protocol):
     """The clock of one runner. `empty_ms` is what an empty call's own work takes."""
 
     empty_ms: float
+
+    @property
+    def words(self) -> Words | None:
+        """Words of the runner's output region, noted around each call; None where a GPU takes samples instead."""
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
         """Have the runner get ready, off the clock, and leave it so that it cannot see what is written next."""

@@ -20,7 +20,7 @@ from evaluator.isolation.libraries import library_folders
 from evaluator.judge.ncu import MOST_LAUNCHES, REFUSED, Launch, command, find_ncu, installation, read_page
 from evaluator.judge.place import own_tf32
 from evaluator.judge.resource_desk import ResourceDesk
-from evaluator.judge.trial import fresh_seed
+from evaluator.judge.seeds import fresh_seed
 from evaluator.judge.workshop import Workshop
 from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
 from evaluator.records import Counters, Finding, KernelCounters, Mode, Tf32

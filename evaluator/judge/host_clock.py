@@ -17,9 +17,10 @@ import torch
 
 from evaluator.devices.memory import Region
 from evaluator.judge.clock import Answered
-from evaluator.judge.session import Fault, Session, Stage, answers
+from evaluator.judge.session import Session, Stage, answers
 from evaluator.judge.words import Words
 from evaluator.protocol.frames import Call, Done, Prepare
+from evaluator.records import Fault
 
 
 class HostClock:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Self
 
-from evaluator.grading.deadline import Deadline
+from evaluator.deadline import Deadline
 from evaluator.isolation import Starter
 from evaluator.judge.early import Early
 from evaluator.judge.foothold import Foothold

@@ -17,10 +17,10 @@ from evaluator.build.split_symbols import qualified
 from evaluator.findings import Code
 from evaluator.judge.idle_desk import IdleDesk
 from evaluator.judge.place import Place
-from evaluator.judge.session import Fault, Stage
+from evaluator.judge.session import Stage
 from evaluator.judge.workshop import Workshop
 from evaluator.protocol.frames import LeaveOut, LeftOut
-from evaluator.records import DeviceKind, Profile, Profiling
+from evaluator.records import DeviceKind, Fault, Profile, Profiling
 
 _SECONDS = 60.0
 """Replacing some two thousand operations takes a second or two."""

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from evaluator.findings import Code, finding
 from evaluator.judge.clock import Answered
 from evaluator.judge.repeat import made_again
-from evaluator.judge.session import Fault
-from evaluator.judge.trial import Bench, Trial, fresh_seed
-from evaluator.records import ClockKind, Profile, Samples, Status, seed_text
+from evaluator.judge.seeds import fresh_seed
+from evaluator.judge.trial import Bench, Trial
+from evaluator.records import ClockKind, Fault, Profile, Samples, Status, seed_text
 from evaluator.timing.quote import CLOCK_ERROR_MS
 from evaluator.timing.stats import interquartile_range, median, median_interval, outliers
 

@@ -10,8 +10,8 @@ import torch
 from evaluator.judge.arguments import Arguments
 from evaluator.judge.kept import kept
 from evaluator.judge.reference import Reference
+from evaluator.judge.seeds import fresh_seed
 from evaluator.judge.trees import tensors
-from evaluator.judge.trial import fresh_seed
 from evaluator.protocol import model_call
 from evaluator.protocol.model_call import mapped
 from evaluator.protocol.seeding import seed_torch

@@ -22,12 +22,12 @@ from evaluator.judge.compare import Sides
 from evaluator.judge.kept import kept
 from evaluator.judge.mixture import AS_GIVEN_ALONE
 from evaluator.judge.place import Place, own_tf32
-from evaluator.judge.session import Fault
+from evaluator.judge.seeds import fresh_seed
 from evaluator.judge.tolerance import Bounds
-from evaluator.judge.trial import Bench, fresh_seed
+from evaluator.judge.trial import Bench
 from evaluator.judge.weights import Sites
 from evaluator.judge.workshop import Workshop
-from evaluator.records import Baseline, BaselineKind, Samples, Tf32
+from evaluator.records import Baseline, BaselineKind, Fault, Samples, Tf32
 from evaluator.timing.bootstrap import Bootstrap
 from evaluator.timing.quote import WIDEST
 from evaluator.timing.stats import median

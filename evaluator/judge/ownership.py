@@ -18,9 +18,8 @@ from evaluator.build.artefact import Kernels
 from evaluator.build.imports import Imports
 from evaluator.findings import Code, finding
 from evaluator.judge.left_out import Answer, Needs
-from evaluator.judge.session import Fault
 from evaluator.protocol.frames import Counted
-from evaluator.records import DeviceKind, OwnKernels, Profiling, ShareBasis, Status
+from evaluator.records import DeviceKind, Fault, OwnKernels, Profiling, ShareBasis, Status
 
 _OTHER_COMPILERS = re.compile(r"triton|nvrtc|cupy|numba|pycuda|RawKernel|_compile_kernel|cuModuleLoad|cutlass|tilelang")
 _OTHER_CALLERS = re.compile(r"ctypes|cffi|CDLL")

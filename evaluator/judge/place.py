@@ -7,12 +7,12 @@ import torch
 from evaluator.catalog import sized_source
 from evaluator.devices.memory import SharedMemory
 from evaluator.judge.clock import Clock
-from evaluator.judge.session import Fault, Session
+from evaluator.judge.session import Session
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench
 from evaluator.judge.weights import Sites, sites_of
 from evaluator.protocol.frames import Construct, Constructed, Load, Table
-from evaluator.records import DeviceKind, Mode, Precision, Problem, Tf32, WeightsRule
+from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
 
 if TYPE_CHECKING:
     from evaluator.judge.workshop import Workshop

@@ -15,12 +15,12 @@ from evaluator.judge.counters import counters
 from evaluator.judge.derived import derived
 from evaluator.judge.place import Place
 from evaluator.judge.resource_desk import ResourceDesk
-from evaluator.judge.session import Fault, Stage
+from evaluator.judge.seeds import fresh_seed
+from evaluator.judge.session import Stage
 from evaluator.judge.trees import place
-from evaluator.judge.trial import fresh_seed
 from evaluator.judge.workshop import Workshop
 from evaluator.protocol.frames import Items, Profiled, ProfiledCall, Table
-from evaluator.records import KernelUse, ProfilerKind, Profiling
+from evaluator.records import Fault, KernelUse, ProfilerKind, Profiling
 
 _SHOWN = 32
 

@@ -13,10 +13,10 @@ from evaluator.judge.memory_plan import judge_bytes
 from evaluator.judge.mixture import Mixture, mixture_for
 from evaluator.judge.reference import Reference
 from evaluator.judge.rig import CallSizes, GpuRig, HostRig, Rig
+from evaluator.judge.seeds import fresh_seed
 from evaluator.judge.shortage import shortage
 from evaluator.judge.terms import Terms
 from evaluator.judge.trees import extent_bytes, tensors
-from evaluator.judge.trial import fresh_seed
 from evaluator.records import Layout
 
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
-from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench, Trial
-from evaluator.records import Check, Fill, Schedule, Status
+from evaluator.records import Check, Fault, Fill, Schedule, Status
 
 _TIMES = 3
 _TELLING = frozenset({Code.WRONG_VALUES.value, Code.NOT_FINITE.value})

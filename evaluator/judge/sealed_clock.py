@@ -32,9 +32,9 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge.clock import Answered
 from evaluator.judge.sampling import SLOT_BYTES, Sampling
-from evaluator.judge.session import Fault, Session, Stage, answers
+from evaluator.judge.session import Session, Stage, answers
 from evaluator.protocol.frames import Call, Done, Frame, Prepare, Queued
-from evaluator.records import Status
+from evaluator.records import Fault, Status
 from evaluator.timing.stats import median
 
 _HOLD_S = 0.030
@@ -49,6 +49,8 @@ _BLOCKS, _THREADS = 64, 256
 
 class SealedClock:
     """Times the calls of one runner by the GPU's clock, in the judge's own context."""
+
+    words = None
 
     def __init__(self, session: Session, memory: SharedMemory, kernels: bytes) -> None:
         """Pin the pages and load the judge's `kernels`, a cubin for this GPU."""

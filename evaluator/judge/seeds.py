@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.profiles import PROFILES
-from evaluator.judge.trial import fresh_seed
 from evaluator.records import Fill, Order, Profile, Schedule, Scorecard, Seeds, seed_text
 
 _SCHEDULES = (
@@ -25,6 +24,11 @@ _UNTIMED_CALLS = 16
 _UNTIMED_MORE = 17
 """Where nothing is timed there are 16 to 32 calls, and a submission cannot know how many: on a GPU there are as many
 checked ones, and then timed ones, each of which is checked too."""
+
+
+def fresh_seed() -> int:
+    """Draw a 63-bit seed from the operating system."""
+    return secrets.randbits(63)
 
 
 class SeedBook:

@@ -7,12 +7,12 @@ import socket
 import time
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple, Self
+from typing import Self
 
 from evaluator.build.bindings import explained_load
+from evaluator.deadline import Deadline, Work
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
-from evaluator.grading.deadline import Deadline, Work
 from evaluator.isolation import Child
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import kernel_fault
@@ -39,7 +39,7 @@ from evaluator.protocol.frames import (
 )
 from evaluator.protocol.frames.bounds import most_bytes_from_runner
 from evaluator.protocol.frames.oversize import oversized_answer
-from evaluator.records import DeviceKind, Finding, Status
+from evaluator.records import DeviceKind, Fault, Finding, Status
 from evaluator.submission.cut_off import is_cut_off
 from evaluator.submission.packages import importable, missing_package
 
@@ -68,13 +68,6 @@ _CODES = {
     Stage.CONSTRUCT: Code.CONSTRUCTOR_FAILED,
     Stage.CALL: Code.FORWARD_FAILED,
 }
-
-
-class Fault(NamedTuple):
-    """A submission's failure: the verdict it leads to, and why."""
-
-    status: Status
-    finding: Finding
 
 
 class Session:

@@ -19,7 +19,6 @@ from evaluator.judge.ownership import Evidence
 from evaluator.judge.place import Place
 from evaluator.judge.profiles import PROFILES
 from evaluator.judge.repeat import differing, made_again
-from evaluator.judge.session import Fault
 from evaluator.judge.tolerance import bounds
 from evaluator.judge.trial import Bench, Trial
 from evaluator.judge.weights import NO_SITES, Sites, record
@@ -32,6 +31,7 @@ from evaluator.records import (
     Check,
     ClockKind,
     DeviceKind,
+    Fault,
     Finding,
     Profile,
     Samples,

@@ -9,9 +9,9 @@ from pathlib import Path
 from evaluator.build import nvcc
 from evaluator.build.cache import cache_folder
 from evaluator.build.prepared import prepared_folder
+from evaluator.deadline import Deadline
 from evaluator.emulator import headers
 from evaluator.errors import JudgeFailed
-from evaluator.grading.deadline import Deadline
 from evaluator.isolation import Limits, Starter, ToolResult, run_tool
 from evaluator.records import DeviceKind
 

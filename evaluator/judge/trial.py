@@ -1,7 +1,6 @@
 """One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls are the same trials."""
 
 import itertools
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -25,13 +24,12 @@ from evaluator.judge.asking import Asker
 from evaluator.judge.clock import Answered, Clock
 from evaluator.judge.compare import Reading, Sides, begin, joined, rows_from
 from evaluator.judge.derived import derived
-from evaluator.judge.host_clock import HostClock
 from evaluator.judge.lowered import ENOUGH, ReferenceCall
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
 from evaluator.judge.overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.precision import Drawn, PrecisionWatch
 from evaluator.judge.reference import Expected, Honest, Reference, by_path
-from evaluator.judge.session import Fault
+from evaluator.judge.seeds import fresh_seed
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.standing import Standing
 from evaluator.judge.tolerance import Bounds, bounds
@@ -40,6 +38,7 @@ from evaluator.judge.weights import NO_SITES, Sites, Worn
 from evaluator.protocol import model_call
 from evaluator.records import (
     Check,
+    Fault,
     Finding,
     Profile,
     Schedule,
@@ -100,7 +99,7 @@ class Bench:
         self._profile = Profile.AS_GIVEN
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._precision = PrecisionWatch(reference.problem.precision)
-        self._words = clock.words if isinstance(clock, HostClock) else None
+        self._words = clock.words
         self._standing = None if self._words is None else Standing(self._words)
         self._asker = Asker(reference, clock, memory, sites, self._standing, first_call_s)
 
@@ -343,8 +342,3 @@ class Bench:
 
 def _status(problem: Finding) -> Status:
     return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT
-
-
-def fresh_seed() -> int:
-    """Draw a 63-bit seed from the operating system."""
-    return secrets.randbits(63)

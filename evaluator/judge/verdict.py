@@ -2,15 +2,14 @@
 
 from msgspec.structs import replace
 
-from evaluator.grading.outcome import Outcome
-from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import stages
 from evaluator.judge.bound import bound
 from evaluator.judge.left_out import needed_alone
 from evaluator.judge.ownership import not_known, own_kernels, too_little
 from evaluator.judge.profiling import profiling
 from evaluator.judge.workshop import Workshop
-from evaluator.records import Build, DeviceKind, Status
+from evaluator.progress import Stopwatch
+from evaluator.records import Build, DeviceKind, Outcome, Status
 
 
 def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:

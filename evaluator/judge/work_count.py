@@ -1,8 +1,8 @@
 """One call more, neither a check nor timed, in which the runner counts what computes."""
 
 from evaluator.judge.place import Place
+from evaluator.judge.seeds import fresh_seed
 from evaluator.judge.session import Stage
-from evaluator.judge.trial import fresh_seed
 from evaluator.judge.weights import Sites
 from evaluator.protocol.frames import Count, Counted
 

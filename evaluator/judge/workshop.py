@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.equipment import equipment
+from evaluator.deadline import Deadline
 from evaluator.devices.gpu import GpuState
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.emulator.rehearsal import full_size_numbers
 from evaluator.errors import SandboxUnavailable
-from evaluator.grading.deadline import Deadline
 from evaluator.isolation import Child, ConfinedProcess, Limits, Starter, ToolResult, run_tool
 from evaluator.judge.baseline import Baseline
 from evaluator.judge.deadlines import Deadlines, deadlines

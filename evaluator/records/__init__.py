@@ -39,6 +39,7 @@ from evaluator.records.names import (
     WeightsGraded,
     WeightsRule,
 )
+from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
 from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Samples, Tf32, Timing
 
@@ -58,6 +59,7 @@ __all__ = [
     "DeviceKind",
     "Diagnostic",
     "Environment",
+    "Fault",
     "Fill",
     "Finding",
     "Flips",
@@ -69,6 +71,7 @@ __all__ = [
     "Mismatch",
     "Mode",
     "Order",
+    "Outcome",
     "OwnKernels",
     "Precision",
     "Problem",

@@ -5,8 +5,9 @@ import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
+from evaluator.progress import Progress, Silent
 from evaluator.report.text import one_line
 
 if TYPE_CHECKING:
@@ -16,20 +17,6 @@ _REDRAW_S = 0.25
 _DETAIL = 60
 STILL = frozenset({"time"})
 """Stages during which the line is drawn once and then left alone: drawing would disturb the clock."""
-
-
-class Progress(Protocol):
-    """What a pipeline tells about its way."""
-
-    def stage(self, name: str, detail: str = "") -> None:
-        """Say that the stage `name` begins, or goes on with another `detail`."""
-
-
-class Silent:
-    """Says nothing."""
-
-    def stage(self, name: str, detail: str = "") -> None:
-        """Say nothing."""
 
 
 class Lines:

@@ -15,10 +15,9 @@ from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Stag
 from evaluator.batch.ready import Ready, Waiting
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.outcome import Outcome
 from evaluator.grading.request import Begun
-from evaluator.grading.stopwatch import Lap
-from evaluator.records import DeviceKind, SizeName, Status
+from evaluator.progress import Lap
+from evaluator.records import DeviceKind, Outcome, SizeName, Status
 from tests import cards
 from tests.batch.fakes import FakeWorker
 

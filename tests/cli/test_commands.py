@@ -24,6 +24,7 @@ from evaluator.findings import Code
 from evaluator.grading import pipeline
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.timed import LastResort
+from evaluator.progress import Progress
 from evaluator.records import (
     DeviceKind,
     ProfilerKind,
@@ -36,7 +37,6 @@ from evaluator.records import (
     WeightsGraded,
     WeightsRule,
 )
-from evaluator.report.live import Progress
 from evaluator.schema import check_card
 from evaluator.submission.read import Submission
 from evaluator.version import __version__

@@ -10,8 +10,8 @@ from evaluator.grading.pipeline import grade
 from evaluator.grading.request import GradeRequest
 from evaluator.grading.resources import threads
 from evaluator.judge.terms import Terms
+from evaluator.progress import Silent
 from evaluator.records import DeviceKind, Order, SizeName, Status
-from evaluator.report.live import Silent
 from evaluator.submission.read import read_submission
 from tests.corpus.entries import entries
 

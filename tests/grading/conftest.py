@@ -5,13 +5,12 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
+from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName
-from evaluator.report.live import Silent
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, Grader, passable_folder
 
 

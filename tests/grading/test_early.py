@@ -30,9 +30,9 @@ from evaluator.judge.early import Early
 from evaluator.judge.starting import light_starter_for
 from evaluator.judge.terms import Terms
 from evaluator.judge.tools import Tools
+from evaluator.progress import Silent
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, DeviceKind, SandboxMode, SizeName, Status
-from evaluator.report.live import Silent
 from evaluator.submission.read import Submission
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, TOP, module, nobody_left_behind
 from tests.grading.test_interruption import said_by

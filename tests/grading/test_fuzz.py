@@ -17,21 +17,20 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import work_count
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.place import Place
 from evaluator.judge.reference import Reference
 from evaluator.judge.seeds import SeedBook
-from evaluator.judge.session import Fault, Session, Stage
+from evaluator.judge.session import Session, Stage
 from evaluator.judge.terms import Terms
 from evaluator.judge.trial import Bench
 from evaluator.judge.verdict import judge
 from evaluator.judge.workshop import Workshop
 from evaluator.lint.look import look
+from evaluator.progress import Silent, Stopwatch
 from evaluator.protocol.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
-from evaluator.records import DeviceKind, Finding, SizeName, Status, ToleranceRule
-from evaluator.report.live import Silent
+from evaluator.records import DeviceKind, Fault, Finding, SizeName, Status, ToleranceRule
 from evaluator.submission.read import MAX_CODE_BYTES, Submission, read_submission
 from tests.grading.harness import passable_folder
 from tests.grading.test_frames import FAILURES, OUTPUT_BYTES, Puppet, done, framed, known_token, view  # noqa: F401

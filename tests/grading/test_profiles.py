@@ -3,9 +3,8 @@
 import pytest
 
 from evaluator.findings import Code, finding
-from evaluator.judge.session import Fault
 from evaluator.judge.trial import Bench, Trial
-from evaluator.records import Profile, Status
+from evaluator.records import Fault, Profile, Status
 from tests.grading.harness import TOP, module
 
 WEAK = TOP / "tests" / "zoo" / "problems"

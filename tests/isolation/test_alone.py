@@ -11,8 +11,8 @@ import torch
 
 from evaluator.build.artefact import Kernels
 from evaluator.catalog import find_problem
+from evaluator.deadline import Deadline
 from evaluator.findings import Code
-from evaluator.grading.deadline import Deadline
 from evaluator.isolation import run_tool
 from evaluator.judge import counters as module
 from evaluator.judge.counters import counters, own_parts, program

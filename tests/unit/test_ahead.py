@@ -9,8 +9,8 @@ from evaluator.build import ahead, nvcc, toolchain
 from evaluator.build.ahead import Outcome, Part, is_there, make_ahead, parts
 from evaluator.errors import ExitCode, JudgeFailed, ToolchainMissing
 from evaluator.isolation import ToolResult
+from evaluator.progress import Silent
 from evaluator.records import DeviceKind
-from evaluator.report.live import Silent
 
 EVERY = [DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU]
 RUNTIME_FILES = ("runtime.so", "light/torch/extension.h.gch", "native.so")

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge import baseline, measure
-from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
-from evaluator.records import Status
+from evaluator.records import Fault, Status
 from tests import cards
 
 

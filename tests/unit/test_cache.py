@@ -10,8 +10,8 @@ import pytest
 from evaluator.build import spill
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.findings import Code
-from evaluator.grading.outcome import Outcome
 from evaluator.grading.remarks import remarks_on
+from evaluator.records import Outcome
 
 KEY = hashlib.sha256(b"a").hexdigest()
 OTHER = hashlib.sha256(b"b").hexdigest()

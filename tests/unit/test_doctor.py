@@ -6,8 +6,8 @@ import pytest
 
 from evaluator import doctor, tryout
 from evaluator.errors import ExitCode
+from evaluator.progress import Silent
 from evaluator.records import DeviceKind
-from evaluator.report.live import Silent
 
 
 def test_a_cache_that_takes_builds_is_well(monkeypatch, tmp_path):

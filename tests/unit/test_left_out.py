@@ -8,9 +8,8 @@ import pytest
 from evaluator.findings import Code, finding
 from evaluator.judge import left_out
 from evaluator.judge.left_out import Answer, needed_alone, right_without
-from evaluator.judge.session import Fault
 from evaluator.protocol.frames import Failed, LeaveOut, LeftOut, Loaded
-from evaluator.records import DeviceKind, KernelUse, Profiling, Status
+from evaluator.records import DeviceKind, Fault, KernelUse, Profiling, Status
 
 
 def fault(code):

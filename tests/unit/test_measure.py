@@ -7,10 +7,9 @@ import pytest
 from evaluator.findings import Code, finding
 from evaluator.judge.clock import Answered
 from evaluator.judge.measure import MIN_CALLS, REFERENCE_CALLS, Overhead, overhead, side
-from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
 from evaluator.protocol.frames import Done
-from evaluator.records import ClockKind, Profile, Status
+from evaluator.records import ClockKind, Fault, Profile, Status
 from evaluator.timing.quote import quote
 
 AS_GIVEN = Profile.AS_GIVEN

@@ -14,7 +14,7 @@ from evaluator.judge.cost import cost_of
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture, decide, decided, mixture_for
 from evaluator.judge.profiles import PROFILES, RULES
 from evaluator.judge.reference import Reference
-from evaluator.judge.trial import fresh_seed
+from evaluator.judge.seeds import fresh_seed
 from evaluator.records import Precision, Profile, SizeName, ToleranceOverride, ToleranceRule
 from tests.unit.references import problem, reference
 

@@ -6,13 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.findings import Code, finding
-from evaluator.grading.stopwatch import Stopwatch
 from evaluator.judge import stages, verdict
 from evaluator.judge import workshop as workshops
-from evaluator.judge.session import Fault
 from evaluator.judge.workshop import Workshop
-from evaluator.records import Build, Status
-from evaluator.report.live import Silent
+from evaluator.progress import Silent, Stopwatch
+from evaluator.records import Build, Fault, Status
 
 
 @pytest.mark.parametrize("ahead", [False, True])

@@ -16,8 +16,8 @@ from evaluator.grading.resources import threads
 from evaluator.judge.mixture import Mixture
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
+from evaluator.progress import Silent
 from evaluator.records import DeviceKind, Profile, SizeName, Status
-from evaluator.report.live import Silent
 from evaluator.submission.read import Submission
 
 TEXT = "class ModelNew: pass\n"
@@ -69,8 +69,8 @@ def grade(monkeypatch):
     """Grade with a judge that raises `error`, in the middle or (`late`) when its verdict is known."""
 
     def run(error, *, late=False):
-        from evaluator.grading.outcome import Outcome
         from evaluator.judge import verdict
+        from evaluator.records import Outcome
 
         def judge(shop, stopwatch):
             if late:
@@ -84,8 +84,8 @@ def grade(monkeypatch):
 
 
 def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(monkeypatch):
-    from evaluator.grading.outcome import Outcome
     from evaluator.judge import verdict
+    from evaluator.records import Outcome
 
     def judge(shop, stopwatch):
         shop.seeds.settle(Mixture((Profile.LARGE,)))  # On a GPU that is known only when it is at hand.

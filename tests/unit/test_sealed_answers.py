@@ -8,9 +8,8 @@ from evaluator.judge import sealed_clock
 from evaluator.judge.clock import Answered
 from evaluator.judge.sampling import Sampling
 from evaluator.judge.sealed_clock import SealedClock
-from evaluator.judge.session import Fault
 from evaluator.protocol.frames import Call, Done, Items, Queued, Scalar, Table
-from evaluator.records import Status
+from evaluator.records import Fault, Status
 
 QUESTION = Call(
     index=3,

@@ -8,10 +8,9 @@ import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.judge import measure, stages
-from evaluator.judge.session import Fault
 from evaluator.judge.trial import Trial
 from evaluator.judge.weights import NO_SITES
-from evaluator.records import Build, DeviceKind, SizeName, Status, WeightsRule
+from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule
 from tests import cards
 
 

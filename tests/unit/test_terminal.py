@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 from evaluator.findings import Code, finding
+from evaluator.progress import Silent
 from evaluator.records import Diagnostic, RunnerOutput, Scorecard, Status
 from evaluator.report.frame import caret_cell
-from evaluator.report.live import Lines, MovingLine, Silent, progress_on
+from evaluator.report.live import Lines, MovingLine, progress_on
 from evaluator.report.terminal import render_card
 from evaluator.report.text import one_line, printable
 from tests import cards

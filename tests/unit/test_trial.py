@@ -17,8 +17,9 @@ from evaluator.judge.compare import Sides
 from evaluator.judge.derived import derived
 from evaluator.judge.precision import PrecisionWatch
 from evaluator.judge.reference import Reference
+from evaluator.judge.seeds import fresh_seed
 from evaluator.judge.trees import place
-from evaluator.judge.trial import Bench, fresh_seed
+from evaluator.judge.trial import Bench
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
 from evaluator.protocol.seeding import seed_torch
@@ -74,6 +75,8 @@ def problem(output: str, given: str, *, backward: bool = False) -> Problem:
 
 class SameProcess:
     """A clock whose runner is here: the frames are answered by the runner's own code."""
+
+    words = None
 
     def __init__(self, runner: Runner, spoil) -> None:
         self._runner = runner

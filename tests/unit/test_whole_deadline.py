@@ -7,20 +7,18 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.build.built import Built
+from evaluator.deadline import Deadline, DeadlineReached, Guard, Work
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.deadline import Deadline, DeadlineReached, Guard, Work
-from evaluator.grading.outcome import Outcome
-from evaluator.grading.stopwatch import Stopwatch
 from evaluator.grading.timed import in_time
 from evaluator.isolation import Limits
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.session import Session, Stage
 from evaluator.judge.tools import Tools
+from evaluator.progress import Silent, Stopwatch
 from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, Loaded
-from evaluator.records import BuildUnit, DeviceKind, Status
-from evaluator.report.live import Silent
+from evaluator.records import BuildUnit, DeviceKind, Outcome, Status
 
 
 class Clock:
@@ -211,9 +209,7 @@ def test_no_stage_begins_any_more(clock, deadline):
 
 def test_a_guard_kills_then_asks_once_then_comes_to_its_last_resort(clock, deadline, monkeypatch):
     did = []
-    monkeypatch.setattr(
-        "evaluator.grading.deadline._raise_in", lambda _, error: did.append("ask" if error else "take back")
-    )
+    monkeypatch.setattr("evaluator.deadline._raise_in", lambda _, error: did.append("ask" if error else "take back"))
     monkeypatch.setattr(Guard, "_watch", lambda _: None)
 
     def kill():
@@ -228,7 +224,7 @@ def test_a_guard_kills_then_asks_once_then_comes_to_its_last_resort(clock, deadl
 
 
 def test_who_noticed_by_himself_is_not_interrupted_while_he_tidies_up(clock, deadline, monkeypatch):
-    monkeypatch.setattr("evaluator.grading.deadline._raise_in", lambda *_: pytest.fail("it was asked"))
+    monkeypatch.setattr("evaluator.deadline._raise_in", lambda *_: pytest.fail("it was asked"))
     monkeypatch.setattr(Guard, "_watch", lambda _: None)
     with Guard(deadline) as guard:
         clock.now = 105.0

@@ -20,11 +20,11 @@ from evaluator.judge.seeds import SeedBook
 from evaluator.judge.verdict import judge
 from evaluator.judge.terms import Terms
 from evaluator.judge.workshop import Workshop
-from evaluator.grading.outcome import Outcome
+from evaluator.records import Outcome
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
-from evaluator.report.live import Silent
-from evaluator.grading.stopwatch import Stopwatch
+from evaluator.progress import Silent
+from evaluator.progress import Stopwatch
 from evaluator.validation import validate
 from tests.zoo.confine import NO_LANDLOCK
 from tests.zoo.entries import Entry, Evidence, Expectation

@@ -24,7 +24,8 @@ from evaluator.judge.arguments import Arguments
 from evaluator.judge.reference import Reference
 from evaluator.judge.rig import HostRig
 from evaluator.judge.seeds import SeedBook
-from evaluator.judge.session import Fault, Session
+from evaluator.judge.session import Session
+from evaluator.records import Fault
 from evaluator.judge.trees import Pair, pair_up
 from evaluator.judge.trial import Bench
 from evaluator.records import Fill, Profile

@@ -1,24 +1,26 @@
 """What the judge found out about a submission, before it is written into a scorecard."""
 
+from typing import NamedTuple
+
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.records import (
-    Baseline,
-    Build,
-    Check,
-    Finding,
-    GpuFacts,
-    OwnKernels,
-    Profiling,
-    Record,
-    Roofline,
-    RunnerOutput,
-    SandboxFacts,
-    Status,
-    Timing,
-    Weights,
-)
+from evaluator.records.base import Record
+from evaluator.records.build import Build
+from evaluator.records.card import RunnerOutput, Weights
+from evaluator.records.check import Check
+from evaluator.records.evidence import OwnKernels, Profiling, Roofline
+from evaluator.records.finding import Finding
+from evaluator.records.machine import GpuFacts, SandboxFacts
+from evaluator.records.names import Status
+from evaluator.records.timing import Baseline, Timing
+
+
+class Fault(NamedTuple):
+    """A submission's failure: the verdict it leads to, and why."""
+
+    status: Status
+    finding: Finding
 
 
 def _nothing_printed() -> RunnerOutput:

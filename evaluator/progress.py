@@ -1,13 +1,27 @@
-"""How long each stage of a grade took, told to the user while it lasts."""
+"""The stages of a grade: who is told of each, and how long each took."""
 
 import contextlib
 import datetime
 import time
 from collections.abc import Iterator
+from typing import Protocol
 
-from evaluator.grading.deadline import Deadline
+from evaluator.deadline import Deadline
 from evaluator.records import Record
-from evaluator.report.live import Progress
+
+
+class Progress(Protocol):
+    """What a pipeline tells about its way."""
+
+    def stage(self, name: str, detail: str = "") -> None:
+        """Say that the stage `name` begins, or goes on with another `detail`."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def stage(self, name: str, detail: str = "") -> None:
+        """Say nothing."""
 
 
 class Lap(Record, frozen=True):
