@@ -25,6 +25,7 @@ from false_alarms import Honest, submissions  # noqa: E402
 from evaluator.catalog import find_problem  # noqa: E402
 from evaluator.grade_options import GradeOptions  # noqa: E402
 from evaluator.judge import stages  # noqa: E402
+from evaluator.judge.baseline import ReferenceTimer  # noqa: E402
 from evaluator.judge.left_out import Needs  # noqa: E402
 from evaluator.judge.ownership import not_known, own_kernels, too_little  # noqa: E402
 from evaluator.judge.seeds import SeedBook  # noqa: E402
@@ -90,7 +91,8 @@ def _row(shop: Workshop, each: Honest, required: float) -> Row:
         took_s = time.monotonic() - began
         verdict = _said(built.fault.status, built.fault.finding.message)
         return Row(each.problem, each.path.stem, "", "", "", verdict, took_s, false_alarm=True)
-    checked = stages.check(shop, built.build)
+    with ReferenceTimer(shop) as timer:
+        checked = stages.check(shop, timer, built.build)
     own = own_kernels(checked.evidence)
     counted = own_kernels(checked.evidence._replace(needs=Needs()))
     fault = checked.fault or too_little(own, required) or not_known(own, required)

@@ -68,6 +68,7 @@ def problem_of(case: Case, device: DeviceKind) -> tuple[Problem, SizeName]:
 def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, starter, share_s: float) -> Iterator[Timing]:  # noqa: ANN001
     """Time one case again and again, until its share of the time is spent."""
     from evaluator.judge import stages
+    from evaluator.judge.baseline import ReferenceTimer
     from evaluator.judge.seeds import SeedBook
     from evaluator.judge.terms import Terms
     from evaluator.judge.workshop import Workshop
@@ -80,10 +81,10 @@ def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, starter, share_s: f
         gpu,
         threads=len(os.sched_getaffinity(0)),
     )
-    with Workshop(terms, AS_SUBMISSION, SeedBook(None), starter=starter) as shop:
+    with Workshop(terms, AS_SUBMISSION, SeedBook(None), starter=starter) as shop, ReferenceTimer(shop) as timer:
         shop.have_device()
         while time.monotonic() - began_s < share_s:
-            timed = stages.measure_both(shop)
+            timed = stages.measure_both(shop, timer)
             if timed.timing is None:
                 raise SystemExit(f"{case.name}: the reference does not pass as its own submission: {timed.fault}")
             yield timed.timing

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from evaluator.devices.gpu import choose, show_only
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import measure
-from evaluator.judge.baseline import AS_REFERENCE
+from evaluator.judge.baseline import AS_REFERENCE, ReferenceTimer
 from evaluator.judge.seeds import SeedBook, fresh_seed
 from evaluator.judge.terms import Terms
 from evaluator.judge.verdict import judge
@@ -295,7 +295,8 @@ def kernels(gpu, *_) -> Iterator[dict]:
         try:
             with workshop(text, n, HONEST, gpu) as shop:
                 shop.have_device()
-                before = shop.baseline.before()
+                with ReferenceTimer(shop) as timer:
+                    before = timer.before()
             samples, empty = before.samples, before.overhead
             inside = in_process(text, n)
             row |= {"sealed_ms": samples.median_ms, "sealed_iqr_ms": samples.iqr_ms, **inside}
@@ -343,8 +344,8 @@ def in_process(text: str, n: int, submission: str = "ModelNew = None") -> dict[s
 def side(n: int, source: str, gpu) -> dict:
     """Grade one submission of the clamp, whole."""
     started = time.monotonic()
-    with workshop(CLAMP, n, source, gpu) as shop:
-        outcome = judge(shop, Stopwatch(Silent()))
+    with workshop(CLAMP, n, source, gpu) as shop, ReferenceTimer(shop) as timer:
+        outcome = judge(shop, timer, Stopwatch(Silent()))
     told: dict[str, object] = {"status": outcome.status.value, "grade_s": round(time.monotonic() - started, 1)}
     if outcome.reason is not None:
         told["reason"] = f"{outcome.reason.code} {outcome.reason.message}"[:200]

@@ -197,11 +197,14 @@ def _judged_by(
     try:
         with shortage(), contextlib.ExitStack() as stack:
             with stopwatch.stage("prepare", _first_of_all(request)):
-                shop = stack.enter_context(keeper.workshop(terms, source, request.replay, stopwatch.deadline))
+                shop, timer = stack.enter_context(keeper.workshop(terms, source, request.replay, stopwatch.deadline))
             seeds = shop.seeds.record()
             if built_only:
                 return verdict.begin(shop, stopwatch), seeds
-            graded = verdict.judge(shop, stopwatch) if begun is None else verdict.finish(shop, begun.outcome, stopwatch)
+            if begun is None:
+                graded = verdict.judge(shop, timer, stopwatch)
+            else:
+                graded = verdict.finish(shop, timer, begun.outcome, stopwatch)
             # Only now: which values calls may have is settled where the device is at hand.
             return graded, shop.seeds.record()
     except MemoryError as error:

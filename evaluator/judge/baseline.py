@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -19,12 +19,10 @@ from evaluator.devices.gpu import GpuState
 from evaluator.errors import JudgeFailed
 from evaluator.isolation import ConfinedProcess
 from evaluator.judge import measure
+from evaluator.judge.place import Place
 from evaluator.judge.trial import Bench
+from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, Fault, Samples
-
-if TYPE_CHECKING:
-    from evaluator.judge.place import Place
-    from evaluator.judge.workshop import Workshop
 
 AS_REFERENCE = "from model import Model as ModelNew\n"
 """The reference, handed in as a submission: it is timed by the same code in the same kind of runner."""
@@ -50,11 +48,11 @@ class Reading(NamedTuple):
     look: GpuState | None
 
 
-class Baseline:
-    """The reference of one problem, as it is timed."""
+class ReferenceTimer:
+    """The reference of one problem, as it is timed. A context manager: leaving it ends the runners that were kept."""
 
-    def __init__(self, shop: "Workshop", *, lasting: bool) -> None:
-        """Measure nothing yet. `lasting`: what can be used again is kept, until `close`."""
+    def __init__(self, shop: Workshop, *, lasting: bool = False) -> None:
+        """Measure nothing yet. `lasting`: what can be used again is kept, until the end."""
         self._shop = shop
         self._lasting = lasting
         self._kept = contextlib.ExitStack()
@@ -64,6 +62,19 @@ class Baseline:
         self._overhead: measure.Overhead | None = None
         self._overhead_s = 0.0
         self._recent: tuple[Reading, float] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the runners that were kept, side by side: of a GPU each takes a tenth of a second to let go."""
+        for runner in self._runners:
+            runner.condemn()
+        self._runners.clear()
+        self._kept.close()
+        self._benches.clear()
+        self._begun.clear()
+        self._recent = None
 
     def begin(self) -> None:
         """Have the runners of both sides made ready beside a submission's check, where there is room for them."""
@@ -94,16 +105,6 @@ class Baseline:
         if self._lasting:
             self._recent = reading, time.monotonic()
         return reading.samples
-
-    def close(self) -> None:
-        """End the runners that were kept, side by side: of a GPU each takes a tenth of a second to let go."""
-        for runner in self._runners:
-            runner.condemn()
-        self._runners.clear()
-        self._kept.close()
-        self._benches.clear()
-        self._begun.clear()
-        self._recent = None
 
     def _measured(self, name: str) -> Reading:
         with self._runner() as bench:
@@ -158,7 +159,7 @@ class Baseline:
                     raise _failed(fault)
                 yield self._ready(place)
 
-    def _ready(self, place: "Place") -> Bench:
+    def _ready(self, place: Place) -> Bench:
         """Wait for a runner. Where it would have to copy its weights it would be charged for it: then they stay."""
         constructed = place.begun()
         if isinstance(constructed, Fault):

@@ -82,6 +82,8 @@ class Tally(NamedTuple):
 
 Reading = Callable[[], TensorCheck]
 """The end of a comparison that was begun: waits for it, and says what came of it. It keeps no tensor alive."""
+Comparison = Callable[[str, Sides, Bounds | None], Reading]
+"""Begins to compare one output; see `begin`."""
 
 
 def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:

@@ -7,6 +7,7 @@ from typing import Self
 
 from evaluator.deadline import Deadline
 from evaluator.isolation import Starter
+from evaluator.judge.baseline import ReferenceTimer
 from evaluator.judge.early import Early
 from evaluator.judge.foothold import Foothold
 from evaluator.judge.memory_plan import refuse_what_does_not_fit
@@ -30,7 +31,8 @@ class Keeper:
         self._lasting = lasting
         self._early = early
         self._foothold = foothold
-        self._kept: Workshop | None = None
+        self._kept: tuple[Workshop, ReferenceTimer] | None = None
+        self._leaving = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -40,7 +42,7 @@ class Keeper:
 
     def make_room(self, terms: Terms) -> None:
         """End what is kept on other terms. Raises UsageError where a workshop on these would have too little memory."""
-        if self._kept is not None and self._kept.terms == terms:
+        if self._kept is not None and self._kept[0].terms == terms:
             return
         self._drop()
         refuse_what_does_not_fit(terms.problem, terms.size, terms.gpu)
@@ -48,27 +50,35 @@ class Keeper:
     @contextlib.contextmanager
     def workshop(
         self, terms: Terms, source: str, card: Scorecard | None, deadline: Deadline | None = None
-    ) -> Iterator[Workshop]:
-        """Have a workshop for one submission, until its `deadline`; `card` is one to replay.
+    ) -> Iterator[tuple[Workshop, ReferenceTimer]]:
+        """Have a workshop for one submission, until its `deadline`, and the reference's side of its timing.
 
-        One in which a grade ended by an exception is not used again.
+        `card` is one to replay. A workshop in which a grade ended by an exception is not used again.
         """
         if not self._lasting:
-            with Workshop(
-                terms,
-                source,
-                SeedBook(card),
-                starter=self._starter,
-                early=self._early,
-                foothold=self._foothold,
-                deadline=deadline,
-            ) as shop:
-                yield shop
+            with (
+                Workshop(
+                    terms,
+                    source,
+                    SeedBook(card),
+                    starter=self._starter,
+                    early=self._early,
+                    foothold=self._foothold,
+                    deadline=deadline,
+                ) as shop,
+                ReferenceTimer(shop) as timer,
+            ):
+                yield shop, timer
             return
         if self._kept is None:
-            self._kept = Workshop(terms, source, SeedBook(card), starter=self._starter, lasting=True, deadline=deadline)
+            shop = Workshop(terms, source, SeedBook(card), starter=self._starter, lasting=True, deadline=deadline)
+            self._kept = (
+                self._leaving.enter_context(shop),
+                self._leaving.enter_context(ReferenceTimer(shop, lasting=True)),
+            )
         else:
-            self._kept.turn_to(source, SeedBook(card, weight=self._kept.seeds.weight), deadline)
+            shop, _ = self._kept
+            shop.turn_to(source, SeedBook(card, weight=shop.seeds.weight), deadline)
         try:
             yield self._kept
         except BaseException:
@@ -80,6 +90,5 @@ class Keeper:
         self._starter.condemn_all()
 
     def _drop(self) -> None:
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.__exit__(*sys.exc_info())
+        self._kept = None
+        self._leaving.__exit__(*sys.exc_info())

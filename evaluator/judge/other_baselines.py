@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from evaluator.findings import Code, finding
 from evaluator.judge import measure
 from evaluator.judge.baseline import AS_REFERENCE, Reading
-from evaluator.judge.compare import Reading as Comparison
-from evaluator.judge.compare import Sides
+from evaluator.judge.compare import Comparison, Sides
 from evaluator.judge.kept import kept
 from evaluator.judge.mixture import AS_GIVEN_ALONE
 from evaluator.judge.place import Place, own_tf32
@@ -27,7 +26,7 @@ from evaluator.judge.tolerance import Bounds
 from evaluator.judge.trial import Bench
 from evaluator.judge.weights import Sites
 from evaluator.judge.workshop import Workshop
-from evaluator.records import Baseline, BaselineKind, Fault, Samples, Tf32
+from evaluator.records import Baseline, BaselineKind, Fault, Samples, TensorCheck, Tf32
 from evaluator.timing.bootstrap import Bootstrap
 from evaluator.timing.quote import WIDEST
 from evaluator.timing.stats import median
@@ -169,10 +168,8 @@ def _bench(shop: Workshop, place: Place, tf32: Tf32 | None, sites: Sites) -> Ben
     return Bench(shop.reference, place.clock, place.memory, rule, outline, compare, AS_GIVEN_ALONE, sites=sites)
 
 
-def _with_room(
-    compare: Callable[[str, Sides, Bounds | None], Comparison],
-) -> Callable[[str, Sides, Bounds | None], Comparison]:
-    def compared(path: str, sides: Sides, bounds: Bounds | None) -> Comparison:
+def _with_room(compare: Comparison) -> Comparison:
+    def compared(path: str, sides: Sides, bounds: Bounds | None) -> Callable[[], TensorCheck]:
         wider = None if bounds is None else bounds._replace(floor=max(bounds.floor, TF32_FLOOR))
         return compare(path, sides, wider)
 

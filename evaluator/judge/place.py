@@ -1,21 +1,23 @@
 """A runner and its shared memory: where a submission, or the reference, is read in, made and called."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from evaluator.catalog import sized_source
 from evaluator.devices.memory import SharedMemory
 from evaluator.judge.clock import Clock
+from evaluator.judge.compare import Comparison
+from evaluator.judge.deadlines import deadlines
+from evaluator.judge.mixture import Mixture
+from evaluator.judge.reference import Reference
 from evaluator.judge.session import Session
+from evaluator.judge.terms import Terms
 from evaluator.judge.trees import place
 from evaluator.judge.trial import Bench
 from evaluator.judge.weights import Sites, sites_of
 from evaluator.protocol.frames import Construct, Constructed, Load, Table
 from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
-
-if TYPE_CHECKING:
-    from evaluator.judge.workshop import Workshop
 
 IMPORT_TIMEOUT_S = 60.0
 """Reading a submission in, and constructing its model, may take so long; its builds have a limit of their own."""
@@ -24,15 +26,28 @@ IMPORT_TIMEOUT_S = 60.0
 FROZEN_BY_RULE = "weights were to stay as they were constructed"
 
 
+class ModelSpec(NamedTuple):
+    """How a model is made in a runner, and what its calls are held against: the same for both sides of a grade.
+
+    `reference_s` is how long the reference's first call took.
+    """
+
+    terms: Terms
+    reference: Reference
+    reference_s: float
+    weight_seed: int
+    mixture: Mixture
+    compare: Comparison
+
+
 class Place(NamedTuple):
     """A runner and its shared memory, before and after the submission is in it."""
 
-    shop: "Workshop"
+    spec: ModelSpec
     source: str
     session: Session
     memory: SharedMemory
     clock: Clock
-    device: DeviceKind
 
     def load(self, tf32: Tf32 | None = None) -> Fault | None:
         """Have the submission read in, under `tf32`; the problem's own where it is None."""
@@ -53,27 +68,14 @@ class Place(NamedTuple):
 
     @property
     def _timeout_s(self) -> float:
-        asked_s = self.shop.terms.options.timeout_s
-        return IMPORT_TIMEOUT_S if asked_s is None else asked_s
+        return import_timeout_s(self.spec.terms)
 
     def _load(self, tf32: Tf32 | None) -> Load:
-        terms, memory = self.shop.terms, self.memory
-        return Load(
-            submission=self.source,
-            model=sized_source(terms.problem, terms.size),
-            input_bytes=memory.inputs.size_bytes,
-            output_bytes=memory.outputs.size_bytes,
-            copy_bytes=memory.copy_bytes,
-            device=self.device.value,
-            library=memory.library is not None,
-            threads=terms.threads,
-            tf32=(own_tf32(terms.problem) if tf32 is None else tf32).value,
-            probe_bytes=memory.probe_bytes,
-        )
+        return load_frame(self.spec.terms, self.source, self.memory, self.spec.terms.device, tf32)
 
     def sites(self, constructed: Constructed) -> Sites:
         """Find where this runner has the weights that change from call to call."""
-        reference, terms = self.shop.reference, self.shop.terms
+        reference, terms = self.spec.reference, self.spec.terms
         if terms.weights is WeightsRule.FROZEN:
             return Sites({}, FROZEN_BY_RULE)
         if reference.weights.why_not is not None:
@@ -82,12 +84,12 @@ class Place(NamedTuple):
 
     @property
     def _changing(self) -> list[str]:
-        frozen = self.shop.terms.weights is WeightsRule.FROZEN
-        return [] if frozen else list(self.shop.reference.weights.names)
+        frozen = self.spec.terms.weights is WeightsRule.FROZEN
+        return [] if frozen else list(self.spec.reference.weights.names)
 
     def _construct(self) -> Construct:
         """Lay the constructor's arguments and the weights out in shared memory."""
-        reference, terms = self.shop.reference, self.shop.terms
+        reference, terms = self.spec.reference, self.spec.terms
         values = [("init", reference.init.args), ("init", reference.init.kwargs), ("state", reference.state())]
         placed = place(list(values), self.memory.inputs)
         placed.write()
@@ -97,7 +99,7 @@ class Place(NamedTuple):
         if not isinstance(state, Table):
             raise TypeError("a state_dict is a table")
         return Construct(
-            weight_seed=self.shop.seeds.weight,
+            weight_seed=self.spec.weight_seed,
             training=terms.problem.mode is Mode.TRAIN,
             args=args,
             kwargs=kwargs,
@@ -107,19 +109,41 @@ class Place(NamedTuple):
 
     def bench(self, sites: Sites) -> Bench:
         """Set up trials with this runner, whose weights are changed where `sites` says."""
-        shop = self.shop
-        rule, outline = shop.terms.options.tolerance, shop.reference.outline
+        reference, terms = self.spec.reference, self.spec.terms
         return Bench(
-            shop.reference,
+            reference,
             self.clock,
             self.memory,
-            rule,
-            outline,
-            shop.rig.compare,
-            shop.seeds.mixture,
-            first_call_s=shop.deadlines(self.source).first_call_s,
+            terms.options.tolerance,
+            reference.outline,
+            self.spec.compare,
+            self.spec.mixture,
+            first_call_s=deadlines(
+                self.source, terms.device, self.spec.reference_s, terms.options.timeout_s
+            ).first_call_s,
             sites=sites,
         )
+
+
+def load_frame(terms: Terms, source: str, memory: SharedMemory, device: DeviceKind, tf32: Tf32 | None = None) -> Load:
+    """Return what a runner is told to read in: `source` beside the problem's own text."""
+    return Load(
+        submission=source,
+        model=sized_source(terms.problem, terms.size),
+        input_bytes=memory.inputs.size_bytes,
+        output_bytes=memory.outputs.size_bytes,
+        copy_bytes=memory.copy_bytes,
+        device=device.value,
+        library=memory.library is not None,
+        threads=terms.threads,
+        tf32=(own_tf32(terms.problem) if tf32 is None else tf32).value,
+        probe_bytes=memory.probe_bytes,
+    )
+
+
+def import_timeout_s(terms: Terms) -> float:
+    """Return how long a runner may take to read a submission in, and to construct its model."""
+    return IMPORT_TIMEOUT_S if terms.options.timeout_s is None else terms.options.timeout_s
 
 
 def own_tf32(problem: Problem) -> Tf32:

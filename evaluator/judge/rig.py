@@ -1,7 +1,7 @@
 """What a device brings to a grade: where tensors live, the memory that is shared, the clock, and a runner's limits."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import psutil
@@ -12,13 +12,12 @@ from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, roo
 from evaluator.devices.page import PAGE_BYTES
 from evaluator.isolation import Limits
 from evaluator.judge.clock import Clock
-from evaluator.judge.compare import Reading, Sides, begin
+from evaluator.judge.compare import Comparison, begin
 from evaluator.judge.foothold import RUNNER_LIMITS
 from evaluator.judge.fused import FusedComparison
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.sealed_clock import SealedClock
 from evaluator.judge.session import Session
-from evaluator.judge.tolerance import Bounds
 
 # Address space for torch, its threads and a submission's own memory, beside the tensors of the problem.
 _RUNNER_BYTES = 16 << 30
@@ -66,10 +65,6 @@ class CallSizes(NamedTuple):
     def temporary_bytes(self) -> int:
         """Say what the reference has beside inputs, weights and outputs."""
         return max(self.peak_bytes - self.output_bytes, 0)
-
-
-Comparison = Callable[[str, Sides, Bounds | None], Reading]
-"""Begins to compare one output; see `compare.begin`."""
 
 
 class Rig(Protocol):

@@ -12,6 +12,7 @@ from evaluator.build.artefact import joined
 from evaluator.build.imports import together
 from evaluator.findings import Code, finding
 from evaluator.judge import measure, other_baselines
+from evaluator.judge.baseline import ReferenceTimer
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.emulation import hard_coded_size
 from evaluator.judge.left_out import Answer, Needs, right_without
@@ -91,8 +92,7 @@ def build(shop: Workshop) -> BuildOutcome:
     """Have the submission read in once, and everything built that it asks for on the way."""
     desk = shop.desk()
     started = time.monotonic()
-    with shop.reader(desk) as place:
-        fault = place.load()
+    fault = shop.read_in(desk)
     if fault is not None and shop.terms.gpu is not None and not desk.failures:
         fault = (
             None  # It may need the GPU to be read in. It will be read in again, with one, and then its faults count.
@@ -101,13 +101,13 @@ def build(shop: Workshop) -> BuildOutcome:
     return BuildOutcome(Build(ok=fault is None and not desk.failures, import_s=import_s, units=desk.units), fault)
 
 
-def check(shop: Workshop, built: Build) -> CheckOutcome:
+def check(shop: Workshop, timer: ReferenceTimer, built: Build) -> CheckOutcome:
     """Hold the submission's answers to fresh inputs against the expected ones."""
     desk = shop.desk()
     with shop.runner(shop.source, desk) as place:
         shop.spares.refill()
         if shop.terms.device is not DeviceKind.EMULATED:
-            shop.baseline.begin()
+            timer.begin()
         bench, checks, fault, remarks, sites = _checked_calls(shop, place)
         counted = None
         wanted = shop.terms.options.require_own_kernel is not None and shop.terms.gpu is None
@@ -238,16 +238,16 @@ def _excused(fault: Fault, shop: Workshop) -> Fault:
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 
 
-def measure_both(shop: Workshop) -> TimeOutcome:
+def measure_both(shop: Workshop, timer: ReferenceTimer) -> TimeOutcome:
     """Time the reference, then the submission, then the reference again, each in a runner of its own."""
     shop.end_early()
     shop.spares.settle()
-    before = shop.baseline.before()
+    before = timer.before()
     others = other_baselines.measured(shop, before)
     timed, remarks, sites = _timed_submission(shop, before.overhead)
     if isinstance(timed, TimeOutcome):
         return timed
-    after = shop.baseline.after()
+    after = timer.after()
     clock = ClockKind.HOST if shop.terms.gpu is None else ClockKind.SEALED
     said = quote(clock, before.samples, timed, after)
     weights = record(shop.terms.weights, shop.reference.weights, sites)

@@ -1,7 +1,7 @@
 """One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls are the same trials."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -22,7 +22,7 @@ from evaluator.judge.answers import (
 from evaluator.judge.arguments import Arguments
 from evaluator.judge.asking import Asker
 from evaluator.judge.clock import Answered, Clock
-from evaluator.judge.compare import Reading, Sides, begin, joined, rows_from
+from evaluator.judge.compare import Comparison, Reading, Sides, begin, joined, rows_from
 from evaluator.judge.derived import derived
 from evaluator.judge.lowered import ENOUGH, ReferenceCall
 from evaluator.judge.mixture import AS_GIVEN_ALONE, Mixture
@@ -32,7 +32,7 @@ from evaluator.judge.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.seeds import fresh_seed
 from evaluator.judge.snapshot import Snapshot, take
 from evaluator.judge.standing import Standing
-from evaluator.judge.tolerance import Bounds, bounds
+from evaluator.judge.tolerance import bounds
 from evaluator.judge.trees import Pair, Placed, Value, pair_up
 from evaluator.judge.weights import NO_SITES, Sites, Worn
 from evaluator.protocol import model_call
@@ -72,7 +72,7 @@ class Bench:
         memory: SharedMemory,
         rule: ToleranceRule,
         outline: Value,
-        comparison: Callable[[str, Sides, Bounds | None], Reading] = begin,
+        comparison: Comparison = begin,
         mixture: Mixture = AS_GIVEN_ALONE,
         *,
         first_call_s: float = 0.0,

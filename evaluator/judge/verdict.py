@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from evaluator.judge import stages
+from evaluator.judge.baseline import ReferenceTimer
 from evaluator.judge.bound import bound
 from evaluator.judge.left_out import needed_alone
 from evaluator.judge.ownership import not_known, own_kernels, too_little
@@ -12,7 +13,7 @@ from evaluator.progress import Stopwatch
 from evaluator.records import Build, DeviceKind, Outcome, Status
 
 
-def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
+def judge(shop: Workshop, timer: ReferenceTimer, stopwatch: Stopwatch) -> Outcome:
     """Look at the text, then build, check and time the submission; the cheapest rejection comes first.
 
     But where the build is there already, the problem is got ready first: what runs a submission is still being made. A
@@ -25,7 +26,7 @@ def judge(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
         with stopwatch.stage("device"):
             shop.get_ahead()
     begun = _built(shop, stopwatch)
-    return begun if begun.reason is not None else finish(shop, begun, stopwatch)
+    return begun if begun.reason is not None else finish(shop, timer, begun, stopwatch)
 
 
 def begin(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
@@ -43,14 +44,14 @@ def _built(shop: Workshop, stopwatch: Stopwatch) -> Outcome:
     return outcome if built.fault is None else outcome.failed(*built.fault)
 
 
-def finish(shop: Workshop, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
+def finish(shop: Workshop, timer: ReferenceTimer, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
     """Check and time what was built, here or by another process on the same machine."""
     if begun.build is None:
         raise ValueError("nothing was built")
     if shop.terms.gpu is not None:
         with stopwatch.stage("device"):
             shop.have_device()
-    outcome = _on_device(shop, begun.build, stopwatch)
+    outcome = _on_device(shop, timer, begun.build, stopwatch)
     unsure = not_known(outcome.own_kernels, shop.terms.options.require_own_kernel)
     if outcome.status is Status.CORRECT and unsure is not None:
         outcome = outcome.failed(*unsure)
@@ -60,9 +61,9 @@ def finish(shop: Workshop, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
     return replace(outcome, gpu=shop.watch.facts(), findings=[*outcome.findings, *shop.watch.findings()])
 
 
-def _on_device(shop: Workshop, built: Build, stopwatch: Stopwatch) -> Outcome:
+def _on_device(shop: Workshop, timer: ReferenceTimer, built: Build, stopwatch: Stopwatch) -> Outcome:
     with stopwatch.stage("check"):
-        checked = stages.check(shop, built)
+        checked = stages.check(shop, timer, built)
     own = own_kernels(checked.evidence)
     outcome = Outcome(
         build=checked.build,
@@ -77,7 +78,7 @@ def _on_device(shop: Workshop, built: Build, stopwatch: Stopwatch) -> Outcome:
     if shop.terms.device is DeviceKind.EMULATED:
         return replace(outcome, status=Status.CORRECT)
     with stopwatch.stage("time"):
-        timed = stages.measure_both(shop)
+        timed = stages.measure_both(shop, timer)
     outcome = replace(
         outcome,
         checks=[*outcome.checks, *([timed.failed] if timed.failed is not None else [])],

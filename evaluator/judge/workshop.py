@@ -18,16 +18,14 @@ from evaluator.devices.page import PAGE_BYTES
 from evaluator.emulator.rehearsal import full_size_numbers
 from evaluator.errors import SandboxUnavailable
 from evaluator.isolation import Child, ConfinedProcess, Limits, Starter, ToolResult, run_tool
-from evaluator.judge.baseline import Baseline
 from evaluator.judge.deadlines import Deadlines, deadlines
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.early import Early
 from evaluator.judge.foothold import RUNNER_LIMITS, Foothold
-from evaluator.judge.host_clock import HostClock
 from evaluator.judge.idle_desk import IdleDesk
 from evaluator.judge.ledger import BuildLedger
 from evaluator.judge.mixture import AS_GIVEN_ALONE
-from evaluator.judge.place import Place
+from evaluator.judge.place import ModelSpec, Place, import_timeout_s, load_frame
 from evaluator.judge.ready import Ready, get_ready, keep_memory
 from evaluator.judge.reference import Reference
 from evaluator.judge.resource_desk import ResourceDesk
@@ -40,14 +38,14 @@ from evaluator.judge.terms import Terms
 from evaluator.judge.tools import Tools
 from evaluator.judge.watch import Watch
 from evaluator.lint.ask import look_at
-from evaluator.records import DeviceKind, Finding, RunnerOutput, SandboxFacts, SizeName
+from evaluator.records import DeviceKind, Fault, Finding, RunnerOutput, SandboxFacts, SizeName
 
 
 class Workshop:
     """The judge's side of a grade. A context manager: leaving it ends every process that was started.
 
-    A lasting one serves several submissions of a problem, one after the other (`turn_to`): they share the starter, the
-    reference with its weights, its runner and what a call costs there. They never share inputs, or a process.
+    A lasting one serves several submissions of a problem, one after the other (`turn_to`): they share the starter and
+    the reference with its weights. They never share inputs, or a process.
     """
 
     def __init__(
@@ -94,7 +92,6 @@ class Workshop:
                 foothold = Foothold(terms.gpu, self._starter, spares=count)
             self._foothold = foothold
             self.spares = foothold.spares if foothold else Spares(self._empty_runner, terms.device, count)
-            self.baseline = Baseline(self, lasting=lasting)
             self.turn_to(source, seeds, deadline)
             if terms.gpu is None:
                 self._take_over(self._get_ready())
@@ -120,9 +117,7 @@ class Workshop:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            with contextlib.ExitStack() as leaving:
-                leaving.callback(self.spares.close if self._foothold is None else self._foothold.close)
-                leaving.callback(self.baseline.close)
+            (self.spares.close if self._foothold is None else self._foothold.close)()
             if error is None:
                 self._equipment.wait()
         finally:
@@ -273,25 +268,24 @@ class Workshop:
         """Open a desk that has the compiler say what each kernel takes: all is compiled once more."""
         return ResourceDesk(self._builder, BuildLedger(self.terms.options.build_timeout_s))
 
-    @contextlib.contextmanager
-    def reader(self, desk: BuildDesk) -> Iterator[Place]:
-        """Start a runner that only reads the submission in. For a GPU's extensions that needs none of its memory.
+    def read_in(self, desk: BuildDesk) -> Fault | None:
+        """Have a runner read the submission in, and end. For a GPU's extensions that needs none of its memory.
 
         Nor is it one of those that were made ahead for the GPU: they may be in the making.
         """
         if self.terms.gpu is None:
             with self.runner(self.source, desk) as place:
-                yield place
-            return
+                return place.load()
         with (
             contextlib.closing(HostRegion(PAGE_BYTES)) as inputs,
             contextlib.closing(HostRegion(PAGE_BYTES)) as outputs,
             Session(self._starter.spawn(RUNNER), desk) as session,
         ):
             session.under(lambda: self.deadline, own=True)
+            memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
+            frame = load_frame(self.terms, self.source, memory, DeviceKind.CPU)
             try:
-                memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
-                yield Place(self, self.source, session, memory, HostClock(session, outputs), DeviceKind.CPU)
+                return session.load(frame, memory.descriptors, timeout_s=import_timeout_s(self.terms))
             finally:
                 session.farewell()
                 session.child.kill()
@@ -305,13 +299,18 @@ class Workshop:
             session.serve_from(desk)
             session.under(lambda: self.deadline, own=source is self.source)
             try:
-                yield Place(self, source, session, memory, clock, self.terms.device)
+                yield Place(self._spec(), source, session, memory, clock)
             finally:
                 if source is self.source:
                     session.farewell()
                 session.child.kill()
                 if source is self.source:
                     self.output = session.child.output()
+
+    def _spec(self) -> ModelSpec:
+        """Settle how models are made in a runner, by what is known of this grade."""
+        reference, reference_s = self.reference, self._had().reference_s
+        return ModelSpec(self.terms, reference, reference_s, self.seeds.weight, self.seeds.mixture, self.rig.compare)
 
     def _empty_runner(self) -> Session:
         """Start a runner with nothing of a submission in it, and no GPU."""

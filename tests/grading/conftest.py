@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
+from evaluator.judge.baseline import ReferenceTimer
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
 from evaluator.judge.verdict import judge
@@ -43,11 +44,11 @@ def judged(grader):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-        with Workshop(terms, "", SeedBook(None)) as shop:
+        with Workshop(terms, "", SeedBook(None)) as shop, ReferenceTimer(shop) as timer:
 
             def run(source, timeout_s=PATIENT_S):
                 shop.source = source
                 shop.terms = terms._replace(options=replace(terms.options, timeout_s=timeout_s))
-                return judge(shop, Stopwatch(Silent()))
+                return judge(shop, timer, Stopwatch(Silent()))
 
             yield run

@@ -18,6 +18,7 @@ from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import work_count
+from evaluator.judge.baseline import ReferenceTimer
 from evaluator.judge.host_clock import HostClock
 from evaluator.judge.place import Place
 from evaluator.judge.reference import Reference
@@ -184,7 +185,7 @@ def test_no_stream_upsets_what_comes_before_a_call(memory, stream):
         nothing = Items(is_tuple=False, items=[])
         made = session.construct(Construct(1, False, nothing, Table([], []), Table([], [])), timeout_s=2.0)
         assert isinstance(made, Constructed | Fault)
-        place = Place(None, "", session, memory, HostClock(session, memory.outputs), DeviceKind.CPU)
+        place = Place(None, "", session, memory, HostClock(session, memory.outputs))
         counted = work_count._asked(place, 2.0)
         assert counted is None or isinstance(counted, Counted)
 
@@ -251,5 +252,6 @@ def test_no_program_of_nonsense_is_correct(shop, program, own_kernel):
     options = replace(shop.terms.options, require_own_kernel=0.5 if own_kernel else None)
     shop.terms = shop.terms._replace(options=options)
     shop.turn_to(source, SeedBook(None, weight=shop.seeds.weight))
-    outcome = judge(shop, Stopwatch(Silent()))
+    with ReferenceTimer(shop) as timer:
+        outcome = judge(shop, timer, Stopwatch(Silent()))
     assert outcome.status not in (Status.CORRECT, Status.INFRA_ERROR), outcome

@@ -9,6 +9,7 @@ from evaluator.catalog import find_problem
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages
+from evaluator.judge.baseline import ReferenceTimer
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
 from evaluator.judge.verdict import judge
@@ -228,8 +229,9 @@ def _judged(shop, source, *, timed=False):
     shop.source = source
     with pytest.MonkeyPatch.context() as untimed:
         if not timed:
-            untimed.setattr(stages, "measure_both", lambda shop: stages.TimeOutcome(None, None, None, []))
-        return judge(shop, Stopwatch(Silent()))
+            untimed.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
+        with ReferenceTimer(shop) as timer:
+            return judge(shop, timer, Stopwatch(Silent()))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from tests import cards
 
 @pytest.fixture
 def kept(monkeypatch):
-    """A lasting baseline, whose clock the test moves and whose measurements it counts."""
+    """A lasting timer, whose clock the test moves and whose measurements it counts."""
     clock = SimpleNamespace(now_s=1000.0, measured=[])
 
     def overhead(bench, timeout_s):
@@ -24,7 +24,7 @@ def kept(monkeypatch):
 
     monkeypatch.setattr(baseline.time, "monotonic", lambda: clock.now_s)
     monkeypatch.setattr(measure, "overhead", overhead)
-    return baseline.Baseline(SimpleNamespace(call_timeout_s=1.0), lasting=True), clock
+    return baseline.ReferenceTimer(SimpleNamespace(call_timeout_s=1.0), lasting=True), clock
 
 
 def test_what_a_call_costs_is_measured_anew_after_a_while(kept):
@@ -59,7 +59,7 @@ def sides_of(monkeypatch, *faults):
     good = measure.Side(cards.samples("reference_before", 1.0), None)
     monkeypatch.setattr(measure, "side", lambda *_, **__: left.pop(0) if left else good)
     seeds = SimpleNamespace(timed=lambda _: iter(()))
-    return baseline.Baseline(SimpleNamespace(call_timeout_s=1.0, seeds=seeds), lasting=False), good.samples
+    return baseline.ReferenceTimer(SimpleNamespace(call_timeout_s=1.0, seeds=seeds), lasting=False), good.samples
 
 
 @pytest.mark.parametrize("code", [Code.NOT_QUIET, Code.WORK_AFTER_DONE])
@@ -91,5 +91,5 @@ def test_the_first_call_of_a_disturbed_reference_stays_the_first(monkeypatch):
     )
     monkeypatch.setattr(measure, "side", lambda *_, **__: next(sides))
     shop = SimpleNamespace(call_timeout_s=1.0, seeds=SimpleNamespace(timed=lambda _: iter(())))
-    found = baseline.Baseline(shop, lasting=False)._undisturbed("reference_after", None, None)
+    found = baseline.ReferenceTimer(shop, lasting=False)._undisturbed("reference_after", None, None)
     assert found.first_call_ms == 50.0

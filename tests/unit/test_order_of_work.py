@@ -33,7 +33,7 @@ def test_a_problem_is_got_ready_before_the_build_only_where_nothing_is_left_to_c
 
     monkeypatch.setattr(stages, "build", build)
     watch = Stopwatch(Silent())
-    assert verdict.judge(shop, watch).status is Status.BUILD_ERROR
+    assert verdict.judge(shop, None, watch).status is Status.BUILD_ERROR
     assert done == ["reach", *(["problem"] if ahead else []), "lint", "build"]
     assert ("device" in watch.stages_s) is ahead
 
@@ -113,7 +113,10 @@ def test_a_submission_for_a_gpu_is_read_in_by_no_runner_of_those_in_the_making(m
     class Session:
         def __init__(self, child, desk):
             self.child = SimpleNamespace(kill=lambda: None, output=lambda: None)
-            read_by.append(child)
+            self._starter_said = child
+
+        def load(self, frame, descriptors, *, timeout_s):
+            read_by.append((self._starter_said, frame, timeout_s))
 
         def under(self, deadline, *, own):
             """It has a deadline, which ends nothing here."""
@@ -131,6 +134,7 @@ def test_a_submission_for_a_gpu_is_read_in_by_no_runner_of_those_in_the_making(m
     shop = workshop(Foothold(), ready="ready")
     shop.source = ""
     shop._starter = SimpleNamespace(spawn=lambda entry: ("spawned", entry))
-    with Workshop.reader(shop, None):
-        pass
-    assert read_by == [("spawned", workshops.RUNNER)]
+    shop.terms.options = SimpleNamespace(timeout_s=7.0)
+    monkeypatch.setattr(workshops, "load_frame", lambda *_: "a frame")
+    assert Workshop.read_in(shop, None) is None
+    assert read_by == [(("spawned", workshops.RUNNER), "a frame", 7.0)]

@@ -48,7 +48,7 @@ class Keeper:
 
     @contextlib.contextmanager
     def workshop(self, terms, source, card, deadline):
-        yield Shop()
+        yield Shop(), None
         if self._at_the_end is not None:
             raise self._at_the_end
 
@@ -72,7 +72,7 @@ def grade(monkeypatch):
         from evaluator.judge import verdict
         from evaluator.records import Outcome
 
-        def judge(shop, stopwatch):
+        def judge(shop, timer, stopwatch):
             if late:
                 return Outcome(status=Status.CORRECT)
             raise error
@@ -87,7 +87,7 @@ def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(mo
     from evaluator.judge import verdict
     from evaluator.records import Outcome
 
-    def judge(shop, stopwatch):
+    def judge(shop, timer, stopwatch):
         shop.seeds.settle(Mixture((Profile.LARGE,)))  # On a GPU that is known only when it is at hand.
         return Outcome(status=Status.CORRECT)
 

@@ -118,7 +118,7 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(shop, m
     shop.place.construct = lambda: SimpleNamespace(difference=None)
     shop.seeds.checks = lambda **_: [1]
     shop.spares = SimpleNamespace(refill=lambda: None)
-    shop.baseline = SimpleNamespace(begin=lambda: None)
+    timer = SimpleNamespace(begin=lambda: None)
     options = SimpleNamespace(require_own_kernel=None)
     shop.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING)
     shop.reference = SimpleNamespace(weights=SimpleNamespace(exist=False))
@@ -126,9 +126,9 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(shop, m
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])
     built = Build(ok=True, import_s=0.0, units=[])
     ended_when_looked_at(shop, lambda: lower)
-    assert stages.check(shop, built).fault == lower.fault
+    assert stages.check(shop, timer, built).fault == lower.fault
     ended_when_looked_at(shop, no_memory)
-    passed = stages.check(shop, built)
+    passed = stages.check(shop, timer, built)
     assert passed.fault is None
     assert "C418" in [each.code for each in passed.findings]
 

@@ -19,6 +19,7 @@ from evaluator.devices.gpu import choose
 from evaluator.judge.seeds import SeedBook
 from evaluator.judge.verdict import judge
 from evaluator.judge.terms import Terms
+from evaluator.judge.baseline import ReferenceTimer
 from evaluator.judge.workshop import Workshop
 from evaluator.records import Outcome
 from evaluator.grade_options import GradeOptions
@@ -63,6 +64,8 @@ class Judge:
     def __init__(self) -> None:
         """Set up nothing yet."""
         self._shop: Workshop | None = None
+        self._timer: ReferenceTimer | None = None
+        self._leaving = contextlib.ExitStack()
         self._honest: dict[tuple[str, str, str, float | None], Outcome] = {}
 
     def __enter__(self) -> Self:
@@ -75,9 +78,8 @@ class Judge:
 
     def close(self) -> None:
         """End the processes of the problem that is set up."""
-        shop, self._shop = self._shop, None
-        if shop is not None:
-            shop.__exit__(None, None, None)
+        self._shop = self._timer = None
+        self._leaving.close()
 
     def cheat(self, entry: Entry) -> Verdict:
         """Grade the cheat as often as its row asks, and hold the last verdict against the expected one."""
@@ -117,14 +119,14 @@ class Judge:
                 self.close()
 
     def _judged(self, entry: Entry, source: str, own_kernel: float | None) -> Outcome:
-        shop = self._set_up(entry, source, own_kernel)
+        shop, timer = self._set_up(entry, source, own_kernel)
         try:
-            return judge(shop, Stopwatch(Silent()))
+            return judge(shop, timer, Stopwatch(Silent()))
         except BaseException:
             self.close()
             raise
 
-    def _set_up(self, entry: Entry, source: str, own_kernel: float | None) -> Workshop:
+    def _set_up(self, entry: Entry, source: str, own_kernel: float | None) -> tuple[Workshop, ReferenceTimer]:
         expected = entry.expected
         gpu = choose(None) if expected.device is DeviceKind.CUDA else None
         options = GradeOptions(
@@ -135,13 +137,15 @@ class Judge:
             require_own_kernel=own_kernel,
         )
         terms = Terms(entry.problem(), options, gpu, threads=1)
-        if self._shop is None or self._shop.terms != terms:
+        if self._shop is None or self._timer is None or self._shop.terms != terms:
             self.close()
             # One that lasts keeps a GPU for itself; on a CPU each grade has processes of its own.
-            self._shop = Workshop(terms, source, SeedBook(None), lasting=gpu is not None).__enter__()
+            lasting = gpu is not None
+            self._shop = self._leaving.enter_context(Workshop(terms, source, SeedBook(None), lasting=lasting))
+            self._timer = self._leaving.enter_context(ReferenceTimer(self._shop, lasting=lasting))
         else:
             self._shop.turn_to(source, SeedBook(None, weight=self._shop.seeds.weight))
-        return self._shop
+        return self._shop, self._timer
 
 
 def _call_timeout_s(expected: Expectation, *, on_gpu: bool) -> float:

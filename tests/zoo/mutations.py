@@ -82,7 +82,7 @@ def _one_by_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def _untimed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stages, "measure_both", lambda shop: stages.TimeOutcome(None, None, None, []))
+    patch.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
 
 
 def _comparing(patch: pytest.MonkeyPatch, before: Callable[[Sides], Sides], after: Callable) -> None:
