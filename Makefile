@@ -1,6 +1,7 @@
 # make demo   a virtual environment, the installation, and one grade
 # make check  the linters, the type checker, doctests and quick unit tests: under two minutes on two cores
 # make test   the linters, the type checker and all tests that need no GPU
+# make docs   the documentation's pages, in build/site; a broken link is an error
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)
 # make fuzz   10 000 random frames and as many random files against the judge
 # make corpus the whole corpus of CUDA submissions on the emulated device (20 minutes on two cores)
@@ -19,7 +20,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo check test corpus zoo fuzz lint schemas clean
+.PHONY: demo check test docs corpus zoo fuzz lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
@@ -31,6 +32,10 @@ check: lint
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+docs: $(VENV)/installed
+	$(PIP) install --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 corpus: $(VENV)/installed
 	WARPGRADE_CORPUS=all $(BIN)/python -m pytest --numprocesses $(JOBS) tests/emulator/test_corpus.py

@@ -45,3 +45,10 @@ def test_a_link_leads_to_a_file_and_a_heading(page):
             headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
             slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert anchor[1:] in slugs, (target, anchor)
+
+
+def test_every_page_is_in_the_navigation():
+    named = re.findall(r": (\S+\.md)$", (TOP / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = {str(page.relative_to(TOP / "docs")) for page in (TOP / "docs").rglob("*.md")}
+    assert set(named) == pages
+    assert len(named) == len(pages)
