@@ -1,1 +1,1 @@
-"""From sources to a loadable library: flags, generated files, the compiler in its sandbox, and the cache."""
+"""Builds of native extensions: flags, generated files, sandboxed compilers, the build cache."""

@@ -1,4 +1,4 @@
-"""When a compile error of a quick step is the submission's own, so that slower steps need not be tried."""
+"""Decision whether a compile error of an early build step is the submission's own, making further steps useless."""
 
 import re
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ _SPLIT_ONLY = re.compile(r"warpgrade|__cudaPushCallConfiguration")
 
 
 def agreed(earlier: Sequence[Diagnostic], later: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Give the errors of `later` that `earlier` has at the same line, and that no lighter header can be guilty of.
+    """Return the errors of `later` that `earlier` reports for the same lines, and that no light header can cause.
 
-    Both steps see less of PyTorch than the last one, so a name that neither knows proves nothing if it may be
-    PyTorch's. Kernels see the whole of CUDA in every step, and an error there is told by nvcc, in the same words twice.
+    Both steps see fewer PyTorch headers than the last step. An unknown name that may belong to PyTorch therefore proves
+    nothing. Kernels see all CUDA headers in every step, and nvcc repeats kernel errors in the same words.
     """
     known = {(entry.file, entry.line): entry for entry in earlier if _is_own(entry)}
     return [
@@ -33,9 +33,10 @@ def agreed(earlier: Sequence[Diagnostic], later: Sequence[Diagnostic]) -> list[D
 
 
 def undeclared(found: Sequence[Diagnostic], request: BuildRequest) -> list[Diagnostic]:
-    """Give the errors about bound functions that no C++ source declares: final in any step.
+    """Return the errors about bound functions that no C++ source declares. Such errors are final in any step.
 
-    The text says what the compiler says: nothing else can declare a name than the sources, unless they include files.
+    A search of the sources confirms the compiler's message: only the sources, or files included by them, could contain
+    the declaration.
     """
     sources = "\n".join(request.cpp_sources)
     if request.functions is None or re.search(r'#\s*include\s*"', sources):

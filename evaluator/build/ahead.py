@@ -1,4 +1,4 @@
-"""Everything that is made once for a machine, made ahead: for each device what its first grade would wait for."""
+"""Preparation of once-per-machine artefacts: all builds that a device's first grade would otherwise wait for."""
 
 import functools
 import importlib.metadata
@@ -25,7 +25,7 @@ from evaluator.records import DeviceKind, Record
 
 
 class Outcome(StrEnum):
-    """What became of a part."""
+    """Result for one artefact."""
 
     MADE = "made"
     THERE = "there"
@@ -33,7 +33,7 @@ class Outcome(StrEnum):
 
 
 class Part(NamedTuple):
-    """Something to be made for a device. `make` gives None where it is there afterwards, else why it is not."""
+    """Artefact for a device. `make` returns None on success, else the reason of the failure."""
 
     device: DeviceKind
     name: str
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 class PartReport(Record, frozen=True):
-    """What became of a part, and why where it failed."""
+    """Result for one artefact, with the reason of a failure."""
 
     device: DeviceKind
     name: str
@@ -51,20 +51,23 @@ class PartReport(Record, frozen=True):
 
 
 class Preparations(Record, frozen=True):
-    """What became of all of them."""
+    """Results for all artefacts."""
 
     folder: str
     parts: list[PartReport]
 
     @property
     def exit_code(self) -> ExitCode:
-        """Say whether the next grade finds everything."""
+        """Exit code 0 if the next grade finds all artefacts."""
         failed = any(part.outcome is Outcome.FAILED for part in self.parts)
         return ExitCode.INFRASTRUCTURE if failed else ExitCode.CORRECT
 
 
 def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
-    """List what grades on `devices` need. A machine without a GPU that can build for one has a part of `cuda`, too."""
+    """List the artefacts for grades on `devices`.
+
+    A machine with nvcc but without a GPU also gets the headers of split builds.
+    """
     builds = BuildCache(cache)
     needed = []
     if DeviceKind.CPU in devices:
@@ -84,7 +87,7 @@ def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
 
 
 def is_there(part: Part) -> bool:
-    """Say whether a part was made already. Runs nothing, writes nothing."""
+    """Return whether an artefact exists, without running programs or writing files."""
     try:
         return part.make(_run_nothing) is None
     except (_WouldRun, WarpgradeError):
@@ -92,8 +95,8 @@ def is_there(part: Part) -> bool:
 
 
 def make_ahead(needed: Sequence[Part], cache: Path, progress: Progress) -> Preparations:
-    """Make what is missing, in the sandbox."""
-    # Looked at first: one part may be made along with another.
+    """Build the missing artefacts in the sandbox."""
+    # Checked before building, because one build may produce two artefacts.
     there = [is_there(part) for part in needed]
     reports = []
     with Starter(preload=()) as starter:
@@ -118,7 +121,7 @@ def make_ahead(needed: Sequence[Part], cache: Path, progress: Progress) -> Prepa
 
 
 class _WouldRun(Exception):
-    """A part is not there: a program would have to make it."""
+    """The artefact is missing and would need a program run."""
 
 
 def _run_nothing(*_: object, **__: object) -> ToolResult:
@@ -145,7 +148,7 @@ def _report(part: Part, outcome: Outcome, why: str = "", wall_s: float = 0.0) ->
 
 
 def _builds_for_gpus() -> bool:
-    """Say whether split builds are possible here: with nvcc, and a PyTorch whose headers are for CUDA."""
+    """Return whether split builds are possible: with nvcc, and a PyTorch with CUDA headers."""
     return _has_nvcc() and not importlib.metadata.version("torch").endswith("+cpu")
 
 

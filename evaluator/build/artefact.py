@@ -1,4 +1,4 @@
-"""Which kernels a built library holds, read from its own bytes by the judge: no word of a runner's is in it."""
+"""Kernel names in a built library, read by the judge from the library's bytes without help from a runner."""
 
 import itertools
 import re
@@ -21,9 +21,9 @@ _MOST_NAMES_BYTES = 2 << 20
 
 
 class Kernels(Record, frozen=True):
-    """The kernels of one or several libraries. `device_code` may be there without a name: a library can be stripped.
+    """Kernels of one or more libraries. A stripped library has `device_code` without names.
 
-    `names` are qualified, without template arguments.
+    `names` are qualified names without template arguments.
     """
 
     device_code: bool
@@ -34,29 +34,29 @@ NONE = Kernels(device_code=False, names=[])
 
 
 def joined(found: Iterable[Kernels]) -> Kernels:
-    """Give the kernels of several libraries."""
+    """Merge the kernels of several libraries."""
     parts = list(found)
     names = sorted({name for part in parts for name in part.names})
     return Kernels(device_code=any(part.device_code for part in parts), names=names[:_MAX_KERNELS])
 
 
 def kernels_in_library(library: bytes) -> Kernels:
-    """Read the kernels of a library that nvcc made.
+    """Read the kernel names of a library built by nvcc.
 
-    nvcc puts device code into a section of its own, `.nv_fatbin`, and makes for each kernel a function of the host
-    that is called `__device_stub__` and the kernel's mangled name (CUDA Toolkit, "CUDA Binary Utilities", and the
-    output of `nvcc --keep`).
+    nvcc stores device code in the section `.nv_fatbin`, and generates a host stub for each kernel, named
+    `__device_stub__` plus the kernel's mangled name (CUDA Toolkit, "CUDA Binary Utilities", and the output of `nvcc
+    --keep`).
     """
     if not library.startswith(_ELF) or _FATBIN.search(library) is None:
         return NONE
-    # A pattern that began with the digits would be tried at every byte of megabytes.
+    # A pattern with leading digits would be tried at every byte of several megabytes.
     found = {(_digits_before(library, match.start()), match[0].decode()) for match in _stubs(library)}
     names = {_of_stub(digits, symbol) for digits, symbol in found}
     return Kernels(device_code=True, names=sorted(names)[:_MAX_KERNELS])
 
 
 def _stubs(library: bytes) -> Iterator[re.Match[bytes]]:
-    """Find the stubs' names, as many as a library honestly has: a text section can hold any number."""
+    """Yield stub names up to an honest library's number and size: a hostile text section can contain any number."""
     left_bytes = _MOST_NAMES_BYTES
     for match in itertools.islice(_STUB.finditer(library), _MOST_STUBS):
         left_bytes -= len(match[0])
@@ -71,21 +71,21 @@ def _digits_before(library: bytes, place: int) -> str:
 
 
 def _of_stub(length: str, symbol: str) -> str:
-    """Give the kernel of a stub. The stub is mangled too: its own length stands before it, its parameters behind."""
+    """Return the kernel name of a stub. The stub's mangled name has its length in front and its parameters behind."""
     own = symbol[: int(length)] if length else symbol
     name = own.removeprefix(_STUB_PREFIX)
     return plain_name(name) if name.startswith("_Z") else name.removeprefix("_")
 
 
 def kernels_in_text(files: Iterable[SourceFile]) -> Kernels:
-    """Read the kernels that sources define: on `emulated` a kernel is a function like any other in the library."""
+    """Read the kernel names from sources. In an `emulated` library, kernels are ordinary host functions."""
     functions = [function for file in files for function in Code(tokens(file.text)).functions()]
     names = sorted({function.name for function in functions if "__global__" in function.qualifiers})
     return Kernels(device_code=bool(names), names=names[:_MAX_KERNELS])
 
 
 def plain_name(mangled: str) -> str:
-    """Take the parameters and template arguments off a mangled name (Itanium C++ ABI, 5.1).
+    """Strip parameters and template arguments from a mangled name (Itanium C++ ABI, 5.1).
 
     >>> plain_name("_Z11relu_kernelPKfPfl"), plain_name("_ZN2ns4kernIfEEvPT_"), plain_name("plain")
     ('relu_kernel', 'ns::kern', 'plain')
@@ -109,9 +109,9 @@ def plain_name(mangled: str) -> str:
 
 
 def is_own(profiled: str, kernels: Kernels) -> bool:
-    """Say whether a kernel that a profiler saw, under its demangled or mangled name, is one of `kernels`.
+    """Return whether a kernel in a profiler trace, by demangled or mangled name, is one of `kernels`.
 
-    A name in a library's own namespace never is: a submission may define a kernel of that name too.
+    Names in a library's namespace never match: a submission may define a kernel of the same base name.
 
     >>> own = Kernels(device_code=True, names=["relu_kernel"])
     >>> is_own("relu_kernel(float const*, float*, long)", own), is_own("void at::native::relu_kernel<4>(int)", own)

@@ -1,4 +1,4 @@
-"""Build one extension: look it up, or compile it in a sandbox where no line of the submission's Python is."""
+"""Build of one extension: cache lookup, or a sandboxed compile without any of the submission's Python code."""
 
 import contextlib
 import hashlib
@@ -33,16 +33,16 @@ CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_LIBRARY_BYTES = 512 << 20
 MOST_BUILT_BYTES = 64 << 20
-"""A submission's library: the judge holds it twice, once to read it and once to hand it over."""
+"""Limit for a submission's library. The judge holds two copies: the read file and the sealed memory for the runner."""
 _MAX_LOG = 64 << 10
-# What g++, its linker driver, and nvcc say of a program of theirs that somebody killed.
+# Messages of g++, its linker driver and nvcc about a killed subprocess.
 _KILLED = re.compile(r"Killed signal terminated|terminated with signal 9|died due to signal 9")
 
-# A compile of torch/extension.h takes 1.3 GiB, nvcc 3.1 GB (measured); each compiler process is held to this.
+# Measured: compiling torch/extension.h takes 1.3 GiB, nvcc 3.1 GB. The limits apply to each compiler process.
 LIMITS = Limits(
     memory_bytes=12 << 30, held_bytes=64 << 30, file_bytes=1 << 30, processes=256, kept_output_bytes=_MAX_LOG // 2
 )
-# A debug build of torch/extension.h has 0.2 GiB of files on its way. Ours of our own code may have more.
+# A debug build of torch/extension.h writes 0.2 GiB of files. Builds of our own code may write more.
 SUBMISSION_LIMITS = replace(LIMITS, file_bytes=512 << 20, work_bytes=1 << 30)
 _FILE_TOO_LARGE = re.compile(r"File size limit exceeded|File too large|terminated with signal 25")
 
@@ -53,14 +53,14 @@ class RunTool(Protocol):
     def __call__(
         self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
     ) -> ToolResult:
-        """Run `argv` to its end, or to `timeout_s`. It can read the folders `readable`, too."""
+        """Run `argv` to completion or until `timeout_s`. The program can also read the folders `readable`."""
 
 
 class Builder:
-    """Builds the extensions of one submission, for the CPU."""
+    """Builder of one submission's extensions for the CPU."""
 
     def __init__(self, run_tool: RunTool, cache: BuildCache, submission: str, timeout_s: float) -> None:
-        """Compile through `run_tool`, keep libraries in `cache`, bring messages back to lines of `submission`."""
+        """Compile through `run_tool`, store libraries in `cache`, and map messages to lines of `submission`."""
         self._run_tool = run_tool
         self._cache = cache
         self._submission = submission
@@ -68,7 +68,7 @@ class Builder:
         self._failures = Failures(cache, submission)
 
     def build(self, request: BuildRequest) -> Built:
-        """Build what a submission asked for; what it may not ask for is answered with a finding."""
+        """Build a requested extension; a refused request results in a finding."""
         files = source_files(request)
         key = _key(request, files)
         if (
@@ -125,7 +125,7 @@ class Builder:
 
 
 def compile_failure(name: str, result: ToolResult, unit: BuildUnit, timeout_s: float) -> Finding:
-    """Say why a compile gave no library: the first error at the submission's own line, if there is one."""
+    """Explain a failed compile by the first error, with the submission's line if known."""
     if result.timed_out:
         return finding(Code.COMPILER_TIMED_OUT, f"the compiler of {name} was stopped after {timeout_s:g} s")
     if (too_large := _too_large(name, result)) is not None:
@@ -146,7 +146,7 @@ def compile_failure(name: str, result: ToolResult, unit: BuildUnit, timeout_s: f
 
 
 def _too_large(name: str, result: ToolResult) -> Finding | None:
-    """Say whether a compile gave no library because of how much it wrote."""
+    """Return a finding if the compile exceeded its limits on written files."""
     if result.over_disk or _FILE_TOO_LARGE.search(result.output) is not None:
         limits = SUBMISSION_LIMITS
         most = f"{limits.work_bytes >> 20} MiB of files, {limits.file_bytes >> 20} MiB in one of them"
@@ -164,14 +164,14 @@ def _not_for_the_cpu(request: BuildRequest) -> Finding | None:
 
 
 def misnamed(request: BuildRequest) -> Finding | None:
-    """Refuse a name that could not be a file's and a module's."""
+    """Refuse an extension name unusable as a file and module name."""
     if _NAME.match(request.name):
         return None
     return finding(Code.BUILD_REQUEST_REFUSED, f"an extension's name is a C identifier, not {request.name[:100]!r}")
 
 
 def refusal(request: BuildRequest, files: list[SourceFile], suffixes: AbstractSet[str]) -> Finding | None:
-    """Say why a request is not even tried. `suffixes` are those that a device compiles."""
+    """Return why a request is refused before compiling. `suffixes` are the device's source file suffixes."""
     flags = refused_compile_flags(_compile_words(request)) + refused_link_flags(words(request.extra_ldflags))
     if flags:
         return finding(Code.FLAG_REFUSED, f"{request.name}: not allowed: {' '.join(flags)[:300]}")
@@ -193,7 +193,7 @@ def _compile_words(request: BuildRequest) -> list[str]:
 
 
 def _key(request: BuildRequest, files: list[SourceFile]) -> str:
-    """Hash all that decides what the library looks like."""
+    """Hash everything that determines the library's contents."""
     parts = [
         [(file.name, file.text) for file in files],
         request.name,
@@ -207,7 +207,7 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
 
 
 def refused_build(request: BuildRequest, key: str, problem: Finding) -> Built:
-    """Record a request that was not tried."""
+    """Record a refused request."""
     unit = BuildUnit(
         name=request.name[:200], key=key, ok=False, cached=False, wall_s=0.0, diagnostics=[], log=problem.message
     )
@@ -216,9 +216,9 @@ def refused_build(request: BuildRequest, key: str, problem: Finding) -> Built:
 
 @contextlib.contextmanager
 def work_folder() -> Iterator[Path]:
-    """Make a folder for a compiler; its user may pass through the one above, and see nothing else there.
+    """Create a compiler's folder. The sandbox user may traverse the parent folder but not list it.
 
-    Raises JudgeFailed where it cannot be made or written: a full disk is no fault of a submission.
+    Raises JudgeFailed if the folder cannot be created or written: a full disk is not the submission's fault.
     """
     try:
         with contextlib.closing(Scratch("build")) as folder:
@@ -231,9 +231,9 @@ def work_folder() -> Iterator[Path]:
 
 
 def read_library(path: Path, most_bytes: int = _MAX_LIBRARY_BYTES) -> bytes | None:
-    """Read what the linker made, if it has `most_bytes` at most.
+    """Read the linker's output, up to `most_bytes`.
 
-    The folder was the sandbox's: a link, or a file of the wrong kind, is not followed.
+    The sandbox controls the folder, so links and special files are refused.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,12 +1,12 @@
-"""What came of a build request."""
+"""Result of a build request."""
 
 from evaluator.records import BuildUnit, Finding, Record
 
 
 class Built(Record, frozen=True):
-    """What came of a build request. `library` is None where `unit.ok` is false.
+    """Result of a build request. `library` is None if `unit.ok` is false.
 
-    `kernels` are those that its sources define, where the library does not tell (on `emulated`).
+    `kernels` are the kernels defined by the sources, where the library itself has no kernel names (on `emulated`).
     """
 
     unit: BuildUnit

@@ -1,8 +1,8 @@
-"""Finished libraries, kept under the hash of all that went into them.
+"""Cache of finished libraries, keyed by the hash of all build inputs.
 
-Only the judge's side writes here, and only what came out of a compiler that ran without the submission's Python. An
-entry is a folder with the library and a manifest; it appears by one rename, so a killed writer leaves no half of one,
-and it is verified on every read, so a damaged one is built anew. `cache_room` bounds how much there is.
+Only the judge's side writes entries, and only output of compilers that ran without the submission's Python. An entry is
+a folder with the library and a manifest. One rename publishes the entry, so a killed writer leaves no partial entry.
+Every read verifies the hash, and a damaged entry is rebuilt. `cache_room` bounds the total size.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from evaluator.records import Record, Sha256
 
 LIBRARY = "library.so"
 _SUBMISSION_BYTES = 256 << 20
-"""What the builds of one submission may add: four of the largest kind, dozens of the usual one."""
+"""Limit for the builds of one submission: four libraries of maximal size, or dozens of usual ones."""
 _log = logging.getLogger("warpgrade")
 
 
 class Manifest(Record, frozen=True):
-    """What an entry says about its library."""
+    """Description of an entry's library."""
 
     key: Sha256
     library_sha256: Sha256
@@ -35,26 +35,26 @@ class Manifest(Record, frozen=True):
 
 
 class Entry(Record, frozen=True):
-    """A library from the cache, with its manifest."""
+    """Library from the cache, with its manifest."""
 
     library: bytes
     manifest: Manifest
 
 
 def cache_folder() -> Path:
-    """Say where builds are kept: `$WARPGRADE_CACHE`, else `warpgrade` in the user's cache folder."""
+    """Return the cache folder: `$WARPGRADE_CACHE`, else `warpgrade` in the user's cache folder."""
     if chosen := os.environ.get("WARPGRADE_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "warpgrade"
 
 
 class BuildCache:
-    """The libraries under one folder. Processes may share it."""
+    """Cached libraries under one folder. Several processes may share the folder."""
 
     def __init__(self, folder: Path, *, shelf: Shelf = Shelf.BUILDS, allowed_bytes: int | None = None) -> None:
-        """Keep entries below `folder`, which is made with the first of them; `allowed_bytes` is all that may be added.
+        """Store entries below `folder`, created with the first entry; `allowed_bytes` limits all added libraries.
 
-        Raises UsageError where the limit that the user chose for the whole folder is no size.
+        Raises UsageError if the user's size limit for the whole folder is invalid.
         """
         self._root = folder
         self._folder = folder / shelf
@@ -62,21 +62,21 @@ class BuildCache:
         self._allowed_bytes = allowed_bytes
 
     def of_one_submission(self) -> "BuildCache":
-        """The same libraries, for a submission that may not fill the cache with its own."""
+        """Cache view for one submission, with a limit on added bytes."""
         return BuildCache(self._root, allowed_bytes=_SUBMISSION_BYTES)
 
     @property
     def parts(self) -> "BuildCache":
-        """The libraries that are our own, not a submission's. They are counted on their own."""
+        """Cache of Warpgrade's own libraries, counted separately from submissions' libraries."""
         return BuildCache(self._root, shelf=Shelf.PARTS)
 
     @property
     def failures(self) -> "BuildCache":
-        """What is known of builds that failed."""
+        """Cache of failed builds."""
         return BuildCache(self._root, shelf=Shelf.FAILURES)
 
     def get(self, key: str) -> Entry | None:
-        """Read an entry; a damaged one is removed and counts as absent."""
+        """Read an entry. A damaged entry is removed and counts as missing."""
         return next(filter(None, (self._read(folder, key) for folder in self._entries(key))), None)
 
     def _read(self, folder: Path, key: str) -> Entry | None:
@@ -85,7 +85,7 @@ class BuildCache:
         try:
             manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
             library = (folder / LIBRARY).read_bytes()
-        except (OSError, msgspec.DecodeError):  # Half of it is there, which would keep a new one from its place.
+        except (OSError, msgspec.DecodeError):  # Partial entry: its folder would block a new entry.
             discard(folder)
             return None
         if manifest.key != key or hashlib.sha256(library).hexdigest() != manifest.library_sha256:
@@ -95,9 +95,9 @@ class BuildCache:
         return Entry(library=library, manifest=manifest)
 
     def folder(self, key: str) -> Path | None:
-        """Say in which folder an entry's `library.so` lies, for one that is too large to be read; None: there is none.
+        """Return the folder with an entry's `library.so`, for libraries too large to read; None if missing.
 
-        Only its size is verified. It stays there as long as this process lives.
+        Verifies only the size. The entry stays locked until this process ends.
         """
         return next(filter(None, (self._held(folder, key) for folder in self._entries(key))), None)
 
@@ -116,9 +116,10 @@ class BuildCache:
         return folder if hold(folder) else None
 
     def put(self, key: str, library: bytes, *, log: str, wall_s: float) -> None:
-        """Keep a library; where the disk is full or read-only, for the time of this process (`spill`).
+        """Store a library; on a full or read-only disk, store the library for this process only (`spill`).
 
-        One that is more than a submission may still add is not kept: it is built again when it is asked for again.
+        A library beyond the submission's remaining limit is not stored, and a repeated request builds the library
+        again.
         """
         if self._allowed_bytes is not None:
             if len(library) > self._allowed_bytes:
@@ -137,17 +138,17 @@ class BuildCache:
         except OSError as error:
             if spill.took_note(self._root, error):
                 self._spill(key, library, manifest)
-            return  # Else another process was first. The library at hand is good.
+            return  # Otherwise another process was first. The library in memory is valid.
         make_room(self._root, self._limit_bytes, len(library))
 
     def _spill(self, key: str, library: bytes, manifest: Manifest) -> None:
         folder = spill.spill_folder()
-        with contextlib.suppress(OSError):  # Then nothing is kept; the library at hand is good.
+        with contextlib.suppress(OSError):  # Without space nothing is stored. The library in memory is valid.
             if folder is not None:
                 _write(self._below(folder, key), library, manifest)
 
     def _entries(self, key: str) -> list[Path]:
-        """List where an entry may lie: in the cache, and where this process keeps what the cache did not take."""
+        """List the possible folders of an entry: in the cache, and in this process's spill folder."""
         spilled = spill.spilled()
         return [self._entry(key), *([] if spilled is None else [self._below(spilled, key)])]
 
@@ -161,7 +162,7 @@ class BuildCache:
 def _is_there(folder: Path) -> bool:
     try:
         return folder.exists()
-    except OSError:  # The cache folder may not be looked into.
+    except OSError:  # No permission to search the cache folder.
         return False
 
 

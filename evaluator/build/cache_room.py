@@ -1,8 +1,7 @@
-"""The room that the cache takes: how much there is of what, which entry has to go, and how one goes.
+"""Size limit of the cache: usage accounting, eviction order, and safe removal of entries.
 
-Processes share the cache without asking each other. So an entry leaves by one rename and is deleted afterwards, one
-that somebody reads by its path is locked (`hold`), and one that was used a moment ago is left alone. All of this is
-best effort: what cannot be removed stays, and no grade fails because of it.
+Processes share the cache without coordination. An entry is therefore renamed before deletion, entries in use by path
+are locked (`hold`), and recently used entries stay. Removal is best effort: a failed removal fails no grade.
 """
 
 import contextlib
@@ -21,36 +20,36 @@ from evaluator.errors import UsageError
 from evaluator.records import Record
 
 MANIFEST = "manifest.json"
-"""The file in an entry that is written once, with it."""
+"""File in every entry, written once when the entry is created."""
 DRAFT = ".new-"
-"""How the name of an entry begins that is still being written."""
+"""Name prefix of entries still being written."""
 LIMIT_VARIABLE = "WARPGRADE_CACHE_LIMIT"
 DEFAULT_LIMIT_BYTES = 10 << 30
 RECENT_S = 900.0
-"""An entry that was used so lately stays: longer than a compiler may take for one extension."""
+"""Entries used within this period are never evicted. The period exceeds the compile time limit of an extension."""
 _DOOMED = ".old-"
 _DRAFT_S = 3600.0
-"""A draft this old has lost its writer: writing one takes seconds."""
+"""Age of an abandoned draft: writing an entry takes seconds."""
 _STAMP = ".trimmed"
 _BETWEEN_TRIMS_S = 300.0
 _LARGE = 0.01
-"""An entry of so much of the limit has the room looked at at once."""
+"""Share of the limit above which a new entry triggers an immediate check."""
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(?:([KMGT])(i?)B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class Shelf(StrEnum):
-    """The kinds of entries, and the names of their folders."""
+    """Kinds of entries, with their folder names."""
 
     BUILDS = "builds"  # submissions' extensions
-    FAILURES = "failures"  # what compilers said of those that have none
-    PARTS = "parts"  # our own native code: allocators, kernels, the emulator's runtime and its precompiled header
-    PREPARED = "prepared"  # what split builds share
-    MEASURED = "measured"  # facts about GPUs and problems, and baselines
+    FAILURES = "failures"  # compiler output of failed builds
+    PARTS = "parts"  # Warpgrade's native code: allocators, kernels, the emulator's runtime and its precompiled header
+    PREPARED = "prepared"  # shared files of split builds
+    MEASURED = "measured"  # measurements of GPUs and problems, and baselines
 
 
 class ShelfUsage(Record, frozen=True):
-    """How much there is of one kind."""
+    """Size of one kind of entries."""
 
     kind: Shelf
     entries: int
@@ -58,7 +57,7 @@ class ShelfUsage(Record, frozen=True):
 
 
 class CacheUsage(Record, frozen=True):
-    """What the cache holds. `unfinished_bytes` is what writers are at, or left when they were killed."""
+    """Contents of the cache. `unfinished_bytes` counts drafts of running and killed writers."""
 
     folder: str
     limit_bytes: int
@@ -68,7 +67,7 @@ class CacheUsage(Record, frozen=True):
 
 
 class CacheCleared(Record, frozen=True):
-    """What went, by kind, and how many entries stayed: a process reads them, or this user may not remove them."""
+    """Removed entries by kind, and the number of remaining entries: in use, or without permission to remove."""
 
     folder: str
     bytes: int
@@ -77,7 +76,7 @@ class CacheCleared(Record, frozen=True):
 
 
 class _Stored(NamedTuple):
-    """An entry, its size, and when it was used last (seconds since the epoch)."""
+    """Entry with its size and time of last use (seconds since the epoch)."""
 
     shelf: Shelf
     folder: Path
@@ -86,17 +85,17 @@ class _Stored(NamedTuple):
 
 
 _held: dict[Path, int] = {}
-"""Descriptors of the entries that this process reads by their paths. They are locked until it ends."""
+"""Descriptors of entries that this process reads by path, locked until the process ends."""
 
 
 def cache_limit_bytes() -> int:
-    """Say how large the cache may become: `$WARPGRADE_CACHE_LIMIT`, else 10 GiB. Raises UsageError."""
+    """Return the cache's size limit: `$WARPGRADE_CACHE_LIMIT`, else 10 GiB. Raises UsageError."""
     text = os.environ.get(LIMIT_VARIABLE)
     return parse_size(text) if text else DEFAULT_LIMIT_BYTES
 
 
 def parse_size(text: str) -> int:
-    """Read a size in bytes. Raises UsageError where it is none, or zero.
+    """Parse a size in bytes. Raises UsageError for invalid sizes and zero.
 
     >>> parse_size("10 GiB") == 10 << 30, parse_size("1.5G"), parse_size("4096")
     (True, 1500000000, 4096)
@@ -111,20 +110,20 @@ def parse_size(text: str) -> int:
 
 
 def touch(folder: Path) -> None:
-    """Note that an entry was used."""
-    with contextlib.suppress(OSError):  # A cache that may only be read is one, too.
+    """Record a use of an entry."""
+    with contextlib.suppress(OSError):  # A read-only cache is valid, too.
         os.utime(folder)
 
 
 def hold(folder: Path) -> bool:
-    """Keep an entry from being removed as long as this process lives; False where it is gone."""
+    """Protect an entry from removal until this process ends; return False if the entry is gone."""
     descriptor = _opened(folder)
     if descriptor is None:
         return False
-    with contextlib.suppress(OSError):  # Where nothing can be locked, entries used lately stay all the same.
+    with contextlib.suppress(OSError):  # Without file locks, recently used entries are still safe.
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # It is being removed.
+        except BlockingIOError:  # Another process is removing the entry.
             os.close(descriptor)
             return False
     if not _still_there(descriptor, folder):
@@ -139,7 +138,7 @@ def hold(folder: Path) -> bool:
 
 
 def discard(folder: Path) -> bool:
-    """Remove an entry, by one rename first, so that nobody ever sees half of one. Says whether it went."""
+    """Remove an entry and return whether the removal succeeded. A rename comes first: readers see no partial entry."""
     doomed = folder.with_name(f"{_DOOMED}{secrets.token_hex(8)}")
     try:
         folder.rename(doomed)
@@ -150,22 +149,23 @@ def discard(folder: Path) -> bool:
 
 
 def make_room(cache: Path, limit_bytes: int, added_bytes: int) -> None:
-    """Bound the cache after `added_bytes` came in: what was not used for longest goes first, and see `_trim`.
+    """Enforce the size limit after adding `added_bytes`: evict the least recently used entries first (see `_trim`).
 
-    Looking takes as long as there are entries, so after small ones it is done every five minutes.
+    The check takes time proportional to the number of entries, so small additions trigger at most one check in five
+    minutes.
     """
     stamp = cache / _STAMP
     with contextlib.suppress(OSError):
         if added_bytes < limit_bytes * _LARGE and _age_s(stamp) < _BETWEEN_TRIMS_S:
             return
     with contextlib.suppress(OSError), stamp.open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Where another process is at it already, that will do.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # If another process holds the lock, its check suffices.
         os.utime(stamp)
         _trim(cache, limit_bytes)
 
 
 def usage(cache: Path, limit_bytes: int) -> CacheUsage:
-    """Count what is there."""
+    """Measure the cache."""
     stored = list(_stored(cache))
     shelves = _by_shelf(stored)
     unfinished_bytes = sum(_size_bytes(leftover) for leftover in _leftovers(cache))
@@ -180,7 +180,7 @@ def usage(cache: Path, limit_bytes: int) -> CacheUsage:
 
 
 def clear(cache: Path) -> CacheCleared:
-    """Remove every entry but those that a process reads just now, and what killed writers left."""
+    """Remove all entries except entries in use, and the drafts of killed writers."""
     _sweep(cache)
     stored = list(_stored(cache))
     gone = [entry for entry in stored if _discard_unless_held(entry.folder)]
@@ -193,9 +193,9 @@ def clear(cache: Path) -> CacheCleared:
 
 
 def _trim(cache: Path, limit_bytes: int) -> None:
-    """Remove what was not used for longest, of each class no more than keeps it at half of the room.
+    """Evict least recently used entries, while the entry's class uses more than half of the limit.
 
-    A stranger can have any number of builds made, so builds that nobody came back for take no room from the others.
+    Untrusted users can trigger any number of builds, so builds without a second use displace no other entries.
     """
     _sweep(cache)
     stored = sorted(_stored(cache), key=lambda entry: entry.used_s)
@@ -208,7 +208,7 @@ def _trim(cache: Path, limit_bytes: int) -> None:
                 break
             if time.time() - entry.used_s < RECENT_S:
                 break
-            # Another process may have used it since it was looked at.
+            # Checked again: another process may have used the entry since the listing.
             with contextlib.suppress(OSError):
                 if _age_s(entry.folder) >= RECENT_S and _discard_unless_held(entry.folder):
                     total_bytes -= entry.size_bytes
@@ -216,7 +216,7 @@ def _trim(cache: Path, limit_bytes: int) -> None:
 
 
 def _is_proven(entry: _Stored) -> bool:
-    """Say whether an entry is our own, or was used again after the grade that made it."""
+    """Return whether an entry is Warpgrade's own, or was used again after the grade that created it."""
     if entry.shelf not in {Shelf.BUILDS, Shelf.FAILURES}:
         return True
     try:
@@ -226,7 +226,7 @@ def _is_proven(entry: _Stored) -> bool:
 
 
 def _sweep(cache: Path) -> None:
-    """Remove what writers and removers left when they were killed."""
+    """Remove the remains of killed writers and removers."""
     for leftover in _leftovers(cache):
         with contextlib.suppress(OSError):
             if leftover.name.startswith(_DOOMED) or _age_s(leftover) >= _DRAFT_S:
@@ -273,7 +273,7 @@ def _by_shelf(stored: list[_Stored]) -> list[ShelfUsage]:
 def _stored(cache: Path) -> Iterator[_Stored]:
     for shelf, folder in _folders(cache):
         if not folder.name.startswith("."):
-            with contextlib.suppress(OSError):  # It went while we looked.
+            with contextlib.suppress(OSError):  # Removed since the listing.
                 yield _Stored(shelf, folder, _size_bytes(folder), folder.stat().st_mtime)
 
 
@@ -282,7 +282,7 @@ def _leftovers(cache: Path) -> Iterator[Path]:
 
 
 def _folders(cache: Path) -> Iterator[tuple[Shelf, Path]]:
-    """Give every entry, finished or not; those of libraries lie below the first two digits of their keys."""
+    """Yield all entry folders, finished or not. Library entries lie below the first two digits of their keys."""
     for shelf in Shelf:
         parents = [cache / shelf] if shelf is Shelf.PREPARED else _subfolders(cache / shelf)
         yield from ((shelf, folder) for parent in parents for folder in _subfolders(parent))
@@ -297,7 +297,7 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _size_bytes(folder: Path) -> int:
-    """Say what a folder's files take on the disk, or will: some file systems allocate late."""
+    """Return the disk usage of a folder's files, at least their length: some file systems allocate late."""
     size_bytes = 0
     for place, _, names in os.walk(folder):
         for name in names:

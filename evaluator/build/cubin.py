@@ -1,9 +1,8 @@
-"""The GPU's own code in a library that nvcc made: each kernel's instructions, found and left out.
+"""Machine code of kernels in a library built by nvcc: location and removal.
 
-nvcc puts device code into the library as ELF files of their own (cubins), in a container that is called fatbin. A
-kernel's instructions are the section `.text.` and its mangled name ("CUDA Binary Utilities", and the output of
-`nvcc --keep`). No name of a runner's, and no text of a submission's, is in this: tokens that are pasted together, and
-libraries that were stripped, look like any other.
+nvcc embeds device code as separate ELF files (cubins) inside a container called fatbin. The section `.text.` plus the
+mangled name holds a kernel's instructions ("CUDA Binary Utilities", and the output of `nvcc --keep`). The analysis uses
+neither runner output nor source text, and therefore also covers macro-generated and stripped kernels.
 """
 
 import struct
@@ -12,18 +11,17 @@ from typing import NamedTuple
 
 _ELF = b"\x7fELF\x02\x01"
 _CUDA = 190
-"""EM_CUDA, the machine of a cubin (the ELF registry)."""
+"""EM_CUDA, the ELF machine number of cubins."""
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _TEXT = ".text."
 _MAX_SECTIONS = 65536
 EXIT = struct.pack("<QQ", 0x000000000000794D, 0x000FEA0003800000)
-"""The instruction that ends a thread, from Volta to Hopper, without anything to wait for: the one that nvcc ends an
-empty kernel with."""
+"""`EXIT` instruction without dependencies, from Volta to Hopper: the encoding that nvcc emits in an empty kernel."""
 
 
 class KernelCode(NamedTuple):
-    """A kernel's instructions in a library: its mangled name, and where they are."""
+    """Instructions of one kernel in a library: mangled name and location."""
 
     name: str
     start: int
@@ -31,7 +29,7 @@ class KernelCode(NamedTuple):
 
 
 def kernel_code(library: bytes) -> list[KernelCode]:
-    """Find all kernels of a library. None are found where its device code is compressed."""
+    """Find all kernels of a library. Compressed device code yields no kernels."""
     found: list[KernelCode] = []
     place = library.find(_ELF)
     while place >= 0:
@@ -41,7 +39,7 @@ def kernel_code(library: bytes) -> list[KernelCode]:
 
 
 def without(library: bytes, names: Collection[str] | None = None) -> bytes | None:
-    """Give the library with kernels that end at once, all or those of `names`; None where it has none of them."""
+    """Return a copy of the library whose kernels, all or those in `names`, exit at once; None without such kernels."""
     left_out = [code for code in kernel_code(library) if names is None or code.name in names]
     if not left_out:
         return None

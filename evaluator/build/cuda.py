@@ -1,8 +1,8 @@
-"""Build inline CUDA for the GPU at hand, in the sandbox: quick steps first, the last one what PyTorch itself would do.
+"""Build of inline CUDA for the available GPU, in the sandbox: fast steps first, PyTorch's own build last.
 
-*split* compiles kernels without PyTorch's headers and the rest on precompiled ones; *light* is one unit with a handful
-of headers in the place of PyTorch's heaviest; *plain* is `load_inline`. A step that fails is no verdict: the next one
-is tried, until two agree on an error that is the submission's own. All three give the same machine code.
+*split* compiles kernels without PyTorch's headers, and the host code with a precompiled header. *light* compiles each
+file with a few light headers instead of PyTorch's heaviest headers. *plain* is `load_inline`. After a failed step the
+next step runs, until two steps agree on an error of the submission. All three steps produce the same machine code.
 """
 
 import functools
@@ -36,7 +36,7 @@ from evaluator.records import BuildUnit, Diagnostic, Finding
 
 
 class CudaBuilder:
-    """Builds the extensions of one submission for one architecture of GPUs."""
+    """Builder of one submission's extensions for one GPU architecture."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class CudaBuilder:
         *,
         cache_root: Path | None = None,
     ) -> None:
-        """Compile through `run_tool` for `architecture` ("90a"), keep libraries in `cache`.
+        """Compile through `run_tool` for `architecture` ("90a"), and store libraries in `cache`.
 
-        Messages are brought back to lines of `submission`. `too_much` says what about a text is more than should be
-        taken apart (see `emulator/rehearsal.py`). What `prepare` made lies in `cache_root`, the user's
-        cache if nothing else is said; without it the quickest step is left out.
+        Messages are mapped to lines of `submission`. `too_much` returns why a text is too complex to split (see
+        `emulator/rehearsal.py`). `cache_root`, by default the user's cache, holds the files made by `prepare`; without
+        them the split step is skipped.
         """
         self._run_tool = run_tool
         self._cache = cache
@@ -65,7 +65,7 @@ class CudaBuilder:
         self._failures = Failures(cache, submission)
 
     def build(self, request: BuildRequest) -> Built:
-        """Build what a submission asked for; what it may not ask for is answered with a finding."""
+        """Build a requested extension; a refused request results in a finding."""
         files = source_files(request)
         flags = nvcc_flags(request.extra_cuda_cflags)
         key = _key(request, files, self._architecture)
@@ -80,7 +80,7 @@ class CudaBuilder:
         return self._failures.get(key) or self._failures.note(key, self._climb(request, files, key))
 
     def _climb(self, request: BuildRequest, files: list[SourceFile], key: str) -> Built:
-        """Try one step after the other. An error that two steps agree on is the submission's own, and final."""
+        """Run the steps in order. An error in two steps is the submission's own and final."""
         started = time.monotonic()
         ladder = steps(request, self._architecture, self._cache_root, self._too_much)
         notes = [*_architecture_note(request, self._architecture), *ladder.notes]
@@ -121,7 +121,7 @@ def _unit(
 
 
 def _failure_note(step: Step, attempt: Attempt, found: list[Diagnostic]) -> str:
-    """Say in one line why a step was not the last."""
+    """Return one line on why a step was not the last."""
     first = next((f"{entry.file}:{entry.line}: {entry.message}" for entry in found if entry.severity == "error"), None)
     return f"note: {step.name} left: {attempt.why or first or 'the compiler says no'}"[:300]
 
@@ -138,7 +138,7 @@ def _refused(flags: NvccFlags) -> Finding | None:
 
 
 def _key(request: BuildRequest, files: list[SourceFile], architecture: str) -> str:
-    """Hash all that decides what the library looks like: the request, the tools, and how builds are split."""
+    """Hash everything that determines the library's contents: the request, the tools, the split procedure."""
     parts = ["cuda", architecture, [(file.name, file.text) for file in files], request]
     return hashlib.sha256(
         msgspec.json.encode([*parts, sorted(nvcc.fingerprint().items()), _builder_sha256()])
@@ -147,7 +147,7 @@ def _key(request: BuildRequest, files: list[SourceFile], architecture: str) -> s
 
 @functools.cache
 def _builder_sha256() -> str:
-    """Hash this package, its headers and what it reads C++ with: another version may build another library."""
+    """Hash this package, its headers and its C++ lexer: another version may build another library."""
     digest = hashlib.sha256()
     package = Path(__file__).parent
     reads = [package.parent / "emulator" / f"{name}.py" for name in ("edits", "launches", "lexer")]

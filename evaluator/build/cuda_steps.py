@@ -1,4 +1,4 @@
-"""The ways of building one CUDA extension, in the order in which to try them."""
+"""Steps for building one CUDA extension, in order of attempts."""
 
 import os
 import re
@@ -23,13 +23,13 @@ from evaluator.protocol.frames import BuildRequest
 CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
 _BINDINGS = re.compile(r"\bPYBIND11_|\bpy::|\bpybind11\b")
 _MOST_LISTING_BYTES = 1 << 20
-"""What nm says of an object. Reading it takes the judge 1 us for each letter."""
+"""Size limit of nm's output for an object. Parsing takes the judge 1 us per character."""
 _LIGHTER_FOLDER = "lighter"
-"""The light headers for nvcc, which takes as long for pybind11 as for all the others, and seldom needs it."""
+"""Light headers for nvcc without pybind11, whose parse time equals that of all others, and which is rarely needed."""
 
 
 class Attempt(NamedTuple):
-    """What came of one step. `why` says what was wrong where the compiler does not."""
+    """Result of one step. `why` explains a failure without compiler errors."""
 
     result: ToolResult
     library: bytes | None
@@ -41,21 +41,21 @@ class Step(Protocol):
 
     @property
     def name(self) -> str:
-        """Name it."""
+        """Name of the step."""
 
     def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
-        """Build, within `timeout_s`. Raises JudgeFailed where there is no room for the compiler's files."""
+        """Build within `timeout_s`. Raises JudgeFailed without space for the compiler's files."""
 
 
 class Ladder(NamedTuple):
-    """The steps, and why any was left out."""
+    """Steps of a build, and notes about omitted steps."""
 
     steps: list[Step]
     notes: list[str]
 
 
 def _nothing(_: BuildRequest) -> None:
-    """Find nothing too much."""
+    """Accept every request."""
 
 
 def steps(
@@ -64,7 +64,7 @@ def steps(
     cache_root: Path,
     too_much: Callable[[BuildRequest], str | None] = _nothing,
 ) -> Ladder:
-    """Give the steps of a build; the last is PyTorch's own. `too_much` says why it should not be taken apart."""
+    """Return the steps of a build, PyTorch's own step last. `too_much` returns why a request must not be split."""
     plain = _OneUnitEach(request, architecture, light=False)
     if not plain.with_cuda:
         return Ladder([plain], [])
@@ -83,7 +83,7 @@ def steps(
 
 
 class _OneUnitEach:
-    """*light* and *plain*: each file is compiled as PyTorch would, the one with small headers in its headers' place."""
+    """*light* and *plain*: each file compiled as by PyTorch, with light headers or with PyTorch's headers."""
 
     def __init__(self, request: BuildRequest, architecture: str, *, light: bool) -> None:
         self.name = "light" if light else "plain"
@@ -103,7 +103,7 @@ class _OneUnitEach:
             )
 
     def _shadows(self) -> dict[str, str]:
-        """Give the headers that stand before PyTorch's."""
+        """Return the headers that shadow PyTorch's headers."""
         if not self._light:
             return {}
         headers = light_headers_for(self._files.values())
@@ -126,7 +126,7 @@ class _OneUnitEach:
 
 
 class _Split:
-    """*split*: see split_build."""
+    """*split*: see `split_build`."""
 
     name = "split"
 
@@ -177,14 +177,14 @@ def _write(work: Path, texts: Mapping[str, str]) -> None:
 
 
 def _ninja(run_tool: RunTool, work: Path, timeout_s: float, *targets: str) -> ToolResult:
-    """Run the build file to its end, whatever fails: every compiler says what it has to say."""
+    """Run the build file and continue after failures, so every compiler reports its errors."""
     jobs = str(len(os.sched_getaffinity(0)))
     argv = [toolchain.ninja(), "-f", "build.ninja", "-k", "0", "-j", jobs, *targets]
     return run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=max(timeout_s, 1.0))
 
 
 def _text(path: Path) -> str:
-    """Read a listing that the sandbox wrote; nothing where there is none. Raises NotSplittable for a very long one."""
+    """Read a listing written in the sandbox; empty if missing. Raises NotSplittable for an oversized listing."""
     listing = read_library(path, _MOST_LISTING_BYTES)
     if listing is None and os.path.lexists(path):
         raise NotSplittable("its halves name too much of each other")

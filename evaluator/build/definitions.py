@@ -1,4 +1,4 @@
-"""Where a C++ or CUDA source defines a function, and what declares it: bounded work, and nothing is parsed."""
+"""Definitions and declarations of functions in C++ or CUDA sources: regex search with bounded work, no parser."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _NO_TYPE = frozenset({"return", "else", "new", "throw", "case", "goto", "co_retu
 
 
 class Definition(NamedTuple):
-    """A function that a source defines: what it gives, and its parameters, as it spells them on one line."""
+    """Function definition in a source: return type and parameters, as written, on one line."""
 
     returns: str
     name: str
@@ -22,17 +22,17 @@ class Definition(NamedTuple):
 
     @property
     def declaration(self) -> str:
-        """What declares it."""
+        """Matching declaration."""
         return f"{self.returns} {self.name}({self.parameters});"
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it runs on the GPU, and so cannot be called from Python."""
+        """Whether the function is a kernel, which Python cannot call."""
         return "__global__" in self.returns
 
 
 def definition_of(name: str, texts: Sequence[str]) -> Definition | None:
-    r"""Find the first definition of a free function of that name.
+    r"""Find the first definition of a free function by name.
 
     >>> definition_of("f", ["int g(int a) { return f(a); }", "at::Tensor f(at::Tensor x,\n int n = 1)\n{"])
     Definition(returns='at::Tensor', name='f', parameters='at::Tensor x, int n')
@@ -46,7 +46,7 @@ def declaration_of(name: str, texts: Sequence[str]) -> Definition | None:
 
 
 def defined_names(texts: Sequence[str]) -> list[str]:
-    """List the functions that one may have meant to bind: those that return a tensor, several or nothing."""
+    """List candidate functions for bindings: host functions returning a tensor, a vector or nothing."""
     found = re.compile(r"\b(?:Tensor|vector<[\w:]{1,60}>|void)\s{1,20}(?P<name>[A-Za-z_]\w{0,100})\s{0,20}\(")
     names = dict.fromkeys(match["name"] for text in texts for match in found.finditer(text))
     found_in = {name: definition_of(name, texts) for name in list(names)[:_MOST_PLACES]}
@@ -74,7 +74,7 @@ def _at(text: str, match: re.Match[str], name: str, ends_with: str) -> Definitio
     returns = _SPACE.sub(" ", before).strip().removeprefix('extern "C" ').removeprefix("inline ")
     returns = returns.removeprefix("static ")
     last = returns.split(" ")[-1]
-    if "/*" in returns or "//" in returns:  # It stands in a comment.
+    if "/*" in returns or "//" in returns:  # Inside a comment.
         return None
     if not behind.startswith(ends_with) or not returns or last in _NO_TYPE or not re.search(r"[\w>&*]\Z", returns):
         return None
@@ -83,7 +83,7 @@ def _at(text: str, match: re.Match[str], name: str, ends_with: str) -> Definitio
 
 
 def _in_brackets(text: str, start: int) -> str | None:
-    """Give what stands between the bracket before `start` and the one that closes it."""
+    """Return the text between the bracket before `start` and its closing bracket."""
     depth = 1
     for offset, character in enumerate(text[start : start + _MOST_PARAMETERS]):
         depth += (character == "(") - (character == ")")

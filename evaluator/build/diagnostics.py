@@ -1,4 +1,4 @@
-"""Compiler messages, brought back to the submission's own lines. Text in, records out."""
+"""Parser for compiler messages, with mapping to the submission's lines."""
 
 import functools
 import re
@@ -27,17 +27,17 @@ _LINKER = re.compile(r"^\S.*?: (?P<text>(?:undefined reference to|multiple defin
 _MAX_DIAGNOSTICS = 50
 _MAX_LINE = 4000
 _MAX_PLACES = 8
-"""A line that stands in more places than that (a closing brace) does not help to tell them apart."""
+"""Lines with more occurrences (such as a closing brace) carry no position information."""
 _MOST_LINES = 1 << 16
-"""Lines beyond that are not brought back: a text of 1 MiB with lines of 16 letters has so many."""
+"""Lines beyond the limit are not mapped. A 1 MiB text with 16 characters per line reaches the limit."""
 _MOST_CANDIDATES = 256
 
 
 def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnostic]:
-    """Find the compiler's errors and warnings in `log`, errors first.
+    """Parse the compiler's errors and warnings in `log`, errors first.
 
-    `files` holds the texts of the compiled files by name; a message in one of them is brought to the line of
-    `submission` where that text stands, if it stands there.
+    `files` maps names of compiled files to their texts. A message in such a file is mapped to the line of `submission`
+    with the same text, if any.
     """
     found = [entry for line in log.split("\n") if (entry := _parse_line(line[:_MAX_LINE])) is not None]
     unique = list(dict.fromkeys(_Hashable(entry) for entry in found))
@@ -47,14 +47,14 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
 
 
 class LineMap:
-    """Finds the lines of a submission that became lines of one generated file. Both count from 1, as compilers do.
+    """Mapping from lines of a generated file to lines of a submission. Both count from 1, as compilers do.
 
-    The same text can stand in several places. The distance between the two numberings is constant over a source
-    string, so each candidate is judged by how many other lines lie at its distance.
+    A text line can occur several times in the submission. Within one source string, the difference between the two line
+    numbers is constant. The candidate whose difference is shared by most other lines wins.
     """
 
     def __init__(self, text: str, submission: str) -> None:
-        """Compare all lines once. Only a newline ends one: a form feed or U+2028 does not, for a compiler."""
+        """Index all lines once. Only newlines separate lines: compilers ignore form feeds and U+2028."""
         self.lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
         self._places = _places(submission)
         self._votes: Counter[int] = Counter()
@@ -64,19 +64,19 @@ class LineMap:
                 self._votes.update(place - number for place in places)
 
     def submission_line(self, line: int) -> int | None:
-        """Find the line of the submission that became `line`; None where its text does not stand there."""
+        """Return the submission's line for `line`; None if the submission lacks the line's text."""
         content = self.source_line(line).rstrip()
         candidates = self._places.get(content, []) if content else []
         return max(candidates[:_MOST_CANDIDATES], key=lambda number: self._votes[number - line], default=None)
 
     def source_line(self, line: int) -> str:
-        """Give the text of a line of the generated file; nothing where there is no such line."""
+        """Return a line of the generated file; empty beyond the last line."""
         return self.lines[line - 1] if 1 <= line <= len(self.lines) else ""
 
 
 @functools.lru_cache(maxsize=1)
 def _places(submission: str) -> Mapping[str, list[int]]:
-    """Say where each line of a submission stands; the files of a build are all compared with the same one."""
+    """Map each line of a submission to its line numbers. Cached: all files of a build use the same submission."""
     places: dict[str, list[int]] = {}
     for number, content in enumerate(submission.split("\n", _MOST_LINES)[:_MOST_LINES], 1):
         places.setdefault(content.rstrip(), []).append(number)
@@ -113,14 +113,14 @@ def _parse_line(line: str) -> Diagnostic | None:
 
 
 def _placeless(severity: Literal["error", "warning"], message: str) -> Diagnostic:
-    """Make a record of what a tool said that sees no line of a source."""
+    """Create a diagnostic for a tool without source positions."""
     return Diagnostic(
         severity=severity, message=message[:2000], file="", line=0, column=0, submission_line=None, source_line=""
     )
 
 
 class _Hashable:
-    """A diagnostic as a dict key: the same message at the same place is told once."""
+    """Diagnostic as a dict key, to deduplicate messages with equal positions."""
 
     def __init__(self, entry: Diagnostic) -> None:
         self.entry = entry

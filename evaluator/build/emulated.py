@@ -1,4 +1,4 @@
-"""Build inline CUDA for the emulator: the front end's ladder of steps, each compiled in the sandbox by g++ alone."""
+"""Build of inline CUDA for the emulator: steps of the front end, each compiled by g++ in the sandbox."""
 
 import functools
 import hashlib
@@ -44,7 +44,7 @@ _SUFFIXES = CPP_SUFFIXES | {".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"}
 
 
 class EmulatedBuilder:
-    """Builds the extensions of one submission for the emulator: quick steps first, each next one more faithful."""
+    """Builder of one submission's extensions for the emulator: fast steps first, then increasingly faithful steps."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class EmulatedBuilder:
         timeout_s: float,
         read: Callable[[BuildRequest], FrontEnd | str],
     ) -> None:
-        """Compile through `run_tool`, keep libraries in `cache`, bring messages back to lines of `submission`.
+        """Compile through `run_tool`, store libraries in `cache`, and map messages to lines of `submission`.
 
-        `read` reads the sources elsewhere (see `rehearsal`), or says what is too much about them.
+        `read` runs the front end in another process (see `rehearsal`), or returns why the sources are too complex.
         """
         self._run_tool = run_tool
         self._read = read
@@ -66,7 +66,7 @@ class EmulatedBuilder:
         self._failures = Failures(cache, submission)
 
     def build(self, request: BuildRequest) -> Built:
-        """Build what a submission asked for; what the emulator lacks is answered with a finding."""
+        """Build a requested extension; an unsupported construct results in a finding."""
         files = source_files(request)
         key = _key(request, files)
         if (problem := misnamed(request) or refusal(request, files, _SUFFIXES)) is not None:
@@ -97,9 +97,9 @@ class EmulatedBuilder:
         key: str,
         device: Future[list[Diagnostic]],
     ) -> Built:
-        """Try one step after the other. An error that two steps agree on is the submission's own, and final.
+        """Run the steps in order. An error in two steps is the submission's own and final.
 
-        `device` is what nvcc says of the kernels meanwhile, where there is one.
+        `device` resolves to nvcc's errors about the kernels, empty without nvcc.
         """
         texts = {file.name: file.text for file in files}
         steps = build_steps(request, front)
@@ -119,7 +119,7 @@ class EmulatedBuilder:
             found = parse(result.output, texts, self._submission)
             final = final_errors(errors, found, last=step is steps[-1])
             if final or step is steps[-1] or result.timed_out or result.over_disk:
-                # With PyTorch's own headers everything the compiler says is about the submission.
+                # With PyTorch's own headers, every compiler message concerns the submission.
                 shown = final if step.name is StepName.LIGHT else found
                 unit = _unit(request, key, result.output, shown, ok=False, cached=False, wall_s=wall_s)
                 why = _missing_name(shown) or compile_failure(request.name, result, unit, self._timeout_s)
@@ -152,7 +152,7 @@ class EmulatedBuilder:
 
 
 def _missing_name(errors: list[Diagnostic]) -> Finding | None:
-    """Find a name of CUDA's that the emulator's headers do not have: nvcc might well know it."""
+    """Return a finding for a CUDA name missing from the emulator's headers, which nvcc may well know."""
     for error in errors:
         if (name := lacking(error.message)) is not None:
             return finding(Code.NOT_EMULATED, f"the emulator lacks {name}", line=error.submission_line, construct=name)
@@ -173,7 +173,7 @@ def _unit(
 
 
 def _key(request: BuildRequest, files: list[SourceFile]) -> str:
-    """Hash all that decides what the library looks like: the request, the tools, and the emulator itself."""
+    """Hash everything that determines the library's contents: the request, the tools, the emulator."""
     parts = ["emulated", [(file.name, file.text) for file in files], request, sorted(toolchain.fingerprint().items())]
     parts.append(nvcc_version())
     return hashlib.sha256(msgspec.json.encode([*parts, _emulator_sha256()])).hexdigest()
@@ -181,7 +181,7 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
 
 @functools.cache
 def _emulator_sha256() -> str:
-    """Hash the emulator's headers, the light ones and its front end: another version of any builds another library."""
+    """Hash the emulator's headers, the light headers and the front end."""
     digest = hashlib.sha256(Path(light_headers.__file__).read_bytes())
     package = Path(headers.__file__).parent
     for path in sorted([*headers.INCLUDE.rglob("*"), *package.glob("*.py")]):

@@ -1,6 +1,7 @@
-"""The emulator's own parts: its runtime, and the precompiled headers.
+"""Emulator artefacts: the runtime library, and the precompiled headers.
 
-Built in the sandbox, once for each torch, compiler and emulator; where both are missing, side by side.
+Built in the sandbox, once per combination of torch, compiler and emulator. If both are missing, the builds run in
+parallel.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ _RUNTIME = "runtime.so"
 
 
 class _Part(NamedTuple):
-    """One file to build: the `files` it is made from, by their paths, and its part of a ninja file."""
+    """Artefact to build: source `files` by path, and the ninja rules."""
 
     key: str
     output: str
@@ -32,12 +33,12 @@ class _Part(NamedTuple):
 
 
 def runtime_is_built(cache: BuildCache) -> bool:
-    """Say whether the emulator's runtime is there already. Raises ToolchainMissing where there is no compiler."""
+    """Return whether the emulator's runtime is cached. Raises ToolchainMissing without a compiler."""
     return cache.parts.folder(_runtime_part().key) is not None
 
 
 def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
-    """Give the emulator's runtime. Raises ToolchainMissing where there is no compiler: nothing works without it."""
+    """Return the emulator's runtime, built if necessary. Raises ToolchainMissing without a compiler."""
     cache = cache.parts
     part = _runtime_part()
     if (entry := cache.get(part.key)) is not None:
@@ -51,7 +52,7 @@ def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
 
 
 def precompiled_headers(run_tool: RunTool, cache: BuildCache) -> Path | None:
-    """Give the file of the light headers as the compiler reads them quickest; None where it cannot make them."""
+    """Return the path of the precompiled light headers; None if the compiler cannot create them."""
     part = _header_part()
     if part is None:
         return None
@@ -59,25 +60,25 @@ def precompiled_headers(run_tool: RunTool, cache: BuildCache) -> Path | None:
     if (folder := cache.folder(part.key)) is None:
         _make([part], run_tool, cache)
         folder = cache.folder(part.key)
-    # An empty file says that they cannot be made here.
+    # An empty file records a failed precompilation.
     return folder / LIBRARY if folder is not None and (folder / LIBRARY).stat().st_size != 0 else None
 
 
 def _make(parts: Sequence[_Part], run_tool: RunTool, cache: BuildCache) -> dict[str, bytes]:
-    """Build parts side by side and keep them; those that cannot be built are missing in the answer."""
+    """Build artefacts in parallel and cache them. Failed artefacts are missing from the result."""
     with work_folder() as work:
         for name, text in {name: text for part in parts for name, text in part.files.items()}.items():
             path = work / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         (work / "build.ninja").write_text("".join(part.rules for part in parts), encoding="utf-8")
-        # One that fails must not stop the others.
+        # -k 0: one failure must not stop the other builds.
         argv = [toolchain.ninja(), "-f", "build.ninja", "-k", "0", "-j", str(len(os.sched_getaffinity(0)))]
         result = run_tool(argv, work=work, limits=LIMITS, timeout_s=_TIMEOUT_S)
-        # ninja removes what a failed or interrupted compiler left.
+        # ninja removes the output of failed or interrupted compilers.
         made = {part.key: read_library(work / part.output) for part in parts}
     for part in parts:
-        # An empty entry: this cannot be made here, and is not tried for every submission again.
+        # An empty entry records the failure, so later submissions do not retry.
         content = made[part.key] or (b"" if part.output == PRECOMPILED else None)
         if content is not None:
             cache.put(part.key, content, log=result.output, wall_s=result.wall_s)
@@ -114,7 +115,7 @@ def _without_libraries(flags: Sequence[str]) -> list[str]:
 
 
 def _key(rules: str, files: dict[str, str]) -> str:
-    """Hash all that decides what a part looks like; the emulator's headers are part of both."""
+    """Hash everything that determines an artefact's contents, including the emulator's headers."""
     own = [(path.relative_to(runtime.INCLUDE).as_posix(), _text(path)) for path in runtime.header_files()]
     parts = [rules, sorted(files.items()), own, sorted(toolchain.fingerprint().items())]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

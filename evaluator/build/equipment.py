@@ -1,4 +1,4 @@
-"""What a device brings to a grade: who builds its extensions, and the library that its runners load first."""
+"""Device-specific parts of a grade: the extension builder, and the native library of the device's runners."""
 
 import functools
 import os
@@ -23,18 +23,18 @@ from evaluator.records import DeviceKind
 
 
 class ExtensionBuilder(Protocol):
-    """Builds what `load_inline` and `load` ask for."""
+    """Builder for `load_inline` and `load`."""
 
     def build(self, request: BuildRequest) -> Built:
-        """Build one extension, or say why not."""
+        """Build one extension, or report why not."""
 
 
 class Equipment(NamedTuple):
-    """What makes builders for a device, and the descriptor of its library: the allocator, or the emulator's runtime.
+    """Builder factory of a device, and a descriptor of its native library: the allocator, or the emulator's runtime.
 
-    `builder_of` gives the builder for the source of a submission, whose lines its messages are brought back to.
-
-    `kernels` are the judge's own for a GPU, a cubin. `preparation` makes later builds quicker, beside this grade.
+    `builder_of` returns a builder for a submission's source; compiler messages refer to the source's lines. `kernels`
+    is a cubin with the judge's GPU kernels. `preparation` builds shared headers in the background, for faster later
+    builds.
     """
 
     builder_of: Callable[[str], ExtensionBuilder]
@@ -43,12 +43,12 @@ class Equipment(NamedTuple):
     preparation: Preparation | None = None
 
     def wait(self) -> None:
-        """Wait for what is made beside the grade."""
+        """Wait for the background preparation."""
         if self.preparation is not None:
             self.preparation.wait()
 
     def close(self, kill: Callable[[], None]) -> None:
-        """Let go of the library, and end what is made beside the grade; `kill` ends every tool that runs."""
+        """Close the library and stop the background preparation; `kill` ends all running tools."""
         if self.preparation is not None:
             self.preparation.end(kill)
         if self.library is not None:
@@ -56,7 +56,7 @@ class Equipment(NamedTuple):
 
 
 def to_build(device: DeviceKind) -> str:
-    """Say what `equipment` will build that takes long; empty where it is there."""
+    """Return a message if `equipment` will start a long build; else an empty string."""
     if device is DeviceKind.EMULATED and not runtime_is_built(BuildCache(cache_folder())):
         return "building the emulator, once on this machine"
     return ""
@@ -65,9 +65,9 @@ def to_build(device: DeviceKind) -> str:
 def equipment(
     device: DeviceKind, gpu: Gpu | None, run_tool: RunTool, cache: BuildCache, build_timeout_s: float, spawn: Spawn
 ) -> Equipment:
-    """Get a device ready; its library is built on the first use and kept in `cache`.
+    """Prepare a device. The first use builds the device's library and stores it in `cache`.
 
-    Compilers run through `run_tool`, and code of our own on a submission's text in children of `spawn`.
+    Compilers run through `run_tool`. Our own analysis of submission text runs in children of `spawn`.
     """
     builder_of = functools.partial(builder, device, gpu, run_tool, cache, build_timeout_s, spawn)
     match device:
@@ -92,7 +92,7 @@ def builder(
     spawn: Spawn,
     source: str,
 ) -> ExtensionBuilder:
-    """Give what builds the extensions of a submission with the text `source`. It needs nothing of `equipment`."""
+    """Return the builder for a submission with the text `source`, independent of `equipment`."""
     cache = cache.of_one_submission()
     match device:
         case DeviceKind.CPU:

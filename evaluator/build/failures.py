@@ -1,4 +1,4 @@
-"""What did not compile, remembered: a submission asks again in every stage, and the same one is handed in again."""
+"""Cache of failed builds: a submission requests the same build in every stage, and users resubmit the same file."""
 
 import hashlib
 import re
@@ -17,20 +17,20 @@ _NOT_THE_SOURCES = re.compile(
     r"|too many open files|input/output error|internal compiler error|segmentation fault|disk quota",
     re.IGNORECASE,
 )
-"""What a compiler says that was short of something, or broke: another time it may go well."""
+"""Messages of a compiler that lacked resources or crashed. A retry may succeed."""
 
 
 class Failures:
-    """The failed builds of one submission, and in the cache those that its own lines are to blame for."""
+    """Failed builds of one submission. The persistent cache holds only failures caused by the submission itself."""
 
     def __init__(self, cache: BuildCache, submission: str) -> None:
-        """Keep them in `cache`, beside the libraries. Messages name lines of `submission`, which is part of the key."""
+        """Store failures in `cache`, next to the libraries. Keys include `submission`, whose lines messages name."""
         self._cache = cache.failures
         self._submission = submission
         self._known: dict[str, Built] = {}
 
     def get(self, key: str) -> Built | None:
-        """Look up a build that failed under this key."""
+        """Return the failed build with the given key."""
         if (known := self._known.get(key)) is not None:
             return known
         if (entry := self._cache.get(self._entry(key))) is None:
@@ -42,7 +42,7 @@ class Failures:
         return replace(built, unit=replace(built.unit, cached=True, wall_s=0.0))
 
     def note(self, key: str, built: Built) -> Built:
-        """Keep a build that failed; one that did not is given back as it is."""
+        """Store a failed build; return any build unchanged."""
         if built.library is None:
             self._known[key] = built
             if _is_final(built):
@@ -55,7 +55,7 @@ class Failures:
 
 
 def _is_final(built: Built) -> bool:
-    """Say whether the sources alone are to blame: the compiler named errors, and was short of nothing."""
+    """Return whether only the sources caused the failure: the compiler reported errors and lacked no resource."""
     if built.finding is None or built.finding.code not in _FINAL or built.finding.details.get("killed"):
         return False
     errors = any(entry.severity == "error" for entry in built.unit.diagnostics)

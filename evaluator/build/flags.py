@@ -1,4 +1,4 @@
-"""Which compiler flags a submission may give. Everything that is not named here is refused."""
+"""Allowlist of compiler flags for submissions. All other flags are refused."""
 
 import re
 import shlex
@@ -19,11 +19,11 @@ _COMPILE = re.compile(
     """,
     re.VERBOSE,
 )
-"""g++'s flags: optimisation, language, macros, machine, code generation, warnings.
+"""g++ flags: optimisation, language, macros, machine, code generation, warnings.
 
-Not among them: -B, -specs, -wrapper, @FILE (other programs), -fplugin (code inside the compiler), -x, -include and
--imacros (files that the submission did not hand in), -o, -save-temps, -MF and -fdump (files of its choice), -Wl and
--Wp and -Wa (words for other programs).
+Excluded: -B, -specs, -wrapper, @FILE (other programs), -fplugin (code inside the compiler), -x, -include and -imacros
+(files outside the submission), -o, -save-temps, -MF and -fdump (arbitrary output files), -Wl and -Wp and -Wa (arguments
+of other programs).
 """
 
 _LINK = re.compile(
@@ -32,7 +32,7 @@ _LINK = re.compile(
 
 
 def words(flags: Iterable[str]) -> list[str]:
-    """Cut flags into words as the shell does, through which PyTorch's own builder hands them to the compiler.
+    """Split flags into words like a shell: PyTorch's builder passes flags through a shell.
 
     >>> words(["-O3 -Wall", "", "-DNAME='a b'"])
     ['-O3', '-Wall', '-DNAME=a b']
@@ -43,12 +43,12 @@ def words(flags: Iterable[str]) -> list[str]:
 def _cut(flag: str) -> list[str]:
     try:
         return shlex.split(flag)
-    except ValueError:  # An open quotation mark; it is then one word, whatever it is.
+    except ValueError:  # An unclosed quotation mark: treat the text as one word.
         return [flag]
 
 
 def refused_compile_flags(flags: Iterable[str]) -> list[str]:
-    """List the words that a compile may not have.
+    """List the disallowed words of a compile.
 
     >>> refused_compile_flags(["-O3", "-march=native", "-fplugin=./x.so", "-B/tmp"])
     ['-fplugin=./x.so', '-B/tmp']
@@ -57,7 +57,7 @@ def refused_compile_flags(flags: Iterable[str]) -> list[str]:
 
 
 def refused_link_flags(flags: Iterable[str]) -> list[str]:
-    """List the words that a link may not have.
+    """List the disallowed words of a link.
 
     >>> refused_link_flags(["-lm", "-Wl,-O1", "-Wl,--plugin,x"])
     ['-Wl,--plugin,x']

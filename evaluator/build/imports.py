@@ -1,7 +1,7 @@
-"""Which functions of others a built library imports, read from its own bytes by the judge.
+"""Imported functions of a built library, read by the judge from the library's bytes.
 
-The loader binds these names when the library is loaded (ELF, "Dynamic Linking"), so a function that calls PyTorch's
-operations by name cannot do so without them, whatever its text and its flags say. No word of a runner's is in this.
+The dynamic loader binds imported names at load time (ELF, "Dynamic Linking"). A function that calls PyTorch operations
+by name therefore needs the imports, regardless of source text and flags. The analysis uses no runner output.
 """
 
 import functools
@@ -17,23 +17,23 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _DYNAMIC_SYMBOLS = 11
-"""SHT_DYNSYM, the type of the section that the loader's names are in."""
+"""SHT_DYNSYM, the section type of the dynamic symbol table."""
 _MOST_SECTIONS, _MOST_SYMBOLS, _MOST_NAME_BYTES = 4096, 16384, 1024
 _MOST_LISTED = 1024
 _OPERATION = b"_ZN2at4_ops"
 _CLASS = b"_ZN5torch10class_base"
 _BESIDE = re.compile(
-    rb"_ZN2at(?:6native|3cpu|28compositeexplicitautograd)\d"  # Kernels, past the dispatcher.
-    rb"|dlm?open$|dlv?sym$|dl_iterate_phdr$|_r_debug$|_dl_|__libc_dl"  # Functions by a name that is made up later.
+    rb"_ZN2at(?:6native|3cpu|28compositeexplicitautograd)\d"  # Kernels behind the dispatcher.
+    rb"|dlm?open$|dlv?sym$|dl_iterate_phdr$|_r_debug$|_dl_|__libc_dl"  # Function lookup by names computed at run time.
     rb"|(?:cblas_|mkl_|dnnl_|LAPACKE_)|[sdcz](?:gemm|gemv|ger|dot|axpy|trsm|syrk|symm)_$"
 )
 
 
 class Imports(Record, frozen=True):
-    """What libraries import. `operations` are PyTorch's, which its dispatcher looks up, by their names in C++.
+    """Imports of libraries. `operations` are PyTorch operations called through the dispatcher, by C++ name.
 
-    `beside` computes past the dispatcher, or finds functions by name while it runs. `classes`: they register classes
-    for `torch.classes`. Without `readable` nothing is known.
+    `beside` lists imports that compute without the dispatcher, or look up functions at run time. `classes` reports
+    registrations for `torch.classes`. Without `readable`, the imports are unknown.
     """
 
     operations: list[str] = []
@@ -43,12 +43,12 @@ class Imports(Record, frozen=True):
 
     @property
     def compute(self) -> bool:
-        """Say whether any of `operations` computes: most only make or describe tensors."""
+        """Whether any of `operations` computes. Most operations only create or describe tensors."""
         return any(map(_computes, self.operations))
 
 
 def together(found: Iterable[Imports]) -> Imports:
-    """Return the imports of several libraries as one."""
+    """Merge the imports of several libraries."""
     parts = list(found)
     return Imports(
         operations=sorted({name for part in parts for name in part.operations})[:_MOST_LISTED],
@@ -59,7 +59,7 @@ def together(found: Iterable[Imports]) -> Imports:
 
 
 def imports_of(library: bytes) -> Imports:
-    """Read what a shared library imports; not `readable` where it has no table of symbols, or one too long."""
+    """Read the imports of a shared library; not `readable` without a symbol table of acceptable size."""
     try:
         names = _undefined(library)
     except (struct.error, ValueError):
@@ -75,7 +75,7 @@ def imports_of(library: bytes) -> Imports:
 
 
 def _undefined(library: bytes) -> set[bytes]:
-    """List the mangled names. Raises ValueError or struct.error for what is no such library."""
+    """Return the mangled names of undefined symbols. Raises ValueError or struct.error for invalid libraries."""
     if not library.startswith(_ELF):
         raise ValueError("no ELF file of 64 bits")
     header = _HEADER.unpack_from(library, 0)
@@ -111,7 +111,7 @@ def _computes(name: str) -> bool:
 
 @functools.cache
 def _operations() -> dict[str, str]:
-    """Return the dispatcher's names of PyTorch's operations, by the names that its C++ has for them."""
+    """Map the C++ names of PyTorch operations to their dispatcher names."""
     import torch
 
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]  # noqa: SLF001

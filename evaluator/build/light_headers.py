@@ -1,8 +1,8 @@
-"""Light headers in the place of PyTorch's heaviest.
+"""Light replacements for PyTorch's heaviest headers.
 
-`torch/extension.h` pulls in all of PyTorch and takes three times as long to parse as what most submissions use of it.
-A file that needs more fails to compile with these, and is compiled again with PyTorch's own. What does compile means
-the same: a function is declared with all its overloads or not at all.
+`torch/extension.h` includes all of PyTorch; parsing takes three times as long as parsing the part that most submissions
+use. A file with other needs fails to compile, and is then compiled with PyTorch's own headers. A successful compile has
+the same meaning: the light headers declare a function with all its overloads or not at all.
 """
 
 import functools
@@ -13,12 +13,12 @@ from pathlib import Path
 from evaluator.build import toolchain
 
 LIGHT_FOLDER = "light"
-"""Where they lie, in the compiler's folder."""
+"""Folder of the light headers, relative to the compiler's folder."""
 
 _FUNCTIONS = "ATen/Functions.h"
 _FUNCTION = "#include <ATen/ops/"
 _OF_OPERATORS = "empty_like"
-"""What the operators of tensors call."""
+"""Function called by tensor operators."""
 _VARIANT = re.compile(r"(?:_symint)?(?:_outf?)?$")
 
 _NAMES = """\
@@ -38,7 +38,7 @@ constexpr auto kFloat64 = at::kDouble;
 
 
 def light_headers() -> dict[str, str]:
-    """Give their paths in the compiler's folder, and their texts."""
+    """Return the light headers: path in the compiler's folder, and text."""
     tensor = "torch/types.h"
     texts = {
         tensor: _including("ATen/core/Tensor.h", "ATen/DeviceGuard.h", "ATen/Dispatch.h", "ATen/TensorOperators.h")
@@ -52,10 +52,10 @@ def light_headers() -> dict[str, str]:
 
 
 def light_headers_for(sources: Iterable[str]) -> dict[str, str]:
-    """Give them with no more of PyTorch's free functions (`at::relu`) than `sources` have words for.
+    """Return the light headers, with only the free PyTorch functions (`at::relu`) named in `sources`.
 
-    The operators of tensors include the header of all functions, and nvcc spends more on that than on the rest. One in
-    its place declares some of them, and has what that header defines itself: overloads that their own headers lack.
+    The tensor operators include the header of all free functions, and nvcc spends most of its parse time there. The
+    replacement declares only the named functions, plus overloads that the original header defines itself.
     """
     headers = light_headers()
     if (own := _defined_beside_functions()) is not None:
@@ -76,13 +76,13 @@ def _functions_in(texts: Iterable[str]) -> frozenset[str]:
 
 @functools.cache
 def _functions() -> frozenset[str]:
-    """Name the functions that have a header of their own."""
+    """Return the names of functions with a header of their own."""
     return frozenset(path.stem for path in (_include() / "ATen/ops").glob("*.h"))
 
 
 @functools.cache
 def _defined_beside_functions() -> str | None:
-    """Give what follows the functions' headers in the header of all; None where it does not look as it is known to."""
+    """Return the text after the includes in the header of all functions; None for an unknown layout."""
     try:
         lines = (_include() / _FUNCTIONS).read_text(encoding="utf-8").splitlines(keepends=True)
     except OSError:
@@ -91,7 +91,7 @@ def _defined_beside_functions() -> str | None:
     if not listed:
         return None
     own = lines[listed[-1] + 1 :]
-    # Behind it stands what is said to those who must not include this header.
+    # The remaining lines produce an error for forbidden includers.
     ends = [number for number, line in enumerate(own) if line.startswith("#")]
     return "".join(own[: ends[0]] if ends else own)
 

@@ -1,4 +1,4 @@
-"""Our own native code: the runner's allocator. Built in the sandbox, once for each torch and compiler."""
+"""Build of Warpgrade's native code, in the sandbox, once per torch and compiler."""
 
 import hashlib
 from pathlib import Path
@@ -17,7 +17,7 @@ _TIMEOUT_S = 120.0
 
 
 def build_allocator(run_tool: RunTool, cache: BuildCache) -> bytes | None:
-    """Give the allocator's library; None where there is no compiler, and outputs are copied instead."""
+    """Return the CPU allocator's library; None without a compiler: outputs are then copied."""
     try:
         return _build([_ALLOCATOR], ["-O2"], [], run_tool, cache)
     except ToolchainMissing:
@@ -25,7 +25,7 @@ def build_allocator(run_tool: RunTool, cache: BuildCache) -> bytes | None:
 
 
 def build_device_allocator(run_tool: RunTool, cache: BuildCache) -> bytes:
-    """Give the library by which a runner on a GPU allocates in the judge's memory."""
+    """Return the library of the GPU allocator, which allocates in the judge's memory."""
     library = _build([_DEVICE_ALLOCATOR], ["-O2"], [], run_tool, cache)
     if library is None:
         raise JudgeFailed("the GPU's allocator does not compile with this compiler", hint="see `warpgrade doctor`")
@@ -33,7 +33,7 @@ def build_device_allocator(run_tool: RunTool, cache: BuildCache) -> bytes:
 
 
 def build_kernels(run_tool: RunTool, cache: BuildCache, architecture: str) -> bytes:
-    """Give the judge's own kernels, as a cubin for one architecture ("90a")."""
+    """Return the judge's kernels, as a cubin for one architecture ("90a")."""
     flags = ["-cubin", f"-gencode=arch=compute_{architecture},code=sm_{architecture}", "-O3", "-std=c++17"]
     compiler = nvcc.nvcc()
     key = _key([compiler.version, flags, [path.read_text(encoding="utf-8") for path in _KERNELS]])
@@ -60,7 +60,7 @@ def _key(parts: list[object]) -> str:
 
 
 def _kept(key: str, sources: list[Path], argv: list[str], run_tool: RunTool, cache: BuildCache) -> bytes | None:
-    """Look something of ours up, or compile it into `native.so`; None where the compiler refuses it."""
+    """Look up a native library, or compile `native.so`; None if the compiler rejects the sources."""
     if (entry := cache.get(key)) is not None:
         return entry.library
     with work_folder() as work:

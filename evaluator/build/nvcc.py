@@ -1,4 +1,4 @@
-"""CUDA's compiler on this machine, and the command lines that PyTorch's own extension builder would give it."""
+"""CUDA compiler of this machine, and the command lines of PyTorch's extension builder."""
 
 import functools
 import os
@@ -14,7 +14,7 @@ from evaluator.errors import ToolchainMissing
 
 _HINT = "install the CUDA toolkit (13.0 for PyTorch's cu130) and set CUDA_HOME to its folder"
 _FIRST_WITH_SUFFIX = 9
-"""From compute capability 9.0 on, a GPU's own instructions (wgmma, tcgen05) need the `a` of `sm_90a`."""
+"""From compute capability 9.0 on, architecture-specific instructions (wgmma, tcgen05) need the `a` of `sm_90a`."""
 
 PYTORCH_NVCC_FLAGS = [
     "-D__CUDA_NO_HALF_OPERATORS__",
@@ -26,14 +26,14 @@ PYTORCH_NVCC_FLAGS = [
 
 
 class Unit(NamedTuple):
-    """One file to compile, and whether by nvcc."""
+    """Source file, and whether nvcc compiles the file."""
 
     source: str
     cuda: bool
 
 
 def architecture(major: int, minor: int) -> str:
-    """Name the code that a GPU of this compute capability runs, with its own features.
+    """Return the architecture for a compute capability, including architecture-specific features.
 
     >>> architecture(9, 0), architecture(8, 6), architecture(12, 0)
     ('90a', '86', '120a')
@@ -62,7 +62,7 @@ def _is_toolkit(folder: Path) -> bool:
 
 @functools.cache
 def nvcc() -> Toolchain:
-    """Find nvcc, and what it says of itself. Raises ToolchainMissing."""
+    """Find nvcc and its version. Raises ToolchainMissing."""
     path = str(cuda_home() / "bin" / "nvcc")
     answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
     lines = answer.stdout.strip().splitlines()
@@ -72,42 +72,42 @@ def nvcc() -> Toolchain:
 
 
 def fingerprint() -> dict[str, str]:
-    """Name everything outside of a submission that decides what its library looks like."""
+    """Return everything outside the submission that determines a library's contents."""
     return toolchain.fingerprint() | {"nvcc": nvcc().version, "cuda": str(cuda_home())}
 
 
 def include_flags() -> list[str]:
-    """Name the folders of headers in PyTorch's order, which does not need a PyTorch that was built for CUDA."""
+    """Return the header folders in PyTorch's order, also for a PyTorch built without CUDA."""
     folders = [*toolchain.include_paths(), str(cuda_home() / "include"), sysconfig.get_paths()["include"]]
     return [word for path in folders for word in ("-isystem", path)]
 
 
 def host_flags(name: str) -> list[str]:
-    """Give the flags that PyTorch compiles the C++ of a CUDA extension called `name` with."""
+    """Return PyTorch's flags for the C++ files of a CUDA extension called `name`."""
     return [*_name_flags(name), *include_flags(), "-fPIC", f"-std={language_standard()}", "-fdiagnostics-color=never"]
 
 
 def cuda_flags(name: str, target: str, own: list[str]) -> list[str]:
-    """Give the flags that PyTorch compiles CUDA with, `own` among them, for the one architecture `target`."""
+    """Return PyTorch's flags for CUDA files, with the submission's `own` flags, for the architecture `target`."""
     standard = [] if any(word.startswith("-std=") for word in own) else [f"-std={language_standard()}"]
     return [*_name_flags(name), *include_flags(), *device_flags(target), *own, *standard]
 
 
 def device_flags(target: str) -> list[str]:
-    """Give the flags that decide about machine code, before a submission's own."""
+    """Return the flags that affect machine code, without the submission's own."""
     gencode = f"-gencode=arch=compute_{target},code=sm_{target}"
     return [*PYTORCH_NVCC_FLAGS, gencode, "--compiler-options", "-fPIC", "-ccbin", toolchain.cxx().path]
 
 
 def link_flags() -> list[str]:
-    """Give the flags that PyTorch links a CUDA extension with."""
+    """Return PyTorch's link flags of a CUDA extension."""
     folder = cuda_home() / ("lib64" if (cuda_home() / "lib64").exists() else "lib")
     libraries = ["-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda", "-ltorch", "-ltorch_python"]
     return [f"-L{toolchain.library_path()}", *libraries, f"-L{folder}", "-lcudart"]
 
 
 def ninja_text(name: str, units: list[Unit], cflags: list[str], cuda: list[str], ldflags: list[str]) -> str:
-    """Write the build file for one library, `NAME.so`, from C++ and CUDA files in the same folder."""
+    """Return the build file for one library, `NAME.so`, from C++ and CUDA files in the same folder."""
     objects = [f"{index}_{unit.source}.o" for index, unit in enumerate(units)]
     compiler, rules = toolchain.cxx().path, {False: "compile", True: "cuda_compile"}
     lines = [

@@ -1,4 +1,4 @@
-"""Which of nvcc's flags a submission may give. As for g++, everything that is not named here is refused."""
+"""Allowlist of nvcc flags for submissions. As for g++, all other flags are refused."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from evaluator.build.flags import refused_compile_flags, words
 
 
 class NvccFlags(NamedTuple):
-    """The submission's words for nvcc: passed on, refused, and dropped because the GPU at hand decides them."""
+    """Submission's nvcc flags: kept, refused, and dropped in favour of the available GPU's architecture."""
 
     kept: list[str]
     refused: list[str]
@@ -16,7 +16,7 @@ class NvccFlags(NamedTuple):
 
 
 class _Option(NamedTuple):
-    """An option as it was written: its name, and its value, which may have been the next word."""
+    """Option as written: name and value. The value may be a separate word."""
 
     name: str
     value: str | None
@@ -44,7 +44,7 @@ _SWITCH = re.compile(
     """,
     re.VERBOSE,
 )
-"""Switches without a value; libraries, which a compile does not look at."""
+"""Switches without values. Libraries are allowed because compiling ignores them."""
 
 _NUMBER, _BOOL = r"\d{1,6}", r"true|false"
 _VALUES = {
@@ -75,8 +75,8 @@ _VALUES = {
 }
 _LONG_NAMES = {"--compiler-options": "-Xcompiler", "--ptxas-options": "-Xptxas", "--fatbin-options": "-Xfatbin"}
 
-# A macro's value and the host compiler's words go through a shell of nvcc's own: the first inside of double quotes, the
-# others bare. nvcc 13.0 runs `-DN=$(command)`.
+# Macro values and host compiler words pass through a shell inside nvcc: macro values in double quotes, host words
+# unquoted. nvcc 13.0 runs `-DN=$(command)`.
 _MACRO = re.compile(r"\w+(?:=[^$`\\\n\r\0]*)?")
 _FOLDER = re.compile(r"[\w./+-]+")
 _HOST_WORD = re.compile(r"[\w=+./-]+")
@@ -92,7 +92,7 @@ _PTXAS = re.compile(
 
 
 def nvcc_flags(flags: Iterable[str]) -> NvccFlags:
-    """Sort a submission's flags for nvcc. An option's value may be in the same word or in the next.
+    """Classify a submission's nvcc flags. An option's value may be in the same word or in the next word.
 
     >>> nvcc_flags(["-O3", "-Xptxas", "-v", "-arch=sm_70", "-ccbin", "evil"])
     NvccFlags(kept=['-O3', '-Xptxas=-v'], refused=['-ccbin', 'evil'], architectures=['-arch=sm_70'])
@@ -165,6 +165,6 @@ def _short(name: str) -> str:
 
 
 def _rule(name: str) -> str | None:
-    """Find what an option's value may be. Nearly all are spelled with one dash or two."""
+    """Return the pattern of an option's values. Nearly all options have spellings with one or two dashes."""
     name = _short(name)
     return _VALUES.get(name) or _VALUES.get(name.removeprefix("-"))

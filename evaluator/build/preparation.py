@@ -1,4 +1,4 @@
-"""Make what split builds share beside a grade, so that the first one on a machine does not wait for it."""
+"""Background build of split builds' shared files, so the first split build on a machine does not wait."""
 
 import shutil
 import threading
@@ -17,24 +17,24 @@ _AGAIN_S = 0.05
 
 
 class Preparation:
-    """`prepare` in a thread of its own, behind everything else that wants a processor. Its failure fails nothing."""
+    """Run of `prepare` in a low-priority thread. Failures have no effect on the grade."""
 
     def __init__(self, run_tool: RunTool, cache: Path) -> None:
-        """Begin. `run_tool` is used from the thread."""
+        """Start the thread. The thread calls `run_tool`."""
         self._run_tool = run_tool
         self._cache = cache
         self._ending = False
-        # Not the thread itself is waited for: after a Ctrl-C in its `join` Python says that it has ended.
+        # An event instead of `join`: after Ctrl-C in `join`, Python reports the thread as ended.
         self._done = threading.Event()
-        # A daemon, because who never comes to `end` must not wait either; its compiler dies with this process.
+        # Daemon thread: a process that never calls `end` must not wait. The compiler dies with the process.
         threading.Thread(target=self._prepare, name="prepare", daemon=True).start()
 
     def wait(self) -> None:
-        """Wait until it is done; Ctrl-C gets through."""
+        """Wait for completion. Ctrl-C interrupts the wait."""
         self._done.wait()
 
     def end(self, kill: Callable[[], None]) -> None:
-        """End it at once. `kill` ends every program of `run_tool`; again, if one was just about to start."""
+        """Stop the thread at once. `kill` ends all programs of `run_tool`; repeated, as a program may be starting."""
         self._ending = True
         while not self._done.is_set():
             kill()
@@ -44,9 +44,9 @@ class Preparation:
         try:
             prepare(self._run_behind, self._cache)
         except (WarpgradeError, OSError, DeadlineReached):
-            return  # No compiler, no room, or no time: builds take the next step.
+            return  # No compiler, space or time: builds use the next step.
         except Exception:
-            if not self._ending:  # A process that is killed from another thread ends in many ways.
+            if not self._ending:  # Killing tools from another thread causes arbitrary exceptions.
                 raise
         finally:
             self._done.set()

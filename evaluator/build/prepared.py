@@ -1,7 +1,7 @@
-"""What split builds share, made once for each PyTorch and compiler: a precompiled header and the bindings' support.
+"""Shared files of split builds, built once per PyTorch and compiler: a precompiled header and the binding support.
 
-It takes a minute of one core and half a gigabyte, so it is made ahead or beside a grade, never waited for. The folder
-must be readable in the compiler's sandbox; only the judge's side writes there.
+Building takes a minute of one core and half a gigabyte of disk, so the files are built ahead or in the background; no
+grade waits. The compiler's sandbox reads the folder, and only the judge's side writes to it.
 """
 
 import contextlib
@@ -34,21 +34,21 @@ _LIMITS = Limits(memory_bytes=12 << 30, file_bytes=2 << 30, processes=256, kept_
 
 
 class Prepared(NamedTuple):
-    """The files of one entry."""
+    """Files of one entry."""
 
     header: Path
     support: Path
 
 
 def prepared_folder(cache: Path) -> Path:
-    """Say which folder below the cache a sandbox must be able to read."""
+    """Return the folder below the cache that sandboxes must be able to read."""
     return cache / "prepared"
 
 
 def prepared(cache: Path) -> Prepared | None:
-    """Find what fits this PyTorch and these compilers; None where it was not made yet.
+    """Return the files for this PyTorch and these compilers; None before the first build.
 
-    It stays there as long as this process lives.
+    The files stay locked until this process ends.
     """
     folder = prepared_folder(cache) / _key()
     if not (folder / _COMPLETE).exists() or not hold(folder):
@@ -57,7 +57,7 @@ def prepared(cache: Path) -> Prepared | None:
 
 
 def worth_trying(cache: Path) -> bool:
-    """Say whether to make it beside a grade: it is not there, and did not fail to compile within a day."""
+    """Return whether to build in the background: files missing, and no compile failure within the last day."""
     if prepared(cache) is not None:
         return False
     try:
@@ -68,7 +68,7 @@ def worth_trying(cache: Path) -> bool:
 
 
 def why_not_prepared(cache: Path) -> str:
-    """Say in one line why `prepare` gave nothing."""
+    """Return the reason, on one line, why `prepare` returned None."""
     try:
         return _failure_file(cache).read_text(encoding="utf-8")
     except OSError:
@@ -76,7 +76,7 @@ def why_not_prepared(cache: Path) -> str:
 
 
 def header_flags() -> list[str]:
-    """Give the flags of the precompiled header, which every unit that uses it must be compiled with."""
+    """Return the flags of the precompiled header. All units that use the header must be compiled with these flags."""
     standard = f"-std={toolchain.language_standard()}"
     return [
         *nvcc.include_flags(),
@@ -89,9 +89,9 @@ def header_flags() -> list[str]:
 
 
 def prepare(run_tool: RunTool, cache: Path) -> Prepared | None:
-    """Make what is missing; None where that fails, or another process is at it.
+    """Build missing files; None after a failure, or if another process is building.
 
-    Raises ToolchainMissing without g++ or nvcc, JudgeFailed without room for the compiler's own files.
+    Raises ToolchainMissing without g++ or nvcc, JudgeFailed without space for the compiler's files.
     """
     if (there := prepared(cache)) is not None:
         return there
@@ -101,7 +101,7 @@ def prepare(run_tool: RunTool, cache: Path) -> Prepared | None:
         with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _make(run_tool, cache)
-    except OSError:  # Another process holds the lock, or there is no room: the next builds take the light step.
+    except OSError:  # Another process holds the lock, or the disk is full: builds use the light step.
         return None
     return prepared(cache)
 
@@ -115,13 +115,13 @@ def _make(run_tool: RunTool, cache: Path) -> None:
             (work / source.name).write_bytes(source.read_bytes())
         (work / "build.ninja").write_text(_ninja_text(), encoding="utf-8")
         result = run_tool([toolchain.ninja(), "-f", "build.ninja"], work=work, timeout_s=_TIMEOUT_S, limits=_LIMITS)
-        # What cannot be read is no fault of the work folder's, and what cannot be kept is made again.
+        # Unreadable or unstorable files are built again later.
         with contextlib.suppress(OSError):
             if result.ok:
                 _keep(work, folder)
     if result.ok:
         _failure_file(cache).unlink(missing_ok=True)
-    elif result.signal is None:  # Who was killed has proven nothing.
+    elif result.signal is None:  # A killed compiler proves nothing.
         _failure_file(cache).write_text(_complaint(result), encoding="utf-8")
     if (made := prepared(cache)) is not None:
         make_room(cache, cache_limit_bytes(), made.header.with_name(f"{_HEADER}.gch").stat().st_size)
@@ -132,7 +132,7 @@ def _failure_file(cache: Path) -> Path:
 
 
 def _complaint(result: ToolResult) -> str:
-    """Give the compiler's first error, else its last words."""
+    """Return the compiler's first error, else the last line."""
     if result.timed_out:
         return f"the compiler was stopped after {_TIMEOUT_S:g} s"
     lines = [line.strip() for line in result.output.splitlines() if line.strip()]
@@ -141,7 +141,7 @@ def _complaint(result: ToolResult) -> str:
 
 
 def _keep(work: Path, folder: Path) -> None:
-    """Make an entry of what was made; it appears by one rename."""
+    """Create an entry from the built files, published by one rename."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=DRAFT, ignore_cleanup_errors=True) as made:
         draft = Path(made) / "entry"
         draft.mkdir()
@@ -153,7 +153,7 @@ def _keep(work: Path, folder: Path) -> None:
 
 
 def _take(made: Path, target: Path) -> None:
-    """Copy a file that the sandbox made. Raises OSError where it is none, or a link."""
+    """Copy a file from the sandbox. Raises OSError for missing files and links."""
     descriptor = os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as source, target.open("wb") as copy:
         shutil.copyfileobj(source, copy, 1 << 20)

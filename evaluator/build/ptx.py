@@ -1,8 +1,8 @@
-"""Where nvcc is on the machine: what it alone can say of kernels that g++ compiled, before they are run on the CPU.
+"""Check of emulated kernels by nvcc, if installed: violations of device rules that g++ cannot see.
 
-For g++ every function is one of the host, so a kernel may call any. `nvcc -ptx` on the kernels alone takes half a
-second. Its word is taken only where nothing but the device's own rules were broken: any other error may come from what
-was left out, which is all that mentions PyTorch.
+g++ compiles kernels as host functions, so a kernel could call any host function. `nvcc -ptx` on the kernels alone takes
+half a second. An nvcc error counts only as a violation of a device rule. Any other error may result from the omitted
+code, which includes everything that refers to PyTorch.
 """
 
 import re
@@ -18,7 +18,7 @@ from evaluator.protocol.frames import SourceFile
 from evaluator.records import Diagnostic
 
 _ARCHITECTURE = "sm_90"
-"""What the emulator pretends to be."""
+"""Architecture reported by the emulator."""
 _TIMEOUT_S = 60.0
 _DEVICE_RULE = re.compile(
     r"calling a (?:constexpr )?__host__ function|is undefined in device code|device code does not support"
@@ -29,12 +29,12 @@ _PRELUDE = "".join(
     f"#include <{name}>\n"
     for name in ("algorithm", "cfloat", "climits", "cmath", "cstdint", "cstdio", "limits", "type_traits", "utility")
 )
-"""What PyTorch's headers, which are left out, would have brought along."""
+"""Standard headers normally included by the omitted PyTorch headers."""
 _OWN_FLAG = re.compile(r"-D.+|--?(?:expt-)?(?:extended-lambda|relaxed-constexpr)")
 
 
 def nvcc_version() -> str | None:
-    """Say which nvcc is asked; None where there is none."""
+    """Return nvcc's version; None without nvcc."""
     try:
         return nvcc.nvcc().version
     except ToolchainMissing:
@@ -48,10 +48,10 @@ def device_errors(
     run_tool: RunTool,
     submission: str,
 ) -> list[Diagnostic]:
-    """Give what nvcc has against the kernels in `files`; nothing without nvcc, or where it cannot be sure.
+    """Return nvcc's errors about the kernels in `files`; empty without nvcc, or in doubtful cases.
 
-    `kernels` are the parts of files, by name, that nvcc can judge alone (`emulator/device_code.py`).
-    `flags` are the submission's own for nvcc; macros and language extensions among them count.
+    `kernels` maps file names to the device parts that compile without PyTorch (`emulator/device_code.py`). `flags` are
+    the submission's nvcc flags; only macros and language extensions are used.
     """
     texts = {file.name: file.text for file in files}
     if not kernels or nvcc_version() is None:
@@ -66,7 +66,7 @@ def device_errors(
             result = run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=_TIMEOUT_S)
         if result.exit_code is not None and not result.ok:
             errors = [entry for entry in parse(result.output, texts, submission) if entry.severity == "error"]
-            # One error that may come from what was left out, and all of them may.
+            # One error from omitted code makes all errors doubtful.
             if all(entry.file == name and _DEVICE_RULE.search(entry.message) for entry in errors):
                 found += errors
     return found

@@ -1,4 +1,4 @@
-"""What kernels take of a multiprocessor, from what ptxas prints with -v. Pure."""
+"""Parser for kernel resource usage in the output of `ptxas -v`."""
 
 import re
 
@@ -14,10 +14,10 @@ _SHARED = re.compile(r"(\d{1,9})(?:\+\d{1,9})? bytes smem")
 
 
 def resources(log: str) -> list[KernelResources]:
-    r"""Read the kernels of a build's log, the one with the most registers first.
+    r"""Parse the kernels of a build log, most registers first.
 
-    The submission's own text can be in a log; whoever forges a line of ptxas's there describes a kernel wrongly, and
-    gains nothing. Shared memory that is asked for at the launch is not in it.
+    The log may contain submission text. A forged ptxas line misdescribes a kernel, without any advantage. Dynamic
+    shared memory is not included.
 
     >>> resources("ptxas info    : Compiling entry function '_Z4reluPf' for 'sm_90a'\n"
     ...     "ptxas info    : Used 32 registers, used 1 barriers, 1024 bytes smem\n")[0].shared_bytes

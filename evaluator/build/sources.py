@@ -1,10 +1,10 @@
-"""What `load_inline` would write into files: the submission's sources, the implied headers, the bindings."""
+"""Source files of a build, as written by PyTorch's `load_inline`: sources, implicit headers, bindings."""
 
 from evaluator.protocol.frames import BuildRequest, SourceFile
 
 
 def source_files(request: BuildRequest) -> list[SourceFile]:
-    """Give the files of a build: the ones handed to `load`, or the ones that `load_inline` makes of its strings."""
+    """Return the files of a build: the files passed to `load`, or generated from `load_inline`'s strings."""
     if request.files:
         return list(request.files)
     files = [SourceFile(name="main.cpp", text=_main_text(request))]
@@ -31,5 +31,5 @@ def _bindings(request: BuildRequest) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Make a docstring safe inside of a C string literal."""
+    """Escape a docstring for a C string literal."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,7 +1,7 @@
-"""Where builds go that the cache folder does not take: a full disk, a folder that may only be read, no folder at all.
+"""Temporary storage for builds when the cache folder is full, read-only or missing.
 
-They lie in the temporary folder for as long as this process lives, so that no grade builds anything twice. One that
-is killed leaves them to the next start, which removes them (`isolation/scratch.py`).
+The builds live in the temporary folder until the process ends, so no grade builds an extension twice. The next start
+removes the folder of a killed process (`isolation/scratch.py`).
 """
 
 import contextlib
@@ -16,14 +16,14 @@ _BEFORE_US = frozenset({errno.EEXIST, errno.ENOTEMPTY})
 
 
 class Trouble(NamedTuple):
-    """Which folder could not be written to, and why."""
+    """Unwritable folder and the reason."""
 
     folder: Path
     why: str
 
 
 class _State:
-    """What this process found of its cache."""
+    """Write failures of this process, and the temporary folder."""
 
     lock = threading.Lock()
     trouble: Trouble | None = None
@@ -31,7 +31,7 @@ class _State:
 
 
 def took_note(folder: Path, error: OSError) -> bool:
-    """Say whether `error` means that the cache at `folder` takes nothing; another process may also have been first."""
+    """Record a write failure of the cache at `folder`; return False if another process created the entry first."""
     if error.errno in _BEFORE_US:
         return False
     with _State.lock:
@@ -40,30 +40,30 @@ def took_note(folder: Path, error: OSError) -> bool:
 
 
 def trouble(folder: Path) -> Trouble | None:
-    """Give what this process met when it wrote to the cache at `folder`, if it was no success."""
+    """Return this process's write failure for the cache at `folder`; None without a failure."""
     found = _State.trouble
     return found if found is not None and found.folder == folder else None
 
 
 def spill_folder() -> Path | None:
-    """Make the folder for the time of this process; None where the temporary folder takes nothing either."""
+    """Return this process's temporary folder, created if necessary; None if creation fails."""
     with _State.lock:
         if _State.scratch is None:
             try:
                 _State.scratch = Scratch("build")
-                _State.scratch.path.chmod(0o711)  # A compiler behind the walls reads headers there, as another user.
+                _State.scratch.path.chmod(0o711)  # Sandboxed compilers read headers there as another user.
             except OSError:
                 return None
         return _State.scratch.path
 
 
 def spilled() -> Path | None:
-    """Give that folder, if there is one."""
+    """Return the temporary folder; None before creation."""
     return None if _State.scratch is None else _State.scratch.path
 
 
 def remove() -> None:
-    """Remove it."""
+    """Remove the temporary folder."""
     with _State.lock, contextlib.suppress(OSError):
         if _State.scratch is not None:
             _State.scratch.close()

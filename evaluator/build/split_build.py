@@ -1,7 +1,8 @@
-"""The files and commands of a split build, from a request: text in, text out.
+"""Files and commands of a split build.
 
-The host's unit is the C++ sources, their bindings, and the host half of the .cu; the device's is its other half. Both
-are compiled side by side, unless a kernel is a template: then the host's unit says first which of its kinds are wanted.
+The host unit contains the C++ sources, their bindings and the host half of the .cu file; the device unit contains the
+device half. The units compile in parallel, except for kernel templates: then the host unit compiles first and
+determines the required instantiations.
 """
 
 import re
@@ -21,9 +22,9 @@ from evaluator.protocol.frames import BuildRequest
 
 HOST_LISTING, DEVICE_LISTING = "host.undefined", "device.defined"
 _STUBS_VISIBLE = "-static-global-template-stub=false"
-"""From CUDA 13 on the host functions of kernel templates are hidden from other objects unless this says otherwise."""
+"""From CUDA 13 on, stubs of kernel templates are local to their object by default."""
 _STANDARD_HEADERS = ("algorithm", "cassert", "climits", "cmath", "cstdint", "cstdio", "limits", "type_traits")
-"""What PyTorch's headers bring along, and kernels use."""
+"""Standard headers normally included by PyTorch's headers."""
 _REGISTERS = re.compile(r"PYBIND11_MODULE|TORCH_LIBRARY|torch/library\.h")
 _INCLUDE = r'#[ \t]*include[ \t]*[<"]'
 _FORGOTTEN = (
@@ -35,12 +36,12 @@ _FORGOTTEN = (
     (re.compile(r"\bCUDA(?:Stream)?Guard\b"), re.compile(_INCLUDE + r"(?:c10/cuda/CUDAGuard|ATen/cuda/CUDAEvent)\.h")),
     (re.compile(r"\bCUDAEvent\b"), re.compile(_INCLUDE + r"ATen/cuda/CUDAEvent\.h")),
 )
-"""Names of PyTorch's CUDA half, and the headers of which one must be included for them."""
+"""Names of PyTorch's CUDA API, and the headers that declare them."""
 _LOOPS = frozenset(("for", "while"))
 
 
 class SplitBuild(NamedTuple):
-    """A request that can be split. `host` is a whole unit; `halves` of the .cu, whose device half may need more."""
+    """Splittable request. `host` is a complete unit; the device half in `halves` may lack template instantiations."""
 
     request: BuildRequest
     architecture: str
@@ -51,11 +52,11 @@ class SplitBuild(NamedTuple):
 
     @property
     def two_steps(self) -> bool:
-        """Say whether the host's unit must be compiled first."""
+        """Whether the host unit must be compiled first."""
         return bool(self.halves.templates)
 
     def device(self, listing: str = "") -> str:
-        """Write the device's unit, with the kinds of kernels that nm's `listing` of the host's object asks for."""
+        """Return the device unit, with the template instantiations required by nm's `listing` of the host object."""
         wanted = instantiations(listing, self.halves.templates)
         text = self.halves.device + "\n" + " ".join(wanted)
         half = ["cuda_fp16.h"] if re.search(r"\b_{0,2}half2?\b|\bHalf\b", text) else []
@@ -72,7 +73,7 @@ class SplitBuild(NamedTuple):
         return "\n".join([*lines, ""])
 
     def ninja_text(self) -> str:
-        """Write the build file; its targets are `host.o` and the library."""
+        """Return the build file with the targets `host.o` and the library."""
         request, compiler = self.request, toolchain.cxx().path
         own = nvcc_flags(request.extra_cuda_cflags).kept
         folders = [f"-I{path}" for path in request.extra_include_paths if path]
@@ -100,12 +101,12 @@ class SplitBuild(NamedTuple):
         )
 
     def holes(self, undefined: str, defined: str) -> list[str]:
-        """List the submission's own functions that the library calls and does not have."""
+        """List the submission's own functions that the library calls but lacks."""
         return missing(undefined, defined, self.own_words)
 
 
 def split_build(request: BuildRequest, architecture: str, prepared: Prepared) -> SplitBuild:
-    """Take a request apart. Raises NotSplittable, which says why it is for the next step."""
+    """Split a request. Raises NotSplittable with the reason."""
     files = {file.name: file.text for file in source_files(request)}
     if request.files or set(files) != {"main.cpp", "cuda.cu"}:
         raise NotSplittable("it has files of its own, or no CUDA")
@@ -125,14 +126,14 @@ def split_build(request: BuildRequest, architecture: str, prepared: Prepared) ->
 
 
 def _check_headers(text: str) -> None:
-    """Leave a source to the next steps that forgot a header which only the precompiled one would bring along."""
+    """Raise NotSplittable for missing includes that only the precompiled header would hide."""
     for names, headers in _FORGOTTEN:
         if (name := names.search(text)) is not None and not headers.search(text):
             raise NotSplittable(f"{name[0]} may lack its header")
 
 
 def _check_flags(request: BuildRequest) -> None:
-    """Refuse what the precompiled header was not made with."""
+    """Raise NotSplittable for flags incompatible with the precompiled header."""
     host = words(request.extra_cflags)
     cuda = nvcc_flags(request.extra_cuda_cflags).kept
     if unfit := [flag for flag in host if not re.fullmatch(r"-O\w*|-g\d?|-w|-W[\w=+-]*|-pipe|-fPIC|-std=.*", flag)]:
@@ -152,7 +153,7 @@ def _has_loop(text: str) -> bool:
 
 
 def _host_unit(request: BuildRequest, files: dict[str, str], halves: Halves) -> str:
-    """Write the host's unit. Bindings come before the .cu, of which PyTorch's own binding unit sees nothing."""
+    """Return the host unit. Bindings precede the .cu half, since PyTorch's binding unit does not see the .cu file."""
     main = files["main.cpp"].split("\n")
     bindings_at = next(i for i, line in enumerate(main) if line.startswith("PYBIND11_MODULE(TORCH_EXTENSION_NAME"))
     sources = without_precompiled("\n".join(main[:bindings_at]))
@@ -169,7 +170,7 @@ def _host_unit(request: BuildRequest, files: dict[str, str], halves: Halves) -> 
 
 
 def _bindings(request: BuildRequest, first_line: int) -> Sequence[str]:
-    """Write the table of functions, each on the line that it has among PyTorch's own bindings."""
+    """Return the function table, with each function on its line in PyTorch's own bindings."""
     functions = request.functions or {}
     rows = [f"warpgrade::bind<&{name}>({_literal(name)}, {_literal(text)})," for name, text in functions.items()]
     return [
@@ -183,7 +184,7 @@ def _bindings(request: BuildRequest, first_line: int) -> Sequence[str]:
 
 
 def _literal(text: str) -> str:
-    """Write a C string literal, byte by byte where a character is not plain."""
+    """Return a C string literal, with octal escapes for special characters."""
     return '"' + "".join(c if c.isascii() and c.isprintable() and c not in '"\\?' else _octal(c) for c in text) + '"'
 
 

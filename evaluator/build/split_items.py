@@ -1,7 +1,7 @@
-"""The declarations of a .cu file, sorted by who needs them: the GPU's compiler, the host's, or both.
+"""Declarations of a .cu file, classified by target: device compiler, host compiler, or both.
 
-Nothing is expanded and no type is known, so this is a guess in the odd case; what a wrong one leads to is a compile
-error or a missing symbol, after which the build goes on with its next step.
+Without macro expansion and type information, the classification can be wrong in rare cases. An error causes a compile
+error or a missing symbol, and the build continues with the next step.
 """
 
 import re
@@ -13,24 +13,24 @@ from evaluator.emulator.lexer import Code, Kind, Token, macros, tokens
 
 
 class NotSplittable(Exception):
-    """This source cannot be split; the message says why."""
+    """The source cannot be split. The message states the reason."""
 
 
 class Side(Enum):
-    """Who needs a declaration."""
+    """Target of a declaration."""
 
     KERNEL = auto()
-    """The device its definition, the host its declaration."""
+    """Definition in the device half, declaration in the host half."""
     DEVICE = auto()
     DEVICE_VARIABLE = auto()
-    """The device; the host too where it names the variable."""
+    """Device half; also the host half if host code names the variable."""
     HOST = auto()
     EITHER = auto()
-    """A type, a constant, or a function for both: whoever names it."""
+    """Type, constant, or function for both: each half with a reference to the name."""
 
 
 class Item(NamedTuple):
-    """One declaration: the code's tokens from `start` up to `end`, with a function's `body` and `parameters`."""
+    """Declaration: tokens from `start` to `end`, with a function's `body` and `parameters`."""
 
     side: Side
     start: int
@@ -41,25 +41,25 @@ class Item(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Give a function's name."""
+        """Name of a function."""
         return next(iter(self.names), "")
 
 
 class Scope(NamedTuple):
-    """A namespace's or `extern "C"`'s braces; `name_at` is the brace where the name of an anonymous one is missing."""
+    """Namespace or `extern "C"` block; `name_at` is the opening brace of an anonymous namespace."""
 
     name_at: int | None
 
 
 class Source(NamedTuple):
-    """A file taken apart."""
+    """Parsed file."""
 
     tokens: list[Token]
     code: Code
     items: list[Item]
     scopes: list[Scope]
     macros: dict[str, str]
-    """The bodies of the macros, by name."""
+    """Macro bodies by macro name."""
 
 
 _ALIGNMENT = frozenset(("__align__", "alignas", "__attribute__", "__launch_bounds__", "decltype", "__declspec"))
@@ -70,7 +70,7 @@ _COMPILER = re.compile(r"#[ \t]*(?:if|elif|ifdef|ifndef)\b[^\n]*\b(?:__CUDACC\w*
 
 
 def take_apart(text: str) -> Source:
-    """Cut a file into its declarations. Raises NotSplittable."""
+    """Parse a file into declarations. Raises NotSplittable."""
     found = tokens(text)
     code = Code(found)
     bodies = _macros(found)
@@ -118,7 +118,7 @@ class _Cutter:
         return self._code.partner[index]
 
     def _scope_brace(self, index: int) -> int | None:
-        """Find the brace of the namespace or `extern "C"` that begins at `index`."""
+        """Return the opening brace of the namespace or `extern "C"` block at `index`."""
         code = self._code
         if code.text(index) == "inline":
             index += 1
@@ -171,7 +171,7 @@ class _Cutter:
         words = self.qualifiers(begin, header_end)
         first = code.text(begin)
         if "__global__" in words:
-            # An explicit instantiation defines what the host only calls.
+            # An explicit instantiation defines a kernel that the host half only calls.
             return Side.DEVICE if code.text(start) == "template" and start == begin else Side.KERNEL
         if words & _DEVICE_WORDS and first not in _NEUTRAL:
             if not is_function:
@@ -184,7 +184,7 @@ class _Cutter:
         return Side.HOST
 
     def qualifiers(self, start: int, end: int) -> set[str]:
-        """Give the words outside of all brackets, and those of the macros among them."""
+        """Return the words outside brackets, including the words of expanded macros."""
         found: set[str] = set()
         index = start
         while index < end:
@@ -195,7 +195,7 @@ class _Cutter:
         return found
 
     def _names(self, begin: int, end: int, parameters: int | None) -> Iterator[str]:
-        """Give the names that a declaration may declare; rather one too many."""
+        """Yield all names that a declaration may declare, possibly too many."""
         code = self._code
         if parameters is not None:
             yield code.text(parameters - 1)

@@ -1,7 +1,7 @@
-"""One .cu file into two: what nvcc compiles without PyTorch's headers, and what g++ compiles without nvcc.
+"""Split of one .cu file into a device half for nvcc without PyTorch's headers, and a host half for g++.
 
-The host half keeps its C++ meaning: kernels become declarations of the host functions that nvcc makes of them, and a
-launch becomes what nvcc itself makes of it. Both halves keep every token on its line, so messages need no translation.
+The host half keeps its C++ meaning: kernels become declarations of nvcc's host stubs, and launches become the code that
+nvcc generates for a launch. Both halves preserve line numbers, so messages need no translation.
 """
 
 import bisect
@@ -16,7 +16,7 @@ from evaluator.emulator.lexer import Code, Kind, flat, macros, tokens
 
 
 class Halves(NamedTuple):
-    """The two texts, and the names of the kernels, those of templates again by themselves."""
+    """Two halves, the names of all kernels, and the names of kernel templates."""
 
     host: str
     device: str
@@ -28,7 +28,7 @@ _NAMESPACE = "warpgrade_unnamed"
 _INCLUDE = r'#[ \t]*include[ \t]*[<"]'
 _PYTORCH = re.compile(_INCLUDE + r"(?:(?:torch|ATen|c10|caffe2|THC|pybind11)/|Python\.h)")
 _PRECOMPILED = re.compile(_INCLUDE + r'(?:torch/(?:extension|torch|all|types)\.h|ATen/ATen\.h)[>"]')
-"""What the precompiled header stands for; torch::nn is not in it, and does not compile then."""
+"""Headers covered by the precompiled header. torch::nn is missing from the precompiled header and fails to compile."""
 _DEVICE_ONLY = re.compile(
     _INCLUDE + r"(?:cub/|thrust/|cuda/|cute/|cutlass/|cooperative_groups|mma\.h|cuda_pipeline|curand_\w+\.h"
     r"|device_functions\.h|sm_\d+_|cuda_awbarrier|texture_|surface_)"
@@ -50,7 +50,7 @@ _LIGHT_HEADERS = (
 
 
 def split(text: str) -> Halves:
-    """Split a .cu file. Raises NotSplittable where that cannot work."""
+    """Split a .cu file. Raises NotSplittable."""
     if "RestrictPtrTraits" in text:
         raise NotSplittable("only nvcc sees RestrictPtrTraits")
     source = take_apart(text)
@@ -61,7 +61,7 @@ def split(text: str) -> Halves:
 
 
 def without_precompiled(text: str) -> str:
-    """Take the includes out of a C++ source that the precompiled header stands for."""
+    """Remove the includes covered by the precompiled header from a C++ source."""
     return "".join(
         "\n" * token.text.count("\n") if token.kind is Kind.DIRECTIVE and _PRECOMPILED.match(token.text) else token.text
         for token in tokens(text)
@@ -69,12 +69,12 @@ def without_precompiled(text: str) -> str:
 
 
 def device_headers(device_text: str) -> list[str]:
-    """Name the headers of PyTorch that a device half needs: a few, each of them light."""
+    """Return the PyTorch headers for a device half: a few light headers."""
     return [header for pattern, header in _LIGHT_HEADERS if pattern.search(device_text)]
 
 
 class _Half:
-    """What both halves share: edits by token, and the choice of declarations that are needed."""
+    """Common parts of both halves: token edits, and the selection of needed declarations."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -82,7 +82,7 @@ class _Half:
         self._edits = Edits(source.tokens, source.code)
 
     def _name_scopes(self) -> None:
-        """Give anonymous namespaces a name, so that one half can link to the other."""
+        """Name anonymous namespaces, so the halves can link to each other."""
         for scope in self._source.scopes:
             if scope.name_at is not None:
                 self._edits.insert_before(scope.name_at, f" {_NAMESPACE} ")
@@ -95,7 +95,7 @@ class _Half:
                 self._edits.replace(token, "\n" * token.text.count("\n"))
 
     def _needed(self, roots: Iterable[Item], words_of: Callable[[Item], set[str]]) -> set[Item]:
-        """Find the `EITHER` items that `roots` name, directly or through each other and through macros."""
+        """Return the `EITHER` items referenced by `roots`, directly, transitively, or through macros."""
         items_of: dict[str, list[Item]] = {}
         for item in self._source.items:
             for name in item.names if item.side is Side.EITHER else ():
@@ -127,10 +127,10 @@ class _Half:
 
 
 class _DeviceHalf(_Half):
-    """Kernels, device functions, and what they name."""
+    """Device half: kernels, device functions, and referenced declarations."""
 
     def text(self) -> str:
-        """Write the half."""
+        """Return the text of the half."""
         self._name_scopes()
         self._drop_includes(_PYTORCH)
         items = self._source.items
@@ -149,7 +149,7 @@ class _DeviceHalf(_Half):
         return self._edits.result()
 
     def _kept(self, item: Item, needed: set[Item], called: set[str]) -> bool:
-        """Say whether the device needs an item. A function of the host that a kernel calls is left to nvcc's words."""
+        """Return whether to keep an item. A host function called by a kernel stays, so nvcc reports the error."""
         pytorch = self._mentions(item, _PYTORCH_NAMESPACES)
         match item.side:
             case Side.EITHER:
@@ -164,17 +164,17 @@ class _DeviceHalf(_Half):
         return {token.text for token in self._code.tokens[item.start : item.end]}
 
     def _make_visible(self, item: Item) -> None:
-        """Let the host half link to the host function that nvcc makes of a kernel."""
+        """Make nvcc's host stub of a kernel visible to the host half."""
         for index in range(item.start, item.parameters if item.parameters is not None else item.end):
             if self._code.text(index) in ("static", "inline"):
                 self._edits.blank(index, index + 1)
 
 
 class _HostHalf(_Half):
-    """Host functions, the kernels' declarations, and what they name."""
+    """Host half: host functions, kernel declarations, and referenced declarations."""
 
     def text(self) -> str:
-        """Write the half. Raises NotSplittable for a lambda or a launch that only nvcc understands."""
+        """Return the text of the half. Raises NotSplittable for lambdas and launches that need nvcc."""
         self._name_scopes()
         self._drop_includes(_DEVICE_ONLY)
         self._drop_includes(_PRECOMPILED)
@@ -206,7 +206,7 @@ class _HostHalf(_Half):
         return set(self._code.words(item.start, end))
 
     def _declare(self, item: Item) -> None:
-        """Leave a kernel's signature."""
+        """Reduce a kernel to its declaration."""
         code = self._code
         end = item.body if item.body is not None else item.end
         index = item.start
@@ -226,7 +226,7 @@ class _HostHalf(_Half):
             self._edits.insert_before(item.body, ";")
 
     def _refer(self, item: Item, names: frozenset[str]) -> None:
-        """Turn a variable of the device into a reference to the host's shadow of it, if the host names it at all."""
+        """Replace a device variable by a reference to its host shadow, if host code names the variable."""
         code = self._code
         if not names:
             self._edits.blank(item.start, item.end)
@@ -250,7 +250,7 @@ class _HostHalf(_Half):
         )
 
     def _either(self, item: Item, needed: set[Item]) -> None:
-        """Keep a type or constant; one with device code in it only where it is named, and without that code."""
+        """Keep a type or constant. An item with device code stays only if referenced, and loses its device code."""
         words = self._words(item)
         of_device = "__device__" in words or self._mentions(item, _DEVICE_NAMESPACES)
         if of_device and item not in needed:
@@ -259,7 +259,7 @@ class _HostHalf(_Half):
             self._drop_device_methods(item)
 
     def _drop_device_methods(self, item: Item) -> None:
-        """Take the bodies of a class's functions for the device out."""
+        """Remove the bodies of a class's device functions."""
         code = self._code
         functions = code.functions()
         first, end = (
@@ -278,21 +278,21 @@ class _HostHalf(_Half):
                 self._edits.insert_before(start, ";")
 
     def _macros(self) -> None:
-        """Rewrite the launches in the bodies of macros."""
+        """Rewrite the launches in macro bodies."""
         for macro, directive in macros(self._source.tokens):
             if "<<<" in macro.body:
                 self._edits.replace(directive, macro.header + _launches_in(macro.body))
 
 
 def _rewrite_launches(code: Code, edits: Edits, start: int, end: int) -> None:
-    """Rewrite every launch between two places of the code. Raises NotSplittable."""
+    """Rewrite all launches in a token range. Raises NotSplittable."""
     for index in range(start, end):
         if code.text(index) == "<<<":
             _rewrite_launch(code, edits, index)
 
 
 def _rewrite_launch(code: Code, edits: Edits, index: int) -> None:
-    """Turn `kernel<<<config>>>(arguments)`, whose `<<<` is at `index`, into what nvcc makes of it."""
+    """Replace `kernel<<<config>>>(arguments)`, with `<<<` at `index`, by nvcc's generated code."""
     start, close = kernel_start(code, index), config_end(code, index)
     if start is None or close is None or (opener := close + 3) not in code.partner:
         raise NotSplittable("a launch that cannot be read")
@@ -305,7 +305,7 @@ def _rewrite_launch(code: Code, edits: Edits, index: int) -> None:
 
 
 def _launches_in(body: str) -> str:
-    """Rewrite the launches of a macro's body."""
+    """Rewrite the launches of a macro body."""
     found = tokens(body, is_body=True)
     code = Code(found)
     edits = Edits(found, code)
@@ -314,7 +314,7 @@ def _launches_in(body: str) -> str:
 
 
 def symbol_function(name: str) -> str:
-    """Declare the function of the device half that gives the address of a variable's shadow."""
+    """Return the declaration of the device half's function for the address of a variable's host shadow."""
     return f'extern "C" __attribute__((visibility("hidden"))) const void* warpgrade_symbol_{name}()'
 
 

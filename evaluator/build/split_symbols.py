@@ -1,4 +1,4 @@
-"""What the halves of a split build want of each other, read from what `nm -C` says of their objects."""
+"""Link interface between the halves of a split build, read from `nm -C` listings of the objects."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -10,7 +10,7 @@ _LIBRARIES = ("at::", "c10::", "torch::", "std::", "caffe2::", "warpgrade::", "o
 
 
 def symbols(listing: str) -> list[str]:
-    """Give the demangled names of a listing of nm.
+    """Return the demangled names of an nm listing.
 
     >>> symbols("                 U void k<float>(float*)")
     ['void k<float>(float*)']
@@ -19,7 +19,7 @@ def symbols(listing: str) -> list[str]:
 
 
 def instantiations(undefined: str, templates: Collection[str]) -> list[str]:
-    """List the kernels of templates that a host half calls, as C++ names them. Raises NotSplittable.
+    """List the kernel template instantiations called by a host half. Raises NotSplittable.
 
     >>> instantiations(" U void ns::k<float, 4>(float*)", {"k"})
     ['ns::k<float, 4>']
@@ -35,9 +35,9 @@ def instantiations(undefined: str, templates: Collection[str]) -> list[str]:
 
 
 def missing(undefined: str, defined: str, own: Collection[str]) -> list[str]:
-    """List what a host half calls, of the names in the submission's text, and no other object of the build has.
+    """List the submission's own symbols that a host half needs and the device half lacks.
 
-    A shared library with such a hole links and fails when it is imported.
+    A shared library with a missing symbol links but fails on import.
     """
     there = set(symbols(defined))
     return [symbol for symbol in symbols(undefined) if symbol not in there and _is_own(symbol, own)]
@@ -51,7 +51,7 @@ def _is_own(symbol: str, own: Collection[str]) -> bool:
 
 
 def _function_name(symbol: str) -> str:
-    """Take the parameters off, which are the last brackets, and a return type, which templates have.
+    """Strip the parameters (the last brackets) and the return type of templates.
 
     >>> _function_name("float* at::TensorBase::data_ptr<float>() const")
     'at::TensorBase::data_ptr<float>'
@@ -69,7 +69,7 @@ def _function_name(symbol: str) -> str:
 
 
 def _without_suffixes(symbol: str) -> str:
-    """Take off what stands behind the parameters.
+    """Strip suffixes behind the parameters.
 
     >>> _without_suffixes("f(int) const [clone .cold]")
     'f(int)'
@@ -85,7 +85,7 @@ def _without_suffixes(symbol: str) -> str:
 
 
 def _last_space(name: str) -> int:
-    """Find the last space that is in no template's arguments; -1 where there is none."""
+    """Return the index of the last space outside template arguments; -1 without such a space."""
     depth = 0
     for index in range(len(name) - 1, -1, -1):
         depth += {">": 1, "<": -1}.get(name[index], 0)
@@ -95,7 +95,7 @@ def _last_space(name: str) -> int:
 
 
 def qualified(symbol: str) -> str:
-    """Take parameters, return type and template arguments off a demangled function.
+    """Strip parameters, return type and template arguments from a demangled function name.
 
     >>> qualified("void ns::k<float, 4>(float*)")
     'ns::k'
@@ -104,7 +104,7 @@ def qualified(symbol: str) -> str:
 
 
 def _base(name: str) -> str:
-    """Take namespaces and template arguments off."""
+    """Strip namespaces and template arguments."""
     return "".join(_outside_of_templates(name)).rpartition("::")[2]
 
 

@@ -1,4 +1,4 @@
-"""The compilers of this machine, and the command lines that PyTorch's own extension builder would give them."""
+"""C++ compiler of this machine, and the command lines of PyTorch's extension builder."""
 
 import functools
 import importlib.metadata
@@ -17,7 +17,7 @@ from evaluator.errors import ToolchainMissing
 
 
 class Toolchain(NamedTuple):
-    """A C++ compiler: its path, and its version as it says it."""
+    """Compiler: path, and self-reported version."""
 
     path: str
     version: str
@@ -38,7 +38,7 @@ def cxx() -> Toolchain:
 
 
 def ninja() -> str:
-    """Find ninja, which comes with its Python package. Raises ToolchainMissing."""
+    """Find ninja, installed with its Python package. Raises ToolchainMissing."""
     import ninja as package
 
     path = shutil.which("ninja", path=package.BIN_DIR) or shutil.which("ninja")
@@ -48,7 +48,7 @@ def ninja() -> str:
 
 
 def compile_flags(name: str) -> list[str]:
-    """Give the flags that PyTorch compiles an extension called `name` with."""
+    """Return PyTorch's compile flags for an extension called `name`."""
     includes = [*include_paths(), sysconfig.get_paths()["include"]]
     return [
         f"-DTORCH_EXTENSION_NAME={name}",
@@ -61,18 +61,18 @@ def compile_flags(name: str) -> list[str]:
 
 
 def link_flags() -> list[str]:
-    """Give the flags that PyTorch links a C++ extension with."""
+    """Return PyTorch's link flags for a C++ extension."""
     return ["-shared", f"-L{library_path()}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
 
 
 def native_flags() -> list[str]:
-    """Give the flags for our own native code, which needs torch's core library and no Python."""
+    """Return the flags for Warpgrade's native code, which links to torch's core library but not to Python."""
     includes = [f"-isystem{path}" for path in include_paths()]
     return [f"-std={language_standard()}", "-fPIC", "-shared", *includes, f"-L{library_path()}", "-lc10"]
 
 
 def fingerprint() -> dict[str, str]:
-    """Name everything outside of a submission that decides what its library looks like."""
+    """Return everything outside the submission that determines a library's contents."""
     return {
         "compiler": cxx().version,
         "torch": importlib.metadata.version("torch"),
@@ -82,7 +82,7 @@ def fingerprint() -> dict[str, str]:
 
 
 def ninja_text(name: str, files: list[str], cflags: list[str], ldflags: list[str]) -> str:
-    """Write the build file for one library, `NAME.so`, from C++ files in the same folder."""
+    """Return the build file for one library, `NAME.so`, from C++ files in the same folder."""
     objects = [f"{index}_{file}.o" for index, file in enumerate(files)]
     lines = [
         "ninja_required_version = 1.3",
@@ -99,31 +99,31 @@ def ninja_text(name: str, files: list[str], cflags: list[str], ldflags: list[str
 
 
 def joined(flags: list[str]) -> str:
-    """Quote flags for the shell, and `$` for ninja."""
+    """Quote flags for the shell, and escape `$` for ninja."""
     return " ".join(shlex.quote(flag) for flag in flags).replace("$", "$$")
 
 
 @functools.cache
 def language_standard() -> str:
-    """Give the C++ standard that the installed PyTorch builds extensions with; it moved from 17 to 20."""
+    """Return the C++ standard of the installed PyTorch's extension builds; PyTorch moved from C++17 to C++20."""
     own_builder = _torch_folder() / "utils" / "cpp_extension.py"
     return "c++20" if "-std=c++20" in own_builder.read_text(encoding="utf-8") else "c++17"
 
 
 def include_paths() -> list[str]:
-    """Name the folders of PyTorch's headers, in the order of `torch.utils.cpp_extension.include_paths()`."""
+    """Return the folders of PyTorch's headers, in the order of `torch.utils.cpp_extension.include_paths()`."""
     include = _torch_folder() / "include"
     return [str(include), str(include / "torch" / "csrc" / "api" / "include")]
 
 
 def library_path() -> str:
-    """Name the folder of PyTorch's libraries."""
+    """Return the folder of PyTorch's libraries."""
     return str(_torch_folder() / "lib")
 
 
 @functools.cache
 def _torch_folder() -> Path:
-    """Find PyTorch without importing it, which takes longer than much that is built with it."""
+    """Find PyTorch without importing torch: the import takes longer than many builds."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         raise ToolchainMissing("PyTorch is not installed", hint="pip install torch")
