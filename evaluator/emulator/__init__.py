@@ -1,1 +1,1 @@
-"""Inline CUDA on the CPU: a rewriter, headers and a runtime."""
+"""CUDA emulator for the CPU: a source rewriter, replacement headers and a runtime library."""

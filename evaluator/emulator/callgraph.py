@@ -1,4 +1,4 @@
-"""Which kernels have threads that wait for each other, as the names in a submission's text show."""
+"""Classification of kernels by synchronization: kernels whose threads wait for each other, and all others."""
 
 import re
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ _WAITS = re.compile(
 
 
 class CallGraph:
-    """Who mentions whom, by name, over all sources of an extension: functions, and macros with their bodies.
+    """References between functions and macros by name, over all sources of an extension.
 
-    A name stands for everything that bears it. Where a name cannot tell (a pointer or functor that is called, a
-    barrier outside of all device functions), the answer is that threads wait: that costs time and never a result.
+    A name stands for all functions and macros with the name. Where names cannot decide (a call through a pointer or
+    functor, a barrier outside all device functions), threads are assumed to wait: slower, but always correct.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -39,11 +39,11 @@ class CallGraph:
             self._read(Code(source), device)
 
     def is_kernel(self, name: str) -> bool:
-        """Say whether a kernel bears this name."""
+        """Return whether a kernel has this name."""
         return name in self._kernels
 
     def waits(self, kernel: str) -> bool:
-        """Say whether threads of `kernel` may wait for each other; True where that cannot be known."""
+        """Return whether threads of `kernel` may wait for each other; True if undecidable."""
         if self._everywhere or kernel not in self._kernels:
             return True
         seen, todo = {kernel}, [kernel, "operator"]
@@ -74,12 +74,12 @@ class CallGraph:
 
 
 def _includes_unseen(source: Sequence[Token]) -> bool:
-    """Say whether a file of the submission's own is included: it may define anything."""
+    """Return whether a source includes a file of the submission, which may define anything."""
     return any(include.quoted and not LIBRARY_HEADER.fullmatch(include.name) for include in includes(source))
 
 
 def _calls_parameter(code: Code, function: Function) -> bool:
-    """Say whether the function calls something that it is given: nothing tells what that does."""
+    """Return whether a function calls one of its parameters: the callee is unknown."""
     names = set()
     for start, end in code.split(function.parameters[0] + 1, function.parameters[1]):
         names.update(list(code.words(start, end))[-1:])

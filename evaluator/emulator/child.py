@@ -1,4 +1,4 @@
-"""The confined process that reads a submission's C++ before the judge does: one frame in, one frame out."""
+"""Confined process that runs the emulator's front end on a submission's C++: one frame in, one frame out."""
 
 import contextlib
 import socket
@@ -20,17 +20,17 @@ from evaluator.protocol.frames.bounds import Text
 from evaluator.records import Constant
 
 _MAX_NUMBERS = 64
-has_header("")  # Their names are read now: behind the walls no file of ours can be.
+has_header("")  # Reads the header names now: the sandbox hides our files.
 
 
 class Rehearsed(Frame, frozen=True):
-    """Child: what reads the text got to its end, with so much of a processor's time."""
+    """Child: the source analysis completed, with the given CPU time."""
 
     cpu_s: float
 
 
 def run(sock: socket.socket, _: Path) -> None:
-    """Read a build request for the emulator. What goes wrong in here ends this process; the judge sees it."""
+    """Run the front end on a build request. Errors end the process, and the judge sees the closed connection."""
     channel = Channel(sock, receives=BuildRequest)
     asked = channel.receive()
     if isinstance(asked, BuildRequest):
@@ -38,7 +38,7 @@ def run(sock: socket.socket, _: Path) -> None:
 
 
 def run_split(sock: socket.socket, _: Path) -> None:
-    """Try to split a build request, whether that can be done or not."""
+    """Try to split a build request, and report the CPU time even if the split is impossible."""
     channel = Channel(sock, receives=BuildRequest)
     asked = channel.receive()
     if isinstance(asked, BuildRequest):
@@ -52,7 +52,7 @@ def run_split(sock: socket.socket, _: Path) -> None:
 
 
 class FindSizes(Frame, frozen=True):
-    """Judge: find the numbers of the full size in this submission; both sizes are constants by name."""
+    """Judge: find constants of the full size in a submission. Both mappings hold constants by name."""
 
     submission: Text
     full: dict[str, Constant]
@@ -60,13 +60,13 @@ class FindSizes(Frame, frozen=True):
 
 
 class FoundSizes(Frame, frozen=True):
-    """Child: the first of them, each with its line."""
+    """Child: the first matches, as pairs of number and line."""
 
     found: Annotated[list[tuple[int, int]], msgspec.Meta(max_length=_MAX_NUMBERS)]
 
 
 def find_sizes(sock: socket.socket, _: Path) -> None:
-    """Look for a problem's full size in a submission."""
+    """Find constants of a problem's full size in a submission."""
     channel = Channel(sock, receives=FindSizes)
     asked = channel.receive()
     if isinstance(asked, FindSizes):

@@ -1,4 +1,4 @@
-"""The part of CUDA C++ text that a GPU's compiler can judge alone: kernels and what they call, without PyTorch."""
+"""Extraction of device code for nvcc: kernels and their callees, without code that depends on PyTorch."""
 
 import re
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ _TORCH_NAME = re.compile(r"torch|at|c10|pybind11|py|Tensor|(?:AT|TORCH|C10|PYBIN
 
 
 def device_code(text: str) -> str | None:
-    r"""Blank out everything that mentions PyTorch; what stays is in the line where it was.
+    r"""Blank out all declarations that mention PyTorch, preserving line numbers.
 
-    None where no kernel is left: then there is nothing to say about the text.
+    Returns None if no kernel remains.
 
     >>> device_code("#include <torch/types.h>\n__global__ void k() {}\ntorch::Tensor f() { k<<<1, 1>>>(); }")
     '\n__global__ void k() {}\n     '
@@ -35,7 +35,7 @@ def device_code(text: str) -> str | None:
 
 
 def _items(code: Code) -> Iterator[tuple[int, int]]:
-    """Cut the text into declarations and definitions; namespaces and `extern "C"` are looked into."""
+    """Yield the token ranges of declarations and definitions, including the contents of namespaces and `extern "C"`."""
     bodies = {function.body for function in code.functions()}
     closed_by = dict(bodies)
     index = 0
@@ -52,7 +52,7 @@ def _items(code: Code) -> Iterator[tuple[int, int]]:
 
 
 def _scope_opener(code: Code, index: int) -> int | None:
-    """Give the `{` of a namespace or an `extern "C"` that begins at `index`."""
+    """Return the `{` of the namespace or `extern "C"` block that begins at `index`."""
     start = index + (code.text(index) == "inline")
     if code.text(start) == "namespace":
         while code.kind(start) is Kind.WORD or code.text(start) == "::":
@@ -65,7 +65,7 @@ def _scope_opener(code: Code, index: int) -> int | None:
 
 
 def _item_end(code: Code, index: int, bodies: dict[int, int]) -> int:
-    """Give the index after a declaration's `;`, or after a function's body."""
+    """Return the index behind a declaration's `;`, or behind a function's body."""
     while index < len(code):
         if index in bodies:
             return bodies[index] + 1

@@ -1,4 +1,4 @@
-"""Changes to a text's tokens, which leave every token that stays on its line."""
+"""Token edits that preserve the line number of every remaining token."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from evaluator.emulator.lexer import Code, Token
 
 
 class Edits:
-    """What is to be inserted around the tokens of a text, and put in their place. Indices are those of `code`."""
+    """Pending insertions and replacements for a text's tokens. Indices refer to `code`."""
 
     def __init__(self, all_tokens: Sequence[Token], code: Code) -> None:
-        """Start with the text as it is."""
+        """Start without edits."""
         self._tokens = all_tokens
         self._code = code
         self._replaced: dict[int, str] = {}
@@ -17,26 +17,26 @@ class Edits:
         self._after: dict[int, str] = {}
 
     def replace(self, token: Token, text: str) -> None:
-        """Put `text` in the place of a token."""
+        """Replace a token by `text`."""
         self._replaced[token.place] = text
 
     def blank(self, start: int, end: int) -> None:
-        """Take tokens of the code out; the space between them stays, for the sake of its newlines."""
+        """Remove tokens of the code, keeping the whitespace between them for its newlines."""
         for token in self._code.tokens[start:end]:
             self.replace(token, "\n" * token.text.count("\n"))
 
     def insert_before(self, index: int, text: str) -> None:
-        """Insert `text` before a token, after what was inserted there already."""
+        """Insert `text` before a token, behind earlier insertions."""
         place = self._code.tokens[index].place
         self._before[place] = self._before.get(place, "") + text
 
     def insert_after(self, index: int, text: str) -> None:
-        """Insert `text` after a token, before what was inserted there already."""
+        """Insert `text` after a token, in front of earlier insertions."""
         place = self._code.tokens[index].place
         self._after[place] = text + self._after.get(place, "")
 
     def result(self) -> str:
-        """Give the text with all changes."""
+        """Return the edited text."""
         return "".join(
             self._before.get(token.place, "")
             + self._replaced.get(token.place, token.text)

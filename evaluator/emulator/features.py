@@ -1,4 +1,4 @@
-"""Which constructs of a submission the emulator lacks: by its text before the build, and by the compiler's messages."""
+"""Detection of constructs that the emulator lacks: in the source before the build, and in compiler messages after."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from evaluator.emulator.lexer import DEVICE, Code, Function, Kind, Token, includ
 
 
 class Unsupported(NamedTuple):
-    """A construct that the emulator cannot run, and the line of the text where it stands."""
+    """Unsupported construct, with its line."""
 
     construct: str
     line: int
@@ -58,10 +58,10 @@ _ORDERING = re.compile(r"__syncwarp|__syncthreads\w*|sync|__threadfence\w*")
 
 
 def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupported]:
-    r"""List what `text` uses and the emulator lacks, in the order of its lines.
+    r"""List the unsupported constructs of `text` in line order.
 
-    `has_header` says whether the emulator has a header of that name; CUDA's headers that it lacks are listed, other
-    headers are the compiler's business. Bodies of macros count where the macro is used.
+    `has_header` returns whether the emulator provides a header. Missing CUDA headers are reported; other headers are
+    left to the compiler. Macro bodies count only if the macro is used.
 
     >>> unsupported('__device__ void f() {\n  asm("trap;");\n}', lambda name: True)
     [Unsupported(construct='inline PTX (asm)', line=2)]
@@ -110,7 +110,7 @@ def _construct(code: Code, index: int) -> str | None:
 
 
 def _grid_barriers(code: Code) -> Iterator[Unsupported]:
-    """Find barriers of the whole grid. A grid that is only asked for its shape has all that it needs."""
+    """Find barriers of the whole grid. Queries of a grid's shape are supported."""
     names = set(_grid_names(code))
     for index, token in enumerate(code.tokens):
         if token.text in _BARRIERS and code.text(index + 1) == "(":
@@ -122,7 +122,7 @@ def _grid_barriers(code: Code) -> Iterator[Unsupported]:
 
 
 def _grid_names(code: Code) -> Iterator[str]:
-    """Give the names of variables and parameters that hold a grid."""
+    """Yield the names of variables and parameters of grid type."""
     for index, token in enumerate(code.tokens):
         if token.text == "grid_group":
             place = index + 1
@@ -138,14 +138,14 @@ def _grid_names(code: Code) -> Iterator[str]:
 
 
 def _assembly(code: Code, index: int) -> str | None:
-    """An empty template is a compiler barrier, which any compiler knows."""
+    """Return the construct of inline assembly; None for an empty template, a portable compiler barrier."""
     while code.kind(index) is Kind.WORD:
         index += 1
     return None if code.text(index) != "(" or code.text(index + 1) == '""' else "inline PTX (asm)"
 
 
 def _launches(code: Code, functions: Sequence[Function], line_offset: int) -> Iterator[Unsupported]:
-    """Find launches by a kernel, and launches that cannot become a call of a template."""
+    """Find launches inside kernels, and launches that cannot be rewritten as a call."""
     device = {i for function in functions if function.qualifiers & DEVICE for i in range(*function.body)}
     for index, token in enumerate(code.tokens):
         if token.text != "<<<":
@@ -173,10 +173,10 @@ def _is_operand_end(code: Code, index: int) -> bool:
 
 
 def _warp_synchronous(code: Code, function: Function) -> Unsupported | None:
-    """Find the reduction of old that relies on a warp's threads being in step.
+    """Find warp-synchronous reductions, which rely on lockstep execution of a warp.
 
-    Elements of a `volatile` array are made from others of its elements, twice in a row or in a loop, and nothing
-    between tells the threads of the warp to wait for each other.
+    The pattern: elements of a `volatile` array are computed from other elements of the array, twice in a row or in a
+    loop, without synchronization in between.
     """
     for name in _volatile_names(code, function):
         steps = [index for index in range(*function.body) if _is_step(code, index, name)]
@@ -201,7 +201,7 @@ def _volatile_names(code: Code, function: Function) -> set[str]:
 
 
 def _is_step(code: Code, index: int, name: str) -> bool:
-    """Say whether at `index` an element of `name` is assigned from another element of it."""
+    """Return whether the code at `index` assigns an element of `name` from another element of `name`."""
     if code.text(index) != name or code.text(index + 1) != "[" or index + 1 not in code.partner:
         return False
     close = code.partner[index + 1]
@@ -219,7 +219,7 @@ def _is_step(code: Code, index: int, name: str) -> bool:
 
 
 def _loop_around(code: Code, index: int, function: Function) -> range | None:
-    """Give the innermost `for` or `while` inside of the function that `index` stands in."""
+    """Return the innermost `for` or `while` body around `index`, within the function."""
     for place in range(index, function.body[0], -1):
         if code.text(place) in ("for", "while") and place + 1 in code.partner:
             start = code.partner[place + 1] + 1
@@ -247,7 +247,7 @@ _CUDA_SPACE = re.compile(r"cub(?:::.*)?|(?:cooperative_groups|cg)(?:::.*)?|(?:at
 
 
 def lacking(message: str) -> str | None:
-    """Give the name of CUDA's that a compiler's error says is not there: the emulator lacks it, nvcc may not.
+    """Return the CUDA name reported missing by a compiler error, which nvcc may know; None for other names.
 
     >>> lacking("'__dp4a' was not declared in this scope"), lacking("'rows' was not declared in this scope")
     ('__dp4a', None)

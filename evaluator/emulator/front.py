@@ -1,7 +1,7 @@
-"""All that is read of a build's C++ for the emulator, in one frame: a confined child reads, the judge only joins texts.
+"""Analysis and rewriting of a build's C++ for the emulator in a confined child; the judge only joins the texts.
 
-Reading is Python, some 20 us for each letter, and a hostile text makes it take longer. So it is done where time and
-memory have a limit, and what comes of it is put together by `evaluator.emulator.unit`.
+The analysis is Python code and takes about 20 us per character, more for hostile texts. The child has limits on time
+and memory. `evaluator.emulator.unit` assembles the build from the result.
 """
 
 from typing import Annotated
@@ -20,9 +20,9 @@ _MOST_LACKING = 64
 
 
 class FrontEnd(Frame, frozen=True):
-    """Child: what the compiler is given in the place of the sources, and what is known about them.
+    """Child: the rewritten sources, and facts about them.
 
-    `device` are the parts of CUDA's files that a GPU's compiler can judge alone, `kernels` the names that are defined.
+    `device` holds the parts of CUDA files that nvcc can compile alone, `kernels` the names of defined kernels.
     """
 
     lacking: Annotated[list[Lacking], msgspec.Meta(max_length=_MOST_LACKING)]
@@ -34,7 +34,7 @@ class FrontEnd(Frame, frozen=True):
 
 
 def front_end(request: BuildRequest) -> FrontEnd:
-    """Read the files of a build."""
+    """Analyse and rewrite the files of a build."""
     files = source_files(request)
     new = rewritten(files)
     parts = [SourceFile(file.name, device_code(file.text) or "") for file in files if file.name.endswith(".cu")]

@@ -1,4 +1,4 @@
-"""The emulator's own headers, in `include/`, and the names of those that come with CUDA and PyTorch."""
+"""Names of the emulator's own headers in `include/`, and name patterns of CUDA and PyTorch headers."""
 
 import functools
 import re
@@ -12,13 +12,13 @@ CUDA_HEADER = re.compile(
     r"|texture_.*|surface_.*|vector_(?:types|functions).*|math_constants\.h|crt/.*"
     r"|(?:ATen|c10|THC|ATen/native|torch/csrc)/cuda/.*|THC/.*|ATen/cudnn/.*"
 )
-"""Names of headers that come with CUDA, or with a PyTorch for CUDA."""
+"""Names of headers of CUDA, or of a PyTorch built for CUDA."""
 LIBRARY_HEADER = re.compile(rf"{CUDA_HEADER.pattern}|(?:torch|ATen|c10|pybind11)/.*|Python\.h|\w+")
-"""Names of headers that are no submission's own."""
+"""Names of library headers: never a submission's own."""
 
 
 def has_header(name: str) -> bool:
-    """Say whether the emulator has a header called `name`.
+    """Return whether the emulator provides a header called `name`.
 
     >>> has_header("no/such/header.cuh")
     False
@@ -28,5 +28,5 @@ def has_header(name: str) -> bool:
 
 @functools.cache
 def _names() -> frozenset[str]:
-    """Name them all. Who asks before the walls go up has them afterwards, where no file can be looked for."""
+    """Return all header names. A call before entering the sandbox caches the names; inside, no files are visible."""
     return frozenset(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""`__launch_bounds__(N)`: a kernel that is launched with more threads in a block than N is refused, as on a GPU."""
+"""`__launch_bounds__(N)`: refuse launches with more than N threads per block, as a GPU does."""
 
 import re
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ _BOUNDS = re.compile(r"__launch_bounds__|C10_LAUNCH_BOUNDS_[12]")
 
 
 def check_bounds(code: Code, edits: Edits, functions: Sequence[Function], of_macros: dict[str, str]) -> None:
-    """Have each kernel with a bound ask for it first thing: there its template's parameters have their values.
+    """Insert a check of the launch bound at the start of each bounded kernel, where template parameters have values.
 
-    `of_macros` has the bounds of macros, see `macro_bounds`.
+    `of_macros` holds the bounds defined by macros (`macro_bounds`).
     """
     for function in functions:
         bound = _bound(code, function, of_macros)
@@ -21,7 +21,7 @@ def check_bounds(code: Code, edits: Edits, functions: Sequence[Function], of_mac
 
 
 def macro_bounds(macros: Sequence[Macro]) -> dict[str, str]:
-    """Give the bounds that macros without parameters stand for, by the macros' names.
+    """Map macros without parameters to the launch bounds in their bodies.
 
     >>> from evaluator.emulator.lexer import parse_define
     >>> macro_bounds([parse_define("#define BOUNDS __launch_bounds__(2 * 64, 4)")])
@@ -38,7 +38,7 @@ def macro_bounds(macros: Sequence[Macro]) -> dict[str, str]:
 
 
 def _bound(code: Code, function: Function, of_macros: dict[str, str]) -> str | None:
-    """Give a kernel's bound as it is written; None where it has none, or a parameter hides what it names."""
+    """Return a kernel's bound as written; None without a bound, or if a parameter shadows a name in the bound."""
     start = function.parameters[0]
     while start > 0 and code.text(start - 1) not in (";", "{", "}"):
         start -= 1
@@ -51,7 +51,7 @@ def _bound(code: Code, function: Function, of_macros: dict[str, str]) -> str | N
 
 
 def _argument(code: Code, index: int) -> str | None:
-    """Give the first argument of the `__launch_bounds__` at `index`."""
+    """Return the first argument of the `__launch_bounds__` at `index`."""
     if not _BOUNDS.fullmatch(code.text(index)) or code.text(index + 1) != "(" or index + 1 not in code.partner:
         return None
     parts = code.split(index + 2, code.partner[index + 1])
@@ -59,6 +59,6 @@ def _argument(code: Code, index: int) -> str | None:
 
 
 def _names(code: Code, function: Function) -> set[str]:
-    """Give the names of a function's parameters."""
+    """Return the names of a function's parameters."""
     parts = code.split(function.parameters[0] + 1, function.parameters[1])
     return {name for start, end in parts for name in list(code.words(start, end))[-1:]}

@@ -1,4 +1,4 @@
-"""Launches in CUDA C++ text, found and turned into calls of `emu::launch`."""
+"""Rewriting of kernel launches into calls of `emu::launch`."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ KEYWORDS = frozenset(("return", "else", "do"))
 
 
 class Launches:
-    """The launches of one text. `macro` has the parameters where the text is a macro's body, else None."""
+    """Launches of one text. `macro` holds the parameter names if the text is a macro body, else None."""
 
     def __init__(
         self, code: Code, edits: Edits, graph: CallGraph, functions: Sequence[Function], macro: frozenset[str] | None
     ) -> None:
-        """Launch kernels of which `graph` says whether they wait, and `functions` what their parameters are."""
+        """Use `graph` to decide which kernels wait, and `functions` to look up kernel parameters."""
         self._code = code
         self._edits = edits
         self._graph = graph
@@ -24,7 +24,7 @@ class Launches:
         self._macro = macro
 
     def edit(self) -> None:
-        """Turn every launch into a call, which the kernel's own bounds can refuse."""
+        """Rewrite all launches, and insert the kernels' launch bound checks."""
         check_bounds(self._code, self._edits, self._functions, self._graph.macro_bounds)
         for index in range(len(self._code)):
             if self._code.text(index) == "<<<":
@@ -38,7 +38,7 @@ class Launches:
         return self._code.text(index - 1) == "(" and self._code.text(index - 2) == "cudaLaunchKernel"
 
     def _launch(self, index: int) -> None:
-        """Turn `K<<<config>>>(arguments)`, whose `<<<` is at `index`, into a call of `emu::launch`."""
+        """Rewrite `K<<<config>>>(arguments)`, with `<<<` at `index`, as a call of `emu::launch`."""
         code = self._code
         start = kernel_start(code, index)
         close = config_end(code, index)
@@ -55,7 +55,7 @@ class Launches:
         self._edits.insert_after(close, f"), [&](auto&&... emu_a) {{ {flat(kernel)}(emu_a...); }}{separator}")
 
     def _quoted(self, kernel: Sequence[Token]) -> str:
-        """Write the kernel as a string literal; a macro's parameters in it become what the macro is given."""
+        """Return the kernel expression as a string literal; macro parameters are stringized with `#`."""
         if self._macro is None or not any(token.text in self._macro for token in kernel):
             return '"' + flat(kernel).replace("\\", "\\\\").replace('"', '\\"') + '"'
         return " ".join(f"#{token.text}" if token.text in self._macro else f'"{token.text}"' for token in kernel)
@@ -64,7 +64,7 @@ class Launches:
         return str(self._code.tokens[index].line) if self._macro is None else "__LINE__"
 
     def _arguments(self, kernel: str | None, start: int, end: int) -> str:
-        """Give what separates the kernel from its arguments, and give null pointers among them a type."""
+        """Return the separator between kernel and arguments, and replace null pointer arguments by `nullptr`."""
         parts = self._code.split(start, end)
         pointers = self._pointer_parameters(kernel)
         for number, (begin, stop) in enumerate(parts):
@@ -76,7 +76,7 @@ class Launches:
         return ", " if parts else ""
 
     def _pointer_parameters(self, kernel: str | None) -> set[int]:
-        """Say which parameters of a kernel of this text are pointers; in a macro, a `0` stays what it is."""
+        """Return the positions of pointer parameters of a kernel in this text. In macros, `0` stays unchanged."""
         code = self._code
         for function in self._functions:
             if function.name == kernel:
@@ -85,9 +85,9 @@ class Launches:
         return set()
 
     def _launch_function(self, index: int) -> None:
-        """Turn `cudaLaunchKernel(kernel, …)` into a call that knows the kernel's name and parameters.
+        """Rewrite `cudaLaunchKernel(kernel, …)` as a call with the kernel's name and parameter types.
 
-        A cast to `void*` is taken off, so that the parameters stay known.
+        A cast to `void*` is removed to preserve the parameter types.
         """
         code = self._code
         end = next((end for _, end in code.split(index + 2, code.partner.get(index + 1, index + 2))), None)
@@ -106,7 +106,7 @@ class Launches:
         self._edits.insert_before(index, head)
 
     def _cast(self, index: int) -> None:
-        """Turn `(void*)kernel` into a pointer whose kernel can be launched: the parameters are noted on the way."""
+        """Wrap `(void*)kernel` in `emu::kernel_pointer`, which records the parameter types for a later launch."""
         code = self._code
         start = _after_cast(code, index)
         if start is None:
@@ -132,7 +132,7 @@ _VOID_POINTERS = (["void", "*"], ["const", "void", "*"], ["void", "const", "*"])
 
 
 def _after_cast(code: Code, index: int) -> int | None:
-    """Give the index of the operand of a cast to `void*` that begins at `index`; None where there is no such cast."""
+    """Return the index of the operand of a cast to `void*` at `index`; None without such a cast."""
     if code.text(index) in ("reinterpret_cast", "static_cast"):
         after = code.after_template(index + 1)
         return after if after is not None and _is_void_pointer(code, index + 2, after - 1) else None
@@ -145,7 +145,7 @@ def _is_void_pointer(code: Code, start: int, end: int) -> bool:
 
 
 def kernel_start(code: Code, launch: int) -> int | None:
-    """Give the index where the expression before the `<<<` at `launch` begins; None where there is none."""
+    """Return the start of the kernel expression before the `<<<` at `launch`; None without an expression."""
     index: int | None = launch - 1
     while index is not None:
         first = _operand_start(code, index)
@@ -164,12 +164,12 @@ def kernel_start(code: Code, launch: int) -> int | None:
 
 
 def _is_scope(code: Code, index: int) -> bool:
-    """Tell `name::` from the `::` of a global name after a keyword."""
+    """Return whether `::` after `index` continues a qualified name, rather than starting a global name."""
     return code.text(index) == ">" or (code.kind(index) is Kind.WORD and code.text(index) not in KEYWORDS)
 
 
 def _operand_start(code: Code, index: int) -> int | None:
-    """Give where the operand ends that ends at `index`: a name, with template arguments, calls and subscripts."""
+    """Return the start of the operand that ends at `index`: a name with template arguments, calls and subscripts."""
     while True:
         text = code.text(index)
         if text == ">":
@@ -188,7 +188,7 @@ def _operand_start(code: Code, index: int) -> int | None:
 
 
 def config_end(code: Code, launch: int) -> int | None:
-    """Give the index of the first `>` of the `>>>` that belongs to the `<<<` at `launch`."""
+    """Return the index of the first `>` of the `>>>` matching the `<<<` at `launch`."""
     return _config_end(code, launch, templates=True) or _config_end(code, launch, templates=False)
 
 
@@ -210,7 +210,7 @@ def _config_end(code: Code, launch: int, *, templates: bool) -> int | None:
 
 
 def kernel_name(code: Code, start: int, end: int) -> str | None:
-    """Give the plain name of the kernel of a launch; None where it is computed."""
+    """Return the plain name of a launched kernel; None for a computed kernel."""
     start, end = _without_parentheses(code, start, end)
     if code.text(end - 1) == ">":
         before = code.before_template(end - 1)

@@ -1,7 +1,7 @@
-"""CUDA C++ text cut into tokens, and the little structure that can be seen without a compiler.
+"""Lexer for CUDA C++, and the structure visible without a compiler: brackets, blocks, function definitions.
 
-Nothing is expanded and nothing is dropped: the tokens' texts joined are the input. `<<<` is one token; `>` is always a
-token by itself, because only its place can tell whether `>>>` ends a launch or three templates.
+The lexer expands and drops nothing: the concatenated tokens equal the input. `<<<` is one token. `>` is always a single
+token, because only the context decides whether `>>>` ends a launch or three template argument lists.
 """
 
 import itertools
@@ -11,11 +11,11 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 DEVICE = frozenset(("__global__", "__device__"))
-"""What a function of the device is declared with."""
+"""Qualifiers of device functions."""
 
 
 class Kind(Enum):
-    """What a token is."""
+    """Kind of a token."""
 
     SPACE = auto()
     COMMENT = auto()
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """A piece of the text. `line` counts from 1; `place` counts the tokens of the text."""
+    """Token of the text. `line` counts from 1; `place` is the token's index in the text."""
 
     kind: Kind
     text: str
@@ -36,7 +36,7 @@ class Token(NamedTuple):
 
 
 class Macro(NamedTuple):
-    """A `#define`. `header` is everything up to the body; `parameters` is empty for an object-like macro."""
+    """Macro definition. `header` is the text before the body; `parameters` is empty for an object-like macro."""
 
     name: str
     parameters: frozenset[str]
@@ -45,12 +45,12 @@ class Macro(NamedTuple):
 
     @property
     def words(self) -> set[str]:
-        """Give the words of the body."""
+        """Words of the body."""
         return {token.text for token in tokens(self.body, is_body=True) if token.kind is Kind.WORD}
 
 
 class Include(NamedTuple):
-    """An `#include`: what it names, whether in quotes, and its directive."""
+    """`#include` directive: header name, quoted or not, and the directive's token."""
 
     name: str
     quoted: bool
@@ -58,7 +58,7 @@ class Include(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A function's definition: its name, the words before it, and where its brackets are (indices into the code)."""
+    """Function definition: name, qualifiers, and the token ranges of parameters and body (indices into the code)."""
 
     name: str
     qualifiers: frozenset[str]
@@ -98,7 +98,7 @@ _CLOSERS = {")": "(", "]": "[", "}": "{"}
 
 
 def tokens(text: str, *, is_body: bool = False) -> list[Token]:
-    """Cut `text` into tokens. In the body of a macro, a `#` at the beginning is an operator and no directive.
+    """Tokenize `text`. In a macro body (`is_body`), a leading `#` is an operator, not a directive.
 
     >>> [token.text for token in tokens("k<<<1, n>>>(x); // go")]
     ['k', '<<<', '1', ',', ' ', 'n', '>', '>', '>', '(', 'x', ')', ';', ' ', '// go']
@@ -123,13 +123,13 @@ def _next(text: str, place: int, *, at_line_start: bool) -> tuple[Kind, str]:
     if at_line_start and (directive := _DIRECTIVE.match(text, place)):
         return Kind.DIRECTIVE, directive[0]
     match = _TOKEN.match(text, place)
-    if match is None or match.lastgroup is None:  # The last alternative takes any character.
+    if match is None or match.lastgroup is None:  # Unreachable: the last alternative matches any character.
         raise AssertionError(place)
     return Kind[match.lastgroup], match[0]
 
 
 def parse_define(directive: str) -> Macro | None:
-    """Take a `#define` apart; None for any other directive.
+    """Parse a `#define`; None for any other directive.
 
     >>> parse_define("#define TWICE(x) ((x) * 2)")
     Macro(name='TWICE', parameters=frozenset({'x'}), header='#define TWICE(x)', body=' ((x) * 2)')
@@ -144,27 +144,27 @@ def parse_define(directive: str) -> Macro | None:
 
 
 def macros(source: Iterable[Token]) -> Iterator[tuple[Macro, Token]]:
-    """Find the macros that are defined in `source`, each with its directive."""
+    """Yield the macros defined in `source`, with their directives."""
     for token in source:
         if token.kind is Kind.DIRECTIVE and (macro := parse_define(token.text)) is not None:
             yield macro, token
 
 
 def includes(source: Iterable[Token]) -> Iterator[Include]:
-    """Find what `source` includes."""
+    """Yield the include directives of `source`."""
     for token in source:
         if token.kind is Kind.DIRECTIVE and (match := _INCLUDE.match(token.text)) is not None:
             yield Include(match["name"] or match["own"], match["name"] is None, token)
 
 
 class Code:
-    """The tokens of a text that a compiler sees (no space, no comment, no directive), with their brackets paired.
+    """Tokens visible to a compiler (no space, comments or directives), with paired brackets.
 
-    Brackets that do not pair, as when both branches of an `#if` open the same block, are left without a partner.
+    Unpaired brackets have no partner, for example if both branches of an `#if` open the same block.
     """
 
     def __init__(self, all_tokens: Iterable[Token]) -> None:
-        """Keep what is code, and pair brackets."""
+        """Filter the tokens and pair the brackets."""
         unseen = (Kind.SPACE, Kind.COMMENT, Kind.DIRECTIVE)
         self.tokens: list[Token] = [token for token in all_tokens if token.kind not in unseen]
         self.partner: dict[int, int] = {}
@@ -183,12 +183,12 @@ class Code:
             elif token.text in _CLOSERS and (same := open_[_CLOSERS[token.text]]):
                 start = same.pop()
                 self.partner[index], self.partner[start] = start, index
-                for others in open_.values():  # What was opened since, and not closed, stays without a partner.
+                for others in open_.values():  # Brackets opened later and not yet closed stay unpaired.
                     while others and others[-1] > start:
                         others.pop()
 
     def _nest(self) -> None:
-        """Note for each token the `{` of the innermost block around it; one without a partner is open to the end."""
+        """Record the innermost enclosing `{` of each token. An unpaired brace extends to the end."""
         around: list[int] = []
         for index, token in enumerate(self.tokens):
             if token.text == "}" and around and self.partner.get(index) == around[-1]:
@@ -201,34 +201,34 @@ class Code:
         return len(self.tokens)
 
     def text(self, index: int) -> str:
-        """Give the text at `index`; nothing outside of the code."""
+        """Return the text at `index`; empty outside the code."""
         return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
 
     def kind(self, index: int) -> Kind | None:
-        """Give the kind at `index`; None outside of the code."""
+        """Return the kind at `index`; None outside the code."""
         return self.tokens[index].kind if 0 <= index < len(self.tokens) else None
 
     def after(self, index: int) -> int:
-        """Give the index after the brackets that open at `index`, or after the token there. It is never one before."""
+        """Return the index behind the bracket group opened at `index`, or behind the token; never moves backwards."""
         return max(self.partner.get(index, index), index) + 1
 
     def after_brackets(self, index: int) -> int:
-        """Give the index after the token at `index` and the brackets that open right behind it, if any do."""
+        """Return the index behind the token at `index` and an immediately following bracket group."""
         return max(self.partner.get(index + 1, index), index) + 1
 
     def words(self, start: int, end: int) -> Iterator[str]:
-        """Give the words from `start` up to `end`."""
+        """Return the words in the range from `start` to `end`."""
         return (token.text for token in self.tokens[start:end] if token.kind is Kind.WORD)
 
     def adjacent(self, index: int, text: str) -> bool:
-        """Say whether `text` stands at `index`, one character a token, with nothing between them."""
+        """Return whether the single-character tokens of `text` stand at `index` without gaps."""
         run = self.tokens[index : index + len(text)]
         return [token.text for token in run] == list(text) and all(
             after.place == before.place + 1 for before, after in itertools.pairwise(run)
         )
 
     def after_template(self, index: int) -> int | None:
-        """Give the index after the `>` that closes the `<` at `index`; None where that `<` is a comparison."""
+        """Return the index behind the `>` matching the `<` at `index`; None if the `<` is a comparison."""
         depth = 0
         while index < len(self.tokens):
             text = self.text(index)
@@ -248,7 +248,7 @@ class Code:
         return None
 
     def before_template(self, index: int) -> int | None:
-        """Give the index before the `<` that is closed by the `>` at `index`; None where there is none."""
+        """Return the index before the `<` matching the `>` at `index`; None without a match."""
         depth = 0
         while index >= 0:
             text = self.text(index)
@@ -268,7 +268,7 @@ class Code:
         return None
 
     def split(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Cut `start` to `end` at its commas, leaving those inside brackets and template arguments alone."""
+        """Split the range at top-level commas, outside brackets and template arguments."""
         parts, begin, index = [], start, start
         while index < end:
             if index in self.partner and self.partner[index] > index:
@@ -283,7 +283,7 @@ class Code:
         return [*parts, (begin, end)] if end > start else []
 
     def in_function(self, index: int) -> bool:
-        """Say whether `index` is in a block that is not a namespace's or `extern "C"`'s."""
+        """Return whether `index` is inside a block other than a namespace or `extern "C"`."""
         block = self._block[index]
         if block is None:
             return False
@@ -291,7 +291,7 @@ class Code:
         return not before & {"namespace", '"C"'}
 
     def lambda_before(self, index: int) -> bool:
-        """Say whether the `{` at `index` opens the body of a lambda."""
+        """Return whether the `{` at `index` opens a lambda body."""
         place = index - 1
         while place > 0 and self.text(place) in ("mutable", "noexcept", "constexpr", "__device__", "__host__"):
             place -= 1
@@ -302,7 +302,7 @@ class Code:
         return self.text(place) == "]"
 
     def functions(self) -> list[Function]:
-        """Find the functions that are defined here, in the order of their names."""
+        """Return the function definitions, ordered by the position of their names."""
         if self._functions is None:
             self._functions = list(self._defined())
         return self._functions
@@ -318,7 +318,7 @@ class Code:
                     yield Function(name, self._qualifiers(index), where, (body, end))
 
     def outermost(self) -> list[Function]:
-        """Find the functions that are not inside of another one."""
+        """Return the function definitions outside other function definitions."""
         found: list[Function] = []
         for function in self.functions():
             if not found or function.body[0] > found[-1].body[1]:
@@ -338,7 +338,7 @@ class Code:
         return None
 
     def _body_after(self, index: int) -> int | None:
-        """Find the `{` of the body of the function whose parameters end at `index`."""
+        """Return the `{` of the function body for parameters that end at `index`."""
         index += 1
         while self.text(index) in _AFTER_PARAMETERS:
             index += 1
@@ -352,7 +352,7 @@ class Code:
         return index if self.text(index) == "{" else None
 
     def _after_initializers(self, index: int) -> int:
-        """Step over `member(x), other{y}` of a constructor."""
+        """Skip a constructor's initializer list: `member(x), other{y}`."""
         while self.kind(index) is Kind.WORD and self.text(index + 1) in ("(", "{"):
             index = self.after_brackets(index)
             if self.text(index) != ",":
@@ -368,7 +368,7 @@ class Code:
 
 
 def flat(run: Sequence[Token]) -> str:
-    r"""Write tokens on one line, a space between two words.
+    r"""Join tokens into one line, with spaces between adjacent words.
 
     >>> flat(Code(tokens("unsigned // of course\n int[ 3 ]")).tokens)
     'unsigned int[3]'

@@ -1,8 +1,8 @@
-"""What nvcc defines, for the submission's own lines of CUDA's files, as each pass of nvcc would have it.
+"""Predefined macros of nvcc, for the submission's own lines of CUDA files, as in the respective nvcc pass.
 
-`include/emu/nvcc.h` defines it for a whole file. Here directives are put around what must not see it: PyTorch's and
-CUDA's headers, which would then want more of CUDA than the emulator has, and, for `__CUDA_ARCH__`, the bodies of the
-host's functions. A `#line` after each keeps every line's number.
+`include/emu/nvcc.h` defines the macros for a whole file. Inserted directives hide the macros from PyTorch's and CUDA's
+headers, which would otherwise use CUDA features missing from the emulator. `__CUDA_ARCH__` is also hidden from the
+bodies of host functions. `#line` directives preserve line numbers.
 """
 
 import re
@@ -15,11 +15,11 @@ _HIDDEN = ("__CUDACC__", "__NVCC__", "__CUDA_ARCH__")
 _PUSH = "".join(f'#pragma push_macro("{name}")\n#undef {name}\n' for name in _HIDDEN)
 _POP = "".join(f'#pragma pop_macro("{name}")\n' for name in _HIDDEN)
 _ASKS = re.compile(r"ARCH|##")
-"""What a text needs in it to ask for the architecture, by the name or by one that is pasted together."""
+"""Text required for any use of the architecture macro, directly or through token pasting."""
 
 
 def as_nvcc(text: str) -> str:
-    r"""Put the directives into a text that has been rewritten (see `rewriter`).
+    r"""Insert the directives into a rewritten text (see `rewriter`).
 
     >>> as_nvcc("int a;\n")
     'int a;\n'
@@ -53,7 +53,7 @@ def _is_a_librarys(name: str, *, quoted: bool) -> bool:
 
 
 def _host_bodies(code: Code) -> Iterator[tuple[int, int]]:
-    """Find the bodies, by their braces, of functions that no pass for a device keeps."""
+    """Yield the brace positions of host function bodies, which no device pass compiles."""
     for function in code.outermost():
         first, last = function.body
         if not function.qualifiers & DEVICE and last < len(code):

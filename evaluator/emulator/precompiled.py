@@ -1,8 +1,8 @@
-"""The light headers in the compiler's own form, which it reads in a fraction of the time that parsing takes.
+"""Precompiled form of the light headers, loaded in a fraction of the parse time.
 
-g++ looks for `extension.h.gch` beside each `torch/extension.h` that it is about to read. It takes the file only where
-nothing but directives came before, and where the command line fits: a submission that defines a macro which the headers
-test gets the text, as if there were no such file.
+g++ searches for `extension.h.gch` next to each `torch/extension.h` in its include path. g++ uses the file only if no
+tokens other than directives precede the include, and if the command line is compatible. A submission that defines a
+macro tested by the headers falls back to the text.
 """
 
 from typing import NamedTuple
@@ -15,21 +15,21 @@ from evaluator.protocol.frames import BuildRequest
 
 _HEADER = f"{LIGHT_FOLDER}/torch/extension.h"
 PRECOMPILED = f"{_HEADER}.gch"
-"""Where it lies in the compiler's folder. About 460 MB."""
+"""Path in the compiler's folder. About 460 MB."""
 
-# A macro that is defined while the header is compiled must be defined alike wherever it is used.
+# A macro defined during precompilation must have the same definition in every use.
 _OF_ONE_EXTENSION = ("-DTORCH_EXTENSION_NAME=", "-DWARPGRADE_EMU_MARKS_RETURNS")
 
 
 class Precompilation(NamedTuple):
-    """The `files` of the compiler's folder by their paths, and the command that makes PRECOMPILED there."""
+    """Source `files` by path in the compiler's folder, and the command that creates PRECOMPILED."""
 
     files: dict[str, str]
     argv: list[str]
 
 
 def precompilation() -> Precompilation | None:
-    """Say how to precompile the light headers, with the flags of every build; None where the compiler is not g++."""
+    """Return the precompilation of the light headers, with the flags of all builds; None without g++."""
     if "clang" in toolchain.cxx().version.lower():
         return None
     request = BuildRequest(name="unused", cpp_sources=[""], with_cuda=True)

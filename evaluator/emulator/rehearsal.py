@@ -1,8 +1,8 @@
-"""What is read of a submission's C++ where that harms nobody: in a confined child.
+"""Analysis of a submission's C++ in a confined child.
 
-The emulator's front end and the splitting of builds are Python, and take as long as a hostile text wants. The front end
-runs in a child alone, which hands over what the compiler is given. A split is tried in a child, and done in the judge
-where that took little.
+The emulator's front end and the splitter are Python code whose run time a hostile text controls. The front end runs
+only in the child, which returns the rewritten sources. A split is first tried in the child; the judge repeats the split
+only after a short trial.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,16 +15,16 @@ from evaluator.records import Constant
 
 REHEARSING = "evaluator.emulator.child"
 _LIMIT_S = 120.0
-"""A real submission takes 0.1 s, one with 900 KiB of CUDA 20 s, on a busy machine some times that."""
+"""A real submission takes 0.1 s, a submission with 900 KiB of CUDA 20 s, and a multiple on a busy machine."""
 _MOST_SPLIT_S = 0.7
 _LIMITS = Limits(memory_bytes=1 << 30, processes=16, file_bytes=0, open_files=64, private_folder_bytes=1 << 20)
 
 Spawn = Callable[[str, Limits], Child]
-"""Starts a confined child that runs an entry."""
+"""Starts a confined child with an entry point."""
 
 
 def read_for_emulator(request: BuildRequest, spawn: Spawn) -> FrontEnd | str:
-    """Have the files of a build read for the emulator, or say what was too much about them.
+    """Run the front end in a child; return its result, or the exceeded limit.
 
     Raises:
         JudgeFailed: the child could not be started.
@@ -34,9 +34,10 @@ def read_for_emulator(request: BuildRequest, spawn: Spawn) -> FrontEnd | str:
 
 
 def too_much_to_split(request: BuildRequest, spawn: Spawn) -> str | None:
-    """Say what was too much about the files of a build to split them; None where nothing was.
+    """Return the limit that prevents splitting a build; None within all limits.
 
-    The judge splits what a child has split, and has no second for it. Without that a build takes longer.
+    The judge repeats every split that succeeds in a child, within less than a second. Without a split the build takes
+    longer.
 
     Raises:
         JudgeFailed: the child could not be started.
@@ -61,7 +62,7 @@ def _tried(request: BuildRequest, entry: str, what: str, receives: type[Frame], 
 def full_size_numbers(
     source: str, full: Mapping[str, Constant], small: Mapping[str, Constant], spawn: Spawn
 ) -> list[tuple[int, int]]:
-    """List numbers of the full size in a submission, with their lines (`sizes.hard_coded`); none in an unreadable one.
+    """List full-size constants in a submission, with lines (`sizes.hard_coded`); empty for an unreadable submission.
 
     Raises:
         JudgeFailed: the child could not be started.
@@ -74,7 +75,7 @@ def full_size_numbers(
 
 
 def _asked(question: Frame, entry: str, receives: type[Frame], spawn: Spawn) -> Frame:
-    """Have a confined child answer one question. Raises DeadlinePassed, Closed or FrameError where it does not."""
+    """Send one request to a confined child. Raises DeadlinePassed, Closed or FrameError without a valid answer."""
     child = spawn(f"{REHEARSING}:{entry}", _LIMITS)
     channel = Channel(child.socket, receives=receives)
     try:

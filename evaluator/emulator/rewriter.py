@@ -1,7 +1,7 @@
-"""CUDA C++ to C++, token by token: launches, shared memory, and the names of the device.
+"""Rewriting of CUDA C++ to C++ by token edits: launches, shared memory, device names.
 
-Edits only insert text or blank tokens out, so every token that stays is on the line it was on, and the compiler's
-messages need no translation. Everything else that CUDA adds to C++ is a macro or a function in `include/`.
+Edits only insert text or blank out tokens. Every remaining token keeps its line, so compiler messages need no
+translation. Macros and functions in `include/` cover all other CUDA extensions.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from evaluator.emulator.shared import SharedMemory
 
 
 def rewrite_unit(texts: Sequence[str]) -> list[str]:
-    """Rewrite all CUDA sources of an extension; a kernel of one may be launched in another.
+    """Rewrite all CUDA sources of an extension together: a kernel may be launched from another source.
 
     >>> rewrite_unit(["__global__ void k(int n) {}", "void f() { k<<<1, 32>>>(7); }"])[1]
     'void f() { emu::launch<false>("k", 1, emu::Config(1, 32), [&](auto&&... emu_a) { k(emu_a...); }, 7); }'
@@ -27,16 +27,16 @@ def rewrite_unit(texts: Sequence[str]) -> list[str]:
 
 
 def marks_returns(texts: Iterable[str]) -> bool:
-    """Say whether each `return` of a kernel in `texts` can be marked: not where one may come from a macro.
+    """Return whether all kernel `return` statements in `texts` can be marked, which excludes returns inside macros.
 
-    A marked one becomes a call of `emu::early_return()`, which tells a thread that left on purpose from one that ran
-    past a barrier of others. Compile with -DWARPGRADE_EMU_MARKS_RETURNS where this is true.
+    A marked return calls `emu::early_return()`. The call distinguishes a thread that left intentionally from a thread
+    that ran past a barrier. If true, compile with -DWARPGRADE_EMU_MARKS_RETURNS.
     """
     return not any("return" in macro.body for text in texts for macro, _ in macros(tokens(text)))
 
 
 def rewrite_host(text: str) -> str:
-    """Rewrite C++ that no CUDA compiler sees: only the names of the device change.
+    """Rewrite ordinary C++: only device names change.
 
     >>> rewrite_host("TORCH_CHECK(x.is_cuda()); auto y = x.to(torch::kCUDA);")
     'TORCH_CHECK(x.is_cpu()); auto y = x.to(torch::kCPU);'
@@ -45,7 +45,7 @@ def rewrite_host(text: str) -> str:
 
 
 class _Rewriter:
-    """The edits of one text. With no graph, only device names are edited; `macro` has the parameters of a macro."""
+    """Edits of one text. Without `graph`, only device names are edited; `macro` holds a macro body's parameters."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class _Rewriter:
         self._marks = marks
 
     def result(self) -> str:
-        """Give the rewritten text."""
+        """Return the rewritten text."""
         code, edits = self._code, self._edits
         self._directives()
         _DeviceNames(code, edits).edit()
@@ -78,14 +78,14 @@ class _Rewriter:
         return edits.result()
 
     def _directives(self) -> None:
-        """Rewrite the bodies of macros."""
+        """Rewrite macro bodies."""
         for macro, token in macros(self._tokens):
             body = _Rewriter(macro.body, self._graph, self._sites, macro=macro.parameters).result()
             self._edits.replace(token, macro.header + body)
 
 
 class _Returns:
-    """Each `return` of a kernel itself: not those of functions and lambdas inside of it."""
+    """Return statements of kernels, excluding nested functions and lambdas."""
 
     def __init__(self, code: Code, edits: Edits, functions: Sequence[Function]) -> None:
         self._code = code
@@ -93,7 +93,7 @@ class _Returns:
         self._bodies = {function.body[0] for function in functions}
 
     def edit(self) -> None:
-        """Mark every one."""
+        """Mark all return statements."""
         code = self._code
         for kernel in (function for function in code.outermost() if "__global__" in function.qualifiers):
             index = kernel.body[0] + 1
@@ -109,7 +109,7 @@ class _Returns:
         return self._code.lambda_before(index) or (index in self._bodies and index != kernel.body[0])
 
     def _mark_return(self, index: int) -> None:
-        """Make `return;` and `return f();` tell, after anything else that they do."""
+        """Append the call of `emu::early_return()` to `return;` and `return f();`."""
         end = index + 1
         while self._code.text(end) not in (";", "", ")", "]", "}"):
             end = self._code.after(end)
@@ -118,14 +118,14 @@ class _Returns:
 
 
 class _DeviceNames:
-    """`is_cuda()` and its like: the tensors of an emulated submission are in the host's memory."""
+    """Device names such as `is_cuda()`: tensors of an emulated submission live in host memory."""
 
     def __init__(self, code: Code, edits: Edits) -> None:
         self._code = code
         self._edits = edits
 
     def edit(self) -> None:
-        """Replace every name of the CUDA device by the CPU's, and a question for the CPU by one that is denied."""
+        """Replace CUDA device names by their CPU counterparts, and CPU queries by queries that return false."""
         for index, token in enumerate(self._code.tokens):
             if token.kind in (Kind.WORD, Kind.STRING) and (text := self._replacement(index)) is not None:
                 self._edits.replace(token, text)
@@ -136,7 +136,7 @@ class _DeviceNames:
         return self._member(index) or self._device_type(index)
 
     def _member(self, index: int) -> str | None:
-        """What a tensor or a device is asked."""
+        """Return the replacement of a tensor or device method."""
         text, after = self._code.text(index), [self._code.text(index + n) for n in (1, 2, 3, 4)]
         if text == "is_cuda":
             return "is_cpu"
@@ -149,7 +149,7 @@ class _DeviceNames:
                 return "is_meta"
             case "cuda":
                 return "cpu"
-            # No is 0, which is the number of the one GPU; a tensor of the CPU has -1.
+            # False converts to 0, the index of the only GPU; a CPU tensor would report -1.
             case "get_device":
                 return "is_meta"
             case "index" if [self._code.text(index - n) for n in (2, 3, 4)] == [")", "(", "device"]:

@@ -1,4 +1,4 @@
-"""`__shared__` declarations in CUDA C++ text, turned into references to memory that the emulator hands out."""
+"""Rewriting of `__shared__` declarations into references to memory of the emulator."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from evaluator.emulator.edits import Edits
 from evaluator.emulator.lexer import DEVICE, Code, Function, Kind, Token, flat, tokens
 
 _MACRO_SITES = 1 << 20
-"""Sites inside macros are numbered from here by the preprocessor: each expansion is a variable of its own."""
+"""First site number inside macros; the preprocessor's counter gives each expansion a separate variable."""
 _KEYWORDS = frozenset(("return", "else", "do"))
 _ALIGNMENT = frozenset(("__align__", "alignas", "__attribute__"))
 _DROPPED = frozenset(("__shared__", "static", "extern"))
@@ -17,7 +17,7 @@ _NO_INITIALIZER = 'static_assert(sizeof(int) == 0, "an initializer is not allowe
 
 
 class _Shared(NamedTuple):
-    """A `__shared__` declaration, as indices into the code: `start` to its `;` at `end`."""
+    """`__shared__` declaration: token indices from `start` to the `;` at `end`."""
 
     start: int
     end: int
@@ -26,7 +26,7 @@ class _Shared(NamedTuple):
 
 
 class _Declarator(NamedTuple):
-    """One variable of a declaration: `start`, its name, where its type ends and an initializer may begin, its end."""
+    """Declarator of one variable: start, name, end of the type suffix (start of an initializer), end."""
 
     start: int
     name: int
@@ -35,12 +35,12 @@ class _Declarator(NamedTuple):
 
 
 class SharedMemory:
-    """The shared memory of one text: each variable of a block is a site, with a number of its own."""
+    """Shared memory of one text. Each variable is a site with a unique number."""
 
     def __init__(
         self, code: Code, edits: Edits, sites: Iterator[int], functions: Sequence[Function], *, in_macro: bool
     ) -> None:
-        """Number the variables by `sites`; those outside of all functions belong to each of `functions`."""
+        """Number variables from `sites`. File-scope variables are declared inside each of `functions`."""
         self._code = code
         self._edits = edits
         self._sites = sites
@@ -48,7 +48,7 @@ class SharedMemory:
         self._in_macro = in_macro
 
     def edit(self) -> None:
-        """Turn every declaration into a reference."""
+        """Replace all declarations by references."""
         index = 0
         while index < len(self._code):
             if self._code.text(index) == "__shared__":
@@ -82,7 +82,7 @@ class SharedMemory:
         self._edits.insert_after(declarator.name, ")")
 
     def _storage(self, type_name: str, declarator: _Declarator, shared: _Shared) -> str:
-        """Write the expression for a variable's memory. A stricter alignment than its type's needs a struct."""
+        """Return the storage expression of a variable. An alignment beyond the type's alignment requires a struct."""
         site = str(next(self._sites)) if not self._in_macro else f"{_MACRO_SITES} + __COUNTER__"
         alignment = "".join(f" alignas({text})" for text in self._alignments(shared))
         if not alignment:
@@ -98,9 +98,10 @@ class SharedMemory:
         return flat(tokens(f"{type_name} ")[:-1] + run)
 
     def _dynamic(self, type_name: str, declarator: _Declarator, start: int) -> None:
-        """Turn `extern __shared__ T s[];` into a pointer to the block's one dynamic array.
+        """Replace `extern __shared__ T s[];` by a pointer to the block's dynamic shared memory.
 
-        The nested `extern` is never defined. It lets g++ say what nvcc says of one name with two types.
+        The nested `extern` declaration is never defined. The declaration makes g++ report conflicting types of one
+        name, as nvcc does.
         """
         code = self._code
         name = declarator.name
@@ -146,7 +147,7 @@ class SharedMemory:
                 self._edits.replace(token, "\n" * token.text.count("\n"))
 
     def _named_record(self, shared: _Shared) -> str | None:
-        """Close a `struct {…}` or `union {…}` that the declaration defines, under a name; None without one."""
+        """Name and close a `struct {…}` or `union {…}` defined inside the declaration; None without a definition."""
         code = self._code
         brace = next((i for i in range(shared.start, shared.declarators) if code.text(i) == "{"), None)
         if brace is None or brace not in code.partner:
@@ -159,7 +160,7 @@ class SharedMemory:
         return name
 
     def _file_scope(self, shared: _Shared) -> None:
-        """Move a declaration outside of all functions into each function of the device that uses its names."""
+        """Move a file-scope declaration into each device function that uses its names."""
         code = self._code
         text = flat(code.tokens[shared.start : shared.end])
         variables = [code.text(item.name) for item in declarators(code, shared.declarators, shared.end)]
@@ -183,7 +184,7 @@ class SharedMemory:
 
 
 def _inner(declaration: str, site: int) -> str:
-    """Rewrite a declaration as if it stood in a function; its first variable is `site`."""
+    """Rewrite a declaration as in a function, numbering variables from `site`."""
     before, after = "void f() {", "}"
     all_tokens = tokens(f"{before} {declaration}; {after}")
     code = Code(all_tokens)
@@ -193,7 +194,7 @@ def _inner(declaration: str, site: int) -> str:
 
 
 def shared_declaration(code: Code, index: int, end: int) -> _Shared | None:
-    """Take apart the declaration up to `end` that the `__shared__` at `index` is a word of; None without a name."""
+    """Parse the declaration that contains the `__shared__` at `index` and ends at `end`; None without a name."""
     start = _declaration_start(code, index)
     first = _first_declarator(code, start, end)
     if first is None:
@@ -222,7 +223,7 @@ def _declaration_start(code: Code, index: int) -> int:
 
 
 def _first_declarator(code: Code, start: int, end: int) -> int | None:  # noqa: C901 -- one branch for each specifier
-    """Give the index after the specifiers: of a `*`, a `(`, or the first variable's name."""
+    """Return the index behind the specifiers: `*`, `(`, or the first variable's name."""
     index, has_type = start, False
     while index < end:
         text, after = code.text(index), code.text(index + 1)
@@ -252,7 +253,7 @@ def _first_declarator(code: Code, start: int, end: int) -> int | None:  # noqa: 
 
 
 def declarators(code: Code, start: int, end: int) -> list[_Declarator]:
-    """Take the variables of a declaration apart."""
+    """Split a declaration into declarators."""
     found = []
     for first, stop in code.split(start, end):
         names = (i for i in range(first, stop) if code.kind(i) is Kind.WORD and code.text(i) not in _CV)

@@ -1,4 +1,4 @@
-"""Whether the full size of a problem is written into a submission's code: its failure at a small size says nothing."""
+"""Detection of full-size constants in a submission: failures of such code at a small size are inconclusive."""
 
 import ast
 import io
@@ -22,15 +22,15 @@ _CODE_LINE = re.compile(r"[;{}]\s*\\?$|^\s*#", re.MULTILINE)
 def hard_coded(
     source: str, full_constants: Mapping[str, Constant], small_constants: Mapping[str, Constant]
 ) -> list[tuple[int, int]]:
-    r"""List numbers in a submission that belong to the problem's full size alone, with their lines.
+    r"""List the numbers in a submission that belong only to the problem's full size, with lines.
 
-    Both mappings hold the problem's constants by name. A number counts where it is a full-size constant, or the
-    product of two or of all of them, with at least one that the small size changes, and none of the small size's
-    own numbers. It must be unlikely to stand there for another reason: at least 1000 and not 1024 (a block has up
-    to 1024 threads), or at least 100 and no multiple of 32.
+    Both mappings hold the problem's constants by name. A match is a full-size constant, or a product of two or of all
+    constants, including at least one constant that the small size changes; numbers of the small size never match. To
+    exclude coincidences, a match must be at least 1000 but not 1024 (the maximal block size), or at least 100 and no
+    multiple of 32.
 
-    Numbers are looked for in Python code and inside of strings that hold C++, not in comments, docstrings or other
-    text. What only `get_inputs` and `get_init_inputs` use is the problem's own, repeated, and does not count.
+    The search covers Python code and strings with C++ code, but no comments, docstrings or other text. Code used only
+    by `get_inputs` and `get_init_inputs` repeats the problem and is skipped.
 
     >>> hard_coded("rows = 4096\nprint(rows // 8)", {"rows": 4096, "dim": 512}, {"rows": 64, "dim": 512})
     [(4096, 1)]
@@ -51,7 +51,7 @@ def _full_numbers(full: Mapping[str, Constant], small: Mapping[str, Constant]) -
 
 
 def _products(constants: Mapping[str, Constant], telling: set[str]) -> set[int]:
-    """Give the values, the products of two and the product of all, of which one at least has a `telling` name."""
+    """Return all values, pair products and the total product, restricted to groups with a `telling` name."""
     values = [(name, number) for name, value in constants.items() for number in _integers(value)]
     groups = [*itertools.combinations(values, 1), *itertools.combinations(values, 2), tuple(values)]
     return {math.prod(n for _, n in group) for group in groups if any(name in telling for name, _ in group)}
@@ -77,10 +77,10 @@ def _python_numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
 
 
 def _working(tree: ast.Module) -> list[ast.stmt]:
-    """Give the statements of the submission's own work: no drawing of inputs, and no constant that only that needs.
+    """Return the statements of the submission's own work: without input drawing, and constants for input drawing.
 
-    Each statement is looked at once, however long a chain of constants is: from those that are no constants on to the
-    constants that they need, and those that these need.
+    The worklist visits each statement once, even for long chains of constants: from other statements to their
+    constants, and on to the constants of these constants.
     """
     kept = [node for node in tree.body if not _is_aside(node)]
     makers: dict[str, list[int]] = {}
@@ -102,14 +102,14 @@ def _read_names(node: ast.stmt) -> set[str]:
 
 
 def _is_aside(node: ast.stmt) -> bool:
-    """Say whether a statement is none of the submission's work: drawing inputs, or a script at the end."""
+    """Return whether a statement draws inputs or is a script section."""
     if isinstance(node, ast.FunctionDef):
         return node.name in _DRAWING_INPUTS
     return isinstance(node, ast.If) and "__main__" in ast.dump(node.test)
 
 
 def _constant_targets(node: ast.stmt) -> set[str]:
-    """Give the names that an assignment sets to something computed without a call; nothing for other statements."""
+    """Return the names assigned without a call; empty for all other statements."""
     if not isinstance(node, ast.Assign | ast.AnnAssign) or any(isinstance(part, ast.Call) for part in ast.walk(node)):
         return set()
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -123,7 +123,7 @@ def _whole(value: object) -> int | None:
 
 
 def _embedded_numbers(source: str, tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """Find the numbers of C++ inside of strings. The text is read as it is written, so its lines are the file's."""
+    """Yield the numbers in C++ strings. The raw string text preserves the file's line numbers."""
     docstrings = {
         node.value.lineno
         for node in ast.walk(tree)
@@ -142,7 +142,7 @@ def _unquoted(text: str) -> str:
 
 
 def _cpp_number(text: str) -> int | None:
-    """Read a number of C++; None where it is not whole."""
+    """Parse a C++ number; None for non-integers."""
     digits = text.replace("'", "").lower()
     try:
         if digits.startswith("0x"):

@@ -1,7 +1,7 @@
-"""From a build request to what the compiler is given: three ways of building it, each slower and more faithful.
+"""Build steps of the emulator: three ways to compile a request, each slower and more faithful than the last.
 
-Every file keeps its name and its lines through `#line`, so that the compiler's messages are about the texts that
-`evaluator.build.sources.source_files` gives. Text in, text out: nothing is compiled here.
+`#line` directives preserve file names and line numbers, so compiler messages refer to the texts of
+`evaluator.build.sources.source_files`. The module only transforms texts; compiling happens elsewhere.
 """
 
 import platform
@@ -35,31 +35,32 @@ _NVCC_DEFAULTS = [
     "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
     "-D__CUDA_NO_HALF2_OPERATORS__",
 ]
-"""What PyTorch's own builder tells nvcc; without it, comparing two c10::Half is ambiguous."""
+"""nvcc flags of PyTorch's builder. Without them, comparing two c10::Half values is ambiguous."""
 KERNEL_FLAGS = [
     "-O1",
-    "-g1",  # The lines of faults; without it only the launch's is known.
-    "-fno-tree-ter",  # A load stays in its line: otherwise it is done, and faults, where its value is first used.
-    "-fstack-clash-protection",  # A large local array must not jump over the guard page of a fiber's stack.
+    "-g1",  # Fault lines; without -g1 only the launch line is known.
+    "-fno-tree-ter",  # Keeps each load in its source line; otherwise a load executes and faults at its first use.
+    "-fstack-clash-protection",  # A large local array must not skip the guard page of a fiber's stack.
     "-w",
     "-fno-strict-aliasing",
     "-ffp-contract=off",
     "-fvisibility=hidden",
 ]
-"""How kernels are compiled, whatever the submission."""
+"""Compile flags for all kernels."""
 ALIGNMENT_FLAGS = ["-fsanitize=alignment", "-Wl,--wrap=__ubsan_handle_type_mismatch_v1"]
-"""Have each access ask whether its address is aligned: only where a text has vectors, for it costs up to half of a
-kernel's speed."""
+"""Check the alignment of every access. Used only for texts with vector types, since the check can halve a kernel's
+speed.
+"""
 _VECTORS = re.compile(
     r"\b(?:u?(?:char|short|int|long|longlong)[248]|(?:float|double)[24]|half2|__half2|(?:__)?nv_bfloat162"
     r"|alignas|__align__|aligned(?:_vector)?|AlignedVector)\b"
 )
 _IMPLICIT = "#include <cuda_runtime.h>\n#include <emu/nvcc.h>\n"
-"""nvcc includes the one at the start of every file, and defines what the other does."""
+"""nvcc includes cuda_runtime.h at the start of every file; emu/nvcc.h defines nvcc's predefined macros."""
 
 
 class StepName(StrEnum):
-    """A way of building an extension."""
+    """Way of building an extension."""
 
     LIGHT = "one unit, light headers"
     FULL = "one unit, full headers"
@@ -67,7 +68,7 @@ class StepName(StrEnum):
 
 
 class Step(NamedTuple):
-    """One try: the `files` of the compiler's folder by their paths, and the command that makes `library` there."""
+    """One build attempt: `files` by path in the compiler's folder, and the command that creates `library`."""
 
     name: StepName
     files: dict[str, str]
@@ -76,7 +77,7 @@ class Step(NamedTuple):
 
 
 class Lacking(NamedTuple):
-    """A construct that the emulator lacks, and where it stands in a file of the build."""
+    """Unsupported construct, with its file and line."""
 
     construct: str
     file: str
@@ -84,9 +85,10 @@ class Lacking(NamedTuple):
 
 
 def build_steps(request: BuildRequest, front: "FrontEnd") -> list[Step]:
-    """Give the steps of a build, in the order in which to try them; the first that succeeds is the build.
+    """Return the build steps in order of attempts; the first successful step provides the library.
 
-    One unit is the quickest, but a name that two files define can clash in it; the last step has no such fault.
+    A single unit compiles fastest, but equal names in two files can collide. The last step compiles each file
+    separately.
     """
     files = front.rewritten
     sources = [file for file in files if PurePath(file.name).suffix not in _HEADER_SUFFIXES]
@@ -102,7 +104,7 @@ def build_steps(request: BuildRequest, front: "FrontEnd") -> list[Step]:
 
 
 def lacking_constructs(request: BuildRequest) -> list[Lacking]:
-    """List what the files of a build use and the emulator lacks."""
+    """List the unsupported constructs in the files of a build."""
     files = source_files(request)
     own = {file.name for file in files}
     return [
@@ -113,10 +115,10 @@ def lacking_constructs(request: BuildRequest) -> list[Lacking]:
 
 
 def final_errors(earlier: Sequence[Diagnostic], later: Sequence[Diagnostic], *, last: bool) -> list[Diagnostic]:
-    """Give the errors that are the submission's own, after a step failed with `later`.
+    """Return the submission's own errors after a step failed with `later`; any such error ends the build.
 
-    The `last` step's word is taken. Before it, an error of the `earlier` step at the same place counts too, unless it
-    is about two definitions, which can be the single unit's own fault. With any that counts, no more steps are needed.
+    All errors of the `last` step count. Before the last step, an error counts if the `earlier` step has the same error
+    at the same position. Duplicate definitions are excluded, because the single unit can cause them.
     """
     errors = [entry for entry in later if entry.severity == "error"]
     if last:
@@ -133,7 +135,7 @@ def _essence(entry: Diagnostic) -> tuple[str, int, str]:
 
 
 def rewritten(files: Sequence[SourceFile]) -> list[SourceFile]:
-    """Rewrite all files, those of CUDA together. A header is CUDA where any source is: a kernel may lie in it."""
+    """Rewrite all files, CUDA files together. With any .cu source, headers count as CUDA: they may contain kernels."""
     cuda = [file for file in files if _is_cuda(file.name, files)]
     new = [as_nvcc(text) for text in rewrite_unit([file.text for file in cuda])]
     texts = dict(zip((file.name for file in cuda), new, strict=True))
@@ -148,7 +150,7 @@ def _is_cuda(name: str, files: Sequence[SourceFile]) -> bool:
 
 
 def _joined(sources: Sequence[SourceFile]) -> str:
-    """Put all sources in one unit: C++ first, so that it sees nothing of CUDA's files that it does not declare."""
+    """Concatenate all sources into one unit, C++ first: C++ files must not see undeclared names of CUDA files."""
     ordered = sorted(sources, key=lambda file: PurePath(file.name).suffix in CUDA_SUFFIXES)
     return "".join(_marked(file) for file in ordered)
 
@@ -166,13 +168,16 @@ def _step(name: StepName, request: BuildRequest, files: dict[str, str], units: l
 
 
 def _flags(request: BuildRequest, front: "FrontEnd") -> list[str]:
-    """Give the compile flags. Of the submission's own, macros and folders are kept; the rest is about a GPU's speed."""
+    """Return the compile flags, including the submission's macros and include folders.
+
+    The submission's other flags tune GPU code and are dropped.
+    """
     own = words([*request.extra_cflags, *request.extra_cuda_cflags])
     thread_locals = ["-mtls-dialect=gnu2"] if platform.machine() == "x86_64" else []
     marked = ["-DWARPGRADE_EMU_MARKS_RETURNS"] if front.marks_returns else []
     return [
         *KERNEL_FLAGS,
-        # What has misaligned vectors found, where there are any and the compiler, which is g++, can link it.
+        # Misaligned vector accesses are detected if the text has vector types and the compiler (g++) can link libubsan.
         *(ALIGNMENT_FLAGS if front.vectors and compiler_has("libubsan.so") else []),
         *thread_locals,
         *marked,
@@ -185,11 +190,11 @@ def _flags(request: BuildRequest, front: "FrontEnd") -> list[str]:
 
 
 def has_vectors(files: Sequence[SourceFile]) -> bool:
-    """Say whether any of CUDA's rewritten files has vectors, whose addresses must be aligned."""
+    """Return whether any rewritten CUDA file has vector types with alignment requirements."""
     return any(_VECTORS.search(file.text) for file in files if _is_cuda(file.name, files))
 
 
 def _macros(flags: Sequence[str]) -> list[str]:
-    """Keep what defines macros or names folders, in one word or two."""
+    """Keep macro definitions and include folders, given as one or two words."""
     joined = re.sub(r"(?<![^\0])(-[DUI])\0", r"\1", "\0".join(flags)).split("\0")
     return [flag for flag in joined if re.match(r"-[DUI].", flag)]
