@@ -125,6 +125,7 @@ def test_a_card_from_before_there_were_intervals_has_a_picture() -> None:
 @given(
     reference=st.lists(finite, max_size=20), submission=st.lists(finite, max_size=20), ends=st.tuples(finite, finite)
 )
+@pytest.mark.slow
 def test_nothing_is_drawn_outside(reference: list[float], submission: list[float], ends: tuple[float, float]) -> None:
     changes = {"submission_low_ms": ends[0], "submission_high_ms": ends[1], "reference_median_ms": ends[0]}
     root = drawn(sampled(reference, submission, **changes))
@@ -186,6 +187,7 @@ def test_the_picture_has_the_roofs() -> None:
 
 
 @given(values=st.lists(finite, min_size=7, max_size=7), sizes=st.lists(st.integers(-(2**63), 2**63), min_size=3))
+@pytest.mark.slow
 def test_any_roofline_fits_the_screen_and_the_picture(values: list[float], sizes: list[int]) -> None:
     names = ("bandwidth_bytes_per_s", "peak_flop_per_s", "floor_ms", "target_ms", "of_floor", "bytes_per_s")
     roofline = replace(

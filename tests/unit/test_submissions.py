@@ -333,6 +333,7 @@ class TestLimits:
             "```\nModelNew",
         ],
     )
+    @pytest.mark.slow
     def test_four_mebibytes_of_anything_cost_linear_time(self, written, unit):
         path = written((unit * (MAX_ANSWER_BYTES // len(unit))).encode())
         start = time.process_time()
