@@ -1,4 +1,4 @@
-"""Find and read problems. Nothing of a problem is run: references are read with `ast`, and torch is never imported."""
+"""Catalog of problems. No code of a problem is run: references are read with `ast`, and torch is never imported."""
 
 from evaluator.catalog.find import OWN_PROBLEMS, Listing, find_listed, find_problem, list_problems
 from evaluator.catalog.origin import Origin

@@ -1,4 +1,4 @@
-"""List problems, and find the one that a name or a path means."""
+"""Listing of problems, and lookup by name or path."""
 
 import difflib
 import re
@@ -13,18 +13,18 @@ from evaluator.paths import data_dir
 from evaluator.records import Problem
 
 OWN_PROBLEMS = Path("problems")
-"""Where `warpgrade new problem` puts a problem, below the current folder."""
+"""Folder for problems of `warpgrade new problem`, below the current folder."""
 
 
 class Listing(NamedTuple):
-    """What a folder holds: the problems by level and name, and what is wrong with those that cannot be read."""
+    """Content of a folder: problems sorted by level and name, and the errors of unreadable problems."""
 
     problems: list[Problem]
     broken: list[ProblemError]
 
 
 class _Place(NamedTuple):
-    """A problem that was seen in a folder and not yet read. `found_in` is as `read_bytes` has it."""
+    """Location of a problem not yet read. `found_in` is passed to `read_bytes`."""
 
     name: str
     path: Path
@@ -38,10 +38,10 @@ class _Place(NamedTuple):
 
 
 def list_problems(folder: Path | None = None) -> Listing:
-    """Read every problem in `folder`, or the shipped ones. A broken one does not hide the others.
+    """Read every problem in `folder`, or every shipped problem. A broken problem does not hide the others.
 
     Raises:
-        ProblemError: there is no such folder.
+        ProblemError: the folder does not exist.
     """
     problems, broken = [], []
     for place in _places(folder):
@@ -53,17 +53,17 @@ def list_problems(folder: Path | None = None) -> Listing:
 
 
 def find_problem(name: str, folder: Path | None = None) -> Problem:
-    """Read the one problem that `name` means; its neighbours are not read.
+    """Read the problem with that name or path; no other problem is read.
 
     Args:
-        name: a name in `folder` (for a KernelBench file also `19_ReLU` or `level1/19`, where only one is meant), or
-            the path of a problem's folder or of a file in KernelBench's form. Names go before paths: `./relu` is
-            always a path.
-        folder: where names are looked up; the shipped problems where None.
+        name: a name in `folder`, or the path of a problem's folder or of a file in KernelBench's form. For a
+            KernelBench file, an unambiguous short name suffices: `19_ReLU` or `level1/19`. Names take precedence over
+            paths: `./relu` is always a path.
+        folder: where names are looked up; None for the shipped problems.
 
     Raises:
-        ProblemNotFound: nothing has that name; carries the nearest ones, or the path of one in `OWN_PROBLEMS`.
-        ProblemError: it is there and broken.
+        ProblemNotFound: no problem matches; contains the nearest names, or a path in `OWN_PROBLEMS`.
+        ProblemError: the problem exists and is broken.
     """
     places = _places(folder)
     if (listed := _listed(name, places)) is not None:
@@ -78,11 +78,11 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
 
 
 def find_listed(name: str, folder: Path | None = None) -> Problem:
-    """Read the one problem of that name in `folder`, or among the shipped ones. A name is never a path here.
+    """Read the problem with that name in `folder`, or among the shipped problems. Paths are not accepted.
 
     Raises:
-        ProblemNotFound: nothing there has that name; carries the nearest ones.
-        ProblemError: it is there and broken.
+        ProblemNotFound: no problem matches; contains the nearest names.
+        ProblemError: the problem exists and is broken.
     """
     places = _places(folder)
     if (listed := _listed(name, places)) is None:
@@ -91,7 +91,7 @@ def find_listed(name: str, folder: Path | None = None) -> Problem:
 
 
 def _listed(name: str, places: list[_Place]) -> _Place | None:
-    """Find the place of that name, else the one that may be called so. Raises ProblemNotFound where several may."""
+    """Return the place with that name or short name, or None. Raises ProblemNotFound if several match."""
     exact = [place for place in places if place.name == name]
     meant = exact or [place for place in places if name.removesuffix(".py") in _other_names(place)]
     if len(meant) > 1:
@@ -100,7 +100,7 @@ def _listed(name: str, places: list[_Place]) -> _Place | None:
 
 
 def _places(folder: Path | None) -> list[_Place]:
-    """See which problems a folder holds, in the order of their names."""
+    """Return the places of all problems in a folder, sorted by name."""
     top = data_dir("problems") if folder is None else folder
     own = Origin.WARPGRADE if folder is None else Origin.FOLDER
     try:
@@ -109,7 +109,7 @@ def _places(folder: Path | None) -> list[_Place]:
         raise ProblemError(
             f"{top}: cannot be read: {error.strerror or error}", hint="name a folder of problems"
         ) from error
-    # An installer may have put links where our own problems lie.
+    # An installer may have linked the shipped problems.
     found_in = None if folder is None else top
     places = [_Place(child.name, child, own, found_in) for child in children if _is_problem_folder(child)]
     files = kernelbench.problem_files(top)
@@ -118,8 +118,8 @@ def _places(folder: Path | None) -> list[_Place]:
 
 
 def _is_problem_folder(path: Path) -> bool:
-    # Either file is enough to be meant as a problem: the lack of the other is then reported, not passed over.
-    # So is what is no regular file, a link that leads nowhere for one.
+    # A single file marks a problem; the absence of the other is reported later. The same holds for a file of another
+    # kind, such as a dangling link.
     return _is_there(path / PROBLEM_FILE) or _is_there(path / REFERENCE_FILE)
 
 
@@ -127,7 +127,7 @@ def _is_there(path: Path) -> bool:
     try:
         path.lstat()
     except (OSError, ValueError):
-        # A name that is too long, that holds a NUL, or a folder that may not be entered.
+        # The name is too long or contains a NUL, or the folder may not be entered.
         return False
     return True
 
@@ -148,18 +148,18 @@ def _place_at(path: Path) -> _Place | None:
 
 
 def _other_names(place: _Place) -> tuple[str, ...]:
-    """Give what a place may be called besides its name. A problem's folder has no other: `relu.py` is a file."""
+    """Return the short names of a place. A problem's folder has none: `relu.py` is a file."""
     return kernelbench.other_names(place.name) if place.origin is Origin.KERNELBENCH else ()
 
 
 def _nearest(name: str, places: list[_Place]) -> list[str]:
-    """Name the places that are spelled like `name`, in full or in short, whatever the case."""
+    """Return the names of places whose full or short name resembles `name`, ignoring case."""
     spelled = {called.lower(): place.name for place in places for called in (place.name, *_other_names(place))}
     near = difflib.get_close_matches(name.lower(), spelled, n=3)
     return list(dict.fromkeys(spelled[each] for each in near))
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Order numbers in a name as numbers: 2 before 19."""
+    """Return a sort key that orders numbers in a name numerically: 2 before 19."""
     parts = re.split(r"(\d+)", name.lower())
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]

@@ -1,4 +1,4 @@
-"""Read a problem's own folder: `problem.toml` (strictly) and `reference.py` (unrun), and hold them to each other."""
+"""Problem folders: `problem.toml`, read strictly, and `reference.py`, parsed but not run, checked for consistency."""
 
 import hashlib
 import math
@@ -54,16 +54,16 @@ class _Roofline(_Table, frozen=True, kw_only=True):
 
 
 class Sizes(_Table, frozen=True, kw_only=True):
-    """The `[sizes.…]` tables: constants of the reference, by name."""
+    """The `[sizes.…]` tables: values for constants of the reference, by name."""
 
-    # Checked by hand: msgspec's messages do not name the keys of a dict.
+    # Checked separately: msgspec's messages do not name the keys of a dict.
     full: dict[str, Any]
     small: dict[str, Any]
     awkward: dict[str, Any] | None = None
 
 
 class ProblemFile(_Table, frozen=True, kw_only=True):
-    """A problem.toml, as it is written."""
+    """The content of a problem.toml."""
 
     title: Text
     level: Level
@@ -96,15 +96,15 @@ _CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
 
 
 def problem_name(folder: Path) -> str:
-    """Name a problem by its folder as it was given: a link keeps its own name, `.` and `..` have the real one."""
+    """Return a problem's name: that of its folder as given (a link keeps its own), for `.` and `..` the real one."""
     return folder.name if folder.name not in {"", ".."} else folder.resolve().name
 
 
 def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> Problem:
-    """Read the problem in `folder`; its name is the folder's. `found_in` is as `read_bytes` has it.
+    """Read the problem in `folder`; the folder's name is the problem's. `found_in` is passed to `read_bytes`.
 
     Raises:
-        ProblemError: a file is missing or broken, or the two do not fit; the message names file and key.
+        ProblemError: a file is missing or broken, or both files contradict each other; the message names file and key.
     """
     toml_path, reference_path = folder / PROBLEM_FILE, folder / REFERENCE_FILE
     toml_bytes, reference_bytes = (read_bytes(path, found_in) for path in (toml_path, reference_path))
@@ -120,7 +120,7 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         origin=origin,
         path=str(folder),
         source=source,
-        # `cat reference.py problem.toml | sha256sum` gives the same.
+        # Equal to `cat reference.py problem.toml | sha256sum`.
         sha256=hashlib.sha256(reference_bytes + toml_bytes).hexdigest(),
         sizes=sizes,
         precision=header.precision,
@@ -145,7 +145,7 @@ def _decode_toml(text: str, path: Path) -> ProblemFile:
 
 
 def _explained(complaint: str, path: Path) -> ProblemError:
-    """Turn msgspec's `what - at `$.where`` into a message that also says what is allowed there."""
+    """Convert msgspec's `what - at `$.where`` into an error that also lists the allowed values."""
     what, _, place = complaint.partition(" - at ")
     key = place.strip("`").removeprefix("$").removeprefix(".")
     found = re.search(r"(unknown|missing required) field `([^`]*)`", what)
@@ -157,7 +157,7 @@ def _explained(complaint: str, path: Path) -> ProblemError:
             message = f"{path}: {full_key}: unknown key; {one_of(fields)}"
             return ProblemError(message, hint=did_you_mean(name, fields))
         return ProblemError(f"{path}: {full_key}: this key is required")
-    # Text of length 0 is the only length that can be wrong here.
+    # Empty text is the only possible length error.
     what = "must not be empty" if "length" in what else what[:1].lower() + what[1:]
     if key in _CHOICES:
         what = f"{what}; {one_of(_CHOICES[key])}"
@@ -214,7 +214,7 @@ def _checked_split(split: dict[str, Any], reference: Reference, path: Path) -> d
 def _checked_roofline(
     written: _Roofline | None, sizes: dict[SizeName, dict[str, Constant]], reference: Reference, path: Path
 ) -> RooflineOverride | None:
-    """Work every formula out at every size, so that none can fail in a grade."""
+    """Evaluate every formula at every size, so that no formula can fail during a grade."""
     if written is None:
         return None
     known = {name: literal.value for name, literal in reference.constants.items()}

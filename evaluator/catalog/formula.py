@@ -1,4 +1,4 @@
-"""Whole numbers by a formula of a reference's constants: `4 * rows * (columns + 1) // 2`. Nothing is run."""
+"""Integer formulas of a reference's constants: `4 * rows * (columns + 1) // 2`. No code is run."""
 
 import ast
 from collections.abc import Mapping
@@ -7,13 +7,16 @@ from evaluator.records import Constant
 
 
 class FormulaError(Exception):
-    """The formula is none, or has no value; says why."""
+    """An invalid formula, or a formula without a value, with the reason."""
 
 
 def evaluate(formula: str, constants: Mapping[str, Constant]) -> int:
-    """Work out `formula`: whole numbers, names of `constants`, + - * // and parentheses.
+    """Evaluate `formula`: integers, names of `constants`, + - * // and parentheses.
 
-    Powers are left out: a short one can take for ever.
+    Powers are excluded: a short power can take forever.
+
+    Raises:
+        FormulaError: the formula is invalid, names something else, or has a negative value.
 
     >>> evaluate("4 * n * (n + 1) // 2", {"n": 3})
     24

@@ -1,4 +1,4 @@
-"""Use a file of KernelBench in place: `level1/19_ReLU.py` is a problem without any file of ours beside it."""
+"""KernelBench files used in place: `level1/19_ReLU.py` is a problem without any additional file."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ WHERE = "problems of KernelBench are not shipped: add --problems DIR, the folder
 
 
 class SmallSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The constants that make a known file small enough for a laptop; the others stay as they are written."""
+    """Constants that make a known file small enough for a laptop; the others keep the values in the file."""
 
     name: str
     small: dict[str, Constant]
@@ -34,18 +34,18 @@ SmallSizes = Mapping[Sha256, SmallSize]
 
 @cache
 def shipped_small_sizes() -> SmallSizes:
-    """Read the shipped table: the small sizes, by the sha256 of the file that they belong to."""
+    """Read the shipped table of small sizes, keyed by the sha256 of the file."""
     return msgspec.json.decode(_SIZES_FILE.read_bytes(), type=dict[Sha256, SmallSize])
 
 
 def level_of(folder: Path) -> int | None:
-    """Give the level that a folder's name says (`level2`), if it does."""
+    """Return the level in a folder's name (`level2`), or None."""
     found = _LEVEL_FOLDER.fullmatch(folder.resolve().name)
     return int(found[1]) if found else None
 
 
 def problem_files(tree: Path) -> list[Path]:
-    """Find the numbered files of a tree: a level's folder itself, or one that holds levels, or a checkout of theirs."""
+    """Return the numbered files of a tree: a level's folder, a folder of levels, or a checkout of KernelBench."""
     if level_of(tree) is not None:
         folders = [tree]
     else:
@@ -55,13 +55,13 @@ def problem_files(tree: Path) -> list[Path]:
 
 
 def problem_name(file: Path) -> str:
-    """Name a file by its level and stem: `level1/19_ReLU`. A file outside of a level's folder has its stem alone."""
+    """Return a file's name with its level: `level1/19_ReLU`. Outside a level's folder, the stem alone."""
     folder = file.parent.resolve()
     return file.stem if level_of(folder) is None else f"{folder.name}/{file.stem}"
 
 
 def other_names(name: str) -> tuple[str, ...]:
-    """Give the other ways to say a file's name; the short ones may stand for several files.
+    """Return all names of a file; the short names may match several files.
 
     >>> other_names("level1/19_ReLU")
     ('level1/19_ReLU', '19_ReLU', 'level1/19')
@@ -71,7 +71,7 @@ def other_names(name: str) -> tuple[str, ...]:
 
 
 def looks_like_one(name: str) -> bool:
-    """Say whether a name is spelled as KernelBench's are, in full or in short.
+    """Return whether a name has the form of KernelBench's names, full or short.
 
     >>> [looks_like_one(name) for name in ("level1/19_ReLU", "level1/19", "19_ReLU.py", "relu")]
     [True, True, True, False]
@@ -80,15 +80,15 @@ def looks_like_one(name: str) -> bool:
 
 
 def read_file(file: Path, small_sizes: SmallSizes | None = None, found_in: Path | None = None) -> Problem:
-    """Read a problem in KernelBench's form. The constants written in the file are its full size.
+    """Read a problem in KernelBench's form. The constants in the file are the full size.
 
     Args:
-        file: the file; a level of 0 says that its folder names none.
-        small_sizes: what stands in for the shipped table.
-        found_in: as `read_bytes` has it.
+        file: the file; its level is 0 if the folder names none.
+        small_sizes: replaces the shipped table.
+        found_in: passed to `read_bytes`.
 
     Raises:
-        ProblemError: it cannot be read, or lacks `Model`, `get_inputs` or `get_init_inputs`.
+        ProblemError: the file cannot be read, or lacks `Model`, `get_inputs` or `get_init_inputs`.
     """
     data = read_bytes(file, found_in)
     source = decode(data, file)

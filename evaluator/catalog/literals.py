@@ -1,6 +1,6 @@
-"""The literals that a module's text sets names to, and where they stand: `n = 4`, `h = w = 2 * 64`, `d = [64, 32]`.
+"""Literals assigned to names at module level, with their positions: `n = 4`, `h = w = 2 * 64`, `d = [64, 32]`.
 
-A tuple of integers has the value of a list, and stays a tuple in the text (`Literal.spelt`).
+A tuple of integers has the value of a list, and stays a tuple in the source text (`Literal.spelt`).
 """
 
 import ast
@@ -12,7 +12,7 @@ from evaluator.records import Constant
 
 
 class Span(NamedTuple):
-    """Where a literal stands: a line, and the columns in bytes of UTF-8 (as `ast` counts them). Lines from 1."""
+    """Position of a literal: line, from 1, and columns in bytes of UTF-8, like `ast`."""
 
     line: int
     start: int
@@ -20,19 +20,19 @@ class Span(NamedTuple):
 
 
 class Literal(NamedTuple):
-    """The value of a module-level constant and the place where it is written."""
+    """The value of a module-level constant and the position of its literal."""
 
     value: Constant
     span: Span
     is_tuple: bool = False
 
     def spelt(self, value: Constant) -> str:
-        """Write another value in its place."""
+        """Return the source text of another value in place of the literal."""
         return repr(tuple(value)) if self.is_tuple and isinstance(value, list) else repr(value)
 
 
 def module_literals(tree: ast.Module) -> Iterator[tuple[str, Literal]]:
-    """Give each name that a statement of the module itself sets to a literal, in order, with that literal."""
+    """Yield each name that a module-level statement sets to a literal, in order, with the literal."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=targets, value=value):
@@ -65,14 +65,14 @@ def _finite_literal(node: ast.expr) -> Constant | None:
         value = _literal_value(node)
     except (RecursionError, OverflowError):
         return None
-    # No card could hold an infinite one: JSON has none.
+    # JSON has no infinite numbers, so no card could contain one.
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _literal_value(node: ast.expr) -> Constant | None:
     """Evaluate a literal, a list or tuple of integers, or arithmetic of number literals.
 
-    Powers are left out: a short one can take for ever.
+    Powers are excluded: a short power can take forever.
     """
     match node:
         case ast.Constant(value=(bool() | int() | float() | str()) as value):

@@ -1,6 +1,6 @@
-"""What was decided about a problem's value profiles, as it is kept: `profiles.lock.toml` beside a problem, or a cache.
+"""Stored decisions about a problem's input distributions: `profiles.lock.toml` beside a problem, or a cache entry.
 
-A lock is for one text of the problem and one set of rules; for any other it says nothing.
+A lock applies to one text of the problem and one version of the rules, and to no other.
 """
 
 import json
@@ -21,12 +21,11 @@ _HEADER = """\
 
 
 class SizeLock(Record, frozen=True):
-    """What was decided for one size.
+    """Decisions for one size.
 
-    `rounding` has, for the outputs where it matters, what other orders of summation and rounding do to them: the
-    largest error as a part of the row's root mean square. Where that is far too large to be allowed everywhere, as
-    where a function has steps, it stands in `rare`, and `rounding` is what all but one element in a thousand stay
-    below.
+    `rounding` holds the effect of other summation orders and roundings on the outputs where it matters: the largest
+    error, relative to the row's root mean square. A function with steps may have an error far too large to be allowed
+    everywhere. `rare` then holds that error, and `rounding` a bound that all but one element in a thousand stay below.
     """
 
     use: list[Profile]
@@ -36,7 +35,7 @@ class SizeLock(Record, frozen=True):
 
 
 class Lock(Record, frozen=True):
-    """A lock file. `problem` is the sha256 of the problem that it is for, `rules` the version of the profiles."""
+    """A lock file. `problem` is the sha256 of its problem, `rules` the version of the input distributions."""
 
     problem: Sha256
     rules: int
@@ -44,10 +43,10 @@ class Lock(Record, frozen=True):
 
 
 def read_lock(path: Path, *, shipped: bool = False) -> Lock | None:
-    """Read a lock; None where there is none. That of a `shipped` problem may be a link, as its installer made it.
+    """Read a lock; None without a file. The lock of a `shipped` problem may be a link, created by an installer.
 
     Raises:
-        ProblemError: it is there and broken, or no regular file.
+        ProblemError: the file exists, but is broken or not a regular file.
     """
     try:
         path.lstat()
@@ -63,12 +62,12 @@ def read_lock(path: Path, *, shipped: bool = False) -> Lock | None:
 
 
 def fits(lock: Lock | None, problem: Problem, rules: int) -> bool:
-    """Say whether a lock is for this text of the problem, and for the profiles of `rules`."""
+    """Return whether a lock applies to this text of the problem and to the input distributions of `rules`."""
     return lock is not None and lock.problem == problem.sha256 and lock.rules == rules
 
 
 def lock_text(lock: Lock) -> str:
-    """Spell a lock as TOML, the same way every time."""
+    """Return a lock as TOML, with the same text every time."""
     lines = [_HEADER.rstrip("\n"), f"problem = {_text(lock.problem)}", f"rules = {lock.rules}"]
     for name in SizeName:
         if (size := lock.sizes.get(name)) is None:
@@ -85,5 +84,5 @@ def lock_text(lock: Lock) -> str:
 
 
 def _text(value: str) -> str:
-    """Quote a string. TOML's basic strings take all that JSON's do, but for DEL."""
+    """Quote a string. TOML's basic strings allow the same characters as JSON's, except DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

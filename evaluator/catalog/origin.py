@@ -1,14 +1,14 @@
-"""Where a problem comes from."""
+"""Origins of problems."""
 
 from enum import StrEnum
 
 
 class Origin(StrEnum):
-    """What a problem's `origin` may say."""
+    """Values of a problem's `origin`."""
 
     WARPGRADE = "warpgrade"
     """Shipped with Warpgrade."""
     FOLDER = "folder"
-    """Somebody's own folder with a `problem.toml` and a `reference.py`."""
+    """A user's folder with a `problem.toml` and a `reference.py`."""
     KERNELBENCH = "kernelbench"
     """A file like `level1/19_ReLU.py`, used in place."""

@@ -1,4 +1,4 @@
-"""What the text of a reference shows without running it: its names, its size constants, `forward`'s parameters."""
+"""Facts in the text of a reference, read without running it: names, size constants, parameters of `forward`."""
 
 import ast
 import warnings
@@ -19,10 +19,10 @@ _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class Reference(NamedTuple):
-    """A reference, read but not run.
+    """A reference, parsed but not run.
 
-    `constants` are the names set once, at module level, to a literal on one line: `n = 4`, `h = w = 2 * 64`,
-    `d, h, w = 16, 32, 32`. `forward` is None where `Model` has no `forward` of its own in this file.
+    `constants` are the names set once, at module level, to a literal on one line: `n = 4`, `h = w = 2 * 64`, `d, h, w =
+    16, 32, 32`. `forward` is None if the file's `Model` defines no `forward`.
     """
 
     constants: Mapping[str, Literal]
@@ -31,10 +31,10 @@ class Reference(NamedTuple):
 
 
 def read_reference(source: str, where: str) -> Reference:
-    """Read the text of a reference; `where` names its file in messages.
+    """Parse the text of a reference; `where` names the file in messages.
 
     Raises:
-        ProblemError: it is not Python, or `Model`, `get_inputs` or `get_init_inputs` is missing.
+        ProblemError: the text is not Python, or `Model`, `get_inputs` or `get_init_inputs` is missing.
     """
     tree = _parse(source, where)
     bound = Counter(_bound_names(tree))
@@ -51,10 +51,10 @@ def read_reference(source: str, where: str) -> Reference:
 
 
 def sized_source(problem: Problem, size: SizeName) -> str:
-    """Put the constants of `size` in place of the literals in the reference; every other byte stays, lines included.
+    """Replace the literals in the reference by the constants of `size`; every other byte and all line numbers stay.
 
     Raises:
-        ProblemError: the problem has no such size, or the size and the reference do not fit together.
+        ProblemError: the problem lacks the size, or the size contradicts the reference.
     """
     if size not in problem.sizes:
         message = f"{problem.name} has no size {size.value!r}; {one_of(problem.sizes)}"
@@ -67,7 +67,7 @@ def sized_source(problem: Problem, size: SizeName) -> str:
 
 
 def with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> str:
-    """Replace the literals of the `wanted` constants whose value differs. Raises ProblemError where there is none."""
+    """Replace the literals of `wanted` constants with other values. Raises ProblemError for an unknown constant."""
     constants = read_reference(source, where).constants
     texts: dict[Span, str | None] = {}
     for name, value in wanted.items():
@@ -78,7 +78,7 @@ def with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> s
         text = None if same else literal.spelt(value)
         if texts.setdefault(literal.span, text) != text:
             raise ProblemError(f"{where}: {name} shares its literal with another constant; set both to one value")
-    # Only the line ends that Python knows: str.splitlines would also cut at form feeds and U+2028.
+    # Split only at Python's line ends: str.splitlines would also split at form feeds and U+2028.
     lines = source.encode().splitlines(keepends=True)
     for span, text in sorted(texts.items(), reverse=True):
         if text is not None:
@@ -90,7 +90,7 @@ def with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> s
 def _parse(source: str, where: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
-            # An invalid escape in somebody's docstring is no concern of a listing.
+            # An invalid escape in a docstring does not concern a listing.
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
@@ -102,7 +102,7 @@ def _parse(source: str, where: str) -> ast.Module:
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:
-    """Give every name that the module binds, once for each time; names of functions' own scopes are not among them."""
+    """Yield every name that the module binds, once per binding, without names in the scopes of functions."""
     todo: list[ast.AST] = list(tree.body)
     while todo:
         node = todo.pop()

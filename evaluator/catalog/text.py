@@ -1,4 +1,4 @@
-"""Read the text of a problem's files, and word the messages about them."""
+"""Reading of a problem's text files, and parts of error messages about them."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from evaluator.errors import ProblemError
 from evaluator.files.reading import NotRegular, read_found, read_named_regular
 
 MAX_FILE_BYTES = 8 << 20
-"""Far more than any file of a problem."""
+"""Far above any file of a problem."""
 
 
 def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
@@ -16,11 +16,11 @@ def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
 
     Args:
         path: the file.
-        found_in: the folder in which it was found by looking around: no part of the path below may be a link. None
-            where the user named it, or it came with Warpgrade.
+        found_in: the folder whose listing contained the file; no part of the path below may be a link. None if the user
+            named the file, or for shipped problems.
 
     Raises:
-        ProblemError: the system does not let us, it is no regular file, or it is too large.
+        ProblemError: the file cannot be read, is not a regular file, or is too large.
     """
     try:
         if found_in is None:
@@ -38,10 +38,10 @@ def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
 
 
 def decode(data: bytes, path: Path) -> str:
-    """Decode what was read from `path`; a byte order mark is dropped, line ends stay.
+    """Decode the bytes of `path`; a byte order mark is dropped, line ends stay.
 
     Raises:
-        ProblemError: it is not UTF-8.
+        ProblemError: the bytes are not UTF-8.
     """
     try:
         return data.decode("utf-8-sig")
@@ -51,7 +51,7 @@ def decode(data: bytes, path: Path) -> str:
 
 
 def one_of(allowed: Iterable[object]) -> str:
-    """List what is allowed.
+    """Return the list of allowed values for a message.
 
     >>> one_of(["train", "eval"])
     'allowed: train, eval'
@@ -60,7 +60,7 @@ def one_of(allowed: Iterable[object]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Name the nearest of the `known` words, or nothing.
+    """Return a hint with the nearest of the `known` words, or "".
 
     >>> did_you_mean("sizez", ["sizes", "split"])
     'did you mean sizes?'

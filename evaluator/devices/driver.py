@@ -1,8 +1,8 @@
-"""The few functions of the CUDA driver that judge and runner need and PyTorch does not have.
+"""CUDA driver functions needed by judge and runner, but missing in PyTorch.
 
-Shared memory between processes (`cuMemCreate`, passed as a file descriptor), words in host memory that a stream writes
-and waits for, and kernels from a cubin. All of them work in the context that is current, which is PyTorch's.
-Struct layouts and numbers are those of cuda.h, CUDA 12 and 13.
+Shared memory between processes (`cuMemCreate`, exported as a file descriptor), host memory words for stream writes and
+waits, and kernels from a cubin. All functions use the current context, which is PyTorch's. Struct layouts and numbers
+are those of cuda.h, CUDA 12 and 13.
 """
 
 import ctypes
@@ -20,14 +20,14 @@ _MAPPED = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 
 
 Argument = ctypes.c_uint64 | ctypes.c_int64 | ctypes.c_int | ctypes.c_double | ctypes.Structure
-"""An argument of a kernel; structures go by value."""
+"""An argument of a kernel; structures are passed by value."""
 
 
 class DriverError(Exception):
-    """The CUDA driver refused. `name` is CUDA's own, such as CUDA_ERROR_OUT_OF_MEMORY."""
+    """An error of the CUDA driver. `name` is CUDA's name, such as CUDA_ERROR_OUT_OF_MEMORY."""
 
     def __init__(self, function: str, name: str, text: str) -> None:
-        """Keep which `function` failed, and CUDA's `name` and `text` for why."""
+        """Store the failed `function`, and CUDA's `name` and `text` for the error."""
         super().__init__(f"{function}: {name}: {text}")
         self.name = name
 
@@ -51,7 +51,7 @@ class _Access(ctypes.Structure):
 
 
 class Mapping(NamedTuple):
-    """Device memory that is mapped in this process: `address` for kernels, `handle` for exporting it."""
+    """Device memory mapped in this process: `address` for kernels, `handle` for export."""
 
     address: int
     size_bytes: int
@@ -74,9 +74,9 @@ def _call(function: str, *arguments: object) -> None:
 
 
 def make_context() -> None:
-    """Make this process's primary context on the first device that is visible: the one that PyTorch will use.
+    """Create this process's primary context on the first visible device, for PyTorch's later use.
 
-    That takes a fifth of a second, and other threads of Python's go on meanwhile. Raises OSError without a driver.
+    Creation takes a fifth of a second, during which other Python threads run. Raises OSError without a driver.
     """
     _call("cuInit", 0)
     device, context = ctypes.c_int(), ctypes.c_void_p()
@@ -85,7 +85,7 @@ def make_context() -> None:
 
 
 def create_memory(device: int, size_bytes: int) -> Mapping:
-    """Make device memory that lies in an allocation of its own and can be exported; the size is rounded up."""
+    """Allocate exportable device memory as a separate allocation; the size is rounded up to the granularity."""
     properties = _AllocationProperties(_PINNED, _POSIX_DESCRIPTOR, _Location(_ON_DEVICE, device))
     granularity = ctypes.c_size_t()
     _call("cuMemGetAllocationGranularity", ctypes.byref(granularity), ctypes.byref(properties), _MINIMUM)
@@ -102,7 +102,7 @@ def create_memory(device: int, size_bytes: int) -> Mapping:
 
 
 def export_memory(memory: Mapping) -> int:
-    """Give a file descriptor by which another process can map `memory`."""
+    """Return a file descriptor with which another process can map `memory`."""
     descriptor = ctypes.c_int()
     _call(
         "cuMemExportToShareableHandle",
@@ -115,14 +115,14 @@ def export_memory(memory: Mapping) -> int:
 
 
 def import_memory(device: int, descriptor: int, size_bytes: int) -> Mapping:
-    """Map memory that another process exported. `size_bytes` is its whole size."""
+    """Map memory exported by another process. `size_bytes` is the full size of the allocation."""
     handle = ctypes.c_uint64()
     _call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), _POSIX_DESCRIPTOR)
     return _mapped(device, size_bytes, handle.value)
 
 
 def free_memory(memory: Mapping) -> None:
-    """Unmap `memory` here; it is gone when no process maps it any more."""
+    """Unmap `memory` in this process; the allocation is freed when no process maps it."""
     _call("cuMemUnmap", ctypes.c_uint64(memory.address), ctypes.c_size_t(memory.size_bytes))
     _call("cuMemAddressFree", ctypes.c_uint64(memory.address), ctypes.c_size_t(memory.size_bytes))
     _call("cuMemRelease", ctypes.c_uint64(memory.handle))
@@ -143,7 +143,7 @@ def _mapped(device: int, size_bytes: int, handle: int) -> Mapping:
 
 
 def register_host(address: int, size_bytes: int) -> int:
-    """Pin host memory of this process and give the address under which the device reaches it."""
+    """Pin host memory of this process and return its device address."""
     _call("cuMemHostRegister_v2", ctypes.c_void_p(address), ctypes.c_size_t(size_bytes), _MAPPED)
     device_address = ctypes.c_uint64()
     _call("cuMemHostGetDevicePointer_v2", ctypes.byref(device_address), ctypes.c_void_p(address), 0)
@@ -156,12 +156,12 @@ def unregister_host(address: int) -> None:
 
 
 def stream_write(stream: int, address: int, value: int) -> None:
-    """Have `stream` store a 32-bit `value` at `address` when all before it is done."""
+    """Enqueue on `stream` the store of a 32-bit `value` at `address`, after all earlier work."""
     _call("cuStreamWriteValue32_v2", ctypes.c_void_p(stream), ctypes.c_uint64(address), ctypes.c_uint32(value), 0)
 
 
 def stream_wait(stream: int, address: int, at_least: int) -> None:
-    """Have `stream` wait until the 32-bit word at `address` is `at_least` (in the cyclic sense of cuda.h)."""
+    """Block `stream` until the 32-bit word at `address` is `at_least` (in the cyclic sense of cuda.h)."""
     _call(
         "cuStreamWaitValue32_v2",
         ctypes.c_void_p(stream),
@@ -179,14 +179,14 @@ def load_module(image: bytes) -> int:
 
 
 def kernel(module: int, name: str) -> int:
-    """Find a kernel of a module by its (unmangled) name."""
+    """Return a module's kernel by its unmangled name."""
     function = ctypes.c_void_p()
     _call("cuModuleGetFunction", ctypes.byref(function), ctypes.c_void_p(module), name.encode())
     return function.value or 0
 
 
 def launch(function: int, *, blocks: int, threads: int, stream: int, arguments: Sequence[Argument]) -> None:
-    """Launch a kernel on a grid of one dimension."""
+    """Launch a kernel on a one-dimensional grid."""
     pointers = (ctypes.c_void_p * len(arguments))(
         *(ctypes.cast(ctypes.byref(argument), ctypes.c_void_p) for argument in arguments)
     )
@@ -201,5 +201,5 @@ def launch(function: int, *, blocks: int, threads: int, stream: int, arguments: 
 
 
 def reset_persisting_l2() -> None:
-    """Make all lines that an access-policy window keeps in L2 ordinary again."""
+    """Reset all persisting L2 lines, which an access-policy window keeps in cache, to normal."""
     _call("cuCtxResetPersistingL2Cache")

@@ -1,4 +1,4 @@
-"""Which NVIDIA GPUs there are, and what their driver says of them. Asks NVML; needs neither torch nor a context."""
+"""NVIDIA GPUs and the state reported by their driver. Uses NVML; needs neither torch nor a context."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
 class Gpu(NamedTuple):
-    """One GPU. `number` is NVML's; `nodes` are the device files that a process needs to use this GPU and no other."""
+    """A GPU. `number` is NVML's index; `nodes` are the device files needed to use this GPU and no other."""
 
     number: int
     uuid: str
@@ -27,7 +27,7 @@ class Gpu(NamedTuple):
 
 
 class GpuState(NamedTuple):
-    """How a GPU is at one moment. `throttled` holds NVML's words for why its clocks are held back, if they are."""
+    """State of a GPU at one moment. `throttled` lists NVML's reasons for reduced clocks, if any."""
 
     sm_mhz: int
     memory_mhz: int
@@ -39,7 +39,7 @@ class GpuState(NamedTuple):
 
 
 def gpus() -> list[Gpu]:
-    """List the GPUs that this process may use (`visible`); none where there is no driver."""
+    """Return the GPUs available to this process (`visible`); none without a driver."""
     try:
         with _nvml() as nvml:
             return _listed(nvml)
@@ -48,7 +48,7 @@ def gpus() -> list[Gpu]:
 
 
 def choose(wanted: str | None) -> Gpu:
-    """Find the GPU with that index or UUID; without a wish the first one. Raises UsageError, or InfraError."""
+    """Return the GPU with the wanted index or UUID, by default the first. Raises UsageError or InfraError."""
     with _nvml() as nvml:
         found = _listed(nvml)
     if not found:
@@ -67,10 +67,10 @@ def choose(wanted: str | None) -> Gpu:
 
 
 def visible(found: Sequence[Gpu], variable: str | None) -> list[Gpu]:
-    """Keep what CUDA_VISIBLE_DEVICES names, in its order: a scheduler gives a job its GPUs by it.
+    """Filter and order GPUs by CUDA_VISIBLE_DEVICES, with which a scheduler assigns GPUs to a job.
 
-    As CUDA reads it: indices, or UUIDs that may be cut short; what follows a name that fits no GPU, or not just one, is
-    not seen. Indices are NVML's.
+    CUDA's rules apply: entries are indices or possibly shortened UUIDs. The list ends at an entry that matches no GPU
+    or several. Indices are NVML's.
 
     >>> visible([], "0")
     []
@@ -88,15 +88,15 @@ def visible(found: Sequence[Gpu], variable: str | None) -> list[Gpu]:
 
 
 def show_only(uuid: str) -> dict[str, str]:
-    """Give the variables that leave CUDA only this GPU, as its device 0."""
+    """Return environment variables with which CUDA sees only this GPU, as device 0."""
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": uuid}
 
 
 @contextlib.contextmanager
 def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
-    """Have a GPU to oneself among all grades of this machine, whoever runs them. Any thread may give it back.
+    """Lease a GPU exclusively among all grades on this machine, of all users. Any thread may end the lease.
 
-    Raises InfraError where another grade still has it after `wait_s`.
+    Raises InfraError if another grade still holds the GPU after `wait_s`.
     """
     path = _lock_file(gpu, "lock")
     lock = filelock.FileLock(path, mode=0o666, thread_local=False)
@@ -116,16 +116,16 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
 
 
 def is_awaited(gpu: Gpu) -> bool:
-    """Say whether a grade waits for the GPU. Where that cannot be told, one may."""
+    """Return whether a grade waits for the GPU; True if unknown."""
     with _waiting_file(gpu) as descriptor:
         return descriptor is None or not _locked(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextlib.contextmanager
 def _waiting(gpu: Gpu) -> Iterator[None]:
-    """Let others see that this grade waits for the GPU."""
+    """Mark the GPU as awaited for other processes."""
     with _waiting_file(gpu) as descriptor:
-        if descriptor is not None:  # Else nobody sees it, and it waits all the same.
+        if descriptor is not None:  # Without the file, the grade waits unseen.
             _locked(descriptor, fcntl.LOCK_SH)
         yield
 
@@ -140,9 +140,9 @@ def _locked(descriptor: int, how: int) -> bool:
 
 @contextlib.contextmanager
 def _waiting_file(gpu: Gpu) -> Iterator[int | None]:
-    """Open the file that waiting grades lock, all of them at once; None where it cannot be opened."""
+    """Open the file that all waiting grades lock, with a shared lock; None if it cannot be opened."""
     path, descriptor = _lock_file(gpu, "waiting"), None
-    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):  # Nobody may create what somebody else has in /tmp.
+    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):  # /tmp may forbid O_CREAT on another user's file.
         with contextlib.suppress(OSError):
             descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
             break
@@ -154,12 +154,12 @@ def _waiting_file(gpu: Gpu) -> Iterator[int | None]:
 
 
 def _lock_file(gpu: Gpu, kind: str) -> Path:
-    # Not $TMPDIR: it is another for each user, and the GPU is the same.
+    # Not $TMPDIR, which differs between users of the same GPU.
     return Path("/tmp", f"warpgrade-{gpu.uuid}.{kind}")  # noqa: S108
 
 
 def state(gpu: Gpu) -> GpuState:
-    """Look at a GPU's clocks, its temperature, its errors and who else uses it."""
+    """Return a GPU's clocks, temperature, errors and other processes."""
     with _nvml() as nvml:
         handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
         return GpuState(
@@ -208,7 +208,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
     )
 
 
-# Being idle is no throttling, and neither are clocks that somebody set.
+# Idle clocks and clocks set by an administrator are not throttling.
 _THROTTLE_REASONS = {
     "nvmlClocksEventReasonSwPowerCap": "power cap",
     "nvmlClocksThrottleReasonHwSlowdown": "hardware slowdown",
@@ -226,7 +226,7 @@ def _throttled(nvml: Any, handle: Any) -> tuple[str, ...]:
 
 
 def _ecc_errors(nvml: Any, handle: Any) -> int:
-    """Count the memory errors that could not be corrected since the driver was loaded; 0 where there is no ECC."""
+    """Return the number of uncorrectable memory errors since the driver was loaded; 0 without ECC."""
     with contextlib.suppress(nvml.NVMLError):
         return int(
             nvml.nvmlDeviceGetTotalEccErrors(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
@@ -235,7 +235,7 @@ def _ecc_errors(nvml: Any, handle: Any) -> int:
 
 
 def _processes(nvml: Any, handle: Any) -> tuple[int, ...]:
-    """List the processes, other than this one, that have a context on the GPU."""
+    """Return the processes with a context on the GPU, without this process."""
     with contextlib.suppress(nvml.NVMLError):
         found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         return tuple(sorted(int(entry.pid) for entry in found if int(entry.pid) != os.getpid()))

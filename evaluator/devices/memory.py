@@ -1,7 +1,7 @@
-"""Memory that the judge makes and a runner maps, with tensors laid out in it: on the host, or on a GPU.
+"""Memory allocated by the judge and mapped by a runner, with tensors laid out inside: on the host or on a GPU.
 
-A region of the host is a sealed `memfd`. Without the seal a runner could cut it short, and the judge's next look at it
-would end in SIGBUS. One of a GPU is an allocation by itself: nothing else of the judge's lies in it.
+A host region is a sealed `memfd`. Without the seal a runner could truncate it, and the judge's next access would end in
+SIGBUS. A GPU region is an allocation of its own, without any other memory of the judge.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from evaluator.errors import JudgeFailed
 if TYPE_CHECKING:
     import torch
 
-# linux/fcntl.h and linux/memfd.h; Python's fcntl module has them from 3.12 on under other conditions.
+# linux/fcntl.h and linux/memfd.h; Python's fcntl module defines them from 3.12 on under other conditions.
 _F_ADD_SEALS = 1033
 _F_SEAL_SEAL = 0x1
 _F_SEAL_SHRINK = 0x2
@@ -28,33 +28,33 @@ _F_SEAL_GROW = 0x4
 _F_SEAL_WRITE = 0x8
 
 MAX_DIMENSIONS = 64
-"""Torch makes tensors of more, and then cannot copy them."""
+"""Torch creates tensors of more dimensions, but then cannot copy them."""
 _MAX_NUMBER = 2**62
 
 ALIGNMENT_BYTES = 256
-"""What torch's own CPU and CUDA allocators promise at most; vectorised kernels rely on 16."""
+"""The most that torch's CPU and CUDA allocators guarantee; vectorized kernels rely on 16."""
 _ROTATION_BYTES = 1 << 16
 
 
 class Region(Protocol):
-    """A piece of memory of `size_bytes`, mapped here and mappable by whoever holds `descriptor`."""
+    """Memory of `size_bytes`, mapped in this process; other processes can map it through `descriptor`."""
 
     size_bytes: int
     descriptor: int
 
     @property
     def flat(self) -> "torch.Tensor":
-        """All of it as one tensor of bytes, which keeps it mapped."""
+        """The whole region as a tensor of bytes, which keeps the mapping alive."""
 
     def close(self) -> None:
-        """Give the memory back. Tensors that still look into it keep it mapped here."""
+        """Free the memory. Tensors that still refer to the region keep it mapped in this process."""
 
 
 class HostRegion:
-    """A region of the host's memory."""
+    """A region of host memory."""
 
     def __init__(self, size_bytes: int) -> None:
-        """Reserve the region. Pages cost nothing until they are written."""
+        """Reserve the region. Pages cost nothing until written."""
         self.size_bytes = max(size_bytes, mmap.PAGESIZE)
         self.descriptor = os.memfd_create("warpgrade", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         try:
@@ -70,14 +70,14 @@ class HostRegion:
 
     @functools.cached_property
     def flat(self) -> "torch.Tensor":
-        """All of it as one tensor of bytes, which keeps it mapped."""
+        """The whole region as a tensor of bytes, which keeps the mapping alive."""
         return host_tensor(self.buffer)
 
     def close(self) -> None:
-        """Give the memory back. Tensors that still look into it keep its pages alive."""
+        """Free the memory. Tensors that still refer to the region keep its pages alive."""
         os.close(self.descriptor)
-        # Never buffer.close(): torch does not count as a user of the buffer, and a tensor would look into nothing. It
-        # holds the mmap object, though, so that is unmapped with the last tensor.
+        # Never buffer.close(): torch holds no buffer export, and a tensor would refer to unmapped memory. Torch holds
+        # the mmap object, though, so the last tensor's end unmaps the memory.
         self.__dict__.pop("flat", None)
         del self.buffer
 
@@ -91,10 +91,10 @@ class HostRegion:
 
 
 class DeviceRegion:
-    """A region of a GPU's memory, in the context that is current. Its size is rounded up to the GPU's granularity."""
+    """A region of GPU memory in the current context. The size is rounded up to the GPU's granularity."""
 
     def __init__(self, device: int, size_bytes: int) -> None:
-        """Take the memory. Raises JudgeFailed where the GPU has too little."""
+        """Allocate the memory. Raises JudgeFailed if the GPU has too little."""
         try:
             self._memory = driver.create_memory(device, size_bytes)
         except driver.DriverError as error:
@@ -107,18 +107,18 @@ class DeviceRegion:
         self.flat = device_tensor(self._memory)
 
     def close(self) -> None:
-        """Give the memory back. No tensor may look into it any more."""
+        """Free the memory. No tensor may refer to the region any more."""
         del self.flat
         os.close(self.descriptor)
         driver.free_memory(self._memory)
 
 
 class SharedMemory(NamedTuple):
-    """What judge and one runner share: inputs, outputs, the library of the device and its page, where there are some.
+    """Memory shared by the judge and one runner: inputs, outputs, and optionally a device library and a page.
 
-    The first `copy_bytes` of the outputs are for copies; behind them is the room of the runner's allocator, of which
-    `poison_bytes` are poisoned before a call. The `page`
-    holds the words by which a GPU's two queues wait for each other; `probe_bytes` is what an empty call reads there.
+    The first `copy_bytes` of the outputs are for copies; the rest is the arena of the runner's allocator, with
+    `poison_bytes` poisoned before a call. The `page` holds the words by which a GPU's two streams wait for each other.
+    `probe_bytes` is the memory traffic of a calibration call.
     """
 
     inputs: Region
@@ -131,28 +131,28 @@ class SharedMemory(NamedTuple):
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What is passed to the runner."""
+        """Descriptors to pass to the runner."""
         passed = [self.inputs.descriptor, self.outputs.descriptor]
         passed += [self.library] if self.library is not None else []
         return (*passed, self.page.descriptor) if self.page is not None else tuple(passed)
 
 
 def host_tensor(buffer: mmap.mmap) -> "torch.Tensor":
-    """Look at host memory as one tensor of bytes."""
+    """Return host memory as a tensor of bytes."""
     import torch
 
     return torch.frombuffer(buffer, dtype=torch.uint8)
 
 
 def device_tensor(memory: driver.Mapping) -> "torch.Tensor":
-    """Look at mapped GPU memory as one tensor of bytes."""
+    """Return mapped GPU memory as a tensor of bytes."""
     import torch
 
     return torch.as_tensor(_DeviceBytes(memory), device="cuda")
 
 
 class _DeviceBytes:
-    """Memory in the form that PyTorch, CuPy and Numba take over without a copy (CUDA Array Interface 3)."""
+    """Memory with the CUDA Array Interface 3, which PyTorch, CuPy and Numba adopt without a copy."""
 
     def __init__(self, memory: driver.Mapping) -> None:
         self.__cuda_array_interface__ = {
@@ -167,12 +167,12 @@ class _DeviceBytes:
 def strided(
     flat: "torch.Tensor", dtype: "torch.dtype", shape: Sequence[int], strides: Sequence[int], offset_bytes: int
 ) -> "torch.Tensor":
-    """Look at a part of a region, given as its bytes, as a tensor; strides in elements, none of them negative.
+    """Return a part of a region, given as bytes, as a tensor; strides count elements and are not negative.
 
-    A dimension of one element has no use for its stride, so one that leads out of the region is cut to its length:
-    torch multiplies strides (`view_as_real`, by two), and a product beyond 64 bits is no number of its any more.
+    The stride of a dimension of one element has no effect, so a stride beyond the region is cut to the region's length.
+    Torch multiplies strides (`view_as_real` by two), and a product beyond 64 bits would overflow.
 
-    Raises ValueError where any element would lie outside of the buffer, and where torch cannot count them.
+    Raises ValueError if any element would lie outside the buffer, or if torch cannot count the elements.
     """
     import torch
 
@@ -191,9 +191,9 @@ def strided(
 
 
 def places(sizes_bytes: Sequence[int], region_bytes: int) -> Iterator[int]:
-    """Choose an offset for each of the tensors of one call, different from call to call.
+    """Yield an offset for each tensor of a call, different from call to call.
 
-    The start is drawn at random, so that nothing keyed by an address is met again. Raises JudgeFailed when full.
+    The first offset is random, so that no cache keyed by addresses hits. Raises JudgeFailed if the region is too small.
     """
     needed = sum(_aligned(size) for size in sizes_bytes)
     slack = region_bytes - needed
@@ -206,14 +206,15 @@ def places(sizes_bytes: Sequence[int], region_bytes: int) -> Iterator[int]:
 
 
 def room_for(payload_bytes: int) -> int:
-    """Say how large a region must be for `payload_bytes`, with space left for addresses to change."""
+    """Return the region size for `payload_bytes`, with slack for changing addresses."""
     return _aligned(payload_bytes) + max(_aligned(payload_bytes), 16 * _ROTATION_BYTES)
 
 
 def sealed_file(content: bytes) -> int:
-    """Put `content` into memory that nobody can change any more, and give its descriptor.
+    """Return the descriptor of immutable memory with `content`.
 
-    A descriptor of a file of ours could be reopened for writing by a runner under the same user; this one cannot.
+    A runner under the same user could reopen the descriptor of an ordinary file for writing; a sealed memfd prevents
+    that.
     """
     descriptor = os.memfd_create("library", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -224,7 +225,7 @@ def sealed_file(content: bytes) -> int:
 
 
 def _extent(shape: Sequence[int]) -> int:
-    """Multiply the sizes, empty dimensions left out: torch's own product of them must not overflow either."""
+    """Return the product of the nonzero sizes; torch's own product of them must not overflow either."""
     return math.prod(max(size, 1) for size in shape)
 
 

@@ -1,11 +1,11 @@
-"""The pages that judge and runner share on a GPU: the words their queues wait for, and where each output lies.
+"""Pages shared by judge and runner on a GPU: synchronization words of both streams, and the location of each output.
 
-    byte 0      go: the judge's stream writes a call's ticket here, the runner's stream waits for it
-    byte 64     done: the other way round
-    byte 256    one `Place` for each output that the call's frame names, in that order
+    byte 0      go: the judge's stream writes a call's ticket, the runner's stream waits for that value
+    byte 64     done: the same in the other direction
+    byte 256    one `Place` for each output named in the call's frame, in that order
 
-The places are what the runner says, so whoever reads them checks every number. They stand here and not in a frame
-because a kernel of the judge's reads them: it looks at outputs before any frame about them could have arrived.
+The runner writes the places, so the reader checks every number. The page holds the places, and no frame, because a
+kernel of the judge reads the outputs before any later frame could arrive.
 """
 
 import mmap
@@ -17,15 +17,15 @@ from evaluator.devices.memory import MAX_DIMENSIONS
 
 GO, DONE, PLACES = 0, 64, 256
 MAX_PLACES = 4096
-"""Tensors of one answer: as many as one list of a frame holds. Of a backward pass each gradient is one."""
+"""Limit on the tensors of an answer, equal to the limit on a list in a frame. Gradients of a backward pass count too."""
 
 PLACE = struct.Struct(f"<QII{MAX_DIMENSIONS}q")
 PAGE_BYTES = -(-(PLACES + MAX_PLACES * PLACE.size) // mmap.PAGESIZE) * mmap.PAGESIZE
-"""Two MiB, of which a call touches what it has outputs for."""
+"""Two MiB. A call touches only the places of its outputs."""
 
 
 class Place(NamedTuple):
-    """Where an output lies: its path, its offset from the start of the region, its strides in elements."""
+    """Location of an output: path, offset from the start of the region, strides in elements."""
 
     path: str
     offset_bytes: int
@@ -34,9 +34,9 @@ class Place(NamedTuple):
 
 
 def write_places(places: Iterable[Place], named: Sequence[str]) -> bytes:
-    """Spell the places of the `named` outputs as they stand in the page from `PLACES` on.
+    """Serialize the places of the `named` outputs, in the page's layout from `PLACES` on.
 
-    One that is not among `places` has elements of no bytes.
+    A name without a place gets elements of 0 bytes.
     """
     by_path = {place.path: place for place in places}
     missing = Place("", 0, 0, ())

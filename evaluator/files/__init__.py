@@ -1,1 +1,1 @@
-"""Files of others and our own: opening without links, pipes or waiting; names; cards written whole."""
+"""Files, foreign and own: opening without links, pipes or blocking; file names; scorecards written atomically."""

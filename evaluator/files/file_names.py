@@ -1,8 +1,8 @@
-"""Names of files made from names that came from elsewhere: a card, a stream, a file, a problem's folder.
+"""File names from foreign names: of a card, a stream, a file, a problem's folder.
 
-Nothing else in Warpgrade puts such a name into a path. What comes out is one plain name: no separator, no `.` or `..`,
-no control character, no longer than a file's name may be, and never one of our own temporary files, which begin with a
-dot. Different names give different files.
+No other module of Warpgrade puts a foreign name into a path. The result is a single plain name: no separator, no `.` or
+`..`, no control character, no more than a file name's length. The result never looks like one of Warpgrade's temporary
+files, whose names begin with a dot. Different names give different files.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _MOST_PARTS = 4
 
 
 def file_name(name: str) -> str:
-    """Return any name as the name of a file, and different names differently.
+    """Return any name as a file name; different names give different file names.
 
     >>> file_name("sample_0"), file_name("../x"), file_name("")
     ('sample_0', '_._x-d6b96a97d147daaa', '_-e3b0c44298fc1c14')
@@ -30,12 +30,12 @@ def file_name(name: str) -> str:
 
 
 def card_place(problem: str, name: str, ending: str = "json") -> PurePosixPath:
-    """Return where the card of the submission `name` for `problem` lies below a folder of cards.
+    """Return the path, below a folder of cards, for the card of submission `name` and problem `problem`.
 
     >>> str(card_place("level1/19_ReLU", "mine")), str(card_place("..", "/etc/passwd", "replay.json"))
     ('level1/19_ReLU/mine.json', '_.-5ec1f7e700f37c3d/_etc_passwd-74acf31844532670.replay.json')
     """
     parts = problem.split("/")
-    # A problem's own name has two parts at most; a path of thousands would be none that a system takes.
+    # A problem's name has at most two parts; a path of thousands would exceed the system's limit.
     folders = parts if len(parts) <= _MOST_PARTS else [problem]
     return PurePosixPath(*map(file_name, folders), f"{file_name(name)}.{ending}")

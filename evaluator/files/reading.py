@@ -1,10 +1,10 @@
-"""Open what a user named, and what was found in a folder: the one place where files of others are opened.
+"""Reading of files named by a user or found in a folder: the only place where foreign files are opened.
 
-What a user *names* may be a link, and a pipe: `<(…)` of a shell, /dev/stdin. What is *found* in a folder is read only
-where it is a regular file, and no part of its path below that folder is a link. Whether it is one is asked of the open
-descriptor, so nothing can be put in its place in between. Opening never blocks, and what is read has a limit.
+A path *named* by the user may be a link or a pipe: `<(…)` of a shell, /dev/stdin. A file *found* in a folder must be a
+regular file, and no part of its path below the folder may be a link. The check uses the open descriptor, so a later
+replacement has no effect. Opening never blocks, and reading has a limit.
 
-Everything here raises `OSError`; its `strerror` says what stands there.
+All functions raise `OSError`; its `strerror` describes the file.
 """
 
 import contextlib
@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 SILENCE_S = 10.0
-"""A pipe with a name may have nobody at its other end; one without has, or has ended."""
+"""Time limit for a named pipe, which may have no writer. An anonymous pipe has or had one."""
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _CHUNK = 1 << 16
 
 
 class NotRegular(OSError):
-    """Something other than a regular file lies in a folder, where a file was looked for."""
+    """A file other than a regular file, found in a folder."""
 
 
 def kind(mode: int) -> str:
-    """Return what stands there, in words.
+    """Return the kind of a file in words.
 
     >>> kind(stat.S_IFLNK), kind(stat.S_IFREG)
     ('a symbolic link', 'a file')
@@ -49,11 +49,11 @@ def kind(mode: int) -> str:
 
 
 def read_found(folder: Path, place: str, at_most: int) -> bytes:
-    """Return the beginning of a file found at `place` below `folder`: `at_most` bytes, and one more if there is more.
+    """Read the file at `place` below `folder`: at most `at_most` bytes, plus one more if the file is longer.
 
     Raises:
-        NotRegular: it, or a folder on the way, is a link or anything else than it should be.
-        OSError: it cannot be opened or read.
+        NotRegular: the file or a folder on the path is a link or of a wrong kind.
+        OSError: the file cannot be opened or read.
     """
     with contextlib.ExitStack() as opened:
         descriptor = _opened_found(folder, place, opened)
@@ -62,10 +62,10 @@ def read_found(folder: Path, place: str, at_most: int) -> bytes:
 
 
 def read_named(path: Path, at_most: int, silence_s: float = SILENCE_S) -> bytes:
-    """Return the beginning of a file that the user named, as `read_found` does. It may be a link, a pipe or a terminal.
+    """Read a file named by the user, with the limit of `read_found`. Links, pipes and terminals are allowed.
 
     Raises:
-        OSError: it cannot be opened or read; it is a folder, a socket or a disk; a named pipe is silent for too long.
+        OSError: the file cannot be opened or read; it is a folder, a socket or a disk; a named pipe stays silent.
     """
     with open_named(path, silence_s) as file:
         parts, left = [], at_most + 1
@@ -76,23 +76,23 @@ def read_named(path: Path, at_most: int, silence_s: float = SILENCE_S) -> bytes:
 
 
 def read_named_regular(path: Path, at_most: int) -> bytes:
-    """Return the beginning of a regular file that the user named; links are followed.
+    """Read a regular file named by the user, with the limit of `read_found`; links are followed.
 
     Raises:
-        NotRegular: it is something else.
-        OSError: it cannot be opened or read.
+        NotRegular: the path leads to a file of another kind.
+        OSError: the file cannot be opened or read.
     """
     descriptor = os.open(path, _FLAGS)
     with os.fdopen(descriptor, "rb") as file:
         _refuse_irregular(descriptor, path)
-        # No more than it has: room for the largest there may be takes longer to get than most files take to read.
+        # Limit the read to the file's size: allocating the largest allowed buffer takes longer than reading most files.
         return file.read(min(os.fstat(descriptor).st_size, at_most) + 1)[: at_most + 1]
 
 
 def open_named(path: Path, silence_s: float = SILENCE_S) -> BinaryIO:
-    """Return what the user named, open for reading. Raises as `read_named` does, but for what comes after a first byte.
+    """Open a file named by the user for reading. Raises the errors of `read_named` that precede the first byte.
 
-    A pipe's reader waits for as long as its writer lives; one with a name, that nobody writes into, is given up.
+    The reader of a pipe waits as long as a writer lives; a named pipe without a writer is abandoned after `silence_s`.
     """
     descriptor = os.open(path, _FLAGS)
     try:
@@ -107,7 +107,7 @@ def open_named(path: Path, silence_s: float = SILENCE_S) -> BinaryIO:
 
 
 def open_to_append(folder: Path, name: str) -> BinaryIO:
-    """Return a file of ours in `folder`, open for more at its end. Raises OSError where a link or a pipe lies there."""
+    """Open a file of Warpgrade in `folder` for appending. Raises OSError if the path is a link or a pipe."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     path = folder / name
     with _explained(path):
@@ -121,7 +121,7 @@ def open_to_append(folder: Path, name: str) -> BinaryIO:
 
 
 def _opened_found(folder: Path, place: str, opened: contextlib.ExitStack) -> int:
-    """Open a place below a folder, part by part, so that no part of it is a link at the moment that counts."""
+    """Open a path below a folder part by part, so that no part is a link at the time of its opening."""
     *folders, name = place.split("/")
     if any(part in {"", ".", ".."} for part in (*folders, name)):
         raise NotRegular(errno.EINVAL, "it is no place below that folder", place)
@@ -134,7 +134,7 @@ def _opened_found(folder: Path, place: str, opened: contextlib.ExitStack) -> int
             here = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
         opened.callback(os.close, here)
     path = path / name
-    # A device may act on being opened, so what stands there is asked first; the descriptor is asked again.
+    # Opening a device may have side effects, so check the path first, then the descriptor again.
     with _explained(path):
         _refuse_mode(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode, path)
         descriptor = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=here)
@@ -145,7 +145,7 @@ def _opened_found(folder: Path, place: str, opened: contextlib.ExitStack) -> int
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Say that a link is one: of opening it, the system says ELOOP or ENOTDIR; of a pipe without a reader, ENXIO."""
+    """Name the kind of a refused file: the system reports ELOOP or ENOTDIR for a link, ENXIO for a pipe."""
     try:
         yield
     except NotRegular:
@@ -159,7 +159,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _mode_of(path: Path) -> int:
-    """Ask what lies there now, for a message; a regular file where nothing can be said."""
+    """Return the current mode of a path, for a message; that of a regular file if unknown."""
     try:
         return path.lstat().st_mode
     except OSError:
@@ -167,7 +167,7 @@ def _mode_of(path: Path) -> int:
 
 
 def _refuse_unreadable(descriptor: int, path: Path) -> None:
-    """Refuse what is not read from beginning to end: a folder, a disk."""
+    """Raise OSError for files that cannot be read from beginning to end: a folder, a disk."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -185,7 +185,7 @@ def _refuse_mode(mode: int, path: Path) -> None:
 
 
 def _is_anonymous(pipe: int) -> bool:
-    """Say whether a pipe has no name: who made it holds the other end, or has let it go."""
+    """Return whether a pipe has no name: its creator holds the other end, or has closed it."""
     try:
         return str(Path(f"/proc/self/fd/{pipe}").readlink()).startswith("pipe:")
     except OSError:
@@ -193,7 +193,7 @@ def _is_anonymous(pipe: int) -> bool:
 
 
 def _await_writer(pipe: int, path: Path, silence_s: float) -> None:
-    """Wait for the first byte, or for a writer that came and went. Raises TimeoutError where there is neither."""
+    """Wait for the first byte, or for the end of a writer. Raises TimeoutError after silence without either."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     if not poll.poll(silence_s * 1e3):

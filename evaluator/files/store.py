@@ -1,4 +1,4 @@
-"""Keep scorecards in files: written whole or not at all, and read with suspicion."""
+"""Scorecard files: written atomically, read with suspicion."""
 
 import contextlib
 import errno
@@ -15,27 +15,27 @@ from evaluator.files.reading import NotRegular, read_found, read_named_regular
 from evaluator.records import SCHEMA_VERSION, Record, Scorecard
 
 MAX_CARD_BYTES = 64 * 1024 * 1024
-"""Far more than a card with a full-size source, its builds' logs and thousands of samples."""
+"""Far above a card with a full-size source, build logs and thousands of samples."""
 
 _OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 
 
 class _Versioned(msgspec.Struct):
-    """What is read of a card before it is known which fields it has."""
+    """The part of a card that is read before its layout is known."""
 
     schema_version: int
 
 
 def card_bytes(card: Scorecard) -> bytes:
-    """Write `card` as JSON for people and programs: indented, one final line break."""
+    """Return `card` as JSON for people and programs: indented, one final line break."""
     return msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
 
 
 def check_target(path: Path, *, named: bool = True) -> None:
-    """Make sure that a card can be stored at `path`, before any time is spent on grading; see `write_card`.
+    """Verify before grading that a card can be stored at `path`; see `write_card`.
 
     Raises:
-        UsageError: the folder cannot be made or written to, or something other than a file is in the way.
+        UsageError: the folder cannot be created or written to, or `path` is not a regular file.
         CardNotWritten: the disk is full or broken.
     """
     try:
@@ -52,7 +52,7 @@ def check_target(path: Path, *, named: bool = True) -> None:
 
 
 def _refuse_what_is_no_file(path: Path, *, follow: bool) -> None:
-    """Replacing a folder, a pipe or /dev/null by a file is never what was meant."""
+    """Raise UsageError if `path` is a folder, a pipe or a device: replacing /dev/null is never intended."""
     try:
         is_file = stat.S_ISREG(path.stat(follow_symlinks=follow).st_mode)
     except FileNotFoundError:
@@ -63,13 +63,13 @@ def _refuse_what_is_no_file(path: Path, *, follow: bool) -> None:
 
 
 def write_card(card: Scorecard, path: Path, *, named: bool = True) -> None:
-    """Store `card` at `path`, whole or not at all, and on the disk by the time this returns.
+    """Store `card` at `path` atomically; on return the card is on the disk.
 
-    Where the user `named` the path and a link lies there, it stays, and the file behind it is replaced; elsewhere the
-    link is replaced, wherever it leads.
+    If the user `named` the path and it is a link, the link stays and its target is replaced. Otherwise a link itself is
+    replaced, wherever it leads.
 
     Raises:
-        CardNotWritten: with the reason; whatever was at `path` before is still there.
+        CardNotWritten: with the reason; a previous file at `path` is unchanged.
     """
     try:
         write_whole(path.resolve() if named else path, card_bytes(card))
@@ -79,9 +79,9 @@ def write_card(card: Scorecard, path: Path, *, named: bool = True) -> None:
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Write a file whole or not at all, through a new file beside it that nobody can have put a link in the place of.
+    """Write a file atomically, through a new file in the same folder with an unpredictable name.
 
-    Raises OSError; whatever was there before still is.
+    Raises OSError; a previous file is unchanged.
     """
     temporary = _temporary_beside(target)
     try:
@@ -93,21 +93,21 @@ def write_whole(target: Path, content: bytes) -> None:
         temporary.replace(target)
         _sync_folder(target.parent)
     finally:
-        # Also when the user interrupts; after the replacement there is nothing left to remove.
+        # Runs on an interrupt too; after the replacement the temporary file no longer exists.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
 def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
-    """Read the file of a card, at most `MAX_CARD_BYTES` of it.
+    """Read the file of a card, at most `MAX_CARD_BYTES`.
 
     Args:
         path: the file.
-        found_in: the folder in which it was found by looking around: no part of the path below may be a link. None
-            where the user named it.
+        found_in: the folder whose listing contained the file; no part of the path below may be a link. None if the user
+            named the file.
 
     Raises:
-        CardError: it cannot be read, is not a regular file, or is too large.
+        CardError: the file cannot be read, is not a regular file, or is too large.
     """
     try:
         if found_in is None:
@@ -116,7 +116,7 @@ def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
             content = read_found(found_in, path.relative_to(found_in).as_posix(), MAX_CARD_BYTES)
     except NotRegular as error:
         raise CardError(f"{path} is not a file to read a card from: {error.strerror}") from error
-    except (OSError, ValueError) as error:  # ValueError: a name with a NUL in it
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise CardError(f"{path} cannot be read: {_reason(error)}") from error
     if len(content) > MAX_CARD_BYTES:
         raise CardError(f"{path} is larger than {MAX_CARD_BYTES >> 20} MiB: no scorecard is")
@@ -124,10 +124,10 @@ def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
 
 
 def read_card(path: Path, found_in: Path | None = None) -> Scorecard:
-    """Read the scorecard at `path`; `found_in` is as `read_bytes` has it.
+    """Read the scorecard at `path`; see `read_bytes` for `found_in`.
 
     Raises:
-        CardError: it cannot be read or is not a scorecard of this version.
+        CardError: the file cannot be read or is not a scorecard of this version.
     """
     return read_card_as(Scorecard, path, found_in)
 
@@ -136,12 +136,12 @@ _Layout = TypeVar("_Layout", bound=Record)
 
 
 def read_card_as(layout: type[_Layout], path: Path, found_in: Path | None = None) -> _Layout:
-    """Read as much of the scorecard at `path` as `layout` has of it. Raises as `read_card` does."""
+    """Read the fields of `layout` from the scorecard at `path`. Raises the errors of `read_card`."""
     return _decoded(layout, read_bytes(path, found_in), path)
 
 
 def card_of(content: bytes, path: Path) -> Scorecard:
-    """Read the scorecard that was read from `path`. Raises as `read_card` does."""
+    """Decode the scorecard read from `path`. Raises the errors of `read_card`."""
     return _decoded(Scorecard, content, path)
 
 
@@ -162,7 +162,7 @@ def _temporary_beside(path: Path) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Put the new name on the disk as well; some file systems cannot, and the card is safe all the same."""
+    """Flush the new name to the disk; some file systems cannot, and the card is safe without."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

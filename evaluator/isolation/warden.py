@@ -261,7 +261,7 @@ class _Watch:
             return True
 
     def _all_at_rest(self, others: Others) -> bool:
-        """Say the same of whatever the runner started. The filter lets none of them wake another; this is to see it."""
+        """Return whether all other processes have stopped. The seccomp filter prevents wake-ups; this is the check."""
         # A process checked late may have woken the first process since.
         return all(map(others.at_rest, others.pids())) and self._first_at_rest()
 

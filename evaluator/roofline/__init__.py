@@ -1,1 +1,1 @@
-"""What one call of a problem needs: bytes and arithmetic, counted without memory, and the time to move them."""
+"""Roofline of a problem: bytes and operations of a call, counted on the meta device, and the time to move the bytes."""

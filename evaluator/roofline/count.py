@@ -1,7 +1,7 @@
-"""Count what one call of a problem's reference moves and computes, on PyTorch's meta device: nothing is allocated.
+"""Bytes and operations of a reference call, counted on PyTorch's meta device without allocating memory.
 
-The problem's own code runs, as it does in `judge/reference.py`; its author is trusted. Tensors that it makes have
-shapes and no memory, so a problem of any size is counted in the time that its Python takes.
+The problem's own code runs, as in `judge/reference.py`; its author is trusted. Tensors have shapes and no memory, so
+the count takes the time of the Python code, for a problem of any size.
 """
 
 import contextlib
@@ -23,17 +23,16 @@ _MODULE = "roofline_model"
 
 
 class Work(NamedTuple):
-    """What one call needs, where each byte is moved once.
+    """Bytes and operations of a call, with each byte moved once.
 
-    `read_bytes` are those of the storages of inputs, parameters and buffers (and of what is propagated back, where
-    gradients are graded) that any operation looks into, each once, however many tensors lie in it. `written_bytes` are
-    those of outputs and gradients that lie in storages of their own. `flop` are the operations of matrix products,
-    convolutions and attention, forward and backward: a multiplication and an addition are two. Other arithmetic is not
-    counted.
+    `read_bytes` covers the storages of inputs, parameters and buffers (and of output gradients, where gradients are
+    graded) with values used by any operation. Each byte counts once, however many tensors share the byte.
+    `written_bytes` covers outputs and gradients in new storages. `flop` counts matrix products, convolutions and
+    attention, forward and backward: a multiplication plus an addition are two. Other arithmetic is not counted.
 
-    Neither is the least that any program needs. A reference that gathers or cuts out a part of an input does not read
-    all of it; one that multiplies by a diagonal matrix computes more than it must. Whoever derives a verdict from
-    these numbers must first make sure that every byte matters.
+    Neither number is a lower bound for every program. A reference that gathers or slices an input does not read the
+    whole input. A reference that multiplies by a diagonal matrix computes more than necessary. A verdict based on these
+    numbers requires proof that every byte matters.
     """
 
     read_bytes: int
@@ -42,16 +41,16 @@ class Work(NamedTuple):
 
 
 class Uncountable(NamedTuple):
-    """Why a reference cannot be counted: its own code needs values, or a device, that the meta device lacks."""
+    """Reason why a reference cannot be counted: the code needs values or a device, which the meta device lacks."""
 
     reason: str
 
 
 def count(problem: Problem, size: SizeName) -> Work | Uncountable:
-    """Count one call of `problem` at `size`, forward, and backward where the problem grades gradients.
+    """Count one call of `problem` at `size`: forward, and backward if the problem grades gradients.
 
     Raises:
-        ProblemError: the problem has no such size, or the size and the reference do not fit together.
+        ProblemError: the problem lacks the size, or the size contradicts the reference.
     """
     source = sized_source(problem, size)
     try:
@@ -89,9 +88,9 @@ def _output_gradients(model: Callable[..., Any], args: list[Any], kwargs: dict[s
 
 
 def on_meta(value: Any) -> Any:
-    """Move what the author's code made elsewhere (from NumPy, or on a device that it names) to the meta device.
+    """Move tensors created elsewhere by the author's code (NumPy, an explicit device) to the meta device.
 
-    Tensors that share a storage keep sharing it only where they were made on the meta device.
+    Tensors keep a shared storage only if created on the meta device.
     """
     if isinstance(value, torch.Tensor):
         return value.detach().to(_META)
@@ -103,7 +102,7 @@ def on_meta(value: Any) -> Any:
 
 
 def arguments(function: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return the positional and the keyword arguments that `function` of a problem makes."""
+    """Return the positional and keyword arguments created by `function` of a problem."""
     value = function()
     if isinstance(value, dict):
         return [], {str(key): item for key, item in value.items()}
@@ -112,7 +111,7 @@ def arguments(function: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
 
 @contextlib.contextmanager
 def registered() -> Iterator[ModuleType]:
-    """Make a module that is known by its name: dataclasses and torch.jit look a class's module up there."""
+    """Register a module by name: dataclasses and torch.jit look up a class's module in `sys.modules`."""
     module = sys.modules[_MODULE] = ModuleType(_MODULE)
     try:
         yield module

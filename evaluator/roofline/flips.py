@@ -1,13 +1,13 @@
-"""How much of what a reference is given matters: change a little of it, and see whether its answer changes.
+"""Sampling of the input bytes that matter: change a few bytes and see whether the reference's output changes.
 
-A program that is right whatever its inputs must read every place where a change of the inputs changes the answer: had
-it not looked there, it would have answered the same to both. So the part of the places, drawn at random, that change
-the answer says which part of the bytes a call must read. A triangular product, a gather or a slice shows in it.
+A program that is right for all inputs must read every location where a change of the input changes the output. Without
+the read, both outputs would be equal. The fraction of random locations that change the output therefore estimates the
+fraction of bytes that a call must read. A triangular product, a gather or a slice shows up in this fraction.
 
-A place is a sector, the 32 bytes that a GPU reads from memory at once: one changed value is not seen where millions
-are averaged, eight are, and no program can read less. Values are changed to ones that the same tensor holds elsewhere
-(its largest, then its smallest), so that a reference with a domain (a logarithm, a probability) stays inside of it.
-Integers are left alone: they may be indices, and a wrong index ends the judge's own context on a GPU.
+A location is a sector, the 32 bytes that a GPU reads from memory at once. A single changed value is invisible in an
+average of millions, eight values are visible, and no program can read less. New values are the tensor's own largest,
+then smallest value, so that inputs stay inside the reference's domain (a logarithm, a probability). Integers stay
+unchanged: a wrong index ends the judge's context on a GPU.
 """
 
 import time
@@ -20,22 +20,22 @@ from evaluator.records import Flips
 
 SECTOR_BYTES = 32
 SAMPLES = 128
-"""With all of them mattering, at least 95 % of the bytes do, but for one case in a thousand (`least_part`)."""
+"""If all samples matter, at least 95 % of the bytes do, except in one case in a thousand (`least_part`)."""
 BUDGET_S = 4.0
-"""How long changing samples may take. Fewer of them prove less, never too much."""
+"""Time limit for changing samples. Fewer samples prove less, never too much."""
 _AGAIN = 2
 _PIECE_ELEMENTS = 1 << 26
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool)
 
 
 class Undetermined(NamedTuple):
-    """Why nothing can be said: a reference that answers differently to the same inputs."""
+    """Reason for the lack of a result: the reference returns different outputs for the same inputs."""
 
     reason: str
 
 
 class _Field(NamedTuple):
-    """A tensor whose values are changed: its whole storage as a row of elements, and what they are changed to."""
+    """A tensor to change: its whole storage as a row of elements, and the replacement values."""
 
     leaf: torch.Tensor
     row: torch.Tensor
@@ -43,7 +43,7 @@ class _Field(NamedTuple):
 
 
 def changeable(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """List the tensors whose values may be changed: dense, of floats or booleans, and not empty."""
+    """Return the tensors whose values may be changed: dense, of floats or booleans, and not empty."""
     return [each for each in tensors if each.layout is torch.strided and each.dtype in _FLOATS and each.numel()]
 
 
@@ -54,10 +54,10 @@ def sample(
     samples: int = SAMPLES,
     budget_s: float = BUDGET_S,
 ) -> Flips | Undetermined:
-    """Change sectors of `tensors`, one at a time, and count how often what `answer` gives changes.
+    """Change sectors of `tensors`, one at a time, and count how often the output of `answer` changes.
 
-    `answer` must read `tensors` anew in every call, and not write to them. They are as they were when this returns.
-    Tensors are drawn by their bytes. Fewer samples are taken where `budget_s` runs out.
+    `answer` must read `tensors` anew in every call, and not write to them. On return, `tensors` have their original
+    values. A tensor is drawn with probability proportional to its bytes. Sampling stops early after `budget_s`.
     """
     fields = [_field(each) for each in changeable(tensors)]
     if not fields:
@@ -73,14 +73,14 @@ def sample(
         field = fields[int(torch.multinomial(weights, 1, generator=generator))]
         mattered += _matters(field, answer, expected, generator)
         taken += 1
-    # What happens only now and then would have been taken for the work of a change.
+    # An occasional difference would have been attributed to a change.
     if changed(expected, answer()):
         return Undetermined("the reference gives different answers to the same inputs")
     return Flips(samples=taken, mattered=mattered)
 
 
 def changed(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> bool:
-    """Say whether any value differs. NaN is no different from NaN, nor zero from its negative."""
+    """Return whether any value differs. NaN equals NaN, and zero equals its negative."""
     if [each.shape for each in before] != [each.shape for each in after]:
         return True
     return any(_differ(one, other) for one, other in zip(before, after, strict=True))
@@ -97,12 +97,12 @@ def _field(leaf: torch.Tensor) -> _Field:
     row = torch.empty(0, dtype=leaf.dtype, device=leaf.device).set_(leaf.untyped_storage(), 0, (elements,), (1,))
     if leaf.dtype is torch.bool:
         return _Field(leaf, row, [True, False])
-    # A NaN would show in any answer, and prove nothing.
+    # A NaN would show in any output, and prove nothing.
     return _Field(leaf, row, [value for value in (leaf.amax(), leaf.amin()) if not value.isnan()])
 
 
 def _unique_bytes(leaf: torch.Tensor) -> int:
-    """Count a tensor's bytes without what `expand` repeats."""
+    """Return a tensor's bytes without the repetitions of `expand`."""
     sizes = [size for size, stride in zip(leaf.shape, leaf.stride(), strict=True) if stride]
     return torch.Size(sizes).numel() * leaf.element_size()
 
@@ -113,10 +113,10 @@ def _matters(
     expected: list[torch.Tensor],
     generator: torch.Generator,
 ) -> bool:
-    """Change one sector in each way that there is, until the answer changes.
+    """Change a sector in every possible way until the output changes.
 
-    One that holds nothing but zeros is taken not to matter: it may be the empty half of a triangle, which a program
-    that was written for triangles leaves out.
+    A sector of zeros counts as irrelevant: its place may be the empty half of a triangle, skipped by programs for
+    triangular matrices.
     """
     sector = _sector(field, generator)
     before = sector.clone()
@@ -133,7 +133,7 @@ def _matters(
 
 
 def _sector(field: _Field, generator: torch.Generator) -> torch.Tensor:
-    """Draw an element of the tensor, and give the sector that it lies in."""
+    """Draw an element of the tensor and return the sector around it."""
     offset = field.leaf.storage_offset()
     for size, stride in zip(field.leaf.shape, field.leaf.stride(), strict=True):
         offset += int(torch.randint(size, (1,), generator=generator)) * stride

@@ -1,4 +1,4 @@
-"""Where a submission stands under the roofline, and whether that can be. Pure: values in, records out."""
+"""A submission's time relative to the roofline, and detection of impossible times. Pure: values in, records out."""
 
 import math
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from evaluator.roofline.sampled import least_part
 
 
 class Needs(Record, frozen=True):
-    """What one call of a problem needs, as far as that was counted and sampled. All sizes in bytes.
+    """Needs of one call, as counted and sampled. All sizes in bytes.
 
-    `read_bytes`, `written_bytes` and `flop` are `count.Work`'s. `input_bytes` and `state_bytes` are the parts of what
-    is read that flips could change: floats and booleans of inputs (and of what is propagated back), and of weights.
-    Flips are None where none were made, and all is taken to be needed. `distinct_bytes` are those of the outputs
-    without what could be an expanded view, which nobody has to write; `distinct_input_bytes` the same of the inputs,
-    and half of a symmetric one.
+    `read_bytes`, `written_bytes` and `flop` are those of `count.Work`. `input_bytes` and `state_bytes` are the parts of
+    the read bytes that flips could change: floats and booleans of inputs (and output gradients), and of weights. Flips
+    are None without sampling; all bytes then count as needed. `distinct_bytes` excludes outputs that could be expanded
+    views, which no program has to write. `distinct_input_bytes` does the same for inputs, and excludes half of a
+    symmetric input.
     """
 
     read_bytes: int
@@ -33,7 +33,7 @@ class Needs(Record, frozen=True):
 
 
 class Roof(NamedTuple):
-    """What a GPU was measured to do. `peak_flop_per_s` is that of the problem's precision; None without operations."""
+    """Measured limits of a GPU. `peak_flop_per_s` is for the problem's precision; None without operations."""
 
     bandwidth_bytes_per_s: float
     l2_bytes: int
@@ -41,7 +41,7 @@ class Roof(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Bytes that a call moves: what is needed in all likelihood, and what is certain."""
+    """Bytes moved by a call: probably needed, and certainly needed."""
 
     read_bytes: int
     written_bytes: int
@@ -50,9 +50,9 @@ class Traffic(NamedTuple):
 
 
 def traffic(needs: Needs, override: RooflineOverride | None, constants: Mapping[str, Constant]) -> Traffic:
-    """Work out what must be moved. What the problem's author says is certain.
+    """Return the necessary traffic. Values given by the problem's author are certain.
 
-    What the meta device counted and flips cannot change (integers) is needed, and not certain.
+    Bytes counted on the meta device and unchangeable by flips (integers) are needed, but not certain.
     """
     changeable = min(needs.input_bytes + needs.state_bytes, needs.read_bytes)
     read = needs.read_bytes - changeable + _part(needs.input_flips) * needs.input_bytes
@@ -75,10 +75,10 @@ def traffic(needs: Needs, override: RooflineOverride | None, constants: Mapping[
 def place(
     needs: Needs, roof: Roof, timing: Timing, override: RooflineOverride | None, constants: Mapping[str, Constant]
 ) -> Roofline:
-    """Put a submission's time beside what a call takes at least.
+    """Compare a submission's time with the lower bounds of a call.
 
     Raises:
-        ValueError: the roof is none: see `floor_ms`.
+        ValueError: the roof is invalid: see `floor_ms`.
     """
     moved = traffic(needs, override, constants)
     flop = needs.flop if override is None or override.flop is None else evaluate(override.flop, constants)
@@ -106,22 +106,22 @@ def place(
 
 
 def is_impossible(roofline: Roofline, timing: Timing) -> bool:
-    """Say whether a submission was faster than is possible by more than the clock's error.
+    """Return whether a submission was faster than `impossible_ms` by more than the clock's error.
 
-    The upper end of its median's interval has that error in it, and the scatter of its samples. Where the reference
-    itself was faster than that, it is the floor that is wrong.
+    The upper end of the median's interval includes that error and the scatter of the samples. If the reference itself
+    was faster, the bound is wrong.
     """
     high_ms = timing.submission_high_ms
     return high_ms is not None and high_ms < roofline.impossible_ms and not is_doubtful(roofline, timing)
 
 
 def is_doubtful(roofline: Roofline, timing: Timing) -> bool:
-    """Say whether the reference, which reads all it needs, was faster than is possible."""
+    """Return whether the reference, which reads all needed bytes, was faster than `impossible_ms`."""
     return timing.reference_high_ms is not None and timing.reference_high_ms < roofline.impossible_ms
 
 
 def impossible(roofline: Roofline, timing: Timing) -> Finding:
-    """Say what could not be."""
+    """Return the finding for a time below `impossible_ms`."""
     message = (
         f"{timing.submission_median_ms:.4g} ms, give or take {timing.resolution_ms * 1e3:.3g} us: reading what matters "
         f"of {roofline.read_bytes} bytes and writing {roofline.written_bytes} takes this GPU at least "
@@ -133,7 +133,7 @@ def impossible(roofline: Roofline, timing: Timing) -> Finding:
 
 
 def remarks(roofline: Roofline, timing: Timing) -> list[Finding]:
-    """Say where a floor is wrong, or a target was beaten by more than the clock's error."""
+    """Return findings for a wrong bound, or for a target beaten by more than the clock's error."""
     high_ms = timing.submission_high_ms
     if is_doubtful(roofline, timing):
         message = (

@@ -1,19 +1,19 @@
-"""From samples to a part: the least that is certain of a proportion. Pure."""
+"""Lower confidence bound of a sampled proportion. Pure."""
 
 import math
 
 from evaluator.records import Flips
 
 _DOUBT = 1e-3
-"""How often `least_part` may be too much: this decides about a verdict."""
+"""Probability that `least_part` is too high. The bound decides a verdict."""
 _STEPS = 60
 
 
 def least_part(flips: Flips) -> float:
-    """Give the part that matters at least, but for one case in a thousand: the exact bound of a binomial proportion.
+    """Return the least fraction that matters, with 99.9 % confidence: the exact bound of a binomial proportion.
 
-    It is the part at which as many samples as mattered, or more, would be seen in one case of a thousand (Clopper and
-    Pearson, The Use of Confidence or Fiducial Limits, Biometrika 26, 1934).
+    At the bound, as many or more samples would matter in one case in a thousand. Source: Clopper and Pearson, The Use
+    of Confidence or Fiducial Limits, Biometrika 26, 1934.
 
     >>> round(least_part(Flips(samples=128, mattered=128)), 3), least_part(Flips(samples=128, mattered=0))
     (0.947, 0.0)
@@ -31,7 +31,7 @@ def least_part(flips: Flips) -> float:
 
 
 def _at_least(mattered: int, samples: int, part: float) -> float:
-    """Give the probability of `mattered` or more among `samples`, each with the probability `part`."""
+    """Return the probability of `mattered` or more among `samples`, each with probability `part`."""
     return math.fsum(
         math.comb(samples, count) * part**count * (1 - part) ** (samples - count)
         for count in range(mattered, samples + 1)

@@ -1,4 +1,4 @@
-"""Storages: how much of each a set of tensors covers, and which of them a piece of PyTorch code looks into."""
+"""Storages: the bytes of each covered by tensors, and the storages with values used by PyTorch code."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,19 +12,19 @@ _ONLY_SHAPES = ("_like", "new_empty", "new_zeros", "new_ones", "new_full", "new_
 
 
 def identity(tensor: torch.Tensor) -> int:
-    """Name the storage that `tensor` lies in.
+    """Return an identifier of the storage of `tensor`.
 
-    A storage of the meta device has no address; PyTorch's own object for it tells it from others while it lives.
+    A storage on the meta device has no address; PyTorch's storage object identifies it during its lifetime.
     """
     name: int = tensor.untyped_storage()._cdata  # noqa: SLF001 - there is no public identity
     return name
 
 
 def covered_bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
-    """Say how many bytes of each storage `tensors` cover at most.
+    """Return an upper bound on the bytes of each storage that `tensors` cover.
 
-    Several tensors may share bytes, and an expanded one has more elements than memory: so it is no more than the
-    storage has. A slice has less memory than its storage: so it is no more than the tensors' elements.
+    Several tensors may share bytes, and an expanded tensor has more elements than memory: the storage's size is a
+    bound. A slice is smaller than its storage: the sum over the tensors' elements is another.
     """
     sizes: dict[int, int] = {}
     elements: dict[int, dict[tuple[Any, ...], int]] = {}
@@ -36,10 +36,10 @@ def covered_bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
 
 
 class Looks(OperationMode):
-    """Notes the storages whose values the code under it uses. A view, or a tensor of the same shape, uses none."""
+    """Recorder of the storages whose values the code inside uses. A view, or a tensor of the same shape, uses none."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start without storages."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.storages: set[int] = set()
 
@@ -50,7 +50,7 @@ class Looks(OperationMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Note what an operation takes, and do it."""
+        """Record the tensors of an operation, and run the operation."""
         if not _only_shapes(func):
             leaves = pytree.tree_leaves((args, kwargs or {}))
             self.storages |= {identity(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
@@ -59,7 +59,7 @@ class Looks(OperationMode):
 
 
 def _only_shapes(func: Any) -> bool:
-    """Say whether an operation uses no values of what it takes: it makes a view of it, or something of its shape."""
+    """Return whether an operation ignores the values of its tensors, and makes a view or a tensor of the same shape."""
     schema = func._schema  # noqa: SLF001 - there is no other way to an operation's schema
     makes_view = any(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
     return makes_view or schema.name.endswith(_ONLY_SHAPES)

@@ -1,1 +1,1 @@
-"""Who signed a card, whether it was changed since, and whose cards are taken."""
+"""Signatures of scorecards: keys, signing, detection of later changes, trusted signers."""

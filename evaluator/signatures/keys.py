@@ -1,8 +1,8 @@
-"""Ed25519 keys: the private one that signs cards, public ones to know signatures by, and lists of those one trusts.
+"""Ed25519 keys: private keys for signing cards, public keys for verification, lists of trusted public keys.
 
-A key is a line of text, `warpgrade-ed25519 BASE64 NAME`, as SSH writes its public ones; a private one begins with
-`warpgrade-ed25519-private`. A private key comes from a file that only its owner can read, or from the environment,
-which it is taken out of at once: nothing that this process starts inherits it. No message and no `repr` shows it.
+A key is a line of text, `warpgrade-ed25519 BASE64 NAME`, like SSH public keys; a private key begins with
+`warpgrade-ed25519-private`. A private key is read from a file readable only by its owner, or from the environment. The
+variable is removed at once: child processes do not inherit the key. No message and no `repr` shows a private key.
 """
 
 import base64
@@ -18,7 +18,7 @@ from evaluator.files.reading import read_named_regular
 from evaluator.report.text import one_line
 
 VARIABLE = "WARPGRADE_SIGNING_KEY"
-"""Holds a private key, or the path of one."""
+"""Environment variable with a private key or the path of a key file."""
 _PUBLIC, _PRIVATE = "warpgrade-ed25519", "warpgrade-ed25519-private"
 _KEY_BYTES = 32
 _MAX_FILE_BYTES = 1 << 20
@@ -27,19 +27,19 @@ _stash: list[str] = []
 
 
 class PublicKey(NamedTuple):
-    """Who signed: the raw key, and the name that its owner, or the one who trusts it, gave it."""
+    """The public key of a signer, with a name given by the owner or by a user who trusts the key."""
 
     raw: bytes
     name: str
 
     @property
     def fingerprint(self) -> str:
-        """Name the key by its hash, as SSH does."""
+        """Hash of the key, in SSH's notation."""
         return f"SHA256:{base64.b64encode(hashlib.sha256(self.raw).digest()).decode().rstrip('=')}"
 
     @property
     def line(self) -> str:
-        """Spell it as it is handed out."""
+        """The key as a line of text for publication."""
         return _line(_PUBLIC, self.raw, self.name)
 
     def __str__(self) -> str:
@@ -47,19 +47,19 @@ class PublicKey(NamedTuple):
 
 
 class SigningKey:
-    """A private key, with its name. It is never shown."""
+    """A private key with its name. The key is never shown."""
 
     __slots__ = ("_key", "public")
 
     def __init__(self, raw: bytes, name: str) -> None:
-        """Take the 32 bytes of a key."""
+        """Create a key from its 32 bytes."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         self._key: Ed25519PrivateKey = Ed25519PrivateKey.from_private_bytes(raw)
         self.public = PublicKey(self._key.public_key().public_bytes_raw(), name)
 
     def sign(self, message: bytes) -> bytes:
-        """Sign it."""
+        """Return the signature of `message`."""
         return self._key.sign(message)
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class SigningKey:
 
 
 def is_signed_by(raw: bytes, signature: bytes, message: bytes) -> bool:
-    """Say whether the owner of the public key `raw` signed `message`."""
+    """Return whether `signature` of `message` is valid for the public key `raw`."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -82,10 +82,10 @@ def is_signed_by(raw: bytes, signature: bytes, message: bytes) -> bool:
 
 
 def make_key(path: Path, name: str, *, replace: bool = False) -> PublicKey:
-    """Make a key: the private one goes to `path`, for its owner's eyes alone, the public one beside it as `.pub`.
+    """Create a key pair: the private key at `path`, readable by its owner only, the public key beside it as `.pub`.
 
     Raises:
-        UsageError: something is there already and is not to be replaced, or nothing can be written there.
+        UsageError: a file exists and `replace` is false, or the files cannot be written.
     """
     if not name.isprintable() or len(name) > _NAME:
         raise UsageError(f"the name of a key is one printable line of at most {_NAME} characters")
@@ -105,18 +105,18 @@ def make_key(path: Path, name: str, *, replace: bool = False) -> PublicKey:
 
 
 def take_from_environment() -> None:
-    """Take the variable out of this process's environment, for `signing_key`: what is started inherits none of it."""
+    """Remove the key variable from this process's environment and store its value: children do not inherit the key."""
     if (value := os.environ.pop(VARIABLE, None)) is not None:
         _stash[:] = [value]
 
 
 def signing_key(path: Path | None, *, walls: bool) -> SigningKey | None:
-    """Return the key to sign with: that in the file `path`, else that of the environment; None where there is neither.
+    """Return the key for signing, from the file `path` or else from the environment; None if neither is given.
 
-    `walls` says whether submissions run in a sandbox.
+    `walls` tells whether submissions run in a sandbox.
 
     Raises:
-        UsageError: there is no key there, others can read it, or a submission could.
+        UsageError: there is no key, other users can read it, or a submission could.
     """
     take_from_environment()
     value = _stash[0].strip() if _stash else ""
@@ -132,10 +132,10 @@ def signing_key(path: Path | None, *, walls: bool) -> SigningKey | None:
 
 
 def public_keys(path: Path) -> dict[bytes, PublicKey]:
-    """Read a list of public keys, one in a line; `#` begins a comment. The names are those of the list.
+    """Read a list of public keys, one per line; `#` begins a comment. The names are those of the list.
 
     Raises:
-        UsageError: it cannot be read, holds none, or a line is none.
+        UsageError: the file cannot be read, contains no key, or contains an invalid line.
     """
     try:
         text = read_named_regular(path, _MAX_FILE_BYTES)[:_MAX_FILE_BYTES].decode("utf-8")
@@ -152,7 +152,7 @@ def public_keys(path: Path) -> dict[bytes, PublicKey]:
 
 
 def decoded(text: str) -> bytes:
-    """Read base64; nothing where it is none."""
+    """Decode base64; return b"" if invalid."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -160,7 +160,7 @@ def decoded(text: str) -> bytes:
 
 
 def encoded(raw: bytes) -> str:
-    """Spell bytes as base64."""
+    """Encode bytes as base64."""
     return base64.b64encode(raw).decode()
 
 
@@ -180,7 +180,7 @@ def _read_private(path: Path) -> str:
 
 
 def _in_view(path: Path) -> bool:
-    """Say whether a runner's view of files has a window on that folder."""
+    """Return whether runners can read the path through their file view."""
     from evaluator.isolation.files import hidden_paths, readable_paths
 
     seen = any(path.is_relative_to(each) for each in readable_paths())
@@ -192,7 +192,7 @@ def _private(text: str, where: str) -> SigningKey:
 
 
 def _parsed(kind: str, line: str, where: str) -> tuple[bytes, str]:
-    """Read a key's line. No message repeats any of it: it may be a private key's."""
+    """Parse the line of a key. No error message repeats any part of the line, which may be a private key."""
     word, _, rest = line.strip().partition(" ")
     text, _, name = rest.strip().partition(" ")
     raw = decoded(text)
@@ -206,7 +206,7 @@ def _line(kind: str, raw: bytes, name: str) -> str:
 
 
 def _write(path: Path, line: str, mode: int) -> None:
-    """Write a file through a new one beside it, so that no other ever has these bytes under another mode."""
+    """Write a file through a new file in the same folder; the bytes never exist under another mode."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:

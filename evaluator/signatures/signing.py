@@ -1,8 +1,8 @@
-"""Sign scorecards, and see which were changed since.
+"""Signing of scorecards, and detection of changes since.
 
-Signed is the card as JSON, whole but for the signature's own `value`: keys sorted, no spaces, ASCII, numbers as
-Python's `json` spells them, behind the words `warpgrade scorecard 1`. It is made from the JSON of the file, so how that
-is indented does not matter, and neither does a field that this version does not know; every value does.
+The signed message is the card's JSON without the signature's own `value`, behind the words `warpgrade scorecard 1`.
+Keys are sorted; there are no spaces; characters are ASCII; numbers are spelled as by Python's `json`. The message is
+made from the JSON of the file: indentation does not matter, every value does, even of fields unknown to this version.
 """
 
 import json
@@ -20,7 +20,7 @@ _ALGORITHM = "ed25519"
 
 
 class State(StrEnum):
-    """What a card's signature says."""
+    """State of a card's signature."""
 
     UNSIGNED = "unsigned"
     INTACT = "intact"
@@ -28,13 +28,13 @@ class State(StrEnum):
 
 
 class Seen(NamedTuple):
-    """What a card's signature says, and whose it says to be. `signer` is None where there is none."""
+    """State of a card's signature and the claimed signer; `signer` is None for an unsigned card."""
 
     state: State
     signer: PublicKey | None
 
     def document(self) -> dict[str, str | None]:
-        """Say it to a program."""
+        """Return the state as a document for programs."""
         fingerprint, name = (None, None) if self.signer is None else (self.signer.fingerprint, self.signer.name)
         return {"state": self.state.value, "fingerprint": fingerprint, "name": name}
 
@@ -49,7 +49,7 @@ class Seen(NamedTuple):
 
 
 def signed(card: Scorecard, key: SigningKey | None) -> Scorecard:
-    """Return `card` under the signature of `key`, whatever it was under before; without a key it has none."""
+    """Return `card` with a signature of `key`, in place of any earlier signature; without a key, unsigned."""
     if key is None:
         return replace(card, signature=None)
     public = key.public
@@ -59,7 +59,7 @@ def signed(card: Scorecard, key: SigningKey | None) -> Scorecard:
 
 
 def signature_of(content: bytes) -> Seen:
-    """Say what the signature in the file of a card says. Raises ValueError where that is no JSON object."""
+    """Check the signature in the file of a card. Raises ValueError if the file is not a JSON object."""
     try:
         document = _parsed(content)
         said = document.get("signature")
@@ -80,7 +80,7 @@ def _message(content: bytes) -> bytes:
 
 
 def _canonical(document: dict[str, Any]) -> bytes:
-    """Give what is signed: the document without the signature's value."""
+    """Return the signed message: the document without the signature's value."""
     rest = document | {"signature": {key: each for key, each in document["signature"].items() if key != "value"}}
     text = json.dumps(rest, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return _DOMAIN + text.encode("ascii")
@@ -94,7 +94,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that stands twice: readers take one or the other."""
+    """Raise ValueError for a duplicate key, of which JSON readers take either value."""
     made = dict(pairs)
     if len(made) != len(pairs):
         raise ValueError("a key stands twice in one object")

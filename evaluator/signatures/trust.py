@@ -1,4 +1,4 @@
-"""Which cards to believe: signatures, and the keys that one trusts."""
+"""Acceptance of cards: signatures and trusted keys."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from evaluator.signatures.signing import Seen, State, signature_of
 
 
 class Looked(NamedTuple):
-    """What a card's signature says, under the name that the list of trusted keys has; why it is `refused`, if it is."""
+    """State of a card's signature, with the signer's name from the list of trusted keys; the reason if `refused`."""
 
     seen: Seen
     refused: str | None
@@ -24,19 +24,19 @@ class Looked(NamedTuple):
 
 
 class Trust:
-    """Whose cards are taken: anybody's where there are no `keys`, but none that was changed after it was signed."""
+    """Acceptance rule for cards. Without `keys` any signer is accepted, but no card changed after signing."""
 
     def __init__(self, keys: Mapping[bytes, PublicKey] | None = None) -> None:
-        """Take the trusted keys, by their bytes."""
+        """Store the trusted keys, by their bytes."""
         self._keys = keys
 
     @property
     def is_asked(self) -> bool:
-        """Say whether there is a list of keys, and cards without one of these signatures are refused."""
+        """Whether a list of keys is given, and cards without a signature of a listed key are refused."""
         return self._keys is not None
 
     def look(self, content: bytes) -> Looked:
-        """Look at the file of a card. Raises CardError where no signature can be made out."""
+        """Check the file of a card. Raises CardError if the signature cannot be decoded."""
         try:
             seen = signature_of(content)
         except ValueError as error:
@@ -53,7 +53,7 @@ class Trust:
 
 
 def signers(seen: Iterable[Seen]) -> list[str]:
-    """Say how many cards each key signed, and how many none; nothing where none is signed."""
+    """Return lines with the number of cards per signer, unsigned included; none if no card is signed."""
     counts = Counter(str(each) for each in seen)
     if set(counts) <= {str(Seen(State.UNSIGNED, None))}:
         return []

@@ -1,1 +1,1 @@
-"""Small sizes of problems: whether one still asks what the full size does, and finding one for a bare file."""
+"""Small sizes of problems: a check that a size preserves the full size's difficulty, and a search for bare files."""

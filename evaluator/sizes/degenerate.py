@@ -1,7 +1,7 @@
-"""Dimensions that a small size makes one: there a kernel that sums or broadcasts along the wrong one is right.
+"""Dimensions reduced to 1 by a small size: a kernel that sums or broadcasts along the wrong dimension is then correct.
 
-A reference runs at two sizes on the meta device, and the shapes of each operation are held against each other. Only a
-small size is at fault: a dimension that is one at full size too says something about the problem.
+A reference runs at both sizes on the meta device, and the shapes of each operation are compared. Only dimensions larger
+at full size count: a dimension of 1 at both sizes belongs to the problem.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from evaluator.records import Problem, SizeName
 from evaluator.roofline.count import arguments, on_meta, registered
 
 FILE = "reference.py"
-"""The file name under which a reference is compiled: by it the line of an operation is found."""
+"""File name under which a reference is compiled, used to find the line of an operation."""
 
 _Shape = tuple[int, ...]
 
 
 class Degenerate(NamedTuple):
-    """A dimension of an operation's tensor that is one (or empty) at the small size and larger at full size.
+    """A dimension of an operation's tensor that is 1 (or empty) at the small size and larger at full size.
 
-    `full` is None where the full size is not known.
+    `full` is None if the full size is unknown.
     """
 
     line: int
@@ -43,9 +43,9 @@ class Degenerate(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An operation as it was called: its line in the reference, and the shapes of all that it took and gave.
+    """An operation call: its line in the reference, and the shapes of all its inputs and outputs.
 
-    `groups` of a group norm are how many there are, and of how many channels: no dimension of any tensor.
+    `groups`, for a group norm, is the number of groups and of channels per group: no dimension of any tensor.
     """
 
     line: int
@@ -55,16 +55,16 @@ class Operation(NamedTuple):
 
 
 class Operations(OperationMode):
-    """Every operation of a forward with its shapes, and how many elements all of them give."""
+    """Recorder of all operations in a forward with their shapes, and of the total number of output elements."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without operations."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.found: list[Operation] = []
         self.elements = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, and take note of it."""
+        """Run and record an operation."""
         result = func(*args, **(kwargs or {}))
         given = model_call.tensors_of([list(args), dict(kwargs or {})])
         made = model_call.tensors_of(result)
@@ -76,21 +76,21 @@ class Operations(OperationMode):
 
 
 def degenerate(problem: Problem, size: SizeName = SizeName.SMALL) -> list[Degenerate]:
-    """List the dimensions that are one at `size` and not at full size, each once, in the order of the operations.
+    """Return the dimensions that are 1 at `size` and larger at full size, each once, in the order of the operations.
 
     Raises:
         ProblemError: the problem lacks one of the sizes.
-        Exception: what the reference raises on the meta device.
+        Exception: raised by the reference on the meta device.
     """
     small, full = (_run(sized_source(problem, each)) for each in (size, SizeName.FULL))
     return made_one(small, full)
 
 
 def made_one(small: Sequence[Operation], full: Sequence[Operation] | None) -> list[Degenerate]:
-    """List the dimensions that are one or empty in operations at a small size, and larger in those at full size.
+    """Return the dimensions that are 1 or empty in operations at a small size, and larger at full size.
 
-    Operations at one place (a line, a name) correspond. Where the full size has none there, or is not known (None),
-    every dimension of one counts: none can be shown to be the problem's own.
+    Operations with the same line and name correspond. If the full size has no such operation, or is unknown (None),
+    every dimension of 1 counts, because no dimension can be attributed to the problem.
     """
     found: dict[tuple[int, str, int, int], Degenerate] = {}
     for each in _unmatched(small) if full is None else _matched(small, full):
@@ -130,7 +130,7 @@ def _by_place(operations: Sequence[Operation]) -> dict[tuple[int, str], list[Ope
 
 
 def _pairs(small: list[Operation], full: list[Operation]) -> Iterator[tuple[Operation, Operation]]:
-    """Put the calls of one place side by side; in a loop that is longer at full size, the first and the last ones."""
+    """Pair the calls of a line; in a loop with more iterations at full size, pair the first and the last calls."""
     if len(small) == len(full):
         return zip(small, full, strict=True)
     ends = min(len(small), len(full)) // 2 + 1
@@ -142,7 +142,7 @@ def _pairs(small: list[Operation], full: list[Operation]) -> Iterator[tuple[Oper
 def _run(source: str) -> list[Operation]:
     try:
         return _operations(source, torch.device("meta"))
-    except RuntimeError:  # A constructor that asks for values, such as those of a schedule.
+    except RuntimeError:  # The constructor needs values, for example of a schedule.
         return _operations(source, torch.device("cpu"))
 
 
@@ -162,7 +162,7 @@ def _operations(source: str, constructed_on: torch.device) -> list[Operation]:
 
 
 def _line() -> int:
-    """Return the line of the reference that computes now; 0 outside of it."""
+    """Return the line of the reference that is executing; 0 outside the reference."""
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - as documented
     while frame is not None and frame.f_code.co_filename != FILE:
         frame = frame.f_back

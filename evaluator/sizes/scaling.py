@@ -1,4 +1,4 @@
-"""Smaller values for the constants of a reference: which to try, in which order. Text and numbers only."""
+"""Smaller values for the constants of a reference: candidates and their order. Text and numbers only."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,7 +9,7 @@ _LEAST = 2
 
 
 def candidates(full: Mapping[str, Constant]) -> Iterator[dict[str, Constant]]:
-    """Give the constants themselves, then with ever smaller caps on all, then with one of them left as it is.
+    """Yield the full constants, then with decreasing caps on all, then with a single constant unchanged.
 
     >>> [each["n"] for each in candidates({"n": 48})][:5]
     [48, 24, 16, 12, 8]
@@ -25,7 +25,7 @@ def candidates(full: Mapping[str, Constant]) -> Iterator[dict[str, Constant]]:
 
 
 def capped(value: Constant, cap: int) -> Constant:
-    """Give the largest divisor of a whole number up to `cap`: what must divide it often still does.
+    """Return the largest divisor of an integer up to `cap`: constants that must divide each other often still do.
 
     >>> capped(4096, 100), capped(1000, 100), capped(97, 64), capped(3, 2), capped(0.5, 8), capped([64, 3], 8)
     (64, 100, 64, 3, 0.5, [8, 3])

@@ -1,7 +1,7 @@
-"""A process of its own that finds a small size of a problem: the reference's source on stdin, the constants on stdout.
+"""A separate process for the search of a problem's small size: reference source on stdin, constants on stdout.
 
-A problem's code is its author's, and trusted as the judge trusts it; a size that is too large must not take the judge
-with it, though. What is small is counted and not timed, so a busy machine finds the same.
+The judge trusts a problem's code like its author, but a forward of excessive size must not kill the judge. Smallness is
+counted and not timed, so a busy machine finds the same size.
 """
 
 import contextlib
@@ -23,38 +23,38 @@ from evaluator.sizes.scaling import candidates
 
 
 class Most(NamedTuple):
-    """How many elements inputs or weights may have, and all that the operations of one forward give."""
+    """Limits on the elements of inputs or weights, and on the output elements of all operations in one forward."""
 
     given: int
     made: int
 
 
 MOST = (Most(1 << 18, 1 << 22), Most(1 << 21, 1 << 24), Most(1 << 25, 1 << 27))
-"""Two square matrices of 256 are within the first. A whole network has weights that no constant makes smaller."""
+"""Two square matrices of 256 fit the first limit. A whole network has weights that no constant reduces."""
 _DATA_BYTES = 6 << 30
 _SEED = 0
 
 
 class Traced(NamedTuple):
-    """One forward: its operations, and how many elements it takes and makes."""
+    """One forward: its operations, and the number of input and output elements."""
 
     operations: list[Operation]
     size: Most
 
     def is_within(self, most: Most) -> bool:
-        """Say whether it is small enough."""
+        """Return whether the forward is within the limits."""
         return self.size.given <= most.given and self.size.made <= most.made
 
 
 class NoAnswer(Exception):
-    """A forward gives nothing, or nothing finite."""
+    """A forward without output, or without finite output."""
 
 
 def find(source: str) -> dict[str, Constant] | None:
-    """Find constants at which the reference runs, is small, and keeps every dimension above 1; the largest of these."""
+    """Return the largest constants at which the reference runs, is small, and keeps dimensions above 1, or None."""
     full = {name: literal.value for name, literal in read_reference(source, FILE).constants.items()}
     texts = [(each, with_constants(source, each, FILE)) for each in candidates(full)]
-    # A reference may need values, which the meta device lacks: then every size is tried as it is, the smallest first.
+    # A reference may need values, which the meta device lacks: then run every size, smallest first.
     at_full = _tried(source, "meta")
     if at_full is None:
         fits = ((each, made) for each, text in reversed(texts) if (made := _computed(text, MOST[0])) is not None)
@@ -69,13 +69,13 @@ def find(source: str) -> dict[str, Constant] | None:
 
 
 def _computed(text: str, most: Most) -> Traced | None:
-    """Run a forward with values; None where it fails, or is larger than `most`."""
+    """Run a forward with values; return None if it fails or exceeds `most`."""
     made = _tried(text, "cpu")
     return made if made is not None and made.is_within(most) else None
 
 
 def _tried(text: str, device: str) -> Traced | None:
-    """Run a forward on `device`; None where the problem's code raises anything: its constants do not go together."""
+    """Run a forward on `device`; return None if the problem's code raises: its constants are inconsistent."""
     with contextlib.suppress(Exception):
         return _traced(text, device)
     return None
@@ -100,12 +100,12 @@ def _traced(text: str, device: str) -> Traced:
 
 
 def main() -> None:
-    """Answer one question, and end."""
+    """Serve one request and exit."""
     resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # What the reference prints is no answer.
+    os.dup2(2, 1)  # Output of the reference must not reach the judge.
     json.dump(find(sys.stdin.read()), answers)
     answers.flush()
     os._exit(0)

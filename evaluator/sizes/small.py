@@ -1,7 +1,7 @@
-"""A small size for a problem that has none: a file in KernelBench's form that is not in the shipped table.
+"""A small size for a problem without one: a file in KernelBench's form outside the shipped table.
 
-Its constants are made smaller while its reference still runs (`search.py`), once for each text: what was found is
-kept in the cache folder.
+The search reduces the file's constants while the reference still runs (`search.py`), once per text; the result is
+stored in the cache folder.
 """
 
 import json
@@ -15,7 +15,7 @@ from evaluator.catalog.origin import Origin
 from evaluator.records import Constant, Problem, Record, SizeName
 
 _LIMIT_S = 600.0
-"""Usually it takes as long as importing PyTorch, and a second."""
+"""A usual search takes the time of importing PyTorch plus a second."""
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from evaluator.sizes import search; search.main()"
 _TOP = Path(__file__).resolve().parents[2]
 _VERSION = 1
@@ -23,17 +23,17 @@ NO_SMALL = "no smaller constants were found: --size full, or `warpgrade new prob
 
 
 class SmallFound(Record, frozen=True):
-    """The constants that were found, or None where no smaller ones will do."""
+    """The constants found, or None if no smaller constants work."""
 
     constants: dict[str, Constant] | None
 
 
 class _NotFoundOut(Exception):
-    """The search was ended, by its time or by the machine."""
+    """The search was ended by its time limit or by the machine."""
 
 
 def with_small_size(problem: Problem, size: SizeName) -> Problem:
-    """Give `problem` a small size, if that is the size that is asked for, it has none, and one can be found."""
+    """Add a small size to `problem` if requested and missing, and if the search finds constants."""
     if size is not SizeName.SMALL or size in problem.sizes or problem.origin != Origin.KERNELBENCH:
         return problem
     from evaluator.judge.kept import kept
@@ -48,7 +48,7 @@ def with_small_size(problem: Problem, size: SizeName) -> Problem:
 
 
 def found_small(problem: Problem, size: SizeName) -> str | None:
-    """Say in words which constants of a small size that was found differ from the file's; None where none was."""
+    """Return a description of the constants that the search changed; None if the small size comes from elsewhere."""
     if size is not SizeName.SMALL or problem.origin != Origin.KERNELBENCH or size not in problem.sizes:
         return None
     from evaluator.catalog.kernelbench import shipped_small_sizes
@@ -63,7 +63,7 @@ def found_small(problem: Problem, size: SizeName) -> str | None:
 
 
 def _search(problem: Problem) -> SmallFound:
-    """Ask the child. Raises _NotFoundOut where it comes to no answer: that is not kept."""
+    """Run the search process. Raises _NotFoundOut after an end without a result; such a failure is not cached."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _BOOT, str(_TOP)],

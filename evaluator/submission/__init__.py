@@ -1,1 +1,1 @@
-"""A submission as text: finding it, and what can be said of it without running it."""
+"""Submissions as text: extraction, and facts known without running the code."""

@@ -1,4 +1,4 @@
-"""Whether Python's complaint about a text says that the text ends too early, rather than that it is wrong."""
+"""Detection of truncated Python text from the message of a syntax error."""
 
 import re
 
@@ -8,14 +8,14 @@ _INCOMPLETE = re.compile(
 _MARGIN = r"^(?:class[ \t]++\w++[(:]|def[ \t]|import[ \t]|from[ \t]|@|[A-Za-z_]\w*+[ \t]*+=(?!=))"
 _AFTER_A_STRING = re.compile(rf"{_MARGIN}|^[ \t]++def[ \t]++forward\b", re.MULTILINE)
 _AFTER_A_BRACKET = re.compile(rf"{_AFTER_A_STRING.pattern}|^[ \t]++return\b[^;\n]*+$", re.MULTILINE)
-"""A `return` with a semicolon is one of C++."""
+"""A `return` with a semicolon is C++."""
 
 
 def is_cut_off(source: str, said: str, line: int | None) -> bool:
-    r"""Say whether `said`, a syntax error at `line` of `source`, comes of a text that was cut off.
+    r"""Return whether `said`, a syntax error at `line` of `source`, is due to truncated text.
 
-    A bracket or a string that is open at the end of the text was opened at `line`. Where Python goes on behind that,
-    at the margin or with a forward, its end was forgotten and not cut off.
+    A bracket or string still open at the end of the text was opened at `line`. If Python code follows, at the margin or
+    with a forward, the closing delimiter was forgotten and the text is complete.
 
     >>> is_cut_off("x = 1\nS = '''\nint f", "unterminated triple-quoted string literal (detected at line 3)", 2)
     True

@@ -1,7 +1,7 @@
-"""Whether a submission's text is C++ for the CPU alone. Text only: nothing is parsed or run, in linear time.
+"""Detection of submissions with C++ for the CPU only. Text matching in linear time: nothing is parsed or run.
 
-C++ that reads a tensor's memory on the CPU has no business with a GPU's tensors, and refuses them or dies of them.
-C++ that calls PyTorch's operations alone runs on any device, and so does Python.
+C++ for CPU memory cannot use a GPU's tensors: the code refuses the tensors or crashes. C++ that calls only PyTorch
+operations runs on any device, like Python.
 """
 
 import re
@@ -19,7 +19,7 @@ _NEGATED = re.compile(r"!\s*[\w.]*$|\bnot\s+[\w.]*$")
 
 
 def is_for_the_cpu(source: str) -> bool:
-    r"""Say whether `source` builds C++ that works on the CPU's memory, and nothing in it is for a GPU.
+    r"""Return whether `source` builds C++ that accesses CPU memory, and contains nothing for a GPU.
 
     >>> is_for_the_cpu('load_inline(cpp_sources="float* p = x.data_ptr<float>();")')
     True
@@ -34,7 +34,7 @@ def is_for_the_cpu(source: str) -> bool:
 
 
 def _asks_for_a_gpu(source: str) -> bool:
-    """Say whether a tensor is asked to be on a GPU; that it is not there may well be asked by C++ for the CPU."""
+    """Return whether the code requires a tensor on a GPU; CPU code may well check that a tensor is not."""
     return any(
         _NEGATED.search(source, max(0, found.start() - _MOST_BEFORE), found.start()) is None
         for found in _ON_A_GPU.finditer(source)

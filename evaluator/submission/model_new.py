@@ -1,7 +1,7 @@
-"""What the text of a submission can be: whether it can define ModelNew, and whether it looks like Python.
+"""Text checks of a submission: whether it can define ModelNew, and whether it looks like Python.
 
-Text only, in linear time: nothing is parsed or run. Where a text might make the name in a way that only running it
-shows (exec, `import *`, a module's `__getattr__`), it can define it.
+Text matching in linear time: nothing is parsed or run. A text able to create the name at run time (exec, `import *`, a
+module's `__getattr__`) counts as able to define ModelNew.
 """
 
 import re
@@ -22,7 +22,7 @@ _ASCII = 127
 
 
 def can_define_model_new(text: str) -> bool:
-    """Say whether running `text` could leave a ModelNew behind.
+    """Return whether running `text` could define ModelNew.
 
     >>> can_define_model_new("class Model: pass"), can_define_model_new("exec(code)"), can_define_model_new("")
     (False, True, False)
@@ -31,7 +31,7 @@ def can_define_model_new(text: str) -> bool:
 
 
 def looks_like_python(text: str) -> bool:
-    """Say whether a line at the margin is one of Python rather than of prose, or all are comments.
+    """Return whether a line at the margin is Python rather than prose, or all lines are comments.
 
     >>> looks_like_python("import torch"), looks_like_python("I import a kernel from the past.")
     (True, False)
@@ -40,12 +40,12 @@ def looks_like_python(text: str) -> bool:
 
 
 def _is_comments_alone(text: str) -> bool:
-    """Say whether there is nothing but comments: a title among prose begins with a `#` as well."""
+    """Return whether all lines are comments: a title in prose may begin with `#` too."""
     return text.startswith("#") and all(line.startswith("#") for line in text.split("\n") if line.strip())
 
 
 def _has_other_spellings(text: str) -> bool:
-    """Say whether `text` has letters that Python takes for ASCII ones in a name (full-width, bold and so on)."""
+    """Return whether `text` contains letters that Python normalizes to ASCII in names (full-width, bold and others)."""
     if text.isascii():
         return False
     return any(unicodedata.normalize("NFKC", each).isascii() for each in set(text) if ord(each) > _ASCII)

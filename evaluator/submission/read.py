@@ -1,11 +1,11 @@
-"""Read a submission: a Python file as it is, or the code out of a language model's answer.
+"""Reading of a submission: a Python file, or the code in a language model's answer.
 
-Nothing is run and nothing is parsed: the text is hostile, and Python's own parser can be brought down by it. Every
-step takes time linear in the text.
+The text is hostile: nothing is run or parsed, because text can crash Python's own parser. Every step takes time linear
+in the text.
 
-Which is it? A `.py` file is Python. Any other text (a `.txt` or `.md` file, stdin, a string from a program) is an
-answer if it has a fenced block that defines ModelNew, and Python if it defines it outside of blocks, or has no blocks
-and looks like Python. Else there is no code in it.
+A `.py` file is Python. Any other text (a `.txt` or `.md` file, stdin, a string from a program) is an answer if a fenced
+block defines ModelNew. Text is Python if ModelNew is defined outside blocks, or if no blocks exist and the text looks
+like Python. Any remaining text contains no code.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ from evaluator.records import Finding, Record, Sha256
 from evaluator.submission.model_new import looks_like_python
 
 MAX_CODE_BYTES = 1024 * 1024
-"""More than any honest kernel; what a card can carry and a build can be asked for."""
+"""Larger than any honest kernel; small enough for a scorecard and for a build."""
 MAX_ANSWER_BYTES = 4 * MAX_CODE_BYTES
-"""An answer holds its thoughts and drafts beside the code."""
+"""An answer contains reasoning and drafts beside the code."""
 
 STDIN = "-"
 _NAMING_DIGITS = 12
@@ -34,17 +34,17 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _MARKER = re.compile(
     r"^(?P<indent>[ \t]*)(?:(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)|</think(?:ing)?>[ \t\r]*)$", re.MULTILINE
 )
-"""A line that may open or close a fenced block, or that ends a model's thoughts."""
+"""A line that may open or close a fenced block, or end a model's reasoning."""
 _DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=(?!=))", re.MULTILINE)
 _BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)*+(?P<indent>[ \t]*)")
 _FENCE_SLACK = 3
-"""How much further than the opening fence another may be indented (CommonMark); beyond, it is content."""
+"""Allowed extra indentation of a closing fence (CommonMark); beyond, the line is content."""
 
 
 class Submission(Record, frozen=True, kw_only=True):
-    """What is handed in: Python text that should define ModelNew.
+    """A submitted text: Python that should define ModelNew.
 
-    Line n of `source` is line n + `line_offset` of the file that was read. `sha256` is that of `source` in UTF-8.
+    Line n of `source` is line n + `line_offset` of the original file. `sha256` is that of `source` in UTF-8.
     """
 
     name: str
@@ -57,9 +57,10 @@ class Submission(Record, frozen=True, kw_only=True):
 
 
 class _Block(NamedTuple):
-    """The content of a fenced block, as offsets into the answer; `closed` by its own fence or cut off.
+    """The content of a fenced block, as offsets into the answer; `closed` by its own fence or truncated.
 
-    `indent` is how many blanks at the beginning of each line belong to the answer (a list, say) and not to the code.
+    `indent` is the number of blanks at the start of each line that belong to the answer (such as a list), not to the
+    code.
     """
 
     start: int
@@ -69,7 +70,7 @@ class _Block(NamedTuple):
 
 
 class _Code(NamedTuple):
-    """The text that is the submission, and how it was come by."""
+    """The text of a submission, and how it was extracted."""
 
     source: str
     extracted: bool = False
@@ -80,19 +81,19 @@ class _Code(NamedTuple):
 def read_submission(
     path: Path | Literal["-"], stdin: BinaryIO | None = None, *, found_in: Path | None = None
 ) -> Submission | Finding:
-    """Read the submission at `path`, or from standard input where it is `-`.
+    """Read the submission at `path`, or from standard input for `-`.
 
     Args:
-        path: a file; its suffix says what it is.
-        stdin: what is read for `-`; the process's own standard input where None.
-        found_in: the folder in which `path` was found by looking around: then it must be a regular file, and no link.
-            None where the user named it.
+        path: a file; the suffix determines its kind.
+        stdin: the stream for `-`; None for the process's own standard input.
+        found_in: the folder whose listing contained `path`, which must then be a regular file and not a link. None if
+            the user named the path.
 
     Returns:
-        The submission, or the finding that says why there is none: it is too large, no text, or an answer without code.
+        The submission, or a finding with the reason for its absence: too large, not text, or an answer without code.
 
     Raises:
-        SubmissionUnreadable: the system does not let us read it.
+        SubmissionUnreadable: the system refuses the file.
     """
     suffix = "" if isinstance(path, str) else path.suffix.lower()
     limit = MAX_CODE_BYTES if suffix == ".py" else MAX_ANSWER_BYTES
@@ -112,7 +113,7 @@ def read_submission(
         return _too_large(message, MAX_CODE_BYTES)
     sha256 = hashlib.sha256(source_bytes).hexdigest()
     return Submission(
-        # Two texts that came in by a pipe are two submissions.
+        # Different texts from a pipe are different submissions.
         name=f"stdin-{sha256[:_NAMING_DIGITS]}" if isinstance(path, str) else _printable(path.stem),
         origin="stdin" if isinstance(path, str) else _printable(path),
         sha256=sha256,
@@ -124,7 +125,7 @@ def read_submission(
 
 
 def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int, found_in: Path | None) -> bytes:
-    """Read no more than is needed to see that there is too much."""
+    """Read at most one byte more than the limit, to detect larger files."""
     try:
         if isinstance(path, str):
             return (sys.stdin.buffer if stdin is None else stdin).read(at_most + 1)
@@ -138,7 +139,7 @@ def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int, found
         hint = "name one file in it; `warpgrade batch` grades a folder of submissions"
         raise SubmissionUnreadable(f"{path} is a folder, not a submission", hint=hint) from error
     except (OSError, ValueError) as error:
-        # ValueError: a name with a NUL in it, or a stream that is closed.
+        # ValueError: a NUL in the name, or a closed stream.
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         hint = "check the name and that you may read it; `-` reads standard input"
         raise SubmissionUnreadable(f"{path} cannot be read: {reason}", hint=hint) from error
@@ -166,12 +167,12 @@ def _too_large(message: str, limit_bytes: int) -> Finding:
 
 
 def _printable(path: Path | str) -> str:
-    """Spell a path so that JSON can hold it: file names need not be UTF-8."""
+    """Return a path in a form that JSON can hold: file names need not be UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _code_in(text: str) -> _Code | Finding:
-    """Take the last closed block that defines ModelNew, or the whole text where that is Python."""
+    """Return the last closed block that defines ModelNew, or the whole text if Python, otherwise a finding."""
     all_blocks = list(_fenced_blocks(text))
     blocks = [block for block in all_blocks if _defines_model_new(text, block)]
     closed = [block for block in blocks if block.closed]
@@ -198,7 +199,7 @@ def _cut_off(what: str, text: str) -> Finding:
 
 
 def _defined_outside(text: str, blocks: list[_Block]) -> bool:
-    """Say whether a line that is in none of the blocks, which are in order, defines ModelNew."""
+    """Return whether a line outside all blocks, which are in order, defines ModelNew."""
     left = iter(blocks)
     block = next(left, None)
     for found in _DEFINITION.finditer(text):
@@ -210,13 +211,13 @@ def _defined_outside(text: str, blocks: list[_Block]) -> bool:
 
 
 def _is_thinking_at_the_end(text: str) -> bool:
-    """Say whether the last word on thoughts is that they begin."""
+    """Return whether the last reasoning tag is an opening one."""
     return max(text.rfind("<think>"), text.rfind("<thinking>")) > max(text.rfind("</think>"), text.rfind("</thinking>"))
 
 
 def _extracted(text: str, chosen: _Block, defining: list[_Block]) -> _Code:
     line = _line_of(text, chosen)
-    # Drafts among the thoughts are no rivals of what the answer says in the end.
+    # Drafts inside the reasoning do not compete with the final answer.
     thoughts_end = max((match.end() for match in _MARKER.finditer(text) if match["fence"] is None), default=0)
     rivals = [block for block in defining if block != chosen and block.start >= min(thoughts_end, chosen.start)]
     findings: list[Finding] = []
@@ -230,10 +231,10 @@ def _extracted(text: str, chosen: _Block, defining: list[_Block]) -> _Code:
 
 
 def _fenced_blocks(text: str) -> Iterator[_Block]:
-    """Find fenced blocks by CommonMark's rules, at any indentation (answers put them into lists).
+    """Yield fenced blocks by CommonMark's rules, at any indentation (answers use lists).
 
-    Two things end a block that was never closed, so that a model's abandoned draft does not swallow its answer: a
-    fence that can only be an opening one (it names a language), and the end of the thoughts.
+    An unclosed block, such as a model's abandoned draft, must not swallow the answer. Two lines end it: a fence that
+    can only open a block (it names a language), and the end of the reasoning.
     """
     opener: re.Match[str] | None = None
     for marker in _MARKER.finditer(text):
@@ -254,7 +255,7 @@ def _block(opener: re.Match[str], end: int, *, closed: bool) -> _Block:
     start = min(opener.end() + 1, end)
     indent = len(opener["indent"])
     if indent:
-        # The first line of Python is at the left margin; where it is less indented than its fence, so is the code.
+        # Python's first line is at the left margin; if less indented than its fence, the whole code is.
         first = _BLANK_LINES.match(opener.string, start, end)
         indent = min(indent, len(first["indent"])) if first else 0
     return _Block(start, end, indent, closed)
@@ -266,7 +267,7 @@ def _can_open(marker: re.Match[str]) -> bool:
 
 
 def _could_belong(marker: re.Match[str], opener: re.Match[str]) -> bool:
-    """Whether a fence inside a block is of the block's own kind: same character, no shorter, hardly more indented."""
+    """Return whether a fence inside a block fits its opener: same character, not shorter, hardly more indented."""
     fence = marker["fence"]
     return (
         fence is not None
@@ -287,13 +288,13 @@ def _ends_unclosed(marker: re.Match[str], opener: re.Match[str]) -> bool:
 
 
 def _defines_model_new(text: str, block: _Block) -> bool:
-    """Whether a line of the block begins with `class ModelNew` or `ModelNew =`, less the block's indentation."""
+    """Return whether a line of the block, without its indentation, begins with `class ModelNew` or `ModelNew =`."""
     found = _DEFINITION.finditer(text, block.start, block.end)
     return any(len(match["indent"]) <= block.indent for match in found)
 
 
 def _content(text: str, block: _Block) -> str:
-    """Give a block's lines without the block's indentation."""
+    """Return the lines of a block without the block's indentation."""
     content = text[block.start : block.end]
     if not block.indent:
         return content
@@ -302,5 +303,5 @@ def _content(text: str, block: _Block) -> str:
 
 
 def _line_of(text: str, block: _Block) -> int:
-    """Give the line of the block's first line of content, from 1."""
+    """Return the line number of the block's first line of content, from 1."""
     return text.count("\n", 0, block.start) + 1
