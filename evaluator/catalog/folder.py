@@ -54,7 +54,7 @@ class _Roofline(_Table, frozen=True, kw_only=True):
 
 
 class Sizes(_Table, frozen=True, kw_only=True):
-    """The `[sizes.…]` tables: values for constants of the reference, by name."""
+    """The `[sizes.…]` tables: constants of the reference, by name."""
 
     # Checked separately: msgspec's messages do not name the keys of a dict.
     full: dict[str, Any]
@@ -63,7 +63,7 @@ class Sizes(_Table, frozen=True, kw_only=True):
 
 
 class ProblemFile(_Table, frozen=True, kw_only=True):
-    """The content of a problem.toml."""
+    """A problem.toml, as it is written."""
 
     title: Text
     level: Level

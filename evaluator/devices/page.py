@@ -17,7 +17,7 @@ from evaluator.devices.memory import MAX_DIMENSIONS
 
 GO, DONE, PLACES = 0, 64, 256
 MAX_PLACES = 4096
-"""Limit on the tensors of an answer, equal to the limit on a list in a frame. Gradients of a backward pass count too."""
+"""Limit on the tensors of an answer, equal to the limit on a list in a frame. Gradients of a backward pass count."""
 
 PLACE = struct.Struct(f"<QII{MAX_DIMENSIONS}q")
 PAGE_BYTES = -(-(PLACES + MAX_PLACES * PLACE.size) // mmap.PAGESIZE) * mmap.PAGESIZE

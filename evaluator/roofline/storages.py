@@ -36,7 +36,7 @@ def covered_bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
 
 
 class Looks(OperationMode):
-    """Recorder of the storages whose values the code inside uses. A view, or a tensor of the same shape, uses none."""
+    """Recorder of the storages with values used by the code inside. Views and tensors of the same shape use none."""
 
     def __init__(self) -> None:
         """Start without storages."""
