@@ -26,11 +26,11 @@ from typing import Any
 TOP = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TOP), str(TOP / "benchmarks")]
 
-from evaluator.build import nvcc  # noqa: E402
 from evaluator.build.builder import RunTool  # noqa: E402
 from evaluator.build.cuda_steps import Attempt, Step, steps  # noqa: E402
 from evaluator.build.prepared import prepare  # noqa: E402
 from evaluator.protocol.frames import BuildRequest  # noqa: E402
+from evaluator.toolchain import nvcc  # noqa: E402
 from tests.corpus.entries import entries  # noqa: E402
 from tests.cuda_builds import ARCHITECTURE, local_tool, requests_of, stand_ins  # noqa: E402
 

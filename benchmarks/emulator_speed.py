@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from evaluator.build import toolchain
 from evaluator.emulator import runtime
+from evaluator.toolchain import host_compiler
 
 # As in evaluator/emulator/unit.py.
 _KERNEL_FLAGS = ["-O1", "-g1", "-w", "-fstack-clash-protection", "-fno-strict-aliasing", "-ffp-contract=off"]
@@ -32,7 +32,7 @@ def build(folder: Path) -> ctypes.CDLL:
     stand_in.write_text("namespace emu { void install_torch_allocator() {} }\n")
     sources = [path for path in runtime.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
     emulator, kernels = folder / "libemulator.so", folder / "kernels.so"
-    compiler = [toolchain.cxx().path, "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden"]
+    compiler = [host_compiler.cxx().path, "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden"]
     own = [str(path) for path in [*sources, stand_in]]
     subprocess.run([*compiler, *own, *runtime.runtime_flags(), "-o", str(emulator)], check=True)
     source = str(Path(__file__).with_suffix(".cpp"))

@@ -23,9 +23,8 @@ import msgspec
 
 from evaluator.build.builder import MOST_BUILT_BYTES, Builder
 from evaluator.build.cache import BuildCache
-from evaluator.build.diagnostics import parse
 from evaluator.build.emulated import EmulatedBuilder
-from evaluator.build.split_symbols import instantiations, missing
+from evaluator.cuda_source.symbols import instantiations, missing
 from evaluator.emulator.front import FrontEnd
 from evaluator.isolation import ToolResult
 from evaluator.judge.desk import BuildDesk
@@ -44,6 +43,7 @@ from evaluator.protocol.frames import (
     TensorView,
 )
 from evaluator.protocol.frames.bounds import MOST_NODES
+from evaluator.toolchain.diagnostics import parse
 
 VIEW = TensorView(
     dtype="float32", shape=(2, 3), strides=(3, 1), offset_bytes=4096, storage=(140_000_000_000_000, 1 << 30)

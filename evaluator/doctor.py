@@ -182,7 +182,7 @@ def _is_compiled(file: Path) -> bool:
 
 
 def _compiler() -> Line:
-    from evaluator.build.toolchain import cxx
+    from evaluator.toolchain.host_compiler import cxx
 
     fix = "install g++ 10 or newer (on Debian: apt install g++)"
     try:
@@ -199,7 +199,7 @@ def _compiler() -> Line:
 
 
 def _ninja() -> Line:
-    from evaluator.build.toolchain import ninja
+    from evaluator.toolchain.host_compiler import ninja
 
     try:
         path = ninja()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 
-from evaluator.build.toolchain import cxx
 from evaluator.errors import ToolchainMissing
 from evaluator.records import Environment
+from evaluator.toolchain.host_compiler import cxx
 from evaluator.version import __version__
 
 

@@ -16,12 +16,12 @@ from types import ModuleType
 import torch
 from torch.utils import cpp_extension
 
-from evaluator.build import nvcc
 from evaluator.errors import ToolchainMissing
 from evaluator.isolation import ToolResult
 from evaluator.protocol.frames import BuildRequest
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.submission.read import Submission, read_submission
+from evaluator.toolchain import nvcc
 
 CORPUS = Path(__file__).parent / "corpus"
 ARCHITECTURE = "90a"

@@ -8,7 +8,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluator.build import nvcc
 from evaluator.build.builder import RunTool
 from evaluator.build.cache import BuildCache
 from evaluator.build.emulator_parts import build_runtime, precompiled_headers
@@ -22,6 +21,7 @@ from evaluator.errors import ExitCode, ToolchainMissing, WarpgradeError
 from evaluator.isolation import Limits, Starter, ToolResult, run_tool
 from evaluator.progress import Progress
 from evaluator.records import DeviceKind, Record
+from evaluator.toolchain import nvcc
 
 
 class Outcome(StrEnum):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from evaluator.build.definitions import declaration_of, defined_names, definition_of
-from evaluator.build.sources import source_files
+from evaluator.cuda_source.source_files import source_files
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.frames.bounds import total_bytes

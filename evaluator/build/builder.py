@@ -13,19 +13,19 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.build import toolchain
 from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache
-from evaluator.build.diagnostics import parse
 from evaluator.build.failures import Failures
-from evaluator.build.flags import refused_compile_flags, refused_link_flags, words
-from evaluator.build.sources import source_files
+from evaluator.cuda_source.source_files import source_files
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.isolation import Limits, ToolResult
 from evaluator.isolation.scratch import Scratch
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Finding
+from evaluator.toolchain import host_compiler
+from evaluator.toolchain.diagnostics import parse
+from evaluator.toolchain.flags import refused_compile_flags, refused_link_flags, words
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
@@ -85,9 +85,9 @@ class Builder:
             for file in files:
                 (work / file.name).write_text(file.text, encoding="utf-8")
             names = [file.name for file in files]
-            text = toolchain.ninja_text(request.name, names, _compile_words(request), words(request.extra_ldflags))
+            text = host_compiler.ninja_text(request.name, names, _compile_words(request), words(request.extra_ldflags))
             (work / "build.ninja").write_text(text, encoding="utf-8")
-            argv = [toolchain.ninja(), "-f", "build.ninja", "-j", str(len(os.sched_getaffinity(0)))]
+            argv = [host_compiler.ninja(), "-f", "build.ninja", "-j", str(len(os.sched_getaffinity(0)))]
             result = self._run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=self._timeout_s)
             library = (
                 None
@@ -200,8 +200,10 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
         request.extra_cflags,
         request.extra_ldflags,
         request.extra_include_paths,
-        sorted(toolchain.fingerprint().items()),
-        toolchain.ninja_text(request.name, [file.name for file in files], request.extra_cflags, request.extra_ldflags),
+        sorted(host_compiler.fingerprint().items()),
+        host_compiler.ninja_text(
+            request.name, [file.name for file in files], request.extra_cflags, request.extra_ldflags
+        ),
     ]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.build import nvcc
 from evaluator.build.agreement import agreed, undeclared
 from evaluator.build.builder import (
     CPP_SUFFIXES,
@@ -26,13 +25,15 @@ from evaluator.build.builder import (
 from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache, cache_folder
 from evaluator.build.cuda_steps import CUDA_SUFFIXES, Attempt, Step, steps
-from evaluator.build.diagnostics import parse
 from evaluator.build.failures import Failures
-from evaluator.build.nvcc_flags import NvccFlags, nvcc_flags
-from evaluator.build.sources import source_files
+from evaluator.cuda_source import lexer
+from evaluator.cuda_source.source_files import source_files
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
+from evaluator.toolchain import nvcc
+from evaluator.toolchain.diagnostics import parse
+from evaluator.toolchain.nvcc_flags import NvccFlags, nvcc_flags
 
 
 class CudaBuilder:
@@ -149,9 +150,13 @@ def _key(request: BuildRequest, files: list[SourceFile], architecture: str) -> s
 def _builder_sha256() -> str:
     """Hash this package, its headers and its C++ lexer: another version may build another library."""
     digest = hashlib.sha256()
-    package = Path(__file__).parent
-    reads = [package.parent / "emulator" / f"{name}.py" for name in ("edits", "launches", "lexer")]
-    for path in sorted([*package.glob("*.py"), *(package / "host_half").iterdir(), *reads]):
-        if path.is_file():
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in builder_sources():
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
+
+
+def builder_sources() -> list[Path]:
+    """List the files of this package that decide what a build for a GPU makes."""
+    own, read, tools = (Path(file).parent for file in (__file__, lexer.__file__, nvcc.__file__))
+    found = [*own.glob("*.py"), *(own / "host_half").iterdir(), *read.glob("*.py"), *tools.glob("*.py")]
+    return sorted(path for path in found if path.is_file())

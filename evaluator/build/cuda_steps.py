@@ -8,17 +8,17 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from evaluator.build import nvcc, toolchain
 from evaluator.build.builder import MOST_BUILT_BYTES, SUBMISSION_LIMITS, RunTool, read_library, work_folder
-from evaluator.build.flags import words
-from evaluator.build.light_headers import LIGHT_FOLDER, light_headers_for
-from evaluator.build.nvcc_flags import nvcc_flags
 from evaluator.build.prepared import prepared
-from evaluator.build.sources import source_files
 from evaluator.build.split_build import DEVICE_LISTING, HOST_LISTING, SplitBuild, split_build
-from evaluator.build.split_items import NotSplittable
+from evaluator.cuda_source.declarations import NotSplittable
+from evaluator.cuda_source.source_files import source_files
 from evaluator.isolation import ToolResult
 from evaluator.protocol.frames import BuildRequest
+from evaluator.toolchain import host_compiler, nvcc
+from evaluator.toolchain.flags import words
+from evaluator.toolchain.light_headers import LIGHT_FOLDER, light_headers_for
+from evaluator.toolchain.nvcc_flags import nvcc_flags
 
 CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
 _BINDINGS = re.compile(r"\bPYBIND11_|\bpy::|\bpybind11\b")
@@ -115,7 +115,7 @@ class _OneUnitEach:
         shadow = [f"-I{LIGHT_FOLDER}"] if self._light else []
         cflags, ldflags = [*shadow, *words(request.extra_cflags), *own], words(request.extra_ldflags)
         if not self.with_cuda:
-            return toolchain.ninja_text(request.name, list(self._files), cflags, ldflags)
+            return host_compiler.ninja_text(request.name, list(self._files), cflags, ldflags)
         units = [nvcc.Unit(name, _is_cuda(name)) for name in self._files]
         binds = any(_is_cuda(name) and _BINDINGS.search(text) for name, text in self._files.items())
         if self._light and not binds:
@@ -179,7 +179,7 @@ def _write(work: Path, texts: Mapping[str, str]) -> None:
 def _ninja(run_tool: RunTool, work: Path, timeout_s: float, *targets: str) -> ToolResult:
     """Run the build file and continue after failures, so every compiler reports its errors."""
     jobs = str(len(os.sched_getaffinity(0)))
-    argv = [toolchain.ninja(), "-f", "build.ninja", "-k", "0", "-j", jobs, *targets]
+    argv = [host_compiler.ninja(), "-f", "build.ninja", "-k", "0", "-j", jobs, *targets]
     return run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=max(timeout_s, 1.0))
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.build import light_headers, toolchain
 from evaluator.build.builder import (
     CPP_SUFFIXES,
     MOST_BUILT_BYTES,
@@ -25,11 +24,11 @@ from evaluator.build.builder import (
 )
 from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache
-from evaluator.build.diagnostics import LineMap, parse
 from evaluator.build.emulator_parts import precompiled_headers
 from evaluator.build.failures import Failures
 from evaluator.build.ptx import device_errors, nvcc_version
-from evaluator.build.sources import source_files
+from evaluator.cuda_source import lexer
+from evaluator.cuda_source.source_files import source_files
 from evaluator.emulator import headers
 from evaluator.emulator.features import lacking
 from evaluator.emulator.front import FrontEnd
@@ -39,6 +38,8 @@ from evaluator.findings import Code, finding
 from evaluator.isolation import ToolResult
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
+from evaluator.toolchain import host_compiler, light_headers
+from evaluator.toolchain.diagnostics import LineMap, parse
 
 _SUFFIXES = CPP_SUFFIXES | {".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"}
 
@@ -174,7 +175,12 @@ def _unit(
 
 def _key(request: BuildRequest, files: list[SourceFile]) -> str:
     """Hash everything that determines the library's contents: the request, the tools, the emulator."""
-    parts = ["emulated", [(file.name, file.text) for file in files], request, sorted(toolchain.fingerprint().items())]
+    parts = [
+        "emulated",
+        [(file.name, file.text) for file in files],
+        request,
+        sorted(host_compiler.fingerprint().items()),
+    ]
     parts.append(nvcc_version())
     return hashlib.sha256(msgspec.json.encode([*parts, _emulator_sha256()])).hexdigest()
 
@@ -182,9 +188,11 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
 @functools.cache
 def _emulator_sha256() -> str:
     """Hash the emulator's headers, the light headers and the front end."""
-    digest = hashlib.sha256(Path(light_headers.__file__).read_bytes())
+    digest = hashlib.sha256()
     package = Path(headers.__file__).parent
-    for path in sorted([*headers.INCLUDE.rglob("*"), *package.glob("*.py")]):
+    read = Path(lexer.__file__).parent
+    front = [*headers.INCLUDE.rglob("*"), *package.glob("*.py"), *read.glob("*.py"), Path(light_headers.__file__)]
+    for path in sorted(front):
         if path.is_file():
-            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+            digest.update(path.relative_to(package.parent).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

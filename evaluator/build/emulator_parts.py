@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from evaluator.build import toolchain
 from evaluator.build.builder import LIMITS, RunTool, read_library, work_folder
 from evaluator.build.cache import LIBRARY, BuildCache
 from evaluator.emulator import runtime
 from evaluator.emulator.precompiled import PRECOMPILED, precompilation
 from evaluator.errors import JudgeFailed
+from evaluator.toolchain import host_compiler
 
 _TIMEOUT_S = 300.0
 _RUNTIME = "runtime.so"
@@ -73,7 +73,7 @@ def _make(parts: Sequence[_Part], run_tool: RunTool, cache: BuildCache) -> dict[
             path.write_text(text, encoding="utf-8")
         (work / "build.ninja").write_text("".join(part.rules for part in parts), encoding="utf-8")
         # -k 0: one failure must not stop the other builds.
-        argv = [toolchain.ninja(), "-f", "build.ninja", "-k", "0", "-j", str(len(os.sched_getaffinity(0)))]
+        argv = [host_compiler.ninja(), "-f", "build.ninja", "-k", "0", "-j", str(len(os.sched_getaffinity(0)))]
         result = run_tool(argv, work=work, limits=LIMITS, timeout_s=_TIMEOUT_S)
         # ninja removes the output of failed or interrupted compilers.
         made = {part.key: read_library(work / part.output) for part in parts}
@@ -88,12 +88,12 @@ def _make(parts: Sequence[_Part], run_tool: RunTool, cache: BuildCache) -> dict[
 def _runtime_part() -> _Part:
     files = {path.name: path.read_text(encoding="utf-8") for path in runtime.runtime_sources()}
     units = [name for name in files if name.endswith(".cpp")]
-    flags = [*runtime.runtime_flags(), *toolchain.native_flags()]
-    compiler = toolchain.cxx().path
+    flags = [*runtime.runtime_flags(), *host_compiler.native_flags()]
+    compiler = host_compiler.cxx().path
     rules = "".join(
         [
-            f"rule compile\n  command = {compiler} -c $in {toolchain.joined(_without_libraries(flags))} -o $out\n",
-            f"rule link\n  command = {compiler} $in {toolchain.joined(flags)} -o $out\n",
+            f"rule compile\n  command = {compiler} -c $in {host_compiler.joined(_without_libraries(flags))} -o $out\n",
+            f"rule link\n  command = {compiler} $in {host_compiler.joined(flags)} -o $out\n",
             *(f"build {name}.o: compile {name}\n" for name in units),
             f"build {_RUNTIME}: link {' '.join(f'{name}.o' for name in units)}\n",
         ]
@@ -105,7 +105,7 @@ def _header_part() -> _Part | None:
     plan = precompilation()
     if plan is None:
         return None
-    command = toolchain.joined(plan.argv)
+    command = host_compiler.joined(plan.argv)
     rules = f"rule precompile\n  command = {command}\nbuild {PRECOMPILED}: precompile {' '.join(plan.files)}\n"
     return _Part(_key(rules, plan.files), PRECOMPILED, plan.files, rules)
 
@@ -117,7 +117,7 @@ def _without_libraries(flags: Sequence[str]) -> list[str]:
 def _key(rules: str, files: dict[str, str]) -> str:
     """Hash everything that determines an artefact's contents, including the emulator's headers."""
     own = [(path.relative_to(runtime.INCLUDE).as_posix(), _text(path)) for path in runtime.header_files()]
-    parts = [rules, sorted(files.items()), own, sorted(toolchain.fingerprint().items())]
+    parts = [rules, sorted(files.items()), own, sorted(host_compiler.fingerprint().items())]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 

@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from evaluator.build import nvcc
 from evaluator.build.builder import Builder, RunTool
 from evaluator.build.built import Built
 from evaluator.build.cache import BuildCache, cache_folder
@@ -20,6 +19,7 @@ from evaluator.devices.memory import sealed_file
 from evaluator.emulator.rehearsal import Spawn, read_for_emulator, too_much_to_split
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import DeviceKind
+from evaluator.toolchain import nvcc
 
 
 class ExtensionBuilder(Protocol):

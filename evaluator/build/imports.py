@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Iterable
 
-from evaluator.build.artefact import plain_name
+from evaluator.cuda_source.kernel_names import plain_name
 from evaluator.records import Record
 
 _ELF = b"\x7fELF\x02\x01"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.build import nvcc, toolchain
 from evaluator.build.builder import LIMITS, RunTool, read_library, work_folder
 from evaluator.build.cache import BuildCache
 from evaluator.errors import JudgeFailed, ToolchainMissing
+from evaluator.toolchain import host_compiler, nvcc
 
 _ALLOCATOR = Path(__file__).parent.parent / "runner" / "native" / "arena.cpp"
 _DEVICE_ALLOCATOR = _ALLOCATOR.with_name("device_arena.cpp")
@@ -48,10 +48,10 @@ def _build(
     sources: list[Path], flags: list[str], headers: list[Path], run_tool: RunTool, cache: BuildCache
 ) -> bytes | None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources}
-    parts = [texts, [path.read_text(encoding="utf-8") for path in headers], sorted(toolchain.fingerprint().items())]
-    key = _key([*parts, flags, toolchain.native_flags()])
+    parts = [texts, [path.read_text(encoding="utf-8") for path in headers], sorted(host_compiler.fingerprint().items())]
+    key = _key([*parts, flags, host_compiler.native_flags()])
     names = [name for name in texts if name.endswith(".cpp")]
-    argv = [toolchain.cxx().path, *names, *flags, *toolchain.native_flags(), "-o", "native.so"]
+    argv = [host_compiler.cxx().path, *names, *flags, *host_compiler.native_flags(), "-o", "native.so"]
     return _kept(key, sources, argv, run_tool, cache)
 
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from evaluator.build import nvcc, toolchain
 from evaluator.build.builder import RunTool, work_folder
 from evaluator.build.cache_room import DRAFT, cache_limit_bytes, hold, make_room
 from evaluator.isolation import Limits, ToolResult
+from evaluator.toolchain import host_compiler, nvcc
 
 _SOURCES = Path(__file__).parent / "host_half"
 _HEADER = "warpgrade_host.h"
@@ -77,7 +77,7 @@ def why_not_prepared(cache: Path) -> str:
 
 def header_flags() -> list[str]:
     """Return the flags of the precompiled header. All units that use the header must be compiled with these flags."""
-    standard = f"-std={toolchain.language_standard()}"
+    standard = f"-std={host_compiler.language_standard()}"
     return [
         *nvcc.include_flags(),
         "-DTORCH_API_INCLUDE_EXTENSION_H",
@@ -114,7 +114,7 @@ def _make(run_tool: RunTool, cache: Path) -> None:
         for source in _SOURCES.iterdir():
             (work / source.name).write_bytes(source.read_bytes())
         (work / "build.ninja").write_text(_ninja_text(), encoding="utf-8")
-        result = run_tool([toolchain.ninja(), "-f", "build.ninja"], work=work, timeout_s=_TIMEOUT_S, limits=_LIMITS)
+        result = run_tool([host_compiler.ninja(), "-f", "build.ninja"], work=work, timeout_s=_TIMEOUT_S, limits=_LIMITS)
         # Unreadable or unstorable files are built again later.
         with contextlib.suppress(OSError):
             if result.ok:
@@ -161,7 +161,7 @@ def _take(made: Path, target: Path) -> None:
 
 
 def _ninja_text() -> str:
-    compiler, flags = toolchain.cxx().path, toolchain.joined(header_flags())
+    compiler, flags = host_compiler.cxx().path, host_compiler.joined(header_flags())
     return "\n".join(
         [
             "ninja_required_version = 1.3",

@@ -8,14 +8,14 @@ code, which includes everything that refers to PyTorch.
 import re
 from collections.abc import Mapping, Sequence
 
-from evaluator.build import nvcc
 from evaluator.build.builder import SUBMISSION_LIMITS, RunTool, work_folder
-from evaluator.build.diagnostics import parse
-from evaluator.build.flags import words
-from evaluator.build.toolchain import language_standard
 from evaluator.errors import ToolchainMissing
 from evaluator.protocol.frames import SourceFile
 from evaluator.records import Diagnostic
+from evaluator.toolchain import nvcc
+from evaluator.toolchain.diagnostics import parse
+from evaluator.toolchain.flags import words
+from evaluator.toolchain.host_compiler import language_standard
 
 _ARCHITECTURE = "sm_90"
 """Architecture reported by the emulator."""
@@ -50,8 +50,8 @@ def device_errors(
 ) -> list[Diagnostic]:
     """Return nvcc's errors about the kernels in `files`; empty without nvcc, or in doubtful cases.
 
-    `kernels` maps file names to the device parts that compile without PyTorch (`emulator/device_code.py`). `flags` are
-    the submission's nvcc flags; only macros and language extensions are used.
+    `kernels` maps file names to the device parts that compile without PyTorch (`cuda_source/device_code.py`).
+    `flags` are the submission's nvcc flags; only macros and language extensions are used.
     """
     texts = {file.name: file.text for file in files}
     if not kernels or nvcc_version() is None:

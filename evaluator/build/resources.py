@@ -2,7 +2,7 @@
 
 import re
 
-from evaluator.build.artefact import plain_name
+from evaluator.cuda_source.kernel_names import plain_name
 from evaluator.records import KernelResources
 
 VERBOSE = "-Xptxas=-v"

@@ -9,16 +9,16 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evaluator.build import nvcc, toolchain
-from evaluator.build.flags import words
-from evaluator.build.nvcc_flags import nvcc_flags
 from evaluator.build.prepared import Prepared, header_flags
-from evaluator.build.sources import source_files
-from evaluator.build.split_items import NotSplittable
-from evaluator.build.split_source import Halves, device_headers, split, without_precompiled
-from evaluator.build.split_symbols import instantiations, missing
-from evaluator.emulator.lexer import Kind, tokens
+from evaluator.cuda_source.declarations import NotSplittable
+from evaluator.cuda_source.lexer import Kind, tokens
+from evaluator.cuda_source.source_files import source_files
+from evaluator.cuda_source.split import Halves, device_headers, split, without_precompiled
+from evaluator.cuda_source.symbols import instantiations, missing
 from evaluator.protocol.frames import BuildRequest
+from evaluator.toolchain import host_compiler, nvcc
+from evaluator.toolchain.flags import words
+from evaluator.toolchain.nvcc_flags import nvcc_flags
 
 HOST_LISTING, DEVICE_LISTING = "host.undefined", "device.defined"
 _STUBS_VISIBLE = "-static-global-template-stub=false"
@@ -74,7 +74,7 @@ class SplitBuild(NamedTuple):
 
     def ninja_text(self) -> str:
         """Return the build file with the targets `host.o` and the library."""
-        request, compiler = self.request, toolchain.cxx().path
+        request, compiler = self.request, host_compiler.cxx().path
         own = nvcc_flags(request.extra_cuda_cflags).kept
         folders = [f"-I{path}" for path in request.extra_include_paths if path]
         names = [f"-DTORCH_EXTENSION_NAME={request.name}"]
@@ -84,9 +84,9 @@ class SplitBuild(NamedTuple):
         objects = f"host.o device.o {self.prepared.support}"
         device_listing = f"nm -C --defined-only $out > {DEVICE_LISTING}"
         described = "description = compile $in"
-        host_command = f"{compiler} -include {self.prepared.header} {toolchain.joined(host)} -c $in -o $out"
-        device_command = f"{nvcc.nvcc().path} {toolchain.joined(cuda)} -c $in -o $out"
-        libraries = toolchain.joined(["-shared", *words(request.extra_ldflags), *nvcc.link_flags()])
+        host_command = f"{compiler} -include {self.prepared.header} {host_compiler.joined(host)} -c $in -o $out"
+        device_command = f"{nvcc.nvcc().path} {host_compiler.joined(cuda)} -c $in -o $out"
+        libraries = host_compiler.joined(["-shared", *words(request.extra_ldflags), *nvcc.link_flags()])
         return "\n".join(
             [
                 "ninja_required_version = 1.3",
@@ -140,7 +140,7 @@ def _check_flags(request: BuildRequest) -> None:
         raise NotSplittable(f"{unfit[0]} is not what the precompiled header was made with")
     if unfit := [flag for flag in cuda if re.match(r"-[DU]|-?-std|-rdc=true|--relocatable-device-code=true|-G$", flag)]:
         raise NotSplittable(f"{unfit[0]} is for both halves")
-    standard = f"-std={toolchain.language_standard()}"
+    standard = f"-std={host_compiler.language_standard()}"
     if any(flag.startswith(("-std=", "--std=")) and flag != standard for flag in [*host, *cuda]):
         raise NotSplittable("another language standard")
     optimised = any(re.match(r"-O[1-3sf]", flag) for flag in [*host, *cuda])

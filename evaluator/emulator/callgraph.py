@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
 from evaluator.emulator.headers import LIBRARY_HEADER
 from evaluator.emulator.launch_bounds import macro_bounds
-from evaluator.emulator.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
 
 _WAITS = re.compile(
     r"__syncthreads\w*|__syncwarp|__barrier_sync\w*|__\w+_sync|__shfl\w*|__any|__all|__ballot|__activemask"

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import msgspec
 
-from evaluator.build.sources import source_files
-from evaluator.build.split_items import NotSplittable
-from evaluator.build.split_source import split, without_precompiled
+from evaluator.cuda_source.declarations import NotSplittable
+from evaluator.cuda_source.lexer import tokens
+from evaluator.cuda_source.source_files import source_files
+from evaluator.cuda_source.split import split, without_precompiled
 from evaluator.emulator.front import front_end
 from evaluator.emulator.headers import has_header
-from evaluator.emulator.lexer import tokens
 from evaluator.emulator.sizes import hard_coded
 from evaluator.protocol.frames import BuildRequest, Channel, Frame
 from evaluator.protocol.frames.bounds import Text

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
 from evaluator.emulator.headers import CUDA_HEADER
-from evaluator.emulator.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
 
 
 class Unsupported(NamedTuple):

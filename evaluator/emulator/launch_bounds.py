@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from evaluator.emulator.edits import Edits
-from evaluator.emulator.lexer import Code, Function, Macro, flat, tokens
+from evaluator.cuda_source.edits import Edits
+from evaluator.cuda_source.lexer import Code, Function, Macro, flat, tokens
 
 _BOUNDS = re.compile(r"__launch_bounds__|C10_LAUNCH_BOUNDS_[12]")
 
@@ -23,7 +23,7 @@ def check_bounds(code: Code, edits: Edits, functions: Sequence[Function], of_mac
 def macro_bounds(macros: Sequence[Macro]) -> dict[str, str]:
     """Map macros without parameters to the launch bounds in their bodies.
 
-    >>> from evaluator.emulator.lexer import parse_define
+    >>> from evaluator.cuda_source.lexer import parse_define
     >>> macro_bounds([parse_define("#define BOUNDS __launch_bounds__(2 * 64, 4)")])
     {'BOUNDS': '2*64'}
     """

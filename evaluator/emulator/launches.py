@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
+from evaluator.cuda_source.edits import Edits
+from evaluator.cuda_source.launch_syntax import config_end, kernel_name, kernel_start, without_parentheses
+from evaluator.cuda_source.lexer import Code, Function, Token, flat
 from evaluator.emulator.callgraph import CallGraph
-from evaluator.emulator.edits import Edits
 from evaluator.emulator.launch_bounds import check_bounds
-from evaluator.emulator.lexer import Code, Function, Kind, Token, flat
-
-KEYWORDS = frozenset(("return", "else", "do"))
 
 
 class Launches:
@@ -45,7 +44,7 @@ class Launches:
         if start is None or close is None or (opener := close + 3) not in code.partner:
             return
         kernel = code.tokens[start:index]
-        bare = code.tokens[slice(*_without_parentheses(code, start, index))]
+        bare = code.tokens[slice(*without_parentheses(code, start, index))]
         name = kernel_name(code, start, index)
         head = f"emu::launch<{self._waits(name)}>({self._quoted(bare)}, {self._line(index)}, emu::Config("
         self._edits.blank(start, index + 1)
@@ -98,7 +97,7 @@ class Launches:
         if after is not None:
             self._edits.blank(start, after)
             start = after
-        bare_start, bare_end = _without_parentheses(code, start, end)
+        bare_start, bare_end = without_parentheses(code, start, end)
         bare = code.tokens[bare_start + (code.text(bare_start) == "&") : bare_end]
         name = kernel_name(code, bare_start, bare_end)
         head = f"emu::launch_function<{self._waits(name)}>({self._quoted(bare)}, {self._line(index)}, "
@@ -142,83 +141,3 @@ def _after_cast(code: Code, index: int) -> int | None:
 
 def _is_void_pointer(code: Code, start: int, end: int) -> bool:
     return [code.text(i) for i in range(start, end)] in _VOID_POINTERS
-
-
-def kernel_start(code: Code, launch: int) -> int | None:
-    """Return the start of the kernel expression before the `<<<` at `launch`; None without an expression."""
-    index: int | None = launch - 1
-    while index is not None:
-        first = _operand_start(code, index)
-        if first is None:
-            return None
-        before = code.text(first - 1)
-        if before == "template":
-            first -= 1
-            before = code.text(first - 1)
-        if before == "::" and not _is_scope(code, first - 2):
-            return first - 1
-        if before not in ("::", ".", "->"):
-            return first
-        index = first - 2
-    return None
-
-
-def _is_scope(code: Code, index: int) -> bool:
-    """Return whether `::` after `index` continues a qualified name, rather than starting a global name."""
-    return code.text(index) == ">" or (code.kind(index) is Kind.WORD and code.text(index) not in KEYWORDS)
-
-
-def _operand_start(code: Code, index: int) -> int | None:
-    """Return the start of the operand that ends at `index`: a name with template arguments, calls and subscripts."""
-    while True:
-        text = code.text(index)
-        if text == ">":
-            before = code.before_template(index)
-            return before if before is not None and code.kind(before) is Kind.WORD else None
-        if code.kind(index) is Kind.WORD:
-            return index
-        if text not in (")", "]") or index not in code.partner:
-            return None
-        opener = code.partner[index]
-        called = code.kind(opener - 1) is Kind.WORD and code.text(opener - 1) not in KEYWORDS
-        statement = code.text(opener - 1) in ("if", "while", "for", "switch", "constexpr")
-        if text == ")" and (not called or statement):
-            return opener
-        index = opener - 1
-
-
-def config_end(code: Code, launch: int) -> int | None:
-    """Return the index of the first `>` of the `>>>` matching the `<<<` at `launch`."""
-    return _config_end(code, launch, templates=True) or _config_end(code, launch, templates=False)
-
-
-def _config_end(code: Code, launch: int, *, templates: bool) -> int | None:
-    index = launch + 1
-    while index < len(code):
-        text = code.text(index)
-        if code.adjacent(index, ">>>") and code.text(index + 3) == "(":
-            return index
-        if text in (";", ")", "]", "}", "<<<"):
-            return None
-        if index in code.partner:
-            index = code.partner[index]
-        elif templates and text == "<" and code.kind(index - 1) is Kind.WORD:
-            after = code.after_template(index)
-            index = after - 1 if after is not None else index
-        index += 1
-    return None
-
-
-def kernel_name(code: Code, start: int, end: int) -> str | None:
-    """Return the plain name of a launched kernel; None for a computed kernel."""
-    start, end = _without_parentheses(code, start, end)
-    if code.text(end - 1) == ">":
-        before = code.before_template(end - 1)
-        end = before + 1 if before is not None else end
-    return code.text(end - 1) if code.kind(end - 1) is Kind.WORD else None
-
-
-def _without_parentheses(code: Code, start: int, end: int) -> tuple[int, int]:
-    while code.text(start) == "(" and code.partner.get(start) == end - 1:
-        start, end = start + 1, end - 1
-    return start, end

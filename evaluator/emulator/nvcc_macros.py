@@ -8,8 +8,8 @@ bodies of host functions. `#line` directives preserve line numbers.
 import re
 from collections.abc import Iterator
 
+from evaluator.cuda_source.lexer import DEVICE, Code, includes, tokens
 from evaluator.emulator.headers import LIBRARY_HEADER
-from evaluator.emulator.lexer import DEVICE, Code, includes, tokens
 
 _HIDDEN = ("__CUDACC__", "__NVCC__", "__CUDA_ARCH__")
 _PUSH = "".join(f'#pragma push_macro("{name}")\n#undef {name}\n' for name in _HIDDEN)

@@ -7,11 +7,11 @@ macro tested by the headers falls back to the text.
 
 from typing import NamedTuple
 
-from evaluator.build import toolchain
-from evaluator.build.light_headers import LIGHT_FOLDER
 from evaluator.emulator.front import front_end
 from evaluator.emulator.unit import build_steps
 from evaluator.protocol.frames import BuildRequest
+from evaluator.toolchain import host_compiler
+from evaluator.toolchain.light_headers import LIGHT_FOLDER
 
 _HEADER = f"{LIGHT_FOLDER}/torch/extension.h"
 PRECOMPILED = f"{_HEADER}.gch"
@@ -30,7 +30,7 @@ class Precompilation(NamedTuple):
 
 def precompilation() -> Precompilation | None:
     """Return the precompilation of the light headers, with the flags of all builds; None without g++."""
-    if "clang" in toolchain.cxx().version.lower():
+    if "clang" in host_compiler.cxx().version.lower():
         return None
     request = BuildRequest(name="unused", cpp_sources=[""], with_cuda=True)
     light = build_steps(request, front_end(request))[0]

@@ -7,10 +7,10 @@ translation. Macros and functions in `include/` cover all other CUDA extensions.
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
+from evaluator.cuda_source.edits import Edits
+from evaluator.cuda_source.lexer import Code, Function, Kind, macros, tokens
 from evaluator.emulator.callgraph import CallGraph
-from evaluator.emulator.edits import Edits
 from evaluator.emulator.launches import Launches
-from evaluator.emulator.lexer import Code, Function, Kind, macros, tokens
 from evaluator.emulator.shared import SharedMemory
 
 

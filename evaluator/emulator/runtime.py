@@ -5,7 +5,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-from evaluator.build import toolchain
+from evaluator.toolchain import host_compiler
 
 _FOLDER = Path(__file__).parent
 INCLUDE = _FOLDER / "include"
@@ -40,7 +40,7 @@ def _line_table_flags() -> list[str]:
 @functools.cache
 def compiler_has(library: str) -> bool:
     """Return whether the compiler provides a library with the given file name."""
-    argv = [toolchain.cxx().path, f"-print-file-name={library}"]
+    argv = [host_compiler.cxx().path, f"-print-file-name={library}"]
     answer = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     # For a missing library the compiler prints only the name.
     return Path(answer.stdout.strip()).is_absolute()

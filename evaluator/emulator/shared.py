@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from evaluator.emulator.edits import Edits
-from evaluator.emulator.lexer import DEVICE, Code, Function, Kind, Token, flat, tokens
+from evaluator.cuda_source.edits import Edits
+from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, flat, tokens
 
 _MACRO_SITES = 1 << 20
 """First site number inside macros; the preprocessor's counter gives each expansion a separate variable."""

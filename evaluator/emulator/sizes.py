@@ -8,7 +8,7 @@ import re
 import tokenize
 from collections.abc import Iterator, Mapping
 
-from evaluator.emulator.lexer import Kind, tokens
+from evaluator.cuda_source.lexer import Kind, tokens
 from evaluator.records import Constant
 
 _LEAST_NUMBER = 1000

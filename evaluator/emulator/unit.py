@@ -1,7 +1,7 @@
 """Build steps of the emulator: three ways to compile a request, each slower and more faithful than the last.
 
 `#line` directives preserve file names and line numbers, so compiler messages refer to the texts of
-`evaluator.build.sources.source_files`. The module only transforms texts; compiling happens elsewhere.
+`evaluator.cuda_source.source_files.source_files`. The module only transforms texts; compiling happens elsewhere.
 """
 
 import platform
@@ -9,25 +9,17 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from evaluator.build import toolchain
-from evaluator.build.flags import words
-from evaluator.build.light_headers import LIGHT_FOLDER, light_headers
-from evaluator.build.sources import source_files
 from evaluator.emulator import headers
-from evaluator.emulator.features import unsupported
-from evaluator.emulator.nvcc_macros import as_nvcc
-from evaluator.emulator.rewriter import rewrite_host, rewrite_unit
+from evaluator.emulator.front import CUDA_SUFFIXES, HEADER_SUFFIXES, FrontEnd
 from evaluator.emulator.runtime import compiler_has
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
+from evaluator.toolchain import host_compiler
+from evaluator.toolchain.flags import words
+from evaluator.toolchain.light_headers import LIGHT_FOLDER, light_headers
 
-if TYPE_CHECKING:
-    from evaluator.emulator.front import FrontEnd
-
-CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
-_HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
 _CUDA_LIBRARIES = re.compile(r"-l(?:cu\w+|c10_cuda|torch_cuda\w*|nv\w+)")
 _NVCC_DEFAULTS = [
     "-D__CUDA_NO_HALF_OPERATORS__",
@@ -51,10 +43,6 @@ ALIGNMENT_FLAGS = ["-fsanitize=alignment", "-Wl,--wrap=__ubsan_handle_type_misma
 """Check the alignment of every access. Used only for texts with vector types, since the check can halve a kernel's
 speed.
 """
-_VECTORS = re.compile(
-    r"\b(?:u?(?:char|short|int|long|longlong)[248]|(?:float|double)[24]|half2|__half2|(?:__)?nv_bfloat162"
-    r"|alignas|__align__|aligned(?:_vector)?|AlignedVector)\b"
-)
 _IMPLICIT = "#include <cuda_runtime.h>\n#include <emu/nvcc.h>\n"
 """nvcc includes cuda_runtime.h at the start of every file; emu/nvcc.h defines nvcc's predefined macros."""
 
@@ -76,22 +64,14 @@ class Step(NamedTuple):
     library: str
 
 
-class Lacking(NamedTuple):
-    """Unsupported construct, with its file and line."""
-
-    construct: str
-    file: str
-    line: int
-
-
-def build_steps(request: BuildRequest, front: "FrontEnd") -> list[Step]:
+def build_steps(request: BuildRequest, front: FrontEnd) -> list[Step]:
     """Return the build steps in order of attempts; the first successful step provides the library.
 
     A single unit compiles fastest, but equal names in two files can collide. The last step compiles each file
     separately.
     """
     files = front.rewritten
-    sources = [file for file in files if PurePath(file.name).suffix not in _HEADER_SUFFIXES]
+    sources = [file for file in files if PurePath(file.name).suffix not in HEADER_SUFFIXES]
     local = {file.name: file.text for file in files if file not in sources}
     single = {**local, "unit.cpp": _joined(sources)}
     separate = {f"{index}.cpp": _marked(file) for index, file in enumerate(sources)}
@@ -100,17 +80,6 @@ def build_steps(request: BuildRequest, front: "FrontEnd") -> list[Step]:
         _step(StepName.LIGHT, request, {**single, **light_headers()}, ["unit.cpp"], [f"-I{LIGHT_FOLDER}", *flags]),
         _step(StepName.FULL, request, single, ["unit.cpp"], flags),
         _step(StepName.SPLIT, request, {**local, **separate}, list(separate), flags),
-    ]
-
-
-def lacking_constructs(request: BuildRequest) -> list[Lacking]:
-    """List the unsupported constructs in the files of a build."""
-    files = source_files(request)
-    own = {file.name for file in files}
-    return [
-        Lacking(item.construct, file.name, item.line)
-        for file in files
-        for item in unsupported(file.text, lambda name: name in own or headers.has_header(name))
     ]
 
 
@@ -134,21 +103,6 @@ def _essence(entry: Diagnostic) -> tuple[str, int, str]:
     return entry.file, entry.line, re.sub("[\u2018\u2019'\"`]", "", entry.message)
 
 
-def rewritten(files: Sequence[SourceFile]) -> list[SourceFile]:
-    """Rewrite all files, CUDA files together. With any .cu source, headers count as CUDA: they may contain kernels."""
-    cuda = [file for file in files if _is_cuda(file.name, files)]
-    new = [as_nvcc(text) for text in rewrite_unit([file.text for file in cuda])]
-    texts = dict(zip((file.name for file in cuda), new, strict=True))
-    return [SourceFile(name=file.name, text=texts.get(file.name) or rewrite_host(file.text)) for file in files]
-
-
-def _is_cuda(name: str, files: Sequence[SourceFile]) -> bool:
-    suffix = PurePath(name).suffix
-    return suffix in CUDA_SUFFIXES or (
-        suffix in _HEADER_SUFFIXES and any(PurePath(file.name).suffix == ".cu" for file in files)
-    )
-
-
 def _joined(sources: Sequence[SourceFile]) -> str:
     """Concatenate all sources into one unit, C++ first: C++ files must not see undeclared names of CUDA files."""
     ordered = sorted(sources, key=lambda file: PurePath(file.name).suffix in CUDA_SUFFIXES)
@@ -163,11 +117,11 @@ def _marked(file: SourceFile) -> str:
 def _step(name: StepName, request: BuildRequest, files: dict[str, str], units: list[str], flags: list[str]) -> Step:
     library = f"{request.name}.so"
     libraries = [word for word in words(request.extra_ldflags) if not _CUDA_LIBRARIES.fullmatch(word)]
-    argv = [toolchain.cxx().path, *flags, *units, "-o", library, *libraries, *toolchain.link_flags()]
+    argv = [host_compiler.cxx().path, *flags, *units, "-o", library, *libraries, *host_compiler.link_flags()]
     return Step(name, files, argv, library)
 
 
-def _flags(request: BuildRequest, front: "FrontEnd") -> list[str]:
+def _flags(request: BuildRequest, front: FrontEnd) -> list[str]:
     """Return the compile flags, including the submission's macros and include folders.
 
     The submission's other flags tune GPU code and are dropped.
@@ -185,13 +139,8 @@ def _flags(request: BuildRequest, front: "FrontEnd") -> list[str]:
         *_macros(own),
         *(f"-I{path}" for path in request.extra_include_paths if path),
         f"-isystem{headers.INCLUDE}",
-        *toolchain.compile_flags(request.name),
+        *host_compiler.compile_flags(request.name),
     ]
-
-
-def has_vectors(files: Sequence[SourceFile]) -> bool:
-    """Return whether any rewritten CUDA file has vector types with alignment requirements."""
-    return any(_VECTORS.search(file.text) for file in files if _is_cuda(file.name, files))
 
 
 def _macros(flags: Sequence[str]) -> list[str]:

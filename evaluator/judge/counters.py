@@ -9,9 +9,9 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from evaluator.build.artefact import Kernels, is_own, joined
 from evaluator.build.builder import work_folder
 from evaluator.catalog import sized_source
+from evaluator.cuda_source.kernel_names import Kernels, is_own, joined
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.isolation import ToolResult

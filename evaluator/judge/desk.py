@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from evaluator.build.artefact import Kernels, kernels_in_library
 from evaluator.build.bindings import explained
 from evaluator.build.built import Built
 from evaluator.build.equipment import ExtensionBuilder
 from evaluator.build.imports import Imports, imports_of
-from evaluator.build.sources import source_files
+from evaluator.cuda_source.kernel_names import Kernels, kernels_in_library
+from evaluator.cuda_source.source_files import source_files
 from evaluator.devices.memory import sealed_file
 from evaluator.findings import Code, finding
 from evaluator.judge.ledger import BuildLedger

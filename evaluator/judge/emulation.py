@@ -5,10 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from evaluator.build.diagnostics import LineMap
-from evaluator.emulator.unit import CUDA_SUFFIXES
+from evaluator.emulator.front import CUDA_SUFFIXES
 from evaluator.findings import Code, finding
 from evaluator.records import Finding
+from evaluator.toolchain.diagnostics import LineMap
 
 _MOST_TEXT = 1000
 _MOST_FILES = 64

@@ -3,9 +3,9 @@
 import os
 from collections.abc import Collection
 
-from evaluator.build.artefact import plain_name
 from evaluator.build.cubin import kernel_code, without
 from evaluator.build.equipment import ExtensionBuilder
+from evaluator.cuda_source.kernel_names import plain_name
 from evaluator.devices.memory import sealed_file
 from evaluator.judge.desk import BuildDesk
 from evaluator.judge.ledger import BuildLedger

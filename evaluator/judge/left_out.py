@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.build.artefact import plain_name
-from evaluator.build.split_symbols import qualified
+from evaluator.cuda_source.kernel_names import plain_name
+from evaluator.cuda_source.symbols import qualified
 from evaluator.findings import Code
 from evaluator.judge.idle_desk import IdleDesk
 from evaluator.judge.place import Place

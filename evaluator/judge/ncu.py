@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluator.build import nvcc
 from evaluator.errors import ToolchainMissing
+from evaluator.toolchain import nvcc
 
 MOST_LAUNCHES = 64
 """Each launch is run several times over, with its memory saved and restored; a call of thousands would take minutes."""

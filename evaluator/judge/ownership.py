@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.build.artefact import Kernels
 from evaluator.build.imports import Imports
+from evaluator.cuda_source.kernel_names import Kernels
 from evaluator.findings import Code, finding
 from evaluator.judge.left_out import Answer, Needs
 from evaluator.protocol.frames import Counted

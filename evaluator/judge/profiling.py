@@ -9,7 +9,7 @@ import math
 import torch
 from msgspec.structs import replace
 
-from evaluator.build.artefact import is_own, joined
+from evaluator.cuda_source.kernel_names import is_own, joined
 from evaluator.findings import Code, finding
 from evaluator.judge.counters import counters
 from evaluator.judge.derived import derived

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
-from evaluator.build.artefact import joined
 from evaluator.build.imports import together
+from evaluator.cuda_source.kernel_names import joined
 from evaluator.findings import Code, finding
 from evaluator.judge import measure, other_baselines
 from evaluator.judge.baseline import ReferenceTimer

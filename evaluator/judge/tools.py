@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from evaluator.build import nvcc
 from evaluator.build.cache import cache_folder
 from evaluator.build.prepared import prepared_folder
 from evaluator.deadline import Deadline
@@ -14,6 +13,7 @@ from evaluator.emulator import headers
 from evaluator.errors import JudgeFailed
 from evaluator.isolation import Limits, Starter, ToolResult, run_tool
 from evaluator.records import DeviceKind
+from evaluator.toolchain import nvcc
 
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _LITTLE_BYTES = 64 << 20

@@ -9,7 +9,7 @@ import re
 import tokenize
 from collections.abc import Iterator, Sequence
 
-from evaluator.emulator.lexer import Kind
+from evaluator.cuda_source.lexer import Kind
 from evaluator.findings import Code
 from evaluator.lint.embedded import Piece, docstrings, texts
 from evaluator.lint.remark import Remark, shown

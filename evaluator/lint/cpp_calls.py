@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.emulator.lexer import DEVICE, Code, Kind
+from evaluator.cuda_source.lexer import DEVICE, Code, Kind
 from evaluator.findings import Code as Finding
 from evaluator.lint.embedded import Piece, calls
 from evaluator.lint.names import word_set

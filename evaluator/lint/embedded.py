@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from evaluator.build.diagnostics import LineMap
-from evaluator.emulator.lexer import Code, Function, Kind, Token, tokens
+from evaluator.cuda_source.lexer import Code, Function, Kind, Token, tokens
+from evaluator.toolchain.diagnostics import LineMap
 
 _CODE_LINE = re.compile(r"[;{}]\s*\\?$|^\s*#\s*\w", re.MULTILINE)
 

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from evaluator.emulator.lexer import Code, Function, Kind, macros
+from evaluator.cuda_source.lexer import Code, Function, Kind, macros
 from evaluator.findings import Code as Finding
 from evaluator.lint.embedded import Piece, calls, texts
 from evaluator.lint.remark import Remark, shown

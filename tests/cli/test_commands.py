@@ -13,7 +13,6 @@ import click
 import msgspec
 import pytest
 
-from evaluator.build import toolchain
 from evaluator.build.ahead import Part
 from evaluator.build.cache import BuildCache
 from evaluator.commands import main as cli
@@ -39,6 +38,7 @@ from evaluator.records import (
 )
 from evaluator.schema import check_card
 from evaluator.submission.read import Submission
+from evaluator.toolchain import host_compiler
 from evaluator.version import __version__
 from tests import cards
 
@@ -535,7 +535,7 @@ def test_the_doctor_says_that_python_compiles_pytorch_at_each_start(
     code = run("doctor", "--json")
     line = next(line for line in json.loads(run.out)["lines"] if line["name"] == "bytecode")
     assert (line["ok"], line["found"], line["needed_for"]) == (False, "none for torch, sympy, numpy", [])
-    assert f"{sys.executable} -m compileall -q {Path(toolchain.library_path()).parent} " in line["fix"]
+    assert f"{sys.executable} -m compileall -q {Path(host_compiler.library_path()).parent} " in line["fix"]
     assert code == 0  # It is no reason not to grade.
 
 
@@ -630,12 +630,12 @@ def test_the_limit_of_the_cache_comes_from_the_environment(run: Run, monkeypatch
 
 
 def test_the_doctor_says_how_to_get_a_compiler(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evaluator.build import toolchain
+    from evaluator.toolchain import host_compiler
 
-    toolchain.cxx.cache_clear()
+    host_compiler.cxx.cache_clear()
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert run("doctor") == 3
-    toolchain.cxx.cache_clear()
+    host_compiler.cxx.cache_clear()
     assert run.out.startswith("✗ this machine cannot grade yet")
     assert "C++ compiler   missing  no C++ compiler" in run.out
     assert "→ install g++" in run.out

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.build import toolchain
 from evaluator.emulator import runtime
 from evaluator.emulator.unit import KERNEL_FLAGS
+from evaluator.toolchain import host_compiler
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def build(folder: Path, *defines: str) -> tuple[Path, Path]:
     stand_in.write_text("namespace emu { void install_torch_allocator() {} }\n")
     sources = [path for path in runtime.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
     emulator, cases = folder / "libemulator.so", folder / "cases.so"
-    compiler = [toolchain.cxx().path, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", *defines]
+    compiler = [host_compiler.cxx().path, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", *defines]
     compile_all = [*compiler, *map(str, [*sources, stand_in]), "-Wall", "-Wextra", "-Werror", *runtime.runtime_flags()]
     subprocess.run([*compile_all, "-o", str(emulator)], check=True)
     subprocess.run([*compiler, str(CASES), *KERNEL_FLAGS, f"-isystem{runtime.INCLUDE}", "-o", str(cases)], check=True)

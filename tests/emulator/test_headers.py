@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluator.build import toolchain
 from evaluator.emulator import runtime
+from evaluator.toolchain import host_compiler
 
 FOLDER = Path(__file__).parent / "headers"
 GPU = json.loads((FOLDER / "gpu_values.json").read_text())
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 def compiled(folder, name, sources, flags):
     library = folder / f"{name}.so"
-    argv = [toolchain.cxx().path, "-O1", "-w", *map(str, sources), *flags, "-o", str(library)]
+    argv = [host_compiler.cxx().path, "-O1", "-w", *map(str, sources), *flags, "-o", str(library)]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-3000:]
     return library
@@ -66,7 +66,7 @@ def build(tmp_path_factory):
 def engine(tmp_path_factory):
     """Load the emulator's runtime, with its symbols for everybody, as a runner does."""
     sources = [path for path in runtime.runtime_sources() if path.suffix == ".cpp"]
-    flags = [*runtime.runtime_flags(), *toolchain.native_flags()]
+    flags = [*runtime.runtime_flags(), *host_compiler.native_flags()]
     path = compiled(tmp_path_factory.mktemp("engine"), "engine", sources, flags)
     return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
@@ -96,7 +96,7 @@ def libraries(engine, build):
 
 @pytest.fixture(scope="module")
 def with_torch(engine, build):
-    torch_flags = [flag for flag in toolchain.native_flags() if flag.startswith(("-isystem", "-L", "-std"))]
+    torch_flags = [flag for flag in host_compiler.native_flags() if flag.startswith(("-isystem", "-L", "-std"))]
     return build("torch_headers", *AS_TORCH_BUILDS, *torch_flags, "-lc10", "-ltorch_cpu", "-ltorch")
 
 
@@ -222,7 +222,7 @@ def test_vectors_of_two(small_float):
 )
 def test_operators_exist_exactly_where_nvcc_has_them(flags, statement, compiles):
     text = f"#include <cuda_bf16.h>\nvoid f(half a, half b, nv_bfloat16 d) {{ {statement} }}\n"
-    argv = [toolchain.cxx().path, "-std=c++17", "-fsyntax-only", *flags, f"-I{runtime.INCLUDE}", "-xc++", "-"]
+    argv = [host_compiler.cxx().path, "-std=c++17", "-fsyntax-only", *flags, f"-I{runtime.INCLUDE}", "-xc++", "-"]
     result = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
     assert (result.returncode == 0) is compiles, result.stderr
 
@@ -258,7 +258,7 @@ def test_atomics_exist_exactly_where_nvcc_has_them():
         for operation in operations:
             wanted = "" if operation in names.split() else "!"
             lines.append(f"static_assert({wanted}Has{operation}<{type_name}>);")
-    argv = [toolchain.cxx().path, "-std=c++20", "-fsyntax-only", f"-I{runtime.INCLUDE}", "-xc++", "-"]
+    argv = [host_compiler.cxx().path, "-std=c++20", "-fsyntax-only", f"-I{runtime.INCLUDE}", "-xc++", "-"]
     result = subprocess.run(argv, input="\n".join(lines), capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.emulator.lexer import Code, Kind, flat, parse_define, tokens
+from evaluator.cuda_source.lexer import Code, Kind, flat, parse_define, tokens
 
 PIECES = st.sampled_from(
     [

@@ -5,13 +5,13 @@ import subprocess
 
 import pytest
 
-from evaluator.build import nvcc, toolchain
 from evaluator.build.ptx import nvcc_version
 from evaluator.emulator import runtime
 from evaluator.emulator.front import front_end
 from evaluator.emulator.nvcc_macros import as_nvcc
 from evaluator.emulator.unit import build_steps
 from evaluator.protocol.frames import BuildRequest
+from evaluator.toolchain import host_compiler, nvcc
 
 ASKED = ("__NVCC__", "__CUDACC__", "__CUDACC_VER_MAJOR__", "__CUDA_ARCH_LIST__", "CUDART_VERSION")
 PASTED = "#define PASTED(a, b) a##b\n#if PASTED(__NV, CC__) && PASTED(__CUDA_, ARCH__)\nseen\n#endif\n"
@@ -29,7 +29,7 @@ def preprocessed(folder, text):
     (folder / "torch" / "types.h").write_text("#if defined(__CUDACC__) || defined(__NVCC__)\nseen_by_torch\n#endif\n")
     unit = f'#include <cuda_runtime.h>\n#include <emu/nvcc.h>\n#line 1 "cuda.cu"\n{as_nvcc(text)}'
     (folder / "unit.cpp").write_text(unit)
-    command = [toolchain.cxx().path, "-E", f"-I{folder}", f"-isystem{runtime.INCLUDE}", str(folder / "unit.cpp")]
+    command = [host_compiler.cxx().path, "-E", f"-I{folder}", f"-isystem{runtime.INCLUDE}", str(folder / "unit.cpp")]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

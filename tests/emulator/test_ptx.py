@@ -5,10 +5,10 @@ import subprocess
 import pytest
 
 from evaluator.build import ptx
-from evaluator.build.toolchain import Toolchain
-from evaluator.emulator.device_code import device_code
+from evaluator.cuda_source.device_code import device_code
 from evaluator.isolation import ToolResult
 from evaluator.protocol.frames import SourceFile
+from evaluator.toolchain.host_compiler import Toolchain
 
 needs_nvcc = pytest.mark.skipif(ptx.nvcc_version() is None, reason="there is no nvcc on this machine")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.emulator.lexer import Code, Kind, tokens
+from evaluator.cuda_source.lexer import Code, Kind, tokens
 from evaluator.emulator.rewriter import marks_returns, rewrite_host, rewrite_unit
 from evaluator.submission.read import Submission, read_submission
 

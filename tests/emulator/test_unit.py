@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from evaluator.build.sources import source_files
+from evaluator.cuda_source.source_files import source_files
 from evaluator.emulator import headers
-from evaluator.emulator.front import front_end
-from evaluator.emulator.unit import Lacking, StepName, build_steps, final_errors, lacking_constructs
+from evaluator.emulator.front import Lacking, front_end, lacking_constructs
+from evaluator.emulator.unit import StepName, build_steps, final_errors
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
 

@@ -337,10 +337,10 @@ def test_the_gpu_counts_what_is_far_off_as_the_host_does(fused, dtype, rare, fli
 def fused(tmp_path_factory):
     from evaluator.build.cache import BuildCache
     from evaluator.build.native import build_kernels
-    from evaluator.build.nvcc import architecture
     from evaluator.isolation import Starter, run_tool
     from evaluator.judge.fused import FusedComparison
     from evaluator.records import SandboxMode
+    from evaluator.toolchain.nvcc import architecture
 
     with Starter(mode=SandboxMode.FULL, preload=[]) as starter:
         kernels = build_kernels(

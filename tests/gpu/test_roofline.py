@@ -53,8 +53,8 @@ def grade(grader, tmp_path):
 def kernels(tmp_path_factory):
     import subprocess
 
-    from evaluator.build import nvcc
     from evaluator.build.native import _KERNELS
+    from evaluator.toolchain import nvcc
 
     target = nvcc.architecture(*torch.cuda.get_device_capability())
     out = tmp_path_factory.mktemp("kernels") / "judge.cubin"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.build import prepared, toolchain
+from evaluator.build import prepared
 from evaluator.build.preparation import Preparation
 from evaluator.build.prepared import prepared_folder, why_not_prepared, worth_trying
 from evaluator.catalog import find_problem
@@ -22,6 +22,7 @@ from evaluator.judge.seeds import SeedBook
 from evaluator.judge.terms import Terms
 from evaluator.judge.workshop import Workshop
 from evaluator.records import DeviceKind, SizeName
+from evaluator.toolchain import host_compiler
 from tests.grading.harness import nobody_left_behind, passable_folder
 
 NINJA = """\
@@ -141,10 +142,10 @@ def test_no_compiler_is_no_failure_of_the_grade(shop, cache, monkeypatch):
     assert prepared.prepared(cache) is not None
 
     def missing():
-        raise toolchain.ToolchainMissing("no ninja")
+        raise host_compiler.ToolchainMissing("no ninja")
 
     monkeypatch.setattr(prepared, "_key", lambda: "1" * 32)
-    monkeypatch.setattr(toolchain, "ninja", missing)
+    monkeypatch.setattr(host_compiler, "ninja", missing)
     with shop("true"):
         pass
     assert prepared.prepared(cache) is None

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from evaluator.build.artefact import Kernels
 from evaluator.catalog import find_problem
+from evaluator.cuda_source.kernel_names import Kernels
 from evaluator.deadline import Deadline
 from evaluator.findings import Code
 from evaluator.isolation import run_tool

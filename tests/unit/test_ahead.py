@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.build import ahead, nvcc, toolchain
+from evaluator.build import ahead
 from evaluator.build.ahead import Outcome, Part, is_there, make_ahead, parts
 from evaluator.errors import ExitCode, JudgeFailed, ToolchainMissing
 from evaluator.isolation import ToolResult
 from evaluator.progress import Silent
 from evaluator.records import DeviceKind
+from evaluator.toolchain import host_compiler, nvcc
 
 EVERY = [DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU]
 RUNTIME_FILES = ("runtime.so", "light/torch/extension.h.gch", "native.so")
@@ -39,8 +40,8 @@ def machine(monkeypatch):
     def missing():
         raise ToolchainMissing("no nvcc")
 
-    monkeypatch.setattr(toolchain, "cxx", lambda: toolchain.Toolchain("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(toolchain, "ninja", lambda: "/usr/bin/ninja")
+    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
     monkeypatch.setattr(nvcc, "nvcc", missing)
     monkeypatch.setattr(ahead, "Starter", lambda **_: contextlib.nullcontext())
     return lambda tool: monkeypatch.setattr(ahead, "run_tool", tool)
@@ -95,7 +96,7 @@ def test_a_part_that_fails_for_the_machines_sake_says_so(tmp_path, machine):
 
 @pytest.fixture
 def with_nvcc(monkeypatch, tmp_path):
-    monkeypatch.setattr(nvcc, "nvcc", lambda: toolchain.Toolchain("/cuda/bin/nvcc", "13.0"))
+    monkeypatch.setattr(nvcc, "nvcc", lambda: host_compiler.Toolchain("/cuda/bin/nvcc", "13.0"))
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path)
     monkeypatch.setattr("importlib.metadata.version", lambda _: "2.13.0")
     monkeypatch.setattr("evaluator.build.prepared._key", lambda: "0" * 32)

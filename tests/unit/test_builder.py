@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluator.build import toolchain
 from evaluator.build.builder import Builder, read_library, work_folder
 from evaluator.build.cache import BuildCache
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code
 from evaluator.isolation import ToolResult
 from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.toolchain import host_compiler
 
 SUBMISSION = 'source = """\nint f() {\n    return 1\n}\n"""\n'
 REQUEST = BuildRequest(name="ext", cpp_sources=["\nint f() {\n    return 1\n}\n"], functions={"f": "f"})
@@ -41,8 +41,8 @@ class Tool:
 
 @pytest.fixture(autouse=True)
 def _fake_toolchain(monkeypatch):
-    monkeypatch.setattr(toolchain, "cxx", lambda: toolchain.Toolchain("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(toolchain, "ninja", lambda: "/usr/bin/ninja")
+    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_what_decides_the_library_decides_the_key(made, change):
 def test_another_machine_has_other_keys(made, monkeypatch, field):
     tool = Tool()
     first = made(tool).build(REQUEST)
-    fingerprint = toolchain.fingerprint()
-    monkeypatch.setattr(toolchain, "fingerprint", lambda: fingerprint | {field: "another"})
+    fingerprint = host_compiler.fingerprint()
+    monkeypatch.setattr(host_compiler, "fingerprint", lambda: fingerprint | {field: "another"})
     assert made(tool).build(REQUEST).unit.key != first.unit.key
 
 

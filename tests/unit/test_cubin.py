@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.build import nvcc
-from evaluator.build.artefact import plain_name
 from evaluator.build.cubin import EXIT, kernel_code, without
 from evaluator.build.ptx import nvcc_version
+from evaluator.cuda_source.kernel_names import plain_name
+from evaluator.toolchain import nvcc
 
 TEXT = """
 #define PASTED(a, b) a##b

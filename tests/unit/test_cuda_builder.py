@@ -7,16 +7,17 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from evaluator.build import nvcc, prepared, toolchain
+from evaluator.build import prepared
 from evaluator.build.cache import BuildCache
 from evaluator.build.cache_room import clear
 from evaluator.build.cuda import CudaBuilder
-from evaluator.build.nvcc import architecture
 from evaluator.build.prepared import prepare, prepared_folder, why_not_prepared, worth_trying
-from evaluator.build.toolchain import Toolchain
 from evaluator.findings import Code
 from evaluator.isolation import ToolResult
 from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.toolchain import host_compiler, nvcc
+from evaluator.toolchain.host_compiler import Toolchain
+from evaluator.toolchain.nvcc import architecture
 
 CUDA = """
 __global__ void k(float* x) {
@@ -73,8 +74,8 @@ class Tools:
 
 @pytest.fixture(autouse=True)
 def _fake_toolchains(monkeypatch, tmp_path):
-    monkeypatch.setattr(toolchain, "cxx", lambda: Toolchain("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(toolchain, "ninja", lambda: "/usr/bin/ninja")
+    monkeypatch.setattr(host_compiler, "cxx", lambda: Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
     monkeypatch.setattr(nvcc, "nvcc", lambda: Toolchain("/cuda/bin/nvcc", "Build cuda_13.0.r13.0/compiler.1"))
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path / "cuda")
     prepared._key.cache_clear()

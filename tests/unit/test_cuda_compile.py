@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from evaluator.build import nvcc
 from evaluator.build.cuda_steps import steps
 from evaluator.build.prepared import prepare
 from evaluator.build.resources import VERBOSE, resources
 from evaluator.protocol.frames import BuildRequest
+from evaluator.toolchain import nvcc
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, stand_ins
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.build.diagnostics import LineMap, parse
-from evaluator.build.sources import source_files
+from evaluator.cuda_source.source_files import source_files
 from evaluator.protocol.frames import BuildRequest
+from evaluator.toolchain.diagnostics import LineMap, parse
 from tests.cards import SOURCE
 
 MAIN = "#include <torch/extension.h>\nint f() {\n    return x;\n}\n"

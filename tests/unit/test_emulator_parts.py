@@ -2,11 +2,12 @@
 
 import pytest
 
-from evaluator.build import emulator_parts, toolchain
+from evaluator.build import emulator_parts
 from evaluator.build.cache import BuildCache
 from evaluator.emulator.precompiled import PRECOMPILED, precompilation
 from evaluator.errors import JudgeFailed
 from evaluator.isolation import ToolResult
+from evaluator.toolchain import host_compiler
 
 
 class Tool:
@@ -27,8 +28,8 @@ class Tool:
 
 @pytest.fixture(autouse=True)
 def _fake_toolchain(monkeypatch):
-    monkeypatch.setattr(toolchain, "cxx", lambda: toolchain.Toolchain("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(toolchain, "ninja", lambda: "/usr/bin/ninja")
+    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
 
 
 @pytest.fixture
@@ -74,7 +75,9 @@ def test_a_runtime_that_does_not_compile_is_nobodys_fault_but_ours(cache):
 
 
 def test_clang_has_no_use_for_the_header(cache, monkeypatch):
-    monkeypatch.setattr(toolchain, "cxx", lambda: toolchain.Toolchain("/usr/bin/c++", "Debian clang version 19.1"))
+    monkeypatch.setattr(
+        host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/c++", "Debian clang version 19.1")
+    )
     assert precompilation() is None
     assert emulator_parts.precompiled_headers(Tool(PRECOMPILED), cache) is None
 

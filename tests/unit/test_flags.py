@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.build import toolchain
-from evaluator.build.flags import refused_compile_flags, refused_link_flags, words
+from evaluator.toolchain import host_compiler
+from evaluator.toolchain.flags import refused_compile_flags, refused_link_flags, words
 
 ALLOWED = [
     *("-O0", "-O1", "-O2", "-O3", "-Os", "-Oz", "-Og", "-O", "-Ofast"),
@@ -192,9 +192,11 @@ def handed_over(folder, cflags, ldflags):
     )
     compiler.chmod(0o755)
     (folder / "main.cpp").touch()
-    text = toolchain.ninja_text("ext", ["main.cpp"], cflags, ldflags)
+    text = host_compiler.ninja_text("ext", ["main.cpp"], cflags, ldflags)
     (folder / "build.ninja").write_text(text, encoding="utf-8")
-    subprocess.run([toolchain.ninja(), "-C", folder, "-f", "build.ninja"], check=True, capture_output=True, timeout=300)
+    subprocess.run(
+        [host_compiler.ninja(), "-C", folder, "-f", "build.ninja"], check=True, capture_output=True, timeout=300
+    )
     import json
 
     return [json.loads((folder / name).read_text()) for name in ("0_main.cpp.o", "ext.so")]
@@ -202,10 +204,12 @@ def handed_over(folder, cflags, ldflags):
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    compiler = toolchain.Toolchain(str(tmp_path / "compiler"), "fake 1.0")
-    monkeypatch.setattr(toolchain, "cxx", lambda: compiler)
-    monkeypatch.setattr(toolchain, "compile_flags", lambda name: [f"-DTORCH_EXTENSION_NAME={name}", "-isystem/a b/$c"])
-    monkeypatch.setattr(toolchain, "link_flags", lambda: ["-shared", "-L/a b"])
+    compiler = host_compiler.Toolchain(str(tmp_path / "compiler"), "fake 1.0")
+    monkeypatch.setattr(host_compiler, "cxx", lambda: compiler)
+    monkeypatch.setattr(
+        host_compiler, "compile_flags", lambda name: [f"-DTORCH_EXTENSION_NAME={name}", "-isystem/a b/$c"]
+    )
+    monkeypatch.setattr(host_compiler, "link_flags", lambda: ["-shared", "-L/a b"])
     return lambda cflags, ldflags=(): handed_over(tmp_path, list(cflags), list(ldflags))
 
 
@@ -222,7 +226,7 @@ def test_any_macro_reaches_the_compiler_as_it_is(written):
     def check(values):
         flags = [f"-DX={value}" for value in values]
         assert refused_compile_flags(flags) == []
-        assert shlex.split(toolchain.joined(flags).replace("$$", "$")) == flags
+        assert shlex.split(host_compiler.joined(flags).replace("$$", "$")) == flags
 
     check()
     compiled, _ = written([f"-DX={chr(code)}" for code in range(1, 0x2100) if chr(code) not in "\n\r"])

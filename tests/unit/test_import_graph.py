@@ -1,4 +1,4 @@
-"""Who imports whom: a runner imports nothing of the judge, and the judge nothing of a runner."""
+"""Who imports whom: rooms in their order, without a circle; and what a runner has in memory."""
 
 import json
 import subprocess
@@ -6,7 +6,20 @@ import sys
 
 import pytest
 
-from benchmarks.import_graph import TOP, module_graph, reached, room_of
+from benchmarks.import_graph import (
+    FLOORS,
+    PAGE,
+    TOP,
+    circle_in,
+    module_files,
+    module_graph,
+    reached,
+    room_graph,
+    room_of,
+    upward,
+    with_picture,
+)
+from evaluator.build.cuda import builder_sources
 from evaluator.isolation import DEFAULT_PRELOAD
 from evaluator.judge.counters import own_parts
 
@@ -46,3 +59,47 @@ def test_a_program_under_ncu_sees_what_it_imports_and_no_judge(tmp_path):
         [sys.executable, "-I", "-B", "-c", code, str(tmp_path)], check=False, capture_output=True, text=True
     )
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'evaluator.judge'", done.stderr
+
+
+def test_every_room_is_on_one_floor():
+    assert sorted(room for rooms in FLOORS for room in rooms) == sorted(room_graph())
+
+
+def test_every_import_goes_down():
+    assert not upward(room_graph())
+    assert not circle_in(module_graph())
+
+
+def test_an_import_for_a_type_checker_closes_a_circle_too(tmp_path):
+    room = tmp_path / "evaluator" / "room"
+    room.mkdir(parents=True)
+    for folder in (room, room.parent):
+        (folder / "__init__.py").touch()
+    (room / "first.py").write_text("from evaluator.room import second\n")
+    (room / "second.py").write_text("if TYPE_CHECKING:\n    from evaluator.room.first import Name\n")
+    (room.parent / "other.py").write_text("def late():\n    import evaluator.room.first\n")
+    assert set(circle_in(module_graph(tmp_path))) == {"evaluator.room.first", "evaluator.room.second"}
+    assert room_graph(tmp_path) == {"room": frozenset(), "other": {"room"}}
+
+
+def test_an_upward_import_is_found():
+    assert upward({"records": frozenset({"judge"}), "judge": frozenset({"records"})}) == [("records", "judge")]
+    assert upward({"errors": frozenset({"records"})}) == [("errors", "records")]
+
+
+def test_the_picture_of_the_rooms_is_of_today():
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_picture(page), "python -m benchmarks.import_graph --write"
+    assert "```mermaid" in page
+
+
+def test_a_key_of_a_build_holds_all_that_decides_what_is_built():
+    """A module that is missing there changes what is built, and the cache goes on serving what was built before."""
+    hashed, files = builder_sources(), module_files()
+    deciding = [
+        name
+        for name in reached(module_graph(), "evaluator.build.cuda")
+        if room_of(name) in ("build", "cuda_source", "toolchain")
+    ]
+    assert {files[name] for name in deciding} <= set(hashed)
+    assert any(path.suffix == ".h" or path.suffix == ".cpp" for path in hashed)

@@ -3,9 +3,9 @@ import subprocess
 
 import pytest
 
-from evaluator.build import light_headers as light
-from evaluator.build import toolchain
-from evaluator.build.light_headers import light_headers, light_headers_for
+from evaluator.toolchain import host_compiler
+from evaluator.toolchain import light_headers as light
+from evaluator.toolchain.light_headers import light_headers, light_headers_for
 
 SOURCE = """
 #include <torch/extension.h>
@@ -50,8 +50,8 @@ def called(folder, headers, body):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / "unit.cpp").write_text(f"#include <torch/types.h>\ntorch::Tensor run(torch::Tensor x) {{ {body} }}\n")
-    includes = [f"-isystem{path}" for path in toolchain.include_paths()]
-    command = [toolchain.cxx().path, f"-std={toolchain.language_standard()}", "-fPIC", "-Ilight", *includes]
+    includes = [f"-isystem{path}" for path in host_compiler.include_paths()]
+    command = [host_compiler.cxx().path, f"-std={host_compiler.language_standard()}", "-fPIC", "-Ilight", *includes]
     said = subprocess.run(
         [*command, "-c", "unit.cpp", "-o", "unit.o"], cwd=folder, capture_output=True, text=True, check=False
     )

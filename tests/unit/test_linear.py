@@ -8,16 +8,16 @@ import sys
 
 import pytest
 
-from evaluator.build import diagnostics
 from evaluator.build.agreement import undeclared
-from evaluator.build.artefact import kernels_in_library
-from evaluator.build.diagnostics import LineMap, parse
-from evaluator.build.flags import refused_compile_flags, words
-from evaluator.build.nvcc_flags import nvcc_flags
-from evaluator.build.split_symbols import _function_name, missing
+from evaluator.cuda_source.kernel_names import kernels_in_library
+from evaluator.cuda_source.symbols import _function_name, missing
 from evaluator.judge.emulation import kernel_fault
 from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.frames.oversize import oversized_request
+from evaluator.toolchain import diagnostics
+from evaluator.toolchain.diagnostics import LineMap, parse
+from evaluator.toolchain.flags import refused_compile_flags, words
+from evaluator.toolchain.nvcc_flags import nvcc_flags
 
 
 def steps(work):

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evaluator.build import nvcc
-from evaluator.build.artefact import Kernels
+from evaluator.cuda_source.kernel_names import Kernels
 from evaluator.errors import ToolchainMissing
 from evaluator.findings import Code
 from evaluator.isolation import ToolResult
@@ -15,6 +14,7 @@ from evaluator.judge.counters import counted
 from evaluator.judge.ncu import MOST_LAUNCHES, Launch, command, find_ncu, installation, read_page
 from evaluator.protocol.standalone_call import FAILED
 from evaluator.records import Counters
+from evaluator.toolchain import nvcc
 
 OWN = Kernels(device_code=True, names=["relu_kernel"])
 RELU = "relu_kernel(const float *, float *, long)"

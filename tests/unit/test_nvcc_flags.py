@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.build.nvcc_flags import nvcc_flags
+from evaluator.toolchain.nvcc_flags import nvcc_flags
 
 KEPT = {
     "switches": (["-O3", "--use_fast_math", "-lineinfo", "--expt-extended-lambda", "--extended-lambda", "-w"], None),

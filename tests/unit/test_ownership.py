@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.build.artefact import NONE, Kernels, is_own, joined, kernels_in_library, kernels_in_text, plain_name
 from evaluator.build.imports import Imports
+from evaluator.cuda_source.kernel_names import (
+    NONE,
+    Kernels,
+    is_own,
+    joined,
+    kernels_in_library,
+    kernels_in_text,
+    plain_name,
+)
 from evaluator.findings import Code
 from evaluator.judge.left_out import Answer, Needs
 from evaluator.judge.ownership import Evidence, not_known, own_kernels, too_little

@@ -10,8 +10,8 @@ import torch
 from msgspec.structs import replace
 from rich.console import Console
 
-from evaluator.build.artefact import Kernels
 from evaluator.build.resources import VERBOSE, resources
+from evaluator.cuda_source.kernel_names import Kernels
 from evaluator.devices.memory import sealed_file
 from evaluator.errors import UsageError
 from evaluator.findings import Code, finding

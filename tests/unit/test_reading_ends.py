@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from evaluator.build.split_items import NotSplittable
-from evaluator.build.split_source import split
+from evaluator.cuda_source.declarations import NotSplittable
+from evaluator.cuda_source.lexer import Code, tokens
+from evaluator.cuda_source.split import split
 from evaluator.emulator.front import front_end
-from evaluator.emulator.lexer import Code, tokens
 from evaluator.protocol.frames import BuildRequest
 
 VOCABULARY = """

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from evaluator.build.split_items import NotSplittable
-from evaluator.build.split_source import device_headers, split, without_precompiled
+from evaluator.cuda_source.declarations import NotSplittable
+from evaluator.cuda_source.split import device_headers, split, without_precompiled
 from tests.cuda_builds import corpus_texts
 
 KERNEL = "__global__ void k(const float* x, int n) { x[n]; }\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evaluator.build.split_items import NotSplittable
-from evaluator.build.split_symbols import instantiations, missing
+from evaluator.cuda_source.declarations import NotSplittable
+from evaluator.cuda_source.symbols import instantiations, missing
 
 HOST = """
                  U at::Tensor::defined() const

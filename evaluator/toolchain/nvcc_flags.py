@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from evaluator.build.flags import refused_compile_flags, words
+from evaluator.toolchain.flags import refused_compile_flags, words
 
 
 class NvccFlags(NamedTuple):

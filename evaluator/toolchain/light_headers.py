@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from evaluator.build import toolchain
+from evaluator.toolchain import host_compiler
 
 LIGHT_FOLDER = "light"
 """Folder of the light headers, relative to the compiler's folder."""
@@ -97,4 +97,4 @@ def _defined_beside_functions() -> str | None:
 
 
 def _include() -> Path:
-    return Path(toolchain.include_paths()[0])
+    return Path(host_compiler.include_paths()[0])

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from evaluator.emulator.edits import Edits
-from evaluator.emulator.lexer import Code, Kind, includes, tokens
+from evaluator.cuda_source.edits import Edits
+from evaluator.cuda_source.lexer import Code, Kind, includes, tokens
 
 _TORCH_HEADER = re.compile(r"(?:torch|ATen|c10|pybind11|THC)/.*|Python\.h")
 _TORCH_NAME = re.compile(r"torch|at|c10|pybind11|py|Tensor|(?:AT|TORCH|C10|PYBIND11|THC)_\w+|PyObject")

@@ -4,8 +4,8 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-from evaluator.build.split_symbols import qualified
-from evaluator.emulator.lexer import Code, tokens
+from evaluator.cuda_source.lexer import Code, tokens
+from evaluator.cuda_source.symbols import qualified
 from evaluator.protocol.frames import SourceFile
 from evaluator.records import Record
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from evaluator.emulator.lexer import Code, Kind, Token, macros, tokens
+from evaluator.cuda_source.lexer import Code, Kind, Token, macros, tokens
 
 
 class NotSplittable(Exception):

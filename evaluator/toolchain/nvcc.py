@@ -8,9 +8,9 @@ import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluator.build import toolchain
-from evaluator.build.toolchain import Toolchain, joined, language_standard
 from evaluator.errors import ToolchainMissing
+from evaluator.toolchain import host_compiler
+from evaluator.toolchain.host_compiler import Toolchain, joined, language_standard
 
 _HINT = "install the CUDA toolkit (13.0 for PyTorch's cu130) and set CUDA_HOME to its folder"
 _FIRST_WITH_SUFFIX = 9
@@ -73,12 +73,12 @@ def nvcc() -> Toolchain:
 
 def fingerprint() -> dict[str, str]:
     """Return everything outside the submission that determines a library's contents."""
-    return toolchain.fingerprint() | {"nvcc": nvcc().version, "cuda": str(cuda_home())}
+    return host_compiler.fingerprint() | {"nvcc": nvcc().version, "cuda": str(cuda_home())}
 
 
 def include_flags() -> list[str]:
     """Return the header folders in PyTorch's order, also for a PyTorch built without CUDA."""
-    folders = [*toolchain.include_paths(), str(cuda_home() / "include"), sysconfig.get_paths()["include"]]
+    folders = [*host_compiler.include_paths(), str(cuda_home() / "include"), sysconfig.get_paths()["include"]]
     return [word for path in folders for word in ("-isystem", path)]
 
 
@@ -96,20 +96,20 @@ def cuda_flags(name: str, target: str, own: list[str]) -> list[str]:
 def device_flags(target: str) -> list[str]:
     """Return the flags that affect machine code, without the submission's own."""
     gencode = f"-gencode=arch=compute_{target},code=sm_{target}"
-    return [*PYTORCH_NVCC_FLAGS, gencode, "--compiler-options", "-fPIC", "-ccbin", toolchain.cxx().path]
+    return [*PYTORCH_NVCC_FLAGS, gencode, "--compiler-options", "-fPIC", "-ccbin", host_compiler.cxx().path]
 
 
 def link_flags() -> list[str]:
     """Return PyTorch's link flags of a CUDA extension."""
     folder = cuda_home() / ("lib64" if (cuda_home() / "lib64").exists() else "lib")
     libraries = ["-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda", "-ltorch", "-ltorch_python"]
-    return [f"-L{toolchain.library_path()}", *libraries, f"-L{folder}", "-lcudart"]
+    return [f"-L{host_compiler.library_path()}", *libraries, f"-L{folder}", "-lcudart"]
 
 
 def ninja_text(name: str, units: list[Unit], cflags: list[str], cuda: list[str], ldflags: list[str]) -> str:
     """Return the build file for one library, `NAME.so`, from C++ and CUDA files in the same folder."""
     objects = [f"{index}_{unit.source}.o" for index, unit in enumerate(units)]
-    compiler, rules = toolchain.cxx().path, {False: "compile", True: "cuda_compile"}
+    compiler, rules = host_compiler.cxx().path, {False: "compile", True: "cuda_compile"}
     lines = [
         "ninja_required_version = 1.3",
         f"cflags = {joined([*host_flags(name), *cflags])}",

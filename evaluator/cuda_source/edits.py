@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evaluator.emulator.lexer import Code, Token
+from evaluator.cuda_source.lexer import Code, Token
 
 
 class Edits:

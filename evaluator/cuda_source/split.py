@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from evaluator.build.split_items import Item, NotSplittable, Side, Source, take_apart
-from evaluator.emulator.edits import Edits
-from evaluator.emulator.launches import config_end, kernel_start
-from evaluator.emulator.lexer import Code, Kind, flat, macros, tokens
+from evaluator.cuda_source.declarations import Item, NotSplittable, Side, Source, take_apart
+from evaluator.cuda_source.edits import Edits
+from evaluator.cuda_source.launch_syntax import config_end, kernel_start
+from evaluator.cuda_source.lexer import Code, Kind, flat, macros, tokens
 
 
 class Halves(NamedTuple):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator
 
-from evaluator.build.split_items import NotSplittable
+from evaluator.cuda_source.declarations import NotSplittable
 
 _UNSPEAKABLE = re.compile(r"\{lambda|'lambda|\(anonymous|\{unnamed|\{default")
 _LIBRARIES = ("at::", "c10::", "torch::", "std::", "caffe2::", "warpgrade::", "operator ", "__gnu_cxx::")
