@@ -48,8 +48,8 @@ void Block::run() {
   }
 }
 
-// Where every fiber starts, and stays: after a block it waits here for the next one, perhaps in another launch and on
-// another OS thread. So nothing that is the OS thread's own may be read in this loop.
+// Entry function of every fiber. A fiber never leaves the function: after a block the fiber waits here for the next
+// block, possibly in another launch and on another OS thread. The loop must not read thread-local variables.
 void Block::thread_main() {
   Block& block = worker->block;
   Thread& self = *block.running_;
@@ -64,7 +64,7 @@ void Block::thread_main() {
 }
 
 void Block::finish(Thread& self) {
-  // Where returns are not marked, those before the first barrier are taken to be on purpose.
+  // Without marked returns, a return before the first barrier counts as intentional.
   const bool excused = kernel_->marks_returns ? returned_early_ : opened_ == 0;
   skipped_ += !excused;
   returned_early_ = false;
@@ -77,7 +77,7 @@ void Block::finish(Thread& self) {
   }
 }
 
-// Runs a warp until each of its lanes waits for another warp, or is done.
+// Runs a warp until each lane waits for another warp or has finished.
 void Block::run_warp(Warp& warp) {
   do {
     while (warp.ready != 0) {
@@ -91,7 +91,7 @@ bool Block::all_at_barrier() const {
   return std::all_of(warps_.begin(), warps_.end(), [](const Warp& warp) { return warp.at_barrier == warp.live; });
 }
 
-// Lets everybody go on, since every thread that has not returned is at the barrier.
+// Opens the barrier after every thread that has not returned has arrived.
 void Block::open_barrier() {
   if (skipped_ != 0) {
     const Thread& last = last_waiting();
@@ -116,8 +116,8 @@ const Block::Thread& Block::last_waiting() const {
   return *warp->lanes[31 - __builtin_clz(warp->live)];
 }
 
-// Throws where lanes of one warp came to different barriers. The compiler may have made two copies of one call, so only
-// places in different lines count.
+// Throws if lanes of one warp arrived at different barriers. The compiler may duplicate a call, so only different lines
+// count.
 void Block::check_sites() {
   for (const Warp& warp : warps_) {
     if (warp.live == 0) continue;
@@ -132,8 +132,8 @@ void Block::check_sites() {
   }
 }
 
-// Makes progress in a warp of which no lane can run: lanes whose partners have returned, then lanes that ask who is
-// with them.
+// Makes progress in a warp without runnable lanes: first lanes whose partners have returned, then lanes that wait for
+// convergence.
 bool Block::unblock(Warp& warp) {
   for (unsigned rest = warp.meeting; rest != 0; rest &= rest - 1) {
     const Thread& thread = *warp.lanes[__builtin_ctz(rest)];
@@ -152,7 +152,7 @@ unsigned Block::wait_for_convergence(const void* site) {
   return self.converged;
 }
 
-// Lanes at the same place of the program are one group, which goes on together.
+// Releases the group of lanes that wait at the same program location.
 bool Block::release_converging(Warp& warp) {
   if (warp.converging == 0) return false;
   const void* site = warp.lanes[__builtin_ctz(warp.converging)]->site;
@@ -167,14 +167,14 @@ bool Block::release_converging(Warp& warp) {
   return true;
 }
 
-// All that `self` waits for have come to some meeting. If it is the same one, `self` does the work for all, and goes on
-// without a switch.
+// All partners of `self` wait in some rendezvous. If the rendezvous is the same, `self` computes the results of all
+// lanes and continues without a switch.
 void Block::come_last(Thread& self, const char* name, const void* site) {
   if (!can_meet(*self.warp, self)) return wait(self, name, site);
   complete_meeting(*self.warp, self);
 }
 
-// Whether the lanes that `self` waits for are all there with the same mask and the same operation.
+// Returns whether all partners of `self` wait with the same mask and the same operation.
 bool Block::can_meet(const Warp& warp, const Thread& self) {
   const unsigned lanes = self.mask & warp.live;
   if ((lanes & ~warp.meeting) != 0) return false;
@@ -187,7 +187,7 @@ bool Block::can_meet(const Warp& warp, const Thread& self) {
   return true;
 }
 
-// Lets the lanes that `self` waits for meet; they can. All but `self` itself are made ready.
+// Completes the rendezvous of `self` and its partners. All lanes except `self` become ready. Requires can_meet().
 void Block::complete_meeting(Warp& warp, const Thread& self) {
   const unsigned lanes = self.mask & warp.live;
   warp.operations[__builtin_ctz(self.bit)](warp.frames, lanes);
@@ -195,7 +195,7 @@ void Block::complete_meeting(Warp& warp, const Thread& self) {
   warp.ready |= lanes & ~self.bit;
 }
 
-// Says what everybody waits for when nobody can go on, on behalf of a lane that meets others: there is one.
+// Reports a deadlock, with the state of all threads, for a lane that waits in a rendezvous. Such a lane must exist.
 void Block::stalled() {
   const Warp* warp = warps_.data();
   while (warp->meeting == 0) ++warp;

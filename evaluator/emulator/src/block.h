@@ -1,4 +1,4 @@
-// One block of a kernel that waits: its threads as fibers, its barrier, and the meetings of its warps' lanes.
+// One block of a kernel with synchronization: threads as fibers, the block barrier, and the rendezvous of warp lanes.
 #ifndef WARPGRADE_EMU_BLOCK_H
 #define WARPGRADE_EMU_BLOCK_H
 
@@ -14,27 +14,27 @@
 
 namespace emu {
 
-// Runs blocks one after the other on one OS thread. Threads take turns, each until it waits; nobody is interrupted,
-// so what a thread does between two barriers happens at once, as seen by the others of its block.
+// Runs blocks sequentially on one OS thread. Scheduling is cooperative: a thread runs until it waits. For the other
+// threads of the block, the code between two barriers is therefore atomic.
 class Block {
  public:
   explicit Block(StackPool& stacks) : stacks_(stacks), threads_(limits::kThreadsPerBlock) {}
 
   void begin_launch(const Kernel& kernel, const ThreadOrder& order);
 
-  // Runs the block that blockIdx names. Throws KernelError and what the kernel throws; the block's other threads are
-  // then abandoned where they wait, without destructors, and this object can run nothing more.
+  // Runs the block with index blockIdx. Throws KernelError and any exception of the kernel. After an exception, the
+  // block's other threads are abandoned without running destructors, and the object is unusable.
   void run();
 
-  // What follows is called on the stack of the running thread.
+  // The following functions run on the stack of the current thread.
 
   struct Votes {
-    unsigned count;   // threads with a predicate that is not 0
-    unsigned voters;  // threads that came
+    unsigned count;   // threads with a nonzero predicate
+    unsigned voters;  // threads that arrived
   };
 
-  // Waits for the block; then votes() has what everybody brought. Inline, as are meet() and wait(), and with nothing to
-  // do after the switch: each frame between a kernel and the switch is more memory to touch for every thread.
+  // Waits for the block; afterwards votes() holds the result. Inline, like meet() and wait(), and without code after
+  // the switch: every frame between kernel and switch is memory touched by every thread.
   void wait_at_barrier(const char* name, const void* site, bool predicate) {
     Thread& self = *running_;
     Warp& warp = *self.warp;
@@ -46,7 +46,7 @@ class Block {
   }
   Votes votes() const { return votes_; }
 
-  // Meets the lanes of `mask`, which names the running thread: see rendezvous().
+  // Meets the lanes of `mask`, which includes the current thread: see rendezvous().
   void meet(const char* name, const void* site, unsigned mask, void* frame, Resolve* resolve) {
     Thread& self = *running_;
     Warp& warp = *self.warp;
@@ -77,43 +77,43 @@ class Block {
  private:
   struct Warp;
 
-  // What every switch touches fits one line of the cache.
+  // The data touched by every switch fits in one cache line.
   struct alignas(64) Thread {
     Context context;
     uint3 index;
     unsigned bit;  // of the lane
     Warp* warp;
-    // Why it waits.
+    // Reason for waiting.
     const char* name;
-    const void* site;    // the address that called, to find the line
-    unsigned mask;       // of the lanes that it meets
-    unsigned converged;  // the answer to wait_for_convergence()
+    const void* site;    // address of the call, for the line number
+    unsigned mask;       // lanes of the rendezvous
+    unsigned converged;  // result of wait_for_convergence()
   };
 
-  // Lanes of a warp by what they do. A lane that runs, or has returned, is in none but perhaps `live`.
+  // Lane sets of a warp by state. A running or finished lane is in none of the sets except `live`.
   struct Warp {
-    unsigned live;        // exist and have not returned
-    unsigned ready;       // can run
-    unsigned at_barrier;  // wait for the block
-    unsigned predicates;  // of those, the ones with a predicate that is not 0
-    unsigned meeting;     // wait for the other lanes of a mask
-    unsigned converging;  // wait to see who else comes here
-    const void* site;     // of the first at the barrier
-    Thread* first;        // in the order of their turns
+    unsigned live;        // existing and not returned
+    unsigned ready;       // runnable
+    unsigned at_barrier;  // waiting for the block
+    unsigned predicates;  // at the barrier with a nonzero predicate
+    unsigned meeting;     // waiting for the other lanes of a mask
+    unsigned converging;  // waiting for convergence
+    const void* site;     // location of the first lane at the barrier
+    Thread* first;        // first in scheduling order
     Thread* end;
-    Thread* lanes[32];    // by number
-    // Of the first that waits to meet, and whether all others have the same.
+    Thread* lanes[32];    // by lane number
+    // Mask and operation of the first lane in a rendezvous, and whether all other lanes have the same.
     unsigned mask;
     Resolve* operation;
     bool uniform;
-    // What the lanes that meet brought.
+    // Arguments of the lanes in a rendezvous.
     void* frames[32];
     Resolve* operations[32];
   };
 
   static void thread_main();
 
-  // Stops the running thread, which is in one of its warp's masks, until somebody makes it ready.
+  // Suspends the current thread, which is in one of its warp's waiting sets, until another thread makes it ready.
   void wait(Thread& self, const char* name, const void* site) {
     self.name = name;
     self.site = site;
@@ -124,13 +124,14 @@ class Block {
     }
   }
 
-  // Goes from one thread straight to its warp's next that can run: there is one. The scheduler in between would be a
-  // second switch for each wait.
+  // Switches directly to the next ready thread of the warp, which must exist. A detour through the scheduler would cost
+  // a second switch per wait.
   void pass_on(Thread& self) {
     switch_context(self.context, take_turn(*self.warp, &self + 1));
   }
 
-  // Makes a thread the running one, but for the switch to it: the warp's first that can run, from `next` on and around.
+  // Selects the warp's first ready thread, starting at `next` and wrapping around, as the current thread. The caller
+  // switches.
   const Context& take_turn(Warp& warp, Thread* next) {
     const unsigned ready = warp.ready;
     for (;; ++next) {
@@ -161,21 +162,21 @@ class Block {
   StackPool& stacks_;
   const Kernel* kernel_ = nullptr;
   const ThreadOrder* order_ = nullptr;
-  // In the order of their turns, so that the one after a thread is known without a look at memory. As many as there can
-  // be, since contexts must not move.
+  // In scheduling order: the successor of a thread needs no memory access. Allocated for the maximal block size,
+  // because contexts must not move.
   std::vector<Thread> threads_;
-  std::vector<Warp> warps_;      // of this launch, by number
+  std::vector<Warp> warps_;      // of the current launch, by number
   std::vector<void*> slots_;     // see block_slots(); null between two exchanges
-  unsigned count_ = 0;           // threads in a block of this launch
-  unsigned prepared_ = 0;        // threads whose contexts stand in thread_main()
+  unsigned count_ = 0;           // threads per block of the current launch
+  unsigned prepared_ = 0;        // threads with a context in thread_main()
   Context scheduler_;
   Thread* running_ = nullptr;
   unsigned live_ = 0;
-  unsigned opened_ = 0;          // barriers so far
-  unsigned skipped_ = 0;         // threads that ran to their end, and now miss at the barrier
-  bool sites_differ_ = false;    // lanes of one warp came to the barrier from different places
-  bool returned_early_ = false;  // the running thread is about to return on purpose
-  Votes votes_{};                // of the last barrier that opened
+  unsigned opened_ = 0;          // opened barriers
+  unsigned skipped_ = 0;         // threads that finished past a barrier
+  bool sites_differ_ = false;    // lanes of one warp arrived from different locations
+  bool returned_early_ = false;  // the current thread is about to return intentionally
+  Votes votes_{};                // of the last opened barrier
   std::exception_ptr thrown_;
 };
 

@@ -19,7 +19,7 @@ std::string launched_in(const Kernel& kernel) {
   std::string message = std::string("emulator[") + code + "]: ";
   if (worker == nullptr) throw KernelError(message + detail);
   message += std::string("kernel ") + worker->kernel->name + " block " + text(blockIdx) + who + ": " + detail;
-  // Without line tables, at least the launch is known.
+  // Without line tables, report the line of the launch.
   const std::string line = worker->lines.describe(pc);
   throw KernelError(message + (line.empty() ? launched_in(*worker->kernel) : line));
 }

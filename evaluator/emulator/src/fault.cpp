@@ -23,7 +23,7 @@ int installed = 0;
 struct sigaction previous[kCount];
 
 #if defined(__aarch64__)
-// The kernel appends records to the machine context; the one with this mark holds the fault's syndrome.
+// The kernel appends records to the machine context. The record with this magic number holds the fault syndrome.
 constexpr std::uint32_t kSyndromeMark = 0x45535201;
 
 Access access_of(const ucontext_t& context) {
@@ -58,12 +58,12 @@ const void* pc_of(const ucontext_t&) { return nullptr; }
 
 void handle(int signal, siginfo_t* info, void* raw) {
   const ucontext_t& context = *static_cast<const ucontext_t*>(raw);
-  // A positive code comes from the processor; others were sent by somebody.
+  // Positive codes denote processor faults; other signals were sent by a process.
   if (worker != nullptr && info->si_code > 0) {
     worker->faults.escape(
         {signal, info->si_code, reinterpret_cast<std::uintptr_t>(info->si_addr), pc_of(context), access_of(context)});
   }
-  // Not a kernel's: the instruction faults again, in front of whoever was there before.
+  // Not a kernel's fault: restore the previous handler, and let the instruction fault again.
   for (int i = 0; i < kCount; ++i) {
     if (kSignals[i] == signal) sigaction(signal, &previous[i], nullptr);
   }
@@ -101,7 +101,7 @@ void FaultCatcher::guard(void (*f)(void*), void* argument) {
     ~Restored() { sigaltstack(&before, nullptr); }
   } restored;
   sigaltstack(&own, &restored.before);
-  // The signal mask need not be saved, which would be a system call: SA_NODEFER leaves it as it is.
+  // Saving the signal mask would cost a system call. SA_NODEFER leaves the mask unchanged.
   if (_setjmp(landing_) == 0) {
     f(argument);
   } else {
@@ -130,7 +130,7 @@ void FaultCatcher::raise() {
     fail("shared-out-of-bounds", verb(fault_.access) + text, fault_.pc);
   }
 #if defined(__x86_64__)
-  // The processor gives no address for one that is misaligned or that no program can have.
+  // x86 reports no address for misaligned and non-canonical addresses.
   if (fault_.code == SI_KERNEL) {
     fail("misaligned-address", "a misaligned vector, or an address outside of all memory", fault_.pc);
   }
@@ -142,10 +142,10 @@ void FaultCatcher::raise() {
 }
 
 void misaligned(std::uintptr_t address, std::uintptr_t alignment, Access access, const void* pc) {
-  // A GPU reads and writes 16 bytes at most at once. The data of a tensor is aligned to no more here.
+  // A GPU access covers at most 16 bytes, and the emulator aligns tensor data to 16 bytes.
   alignment = std::min<std::uintptr_t>(alignment, 16);
   if (worker == nullptr || address % alignment == 0) return;
-  // A thread's own variables lie where this compiler put them; only memory of tensors is where it would be on a GPU.
+  // The host compiler places a thread's local variables. Only tensor memory has the same alignment as on a GPU.
   if (heap_bytes_from(reinterpret_cast<const void*>(address)) == 0) return;
   worker->faults.escape({SIGBUS, BUS_ADRALN, address, pc, access, alignment});
 }

@@ -1,8 +1,7 @@
-// Signals that a kernel's instruction can raise, turned into KernelError.
+// Conversion of signals raised by a kernel's instructions to KernelError.
 //
-// The handler does as little as can be: it notes what it was told and jumps out of the kernel, back into
-// FaultCatcher::guard, where everything else happens in an ordinary context. Destructors between the two do not run;
-// a kernel has none that matter.
+// The signal handler only records the fault and jumps out of the kernel into FaultCatcher::guard, which continues in an
+// ordinary context. Destructors between handler and guard do not run; kernels have no relevant destructors.
 #ifndef WARPGRADE_EMU_FAULT_H
 #define WARPGRADE_EMU_FAULT_H
 
@@ -21,7 +20,7 @@ struct Fault {
   std::uintptr_t address;
   const void* pc;
   Access access;
-  std::uintptr_t alignment = 0;  // in bytes, of an access whose address is no multiple of it; else 0
+  std::uintptr_t alignment = 0;  // required alignment in bytes for a misaligned access; else 0
 };
 
 class FaultCatcher {
@@ -31,10 +30,10 @@ class FaultCatcher {
   FaultCatcher(const FaultCatcher&) = delete;
   FaultCatcher& operator=(const FaultCatcher&) = delete;
 
-  // Calls f(argument) with faults caught, and throws the KernelError of one.
+  // Calls f(argument) with fault handling, and throws a KernelError after a fault.
   void guard(void (*f)(void*), void* argument);
 
-  // Called by the signal handler on this thread.
+  // Called by the signal handler on the same thread.
   [[noreturn]] void escape(const Fault& fault);
 
  private:
@@ -42,15 +41,15 @@ class FaultCatcher {
 
   jmp_buf landing_;
   Fault fault_{};
-  char* stack_;  // for the handler: a fiber whose own stack is full could not run it
+  char* stack_;  // for the handler: a fiber with a full stack could not run the handler
 };
 
-// Called for an access through a pointer whose type promises an alignment that its address has not. Ends the launch
-// where a GPU would fault, and returns where that is not certain.
+// Called for an access whose address violates the alignment of the pointer's type. Ends the launch if a GPU would
+// fault; returns in uncertain cases.
 void misaligned(std::uintptr_t address, std::uintptr_t alignment, Access access, const void* pc);
 
-// Installs the handlers while at least one launch runs, and puts back what was there. Others (Python's faulthandler,
-// say) may install theirs at any time, and faults outside of kernels are none of our business.
+// Installs the handlers while at least one launch runs, and restores the previous handlers. Other code (such as
+// Python's faulthandler) may install handlers at any time. Faults outside kernels are passed on.
 class HandlersInstalled {
  public:
   HandlersInstalled();

@@ -27,7 +27,7 @@ char* StackPool::stack_end(unsigned index) {
     slabs_.push_back(static_cast<char*>(slab));
     for (unsigned i = 0; i < kStacksPerSlab; ++i) mprotect(slabs_.back() + i * stride_bytes(), page_bytes(), PROT_NONE);
   }
-  // Stacks that all ended at the same place of a page would fight for the same few lines of the cache.
+  // Cache colouring: stacks that end at the same page offset would compete for the same cache lines.
   const std::size_t colour = index * 320u % 4096u;
   return slabs_[index / kStacksPerSlab] + (index % kStacksPerSlab + 1) * stride_bytes() - colour;
 }
@@ -55,7 +55,7 @@ void prepare(Context& context, char* stack_end, std::size_t stack_bytes, void (*
 
 #if defined(__x86_64__)
 
-// The jump is not a `ret`, whose prediction assumes that calls and returns match: here they never do.
+// An indirect jump instead of `ret`: return prediction assumes matching calls and returns, which never occur here.
 asm(R"(
 .text
 .p2align 4
@@ -84,8 +84,8 @@ warpgrade_emu_switch:
 
 void prepare(Context& context, char* stack_end, std::size_t, void (*entry)()) {
   void** top = reinterpret_cast<void**>(stack_end);
-  *--top = nullptr;  // the return address of `entry`: none, and the stack is aligned as after a call
-  *--top = reinterpret_cast<void*>(entry);  // where the switch jumps
+  *--top = nullptr;                         // null return address of `entry`; aligns the stack as after a call
+  *--top = reinterpret_cast<void*>(entry);  // target of the switch
   for (int i = 0; i < 6; ++i) *--top = nullptr;
   context.stack_pointer = top;
 }
@@ -131,7 +131,7 @@ warpgrade_emu_switch:
 void prepare(Context& context, char* stack_end, std::size_t, void (*entry)()) {
   void** top = reinterpret_cast<void**>(stack_end) - 20;
   for (int i = 0; i < 20; ++i) top[i] = nullptr;
-  top[11] = reinterpret_cast<void*>(entry);  // x30, where the switch's `ret` goes
+  top[11] = reinterpret_cast<void*>(entry);  // x30, target of the switch's `ret`
   context.stack_pointer = top;
 }
 

@@ -1,4 +1,4 @@
-// Stacks that a CUDA thread can wait on, and the switch between them.
+// Fiber stacks for waiting CUDA threads, and the context switch.
 #ifndef WARPGRADE_EMU_FIBER_H
 #define WARPGRADE_EMU_FIBER_H
 
@@ -13,7 +13,7 @@
 
 namespace emu {
 
-// Where something stopped running: its registers, which lie on its own stack unless the switch is the portable one.
+// Suspended context: registers, stored on the context's own stack except with the portable switch.
 struct Context {
 #ifdef WARPGRADE_EMU_PORTABLE_SWITCH
   ucontext_t state;
@@ -22,15 +22,15 @@ struct Context {
 #endif
 };
 
-// Makes `context` start `entry`, which must not return, on the stack that ends at `stack_end` when first switched to.
+// Prepares `context` to run `entry` on the stack that ends at `stack_end`. `entry` must not return.
 void prepare(Context& context, char* stack_end, std::size_t stack_bytes, void (*entry)());
 
-// Stops here, as `from`, and goes on where `to` stopped.
+// Suspends the caller as `from` and resumes `to`.
 #ifdef WARPGRADE_EMU_PORTABLE_SWITCH
 inline void switch_context(Context& from, const Context& to) { swapcontext(&from.state, &to.state); }
 #else
-// Saves the registers that a function call keeps, leaves the stack pointer in *from, and restores those of `to`.
-// swapcontext would do the same with two system calls for the signal mask, some thirty times slower.
+// Saves the callee-saved registers, stores the stack pointer in *from, and restores the registers of `to`. swapcontext
+// would add two system calls for the signal mask: thirty times slower.
 extern "C" void warpgrade_emu_switch(void** from, void* to);
 
 inline void switch_context(Context& from, const Context& to) {
@@ -38,13 +38,13 @@ inline void switch_context(Context& from, const Context& to) {
 }
 #endif
 
-// Stacks with a guard page below each, made on demand and kept: a block of 1024 threads needs 1024 of them. Memory is
-// only used for the pages that a kernel touches.
+// Stacks with a guard page below each stack, created on demand and kept: a block of 1024 threads needs 1024 stacks.
+// Only touched pages use memory.
 class StackPool {
  public:
-  // Local arrays live here. A GPU allows 512 KiB a thread, which hardly any kernel needs.
+  // Holds the kernel's local arrays. A GPU allows 512 KiB per thread, which few kernels need.
   static constexpr std::size_t kStackBytes = 256 * 1024;
-  // What a fiber may use of it, wherever its end lies.
+  // Usable size of a stack, whatever its colour offset.
   static constexpr std::size_t kUsableBytes = kStackBytes - 4096;
 
   StackPool() = default;
@@ -52,10 +52,10 @@ class StackPool {
   StackPool(const StackPool&) = delete;
   StackPool& operator=(const StackPool&) = delete;
 
-  // The end (highest address) of stack number `index`.
+  // End (highest address) of stack number `index`.
   char* stack_end(unsigned index);
 
-  // Whether `address` lies in the guard page of a stack: a kernel's local variables did not fit.
+  // Returns whether `address` lies in a guard page: the kernel's local variables overflowed the stack.
   bool is_guard(std::uintptr_t address) const;
 
  private:

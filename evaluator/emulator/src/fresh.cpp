@@ -15,8 +15,8 @@ using Table = std::array<unsigned char, kTableBytes>;
 std::atomic<Fill> current{Fill::kNan};
 std::atomic<std::uint64_t> start{0};
 
-// Two bytes at a time, the upper one with the sign and most of the exponent: so a number of any floating type that
-// begins at an even address is an ordinary one. Made once: copying is as quick as setting.
+// Generated in units of two bytes, with sign and most of the exponent in the upper byte. A floating-point number of any
+// type at an even address therefore has an ordinary value. Generated once: copying is as fast as filling.
 const Table& ordinary() {
   static const Table* const table = [] {
     auto* made = new Table;
@@ -33,7 +33,7 @@ const Table& ordinary() {
 
 void fill_ordinary(unsigned char* data, std::size_t bytes) {
   const Table& table = ordinary();
-  // Another place of the table for each allocation, even, so that the halves of a number stay where they belong.
+  // A different, even table offset for each allocation. Even offsets preserve the byte order within a unit.
   std::size_t from = start.fetch_add(0x9e3779b97f4a7c16u) % kTableBytes & ~std::size_t{1};
   while (bytes != 0) {
     const std::size_t part = std::min(bytes, kTableBytes - from);

@@ -1,4 +1,4 @@
-// What fresh memory holds: tensors, cudaMalloc and shared arrays alike.
+// Contents of fresh memory: tensors, cudaMalloc and shared arrays.
 #ifndef WARPGRADE_EMU_FRESH_H
 #define WARPGRADE_EMU_FRESH_H
 
@@ -7,16 +7,16 @@
 
 namespace emu {
 
-// A kernel that reads memory which it has not written may be right by chance: fmaxf() passes over a NaN, a minimum over
-// large numbers, a maximum over negative ones. So no fill is used alone.
+// A kernel that reads uninitialized memory may compute a correct result by chance: fmaxf() ignores NaN, a minimum
+// ignores large numbers, a maximum negative ones. Several fills are therefore used in turn.
 enum class Fill {
   kNan = 0,       // NaN, or -1
-  kLarge = 1,     // finite and huge as a half, a bfloat16, a float and a double alike; large as an integer
-  kNegative = 2,  // the same, negative
-  kOrdinary = 3,  // of either sign, and as large as an activation: 0.5 to 2 as a float
+  kLarge = 1,     // finite and large as half, bfloat16, float, double and integer
+  kNegative = 2,  // the same with negative sign
+  kOrdinary = 3,  // either sign, typical activations: 0.5 to 2 as float
 };
 
-// Sets what fresh memory is filled with from now on.
+// Sets the fill of all further fresh memory.
 void set_fill(Fill fill, std::uint64_t seed);
 
 void fill_fresh(void* data, std::size_t bytes);

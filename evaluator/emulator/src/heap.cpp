@@ -12,10 +12,10 @@
 namespace emu {
 namespace {
 
-// Freed allocations whose addresses stay unused, so that a stale pointer faults instead of reading another tensor.
+// Freed allocations with reserved addresses: a stale pointer faults instead of reading another tensor.
 constexpr std::size_t kRetiredCount = 256;
-constexpr std::size_t kRetiredBytes = std::size_t{4} << 30;  // of addresses; no memory stands behind them
-// A fault further away from any allocation than this is not about that allocation.
+constexpr std::size_t kRetiredBytes = std::size_t{4} << 30;  // address space without backing memory
+// Maximal distance at which a fault is attributed to an allocation.
 constexpr std::uintptr_t kNearBytes = std::uintptr_t{16} << 20;
 
 struct Allocation {
@@ -26,10 +26,10 @@ struct Allocation {
 
 struct Heap {
   std::mutex mutex;
-  std::map<std::uintptr_t, Allocation> by_mapping;  // by the address of the mapping, which is before the data
+  std::map<std::uintptr_t, Allocation> by_mapping;  // by mapping address, which precedes the data
   std::deque<std::uintptr_t> retired;
   std::size_t retired_bytes = 0;
-  std::size_t damaged = 0;  // of those freed since the last report
+  std::size_t damaged = 0;  // damaged allocations freed since the last report
   std::string first_damage;
 };
 
@@ -46,7 +46,7 @@ std::string words_for(const Allocation& allocation) {
          std::to_string(allocation.pages.bytes) + " bytes";
 }
 
-// The allocation whose mapping has this address, guard pages included.
+// Returns the allocation whose mapping, including guard pages, contains the address.
 std::map<std::uintptr_t, Allocation>::iterator find(Heap& heap, std::uintptr_t address) {
   auto after = heap.by_mapping.upper_bound(address);
   if (after == heap.by_mapping.begin()) return heap.by_mapping.end();
@@ -54,7 +54,8 @@ std::map<std::uintptr_t, Allocation>::iterator find(Heap& heap, std::uintptr_t a
   return entry->second.pages.covers(address) ? entry : heap.by_mapping.end();
 }
 
-// An empty allocation's data is its guard page's first byte, as is the end of any other; both belong to it.
+// The data pointer of an empty allocation is the first byte of its guard page, as is the end of any other allocation.
+// The guard page belongs to the same allocation.
 std::map<std::uintptr_t, Allocation>::iterator find_data(Heap& heap, const void* data) {
   auto entry = find(heap, address_of(data));
   return entry != heap.by_mapping.end() && entry->second.pages.data == data && !entry->second.freed
@@ -117,7 +118,8 @@ std::string heap_describe(std::uintptr_t address) {
   if (address < 65536) return std::string("at ") + hexadecimal + ", through a null pointer";
   Heap& heap = emu::heap();
   std::lock_guard lock(heap.mutex);
-  // Guard pages of neighbours can touch: the mapping at hand decides, then the nearer of those around.
+  // Guard pages of adjacent allocations can touch: the mapping with the address takes precedence, then the nearest
+  // data.
   auto after = heap.by_mapping.upper_bound(address);
   const Allocation* nearest = nullptr;
   std::uintptr_t least = kNearBytes;
@@ -145,7 +147,7 @@ std::size_t heap_damage(std::string* first) {
   for (auto& [address, allocation] : heap.by_mapping) {
     const std::size_t before = count;
     note_damage(allocation, &count, first);
-    if (count != before) allocation.pages.write_canaries();  // so that it is reported once
+    if (count != before) allocation.pages.write_canaries();  // reports the damage only once
   }
   return count;
 }

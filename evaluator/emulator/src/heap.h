@@ -1,4 +1,5 @@
-// Global memory: each allocation lies between two guard pages and ends at one. Tensors and cudaMalloc share it.
+// Global memory of the emulator. Each allocation lies between two guard pages and ends at the upper guard page. Tensors
+// and cudaMalloc share the heap.
 #ifndef WARPGRADE_EMU_HEAP_H
 #define WARPGRADE_EMU_HEAP_H
 
@@ -8,24 +9,25 @@
 
 namespace emu {
 
-// Gives fresh memory (see fresh.h); null when there is none. `kind` ("tensor") names it in messages and must
-// live for ever.
+// Allocates fresh memory (see fresh.h); returns null if memory is exhausted. `kind` ("tensor") appears in messages and
+// must have static lifetime.
 void* heap_allocate(std::size_t bytes, const char* kind);
 
-// Takes memory back; its addresses fault from now on, for a while. Gives false for what is not from here.
+// Frees memory; accesses to the addresses fault for some time. Returns false for foreign memory.
 bool heap_free(void* data);
 
-// How many bytes there are from `data`, which may point into an allocation, to its end; 0 for what is not from here.
+// Returns the number of bytes from `data`, possibly an interior pointer, to the end of the allocation; 0 for foreign
+// memory.
 std::size_t heap_bytes_from(const void* data);
 
-// Says where an address lies: "12 bytes past the end of a tensor of 400 bytes".
+// Describes an address relative to an allocation: "12 bytes past the end of a tensor of 400 bytes".
 std::string heap_describe(std::uintptr_t address);
 
-// How many allocations, of those alive and those freed since the last call, had bytes written just before their start
-// or after their end. Describes the first one.
+// Counts allocations, live or freed since the last call, with damaged bytes just before the start or behind the end.
+// Describes the first one.
 std::size_t heap_damage(std::string* first);
 
-// Makes PyTorch allocate all CPU tensors here.
+// Makes PyTorch allocate all CPU tensors in this heap.
 void install_torch_allocator();
 
 }  // namespace emu

@@ -1,4 +1,4 @@
-// A launch, from the check of its configuration to its last block.
+// Kernel launches: configuration check, execution of all blocks, error handling.
 #include "launcher.h"
 
 #include <algorithm>
@@ -28,16 +28,16 @@ namespace {
 
 std::mutex schedule_mutex;
 Schedule current_schedule;
-std::uint64_t schedule_settings = 0;  // how often it was set
+std::uint64_t schedule_settings = 0;  // number of schedule changes
 std::atomic<std::uint64_t> launches{0};
 std::atomic<std::uint64_t> library_launches{0};
 std::atomic<LeftOut> left_out{LeftOut::kNothing};
 std::atomic<std::size_t> dynamic_shared_limit{limits::kStaticSharedBytes};
 std::mutex fault_mutex;
-std::string& fault = *new std::string;  // the first one of this process; never destroyed, as the workers below
+std::string& fault = *new std::string;  // first fault of the process; never destroyed, like the workers below
 
-// Workers are kept for later launches, for their stacks and mappings. Never destroyed: threads of the host may still
-// launch while the process ends.
+// Workers are reused for later launches, with their stacks and mappings. Never destroyed: host threads may still launch
+// kernels during process exit.
 class WorkerPool {
  public:
   std::unique_ptr<Worker> take() {
@@ -63,7 +63,7 @@ WorkerPool& worker_pool() {
   return *pool;
 }
 
-// What CUDA's driver says about a configuration.
+// Configuration check of the CUDA driver.
 cudaError_t check(const Config& config) {
   const dim3& grid = config.grid;
   const dim3& block = config.block;
@@ -81,8 +81,8 @@ cudaError_t check(const Config& config) {
   return cudaSuccess;
 }
 
-// The error of a launch may be one that nobody asks for: what was printed stands in the scorecard. Once: a kernel is
-// launched in every call.
+// A submission may ignore the error of a refused launch, so print the reason once: the output appears in the scorecard.
+// Every call launches the kernel again.
 void tell_refusal(const Kernel& kernel, const Config& config, long long bound) {
   static std::atomic<bool> told{false};
   if (told.exchange(true)) return;
@@ -99,14 +99,14 @@ class Execution {
   Execution(const Kernel& kernel, const Config& config, const Schedule& schedule, std::uint64_t number)
       : kernel_(kernel),
         config_(config),
-        // A kernel that is launched in a loop meets a new shuffle each time.
+        // Repeated launches of a kernel get different shuffles.
         threads_(config.block, schedule.order, schedule.seed + number),
         blocks_(config.grid, schedule.order, schedule.seed + number),
         workers_(std::min<std::uint64_t>(static_cast<std::uint64_t>(schedule.workers), blocks_.count())),
-        // One worker takes all blocks in order; several come back for more, so that none is left with the longest.
+        // A single worker takes all blocks in order. Several workers take chunks, to balance the load.
         chunk_(workers_ == 1 ? blocks_.count() : std::max<std::uint64_t>(1, blocks_.count() / (workers_ * 8))) {}
 
-  // Gives the launch bound that refused it, in threads of a block; 0 where it ran.
+  // Returns the launch bound that refused the launch, in threads per block; 0 after execution.
   long long run() {
     const HandlersInstalled handlers;
     std::vector<std::thread> helpers;
@@ -118,7 +118,7 @@ class Execution {
   }
 
  private:
-  // Runs blocks on this OS thread until there are none, or until any worker's block has failed or was refused.
+  // Runs blocks on this OS thread until no blocks remain, or until a block of any worker fails or is refused.
   void work() {
     try {
       std::unique_ptr<Worker> own = worker_pool().take();
@@ -134,7 +134,7 @@ class Execution {
       own->waiting_block = kernel_.waits ? &own->block : nullptr;
       if (kernel_.waits) own->block.begin_launch(kernel_, threads_);
       own->faults.guard([](void* self) { static_cast<Execution*>(self)->run_blocks(); }, this);
-      // Not after an error: what the kernel overwrote around its shared memory must not be found again.
+      // Skipped after an error: the kernel's damage around shared memory must not be reported again.
       worker_pool().give_back(std::move(own));
     } catch (...) {
       std::lock_guard lock(mutex_);
@@ -185,17 +185,17 @@ class Execution {
   std::exception_ptr thrown_;
 };
 
-// Keeps the first fault: who launched may catch the exception, but a GPU's context would be lost.
+// Records the first fault. The caller may catch the exception, but on a GPU the context would be lost.
 void keep_fault(const std::string& message) {
   std::lock_guard lock(fault_mutex);
   if (fault.empty()) fault = message;
 }
 
-// Everything that a launch does, but for keeping its fault.
+// Complete launch except for recording the fault.
 cudaError_t launch_blocks(const Kernel& kernel, const Config& config) {
   if (const cudaError_t error = check(config); error != cudaSuccess) return record_error(error);
   const std::uint64_t number = launches.fetch_add(1);
-  // The rewriter gives every launch of the submission's a line; the libraries' headers give none.
+  // The rewriter passes a line for every launch of the submission; library headers pass 0.
   const bool of_library = kernel.line == 0 && std::strncmp(kernel.name, "cublas", 6) == 0;
   if (of_library) library_launches.fetch_add(1);
   if (left_out.load() == (of_library ? LeftOut::kLibrary : LeftOut::kOwn)) return cudaSuccess;
@@ -209,7 +209,7 @@ cudaError_t launch_blocks(const Kernel& kernel, const Config& config) {
     tell_refusal(kernel, config, bound);
     return record_error(cudaErrorInvalidValue);
   }
-  // Between a tensor's end and its guard page nothing faults: what was written there is found now.
+  // Writes between a tensor's end and its guard page do not fault. Check the canaries now.
   if (std::string damage; heap_damage(&damage) != 0) fail_after(kernel, "illegal-access", damage);
   return cudaSuccess;
 }

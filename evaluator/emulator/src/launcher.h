@@ -1,4 +1,4 @@
-// The state that launches share.
+// State shared by all launches.
 #ifndef WARPGRADE_EMU_LAUNCHER_H
 #define WARPGRADE_EMU_LAUNCHER_H
 
@@ -12,22 +12,23 @@ namespace emu {
 
 void set_schedule(const Schedule& schedule);
 
-// How often set_schedule() was called: somebody else than the runner may have put back what was there.
+// Number of set_schedule() calls. The count reveals calls by code other than the runner, even if the schedule is
+// restored.
 std::uint64_t schedule_setting_count();
 
-// Which launches run nothing from now on: the submission's own, or those of the libraries that the emulator has.
+// Launches to skip: the submission's own, or those of emulated libraries.
 enum class LeftOut { kNothing = 0, kOwn = 1, kLibrary = 2 };
 void leave_out(LeftOut what);
 
 std::uint64_t launch_count();
 std::uint64_t library_launch_count();
 
-// The message of the first KernelError that any launch of this process threw; empty: there was none. It stays, whoever
-// caught the exception: on a GPU, too, nothing works any more after a fault.
+// Message of the first KernelError of any launch in this process; empty without an error. Catching the exception does
+// not clear the message: a GPU context is unusable after a fault.
 std::string first_fault();
 
-// The largest dynamic shared memory that any kernel asked for with cudaFuncSetAttribute. CUDA keeps one for each
-// kernel; a launch here does not know its kernel's address, so all share one.
+// Largest dynamic shared memory size requested by any kernel through cudaFuncSetAttribute. CUDA keeps one value per
+// kernel. Here all kernels share the value, because a launch does not know its kernel's address.
 void allow_dynamic_shared(std::size_t bytes);
 
 }  // namespace emu

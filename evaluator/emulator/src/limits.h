@@ -1,4 +1,4 @@
-// What a launch may ask for, as on an H200 (compute capability 9.0).
+// Launch limits of an H200 (compute capability 9.0).
 #ifndef WARPGRADE_EMU_LIMITS_H
 #define WARPGRADE_EMU_LIMITS_H
 

@@ -18,7 +18,7 @@ namespace {
 
 void ignore(void*, const char*, int) {}
 
-// Headers of ours, of PyTorch and of the system are nobody's own code.
+// Excludes headers of the emulator, PyTorch and the system.
 bool is_own(const char* file) {
   for (const char* part : {"/emulator/include/", "/torch/include/", "/usr/include/", "/usr/lib/"}) {
     if (std::strstr(file, part) != nullptr) return false;
@@ -26,7 +26,7 @@ bool is_own(const char* file) {
   return true;
 }
 
-// Called for each call that was inlined at an address, the innermost first, until it gives something other than 0.
+// libbacktrace callback for each call inlined at an address, innermost first. A nonzero result stops the iteration.
 int take_first_own(void* place, std::uintptr_t, const char* file, int line, const char*) {
   if (file == nullptr || line == 0 || !is_own(file)) return 0;
   const char* slash = std::strrchr(file, '/');
@@ -34,7 +34,7 @@ int take_first_own(void* place, std::uintptr_t, const char* file, int line, cons
   return 1;
 }
 
-// How many libraries were ever loaded into this process.
+// Returns the number of libraries ever loaded into this process.
 unsigned long long libraries_loaded() {
   unsigned long long count = 0;
   dl_iterate_phdr(
@@ -46,8 +46,8 @@ unsigned long long libraries_loaded() {
   return count;
 }
 
-// A library that certainly can be read: the one around `pc`. Left to itself, libbacktrace begins with the program's own
-// file, and gives up where a sandbox keeps that from us.
+// Returns a readable library: the library that contains `pc`. By default libbacktrace starts with the program file, and
+// fails if the sandbox hides the file.
 const char* library_of(const void* pc) {
   Dl_info info{};
   return dladdr(pc, &info) != 0 ? info.dli_fname : nullptr;
@@ -58,7 +58,8 @@ Lines::Place look_up(const void* pc) {
   static backtrace_state* state = nullptr;
   static unsigned long long loaded = 0;
   std::lock_guard lock(mutex);
-  // A state knows the libraries of the time when it was first used, and cannot be freed. Extensions come later.
+  // A libbacktrace state only knows the libraries loaded before its first use, and cannot be freed. Extensions load
+  // later.
   if (const unsigned long long now = libraries_loaded(); state == nullptr || loaded != now) {
     state = backtrace_create_state(library_of(pc), 0, ignore, nullptr);
     loaded = now;

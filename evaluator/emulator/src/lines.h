@@ -1,4 +1,4 @@
-// From an address in the code to the line of the submission.
+// Mapping from code addresses to source lines of the submission.
 #ifndef WARPGRADE_EMU_LINES_H
 #define WARPGRADE_EMU_LINES_H
 
@@ -7,11 +7,10 @@
 
 namespace emu {
 
-// Reads the line tables of the libraries in this process (they are compiled with -g1), the first time that a line is
-// asked for. Where the compiler comes without libbacktrace, no line is known.
+// Reads the line tables of loaded libraries (compiled with -g1) on first use. Without libbacktrace no lines are known.
 class Lines {
  public:
-  // A place in a file of the submission's. Line 0: unknown.
+  // Source position in the submission. Line 0: unknown.
   struct Place {
     std::string file;
     int line = 0;
@@ -19,14 +18,14 @@ class Lines {
     bool operator==(const Place&) const = default;
   };
 
-  // The place in the submission's own code of, or around, the call that returns to `pc`: calls that were inlined from
-  // our headers or the system's are looked through.
+  // Returns the submission's source position for the call that returns to `pc`, skipping inlined calls from emulator
+  // and system headers.
   const Place& at(const void* pc);
 
-  // " (cuda.cu:12)", or nothing.
+  // Returns " (cuda.cu:12)", or an empty string.
   std::string describe(const void* pc);
 
-  // Whether two places are known to be in different lines.
+  // Returns whether two addresses are known to be in different lines.
   bool differ(const void* a, const void* b);
 
  private:

@@ -1,4 +1,4 @@
-// Words for an address near an allocation.
+// Descriptions of addresses near an allocation.
 #ifndef WARPGRADE_EMU_NEARBY_H
 #define WARPGRADE_EMU_NEARBY_H
 
@@ -9,9 +9,9 @@
 
 namespace emu::nearby {
 
-// "12 bytes past the end of WHAT" for an offset from its end, "4 bytes before the start of WHAT" for a negative one
-// from its start. The offset is that of the first byte that may not be touched: an access of 16 bytes that begins at
-// the end, or reaches over it, has the offset 0. How many bytes it was to touch, a processor does not tell.
+// Returns "12 bytes past the end of WHAT" for an offset from the end, "4 bytes before the start of WHAT" for a negative
+// offset from the start. The offset denotes the first forbidden byte: a 16-byte access that starts at the end or
+// crosses the end has offset 0. The processor does not report the access size.
 inline std::string distance(std::ptrdiff_t offset, const std::string& what) {
   if (offset == 0) return "just past the end of " + what;
   const std::ptrdiff_t bytes = offset < 0 ? -offset : offset;
@@ -19,7 +19,7 @@ inline std::string distance(std::ptrdiff_t offset, const std::string& what) {
   return count + (offset < 0 ? "before the start of " : "past the end of ") + what;
 }
 
-// The same for an address; one inside of the allocation can only fault when it was freed.
+// Returns the description of an address. An address inside the allocation faults only after the memory is freed.
 inline std::string describe(const GuardedPages& pages, std::uintptr_t address, const std::string& what) {
   const std::uintptr_t start = reinterpret_cast<std::uintptr_t>(pages.data);
   if (address < start) return distance(-static_cast<std::ptrdiff_t>(start - address), what);

@@ -48,7 +48,7 @@ BlockOrder::BlockOrder(const dim3& grid, Order order, std::uint64_t seed)
 }
 
 std::uint64_t BlockOrder::rank_at(std::uint64_t turn) const {
-  // A grid can have 2^31 * 2^16 * 2^16 blocks in theory, so the product needs more than 64 bits.
+  // A grid can have up to 2^31 * 2^16 * 2^16 blocks, so the product needs more than 64 bits.
   return static_cast<std::uint64_t>((first_ + static_cast<unsigned __int128>(turn) * step_) % count_);
 }
 

@@ -52,7 +52,7 @@ void GuardedPages::unmap() {
 }
 
 void GuardedPages::retire() {
-  // A fresh mapping in the same place drops the old pages, which mprotect alone would keep.
+  // A new mapping at the same address releases the old pages; mprotect alone would keep the pages.
   mmap(mapping, mapping_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 

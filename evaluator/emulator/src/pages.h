@@ -1,4 +1,4 @@
-// Anonymous memory between two pages that cannot be touched.
+// Anonymous memory between two guard pages.
 #ifndef WARPGRADE_EMU_PAGES_H
 #define WARPGRADE_EMU_PAGES_H
 
@@ -9,33 +9,33 @@ namespace emu {
 
 std::size_t page_bytes();
 
-// Data is aligned as the most demanding vector type is; so up to 15 bytes can lie between its end and the guard page.
+// Alignment of the strictest vector type. Up to 15 bytes can lie between the end of the data and the guard page.
 constexpr std::size_t kAlignment = 16;
-// What the bytes around data hold. Looked at as floats it is a large negative number: a read past the end shows in a
-// sum, and what relu and its like write there is something else.
+// Canary byte. As a float, canaries form a large negative number: a read past the end shows in a sum, and relu and
+// similar functions overwrite canaries with other values.
 constexpr unsigned char kCanary = 0xfe;
-// Bytes before the data that are watched too.
+// Number of canary bytes before the data.
 constexpr std::size_t kWatchedBefore = 64;
 
-// [guard page | unused, canary | data | slack, canary | guard page]. A value: copying it copies no memory.
+// [guard page | unused, canary | data | slack, canary | guard page]. Value type: copies do not copy memory.
 struct GuardedPages {
   char* mapping = nullptr;
   std::size_t mapping_bytes = 0;
   char* data = nullptr;
   std::size_t bytes = 0;
 
-  // Maps memory for `bytes` of data and writes the canaries. `mapping` stays null when there is no memory.
+  // Maps memory for `bytes` of data and writes the canaries. `mapping` is null if memory is exhausted.
   static GuardedPages map(std::size_t bytes, std::size_t alignment = kAlignment);
   void unmap();
 
-  // Writes the canaries anew.
+  // Rewrites the canaries.
   void write_canaries();
 
-  // Makes every access fault from now on and gives the memory back, but keeps the addresses.
+  // Makes all accesses fault and releases the memory, but keeps the address range.
   void retire();
 
-  // Whether canaries were overwritten, and where: the nearest run of such bytes before the data begins at a negative
-  // offset from the data's start; bytes behind the data have one from its end.
+  // Returns whether canaries were overwritten, and the first overwritten offset. Damage before the data has a negative
+  // offset from the start; damage behind the data has an offset from the end.
   bool is_damaged(std::ptrdiff_t* first) const;
 
   bool covers(std::uintptr_t address) const;

@@ -1,4 +1,4 @@
-// The parts of CUDA's runtime API that are more than a return value.
+// CUDA runtime API functions with an implementation beyond a return value.
 #include "cuda_runtime_api.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// Each thread of the host has its own, as in CUDA.
+// Each host thread has a separate last error, as in CUDA.
 __thread cudaError_t last_error = cudaSuccess;
 
 struct ErrorText {
@@ -49,7 +49,7 @@ const ErrorText* find(cudaError_t error) {
   return nullptr;
 }
 
-// Whether `bytes` from a pointer leave an allocation of ours. Other memory is its owner's business.
+// Returns whether `bytes` from a pointer exceed an emulator allocation. Foreign memory is not checked.
 bool overruns(const void* pointer, std::size_t bytes) {
   const std::size_t left = emu::heap_bytes_from(pointer);
   return left != 0 && bytes > left;
@@ -92,7 +92,7 @@ cudaError_t occupancy(int* blocks, int threads_per_block, std::size_t dynamic_by
   if (threads_per_block <= 0) return record_error(cudaErrorInvalidValue);
   *blocks = 0;
   if (threads_per_block > static_cast<int>(limits::kThreadsPerBlock)) return cudaSuccess;
-  // Threads are counted in whole warps; each block also takes 1 KiB of shared memory for the system.
+  // Threads are rounded up to whole warps. Each block also uses 1 KiB of system shared memory.
   const int threads = (threads_per_block + 31) / 32 * 32;
   const auto by_shared = static_cast<int>(limits::kSharedBytesPerMultiprocessor / (dynamic_bytes + 1024));
   *blocks = std::min({limits::kBlocksPerMultiprocessor, limits::kThreadsPerMultiprocessor / threads, by_shared});
@@ -100,7 +100,7 @@ cudaError_t occupancy(int* blocks, int threads_per_block, std::size_t dynamic_by
 }
 
 cudaStream_t new_stream() {
-  // Small numbers that nobody dereferences; 1 and 2 are CUDA's own special streams.
+  // Small numbers, never dereferenced. 1 and 2 are CUDA's special streams.
   static std::atomic<std::uintptr_t> next{16};
   return reinterpret_cast<cudaStream_t>(next.fetch_add(16));
 }
@@ -181,7 +181,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-// The one GPU is number 0; -1 is what a tensor of the CPU says of its device.
+// The single GPU has number 0; CPU tensors report device -1.
 static bool is_the_device(int device) { return device == 0 || device == -1; }
 
 cudaError_t cudaSetDevice(int device) {
@@ -288,7 +288,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       *value = 1;
       break;
     case cudaDevAttrCooperativeLaunch:
-      *value = 0;  // blocks run one after the other, so they cannot wait for one another
+      *value = 0;  // sequential blocks cannot wait for each other
       break;
     default:
       return emu::record_error(cudaErrorInvalidValue);

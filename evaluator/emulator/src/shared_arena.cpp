@@ -28,7 +28,7 @@ SharedArena::~SharedArena() {
 }
 
 void SharedArena::begin_launch(std::size_t dynamic_bytes) {
-  // The mapping is kept while its size fits exactly, since the array has to end at the guard page.
+  // Reuse the mapping only for the same size: the array must end at the guard page.
   if (dynamic_.mapping != nullptr && dynamic_.bytes == dynamic_bytes) return;
   dynamic_.unmap();
   dynamic_ = map_or_throw(dynamic_bytes, kAlignment);
@@ -47,7 +47,7 @@ void* SharedArena::statically(const void* unit, int id, std::size_t bytes, std::
     for (const Site& other : sites_) used += other.block == block_ ? other.pages.bytes : 0;
     return used > limits::kStaticSharedBytes ? nullptr : site.pages.data;
   }
-  // Its own alignment only, and no slack: sizes are multiples of alignments, so the array ends at the guard page.
+  // Exact alignment without slack: sizes are multiples of alignments, so the array ends at the guard page.
   sites_.push_back({unit, id, 0, map_or_throw(bytes, alignment)});
   return statically(unit, id, bytes, alignment);
 }

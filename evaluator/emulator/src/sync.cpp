@@ -1,4 +1,4 @@
-// The engine's calls from kernels: emu/sync.h, emu/context.h and emu/shared.h.
+// Runtime entry points for kernels: emu/sync.h, emu/context.h and emu/shared.h.
 #include "emu/sync.h"
 
 #include "emu/shared.h"
@@ -8,17 +8,17 @@
 namespace emu {
 namespace {
 
-// An address inside of the calling instruction: the one it returns to can belong to the next line.
+// Address inside the calling instruction. The return address may belong to the next line.
 #define CALL_SITE (static_cast<const char*>(__builtin_return_address(0)) - 1)
 
-// Where there is no block whose threads can wait: returns for a thread that is alone, throws for others.
+// Wait without a block of fibers: returns for a block of a single thread, throws otherwise.
 void wait_alone(const char* name, const void* site) {
   if (worker == nullptr) throw KernelError(std::string("emulator[unsupported]: ") + name + " outside of a kernel");
   if (block_threads() == 1) return;
   fail("unsupported", std::string(name) + " in a kernel that was taken for one without barriers", site);
 }
 
-// The block whose threads can wait; null where there is none.
+// Returns the current block of fibers; null for kernels without synchronization, and outside kernels.
 Block* waiting_block() { return worker == nullptr ? nullptr : worker->waiting_block; }
 
 Block::Votes vote(const char* name, const void* site, bool predicate) {
@@ -36,7 +36,7 @@ Block::Votes vote(const char* name, const void* site, bool predicate) {
   fail("lane-outside-mask", text + std::string(name), site);
 }
 
-// A function of its own, since it hands out the address of its `frame`: rendezvous() would need a frame for that.
+// Separate function because the address of `frame` escapes: rendezvous() would otherwise need a stack frame.
 [[gnu::noinline]] void meet_alone(const char* name, const void* site, unsigned mask, void* frame, Resolve* resolve) {
   wait_alone(name, site);
   if ((mask & lane_bit()) == 0) fail_outside_mask(name, site, mask);
@@ -52,8 +52,8 @@ unsigned live_lanes() {
   return block == nullptr ? lane_bit() : block->live_lanes();
 }
 
-// This and rendezvous() end in the switch: a jump to it leaves no frame on the thread's stack, and no `ret` behind it,
-// which the processor would predict from the calls of the thread that stopped.
+// wait_for_block() and rendezvous() end in the switch. The tail jump leaves no frame on the thread's stack and no
+// `ret`, which the processor would predict from the suspended thread's calls.
 void wait_for_block(const char* name) {
   if (Block* block = waiting_block(); block != nullptr) return block->wait_at_barrier(name, CALL_SITE, false);
   wait_alone(name, CALL_SITE);
@@ -71,7 +71,7 @@ int barrier_and(int predicate) {
 int barrier_or(int predicate) { return vote("__syncthreads_or", CALL_SITE, predicate != 0).count != 0; }
 
 unsigned active_mask() {
-  // Threads of a kernel that never waits are not seen together by anybody.
+  // In a kernel without synchronization, no two threads run together.
   Block* block = waiting_block();
   return block == nullptr ? lane_bit() : block->wait_for_convergence(CALL_SITE);
 }

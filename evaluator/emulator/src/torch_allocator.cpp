@@ -1,4 +1,4 @@
-// PyTorch's CPU allocator, from the guarded heap. The only file here that knows PyTorch.
+// PyTorch CPU allocator based on the guarded heap. The only runtime file that depends on PyTorch.
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 

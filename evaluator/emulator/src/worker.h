@@ -1,4 +1,4 @@
-// One OS thread that runs blocks, and everything it keeps from one launch to the next.
+// OS thread that runs blocks, with all state kept between launches.
 #ifndef WARPGRADE_EMU_WORKER_H
 #define WARPGRADE_EMU_WORKER_H
 
@@ -13,22 +13,22 @@ namespace emu {
 
 struct Worker {
   const Kernel* kernel = nullptr;
-  Block* waiting_block = nullptr;  // `block` while it runs, or null where the kernel's threads cannot wait
+  Block* waiting_block = nullptr;  // `block` while it runs; null for kernels without synchronization
   StackPool stacks;
   Block block{stacks};
   SharedArena shared;
   FaultCatcher faults;
   Lines lines;
-  long long broken_bound = 0;  // of the launch that runs, in threads of a block; 0: none was broken
+  long long broken_bound = 0;  // launch bound violated by the current launch, in threads per block; 0 without violation
 };
 
-// The worker that runs a kernel on this OS thread; null in host code.
+// Worker that runs a kernel on the current OS thread; null in host code.
 extern EMU_THREAD_LOCAL Worker* worker;
 
-// Throws a KernelError about the current block, where no thread is to blame.
+// Throws a KernelError about the current block, without blaming a thread.
 [[noreturn]] void fail_in_block(const char* code, const std::string& detail);
 
-// Throws a KernelError about a launch whose blocks have all run.
+// Throws a KernelError about a launch after all blocks have run.
 [[noreturn]] void fail_after(const Kernel& kernel, const char* code, const std::string& detail);
 
 }  // namespace emu
