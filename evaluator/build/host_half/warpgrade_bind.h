@@ -1,6 +1,6 @@
-// Bindings without pybind11 in the submission's unit: templates over `&function`, and converters that are only declared
-// here. Their definitions are pybind11's own casters, in support.cpp, which is compiled once and linked to every split
-// build. An argument of any other type does not compile, and the build goes on with its next step.
+// Bindings without pybind11 in the submission's unit: templates over `&function`, and declarations of converters. The
+// definitions in support.cpp use pybind11's casters; support.cpp is compiled once and linked into every split build.
+// Other argument types fail to compile, and the build continues with the next step.
 #pragma once
 
 #include <torch/types.h>
@@ -21,8 +21,8 @@ namespace warpgrade {
 
 using Object = ::_object;
 
-/// Converts between Python and `T`. `load` gives nothing where the object is of another type, as pybind11 judges;
-/// `cast` gives a new reference, or throws.
+/// Conversion between Python and `T`. `load` returns nothing for an object that pybind11 would reject; `cast` returns a
+/// new reference, or throws.
 template <typename T>
 struct Converter;
 
@@ -60,7 +60,7 @@ struct Converter;
 
 WARPGRADE_CONVERTERS(WARPGRADE_CONVERTER)
 
-/// Makes a tuple of new references, which it takes; throws where one is null.
+/// Creates a tuple from new references and takes ownership; throws if a reference is null.
 Object* tuple_of(Object** items, std::size_t count);
 Object* none();
 std::string joined_names(const std::string* names, std::size_t count);
@@ -89,7 +89,7 @@ struct Converter<std::pair<First, Second>> {
   static std::string name() { return Converter<std::tuple<First, Second>>::name(); }
 };
 
-/// One function of a module. `call` gives null where an argument is of the wrong type; `count` are its arguments.
+/// Function of a module with `count` arguments. `call` returns null for an argument of the wrong type.
 struct Function {
   const char* name;
   const char* description;
@@ -142,7 +142,7 @@ constexpr Function bind(const char* name, const char* description) {
   return {name, description, Binding<function>::count, &Binding<function>::call, &Binding<function>::signature};
 }
 
-/// Makes the module that `PyInit_…` gives to Python; null with an exception set where it cannot.
+/// Creates the module for `PyInit_…`; returns null with a Python exception set on failure.
 Object* make_module(const char* name, const Function* functions, std::size_t count);
 
 }  // namespace warpgrade

@@ -1,6 +1,7 @@
-// What the host half of a split build sees of PyTorch and of CUDA. It is compiled once, as a precompiled header.
+// PyTorch and CUDA declarations for the host half of a split build, compiled once as a precompiled header.
 //
-// g++ reads CUDA's headers here, not nvcc, so the templates that cuda_runtime.h keeps for nvcc are written again below.
+// g++ instead of nvcc reads CUDA's headers here, so the templates that cuda_runtime.h reserves for nvcc are repeated
+// below.
 #pragma once
 
 #include <torch/types.h>
@@ -29,10 +30,10 @@
 
 #include "warpgrade_bind.h"
 
-/// What `kernel<<<grid, block, shared, stream>>>` calls before the kernel's own host function; true says no.
+/// Called by `kernel<<<grid, block, shared, stream>>>` before the kernel's host stub; a nonzero result skips the stub.
 extern "C" unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared = 0, CUstream_st* stream = nullptr);
 
-// Symbols of the device: the host half knows their addresses through a reference, see `split_source.py`.
+// Device symbols. The host half knows their addresses through a reference, see `split_source.py`.
 
 template <typename T>
 cudaError_t cudaMemcpyToSymbol(
@@ -67,7 +68,7 @@ cudaError_t cudaGetSymbolSize(size_t* bytes, const T& symbol) {
   return ::cudaGetSymbolSize(bytes, static_cast<const void*>(&symbol));
 }
 
-// Kernels by their typed pointers.
+// Kernels by typed pointer.
 
 template <typename... Arguments>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Arguments...), cudaFuncAttribute attribute, int value) {

@@ -1,5 +1,5 @@
-// The system's assert, which in a kernel ends the launch with an error instead of the process.
-// No include guard: assert.h may be included again, to follow a change of NDEBUG.
+// The system's assert. In a kernel, a failed assertion ends the launch with an error instead of ending the process. No
+// include guard: assert.h may be included repeatedly to follow changes of NDEBUG.
 #include_next <assert.h>
 
 #if defined(__cplusplus) && !defined(NDEBUG)

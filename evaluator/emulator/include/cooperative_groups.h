@@ -1,10 +1,10 @@
-// CUDA's cooperative groups: the block, tiles of a warp, and the lanes that happen to run together.
+// CUDA's cooperative groups: block, warp tiles, and coalesced lanes.
 //
-// A group of lanes is a mask and nothing else, so that every collective operation is one `emu::exchange` over it.
-// Lanes have numbers in the warp (0 to 31) and ranks in their group; what a submission passes and gets is a rank.
+// A group of lanes is represented by a mask, so every collective operation is one `emu::exchange` over the mask. Lanes
+// have numbers in the warp (0 to 31) and ranks in their group; the public interface uses ranks.
 //
-// Not here, so that a submission that needs it does not compile: grids and clusters that synchronise, memcpy_async,
-// and tiles of more than one warp.
+// Intentionally missing, so that submissions with such uses do not compile: synchronization of grids and clusters,
+// memcpy_async, and tiles of more than one warp.
 #ifndef WARPGRADE_EMU_COOPERATIVE_GROUPS_H
 #define WARPGRADE_EMU_COOPERATIVE_GROUPS_H
 
@@ -18,16 +18,16 @@ namespace details {
 
 inline unsigned count(unsigned mask) { return __builtin_popcount(mask); }
 
-// The lane that has a rank within a mask; 32, which no lane has, beyond its end.
+// Returns the lane with a rank within a mask; 32, an invalid lane, beyond the end.
 inline unsigned lane_of(unsigned mask, unsigned rank) {
   for (; mask != 0 && rank != 0; --rank) mask &= mask - 1;
   return mask != 0 ? __builtin_ctz(mask) : 32;
 }
 
-// The rank that a lane has within a mask.
+// Returns the rank of a lane within a mask.
 inline unsigned rank_of(unsigned mask, unsigned lane) { return count(mask & ((1u << lane) - 1)); }
 
-// A mask of lanes as a mask of the group's ranks.
+// Converts a mask of lanes to a mask of group ranks.
 inline unsigned as_ranks(unsigned mask, unsigned lanes) {
   unsigned ranks = 0;
   for (unsigned rank = 0; mask != 0; ++rank, mask &= mask - 1) {
@@ -38,7 +38,7 @@ inline unsigned as_ranks(unsigned mask, unsigned lanes) {
 
 }  // namespace details
 
-// Any group: what a function takes that does not care which. It is the whole block, or some lanes of a warp.
+// Generic group: the whole block, or some lanes of a warp.
 class thread_group {
  public:
   EMU_INLINE void sync() const {
@@ -76,19 +76,19 @@ class thread_block : public thread_group {
   static dim3 group_dim() { return blockDim; }
   static dim3 dim_threads() { return blockDim; }
 
-  // The split barrier; arriving early gains nothing here, so all of the waiting is in `barrier_wait`.
+  // Split barrier. Early arrival has no benefit here, so `barrier_wait` performs the whole wait.
   struct arrival_token {};
   static arrival_token barrier_arrive() { return {}; }
   EMU_INLINE static void barrier_wait(arrival_token&&) { emu::barrier("thread_block::barrier_wait"); }
 
  private:
-  thread_block() {}  // Written out: else C++17 takes the class for an aggregate.
+  thread_block() {}  // User-provided: C++17 would treat the class as an aggregate with a defaulted constructor.
   friend thread_block this_thread_block();
 };
 
 inline thread_block this_thread_block() { return {}; }
 
-// The grid can be asked for its shape. It cannot synchronise: blocks run one after another.
+// Grid with shape queries. Synchronization is impossible: blocks run sequentially.
 class grid_group {
  public:
   static bool is_valid() { return true; }
@@ -106,8 +106,8 @@ inline grid_group this_grid() { return {}; }
 
 namespace details {
 
-// What tiles and coalesced groups have in common: collective operations over the lanes of a mask. A shuffle that
-// points outside of the group gives a lane its own value, as in CUDA.
+// Common base of tiles and coalesced groups: collective operations over the lanes of a mask. A shuffle from outside the
+// group returns the lane's own value, as in CUDA.
 class lane_group : public thread_group {
  public:
   EMU_INLINE void sync() const { emu::warp_barrier(mask_, "cooperative group sync"); }
@@ -138,7 +138,7 @@ class lane_group : public thread_group {
       return lanes;
     });
   }
-  // Which ranks brought the same value.
+  // Ranks with the same value.
   template <class T>
   EMU_INLINE unsigned match_any(T value) const {
     return collective("match_any", value, [](const emu::Peers<T>& peers) {
@@ -149,7 +149,7 @@ class lane_group : public thread_group {
       return lanes;
     });
   }
-  // All ranks where they brought the same value, else none.
+  // All ranks if all values are equal, else none.
   template <class T>
   EMU_INLINE unsigned match_all(T value, int& all_equal) const {
     const unsigned same = match_any(value);
@@ -157,7 +157,7 @@ class lane_group : public thread_group {
     return all_equal ? same : 0;
   }
 
-  // The lanes of the group. Not in CUDA's interface; the algorithms in cooperative_groups/ need it.
+  // Lanes of the group. Not part of CUDA's interface; used by the algorithms in cooperative_groups/.
   unsigned emu_mask() const { return mask_; }
 
  protected:
@@ -170,14 +170,14 @@ class lane_group : public thread_group {
   }
 
  private:
-  // An exchange whose answer is a mask of lanes, given as a mask of ranks.
+  // Exchange with a result mask, converted from lanes to ranks.
   template <class T, class Pick>
   EMU_INLINE unsigned collective(const char* name, T value, Pick pick) const {
     return as_ranks(mask_, emu::exchange(name, mask_, value, pick));
   }
 };
 
-// The mask of the tile of `size` lanes (a power of two) that the thread lies in.
+// Mask of the tile of `size` lanes (a power of two) that contains the current thread.
 inline unsigned tile_mask(unsigned size) {
   const unsigned low = size == 32 ? emu::kFullMask : (1u << size) - 1;
   return low << (emu::lane() & ~(size - 1));
@@ -185,7 +185,7 @@ inline unsigned tile_mask(unsigned size) {
 
 }  // namespace details
 
-// The lanes of one branch of a warp, or a part of them.
+// Lanes of one branch of a warp, or a subset.
 class coalesced_group : public details::lane_group {
  public:
   unsigned meta_group_size() const { return parts_; }
@@ -205,7 +205,7 @@ class coalesced_group : public details::lane_group {
 
 EMU_INLINE coalesced_group coalesced_threads() { return coalesced_group(emu::active_mask()); }
 
-// A tile of a size that the compiler knows, a power of two up to a warp.
+// Tile of compile-time size, a power of two up to a warp.
 template <unsigned int Size, class Parent = void>
 class thread_block_tile : public details::lane_group {
   static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0,
@@ -224,7 +224,7 @@ class thread_block_tile : public details::lane_group {
     return this->from_rank("shfl_xor", value, rank < Size ? rank : thread_rank());
   }
 
-  // A tile of a known parent is one of an unknown parent.
+  // Conversion to a tile with unknown parent.
   operator thread_block_tile<Size, void>() const { return thread_block_tile<Size, void>(part_, parts_); }
 
  private:
@@ -256,7 +256,7 @@ coalesced_group tiled_partition(const coalesced_group& parent) {
 }
 inline thread_block_tile<1, void> this_thread() { return {0, 1}; }
 
-// Consecutive ranks of the group, `size` of them; the last part may be smaller.
+// Partition into groups of `size` consecutive ranks; the last group may be smaller.
 inline coalesced_group tiled_partition(const coalesced_group& parent, unsigned size) {
   const unsigned part = parent.thread_rank() / size;
   unsigned mask = 0;
@@ -275,7 +275,7 @@ inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
   return thread_group(mask);
 }
 
-// Lanes with the same label, each label a group of its own; groups are numbered by their lowest lane.
+// Partition by label; groups are numbered by their lowest lane.
 template <class Parent, class Label>
 EMU_INLINE coalesced_group labeled_partition(const Parent& parent, Label label) {
   struct Part {
@@ -306,7 +306,7 @@ EMU_INLINE coalesced_group binary_partition(const Parent& parent, bool predicate
   return labeled_partition(parent, predicate);
 }
 
-// The same as members, for code that is written for any group.
+// Free functions equivalent to the members, for generic code.
 template <class Group>
 EMU_INLINE void sync(const Group& group) {
   group.sync();

@@ -1,4 +1,4 @@
-// What cublas_v2.h is made of in CUDA.
+// Part of cublas_v2.h in CUDA.
 #ifndef WARPGRADE_EMU_CUBLAS_API_H
 #define WARPGRADE_EMU_CUBLAS_API_H
 

@@ -1,7 +1,7 @@
-// The part of cuBLAS that submissions call: products of matrices and of vectors, column-major.
+// Subset of cuBLAS used by submissions: matrix and vector products, column-major.
 //
-// Each call runs as a kernel of one thread that bears the name of the cuBLAS function, so that an illegal access
-// is reported with that name. Pointers to scalars may point anywhere: there is one memory.
+// Each call runs as a single-threaded kernel named after the cuBLAS function, so an illegal access is reported with the
+// function's name. Pointers to scalars may point to host or device memory: both are the same memory.
 #ifndef WARPGRADE_EMU_CUBLAS_V2_H
 #define WARPGRADE_EMU_CUBLAS_V2_H
 
@@ -30,7 +30,7 @@ typedef enum {
 typedef enum {
   CUBLAS_OP_N = 0,
   CUBLAS_OP_T = 1,
-  CUBLAS_OP_C = 2,  // The same as T: there are no complex types here.
+  CUBLAS_OP_C = 2,  // Same as T: complex types are missing.
 } cublasOperation_t;
 
 typedef enum { CUBLAS_POINTER_MODE_HOST = 0, CUBLAS_POINTER_MODE_DEVICE = 1 } cublasPointerMode_t;
@@ -85,7 +85,7 @@ inline cublasStatus_t cublasDestroy(cublasHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// All settings are kept, and none changes a result: work is in order and sums are better than any mode asks for.
+// All settings are stored without effect: work is in order, and sums are more accurate than any mode requires.
 #define EMU_CUBLAS_SETTING(Name, Type, field)                                 \
   inline cublasStatus_t cublasSet##Name(cublasHandle_t handle, Type value) {  \
     if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;              \
@@ -135,7 +135,7 @@ inline const char* cublasGetStatusString(cublasStatus_t status) { return cublasG
 
 namespace emu::lib {
 
-// cuBLAS's name of an element type, for the functions that have the type in theirs.
+// cuBLAS's name of an element type, for functions with the type in their name.
 template <class T>
 inline constexpr cudaDataType kDataType = CUDA_R_32F;
 template <>
@@ -143,7 +143,7 @@ inline constexpr cudaDataType kDataType<double> = CUDA_R_64F;
 template <>
 inline constexpr cudaDataType kDataType<__half> = CUDA_R_16F;
 
-// The type of alpha and beta.
+// Type of alpha and beta.
 inline cudaDataType scale_type(cublasComputeType_t compute) {
   switch (compute) {
     case CUBLAS_COMPUTE_16F:
@@ -173,7 +173,7 @@ inline cublasComputeType_t compute_type(cudaDataType type) {
   }
 }
 
-// One matrix of each batch: the first one and the distance in elements, or a list of pointers to all of them.
+// Matrices of a batch: the first matrix and the distance in elements, or a list of pointers.
 struct Batch {
   const void* first;
   const void* const* list;
@@ -191,7 +191,7 @@ inline Batch listed(const void* const* list, cudaDataType type, int leading) {
   return {nullptr, list, type, leading, 0};
 }
 
-// Every product of matrices above ends here.
+// Common implementation of all matrix products above.
 inline cublasStatus_t gemm_batches(const char* name, cublasHandle_t handle, cublasOperation_t op_a,
                                    cublasOperation_t op_b, int m, int n, int k, const void* alpha, const Batch& a,
                                    const Batch& b, const void* beta, const Batch& c, int batches, cudaDataType scale) {
@@ -216,7 +216,7 @@ inline cublasStatus_t gemm_batches(const char* name, cublasHandle_t handle, cubl
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// A function of vectors, as a kernel of one thread.
+// Runs a vector function as a single-threaded kernel.
 template <class Body>
 cublasStatus_t vector_call(const char* name, cublasHandle_t handle, Body body) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -226,7 +226,7 @@ cublasStatus_t vector_call(const char* name, cublasHandle_t handle, Body body) {
 
 }  // namespace emu::lib
 
-// Products of matrices: C = alpha * op(A) * op(B) + beta * C.
+// Matrix products: C = alpha * op(A) * op(B) + beta * C.
 
 #define EMU_CUBLAS_GEMM(Letter, T)                                                                                    \
   inline cublasStatus_t cublas##Letter##gemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,   \
@@ -308,8 +308,8 @@ inline cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOp
                                     algorithm);
 }
 
-// Matrices and vectors, of float and double. EMU_CUBLAS_BODY is what a function ends in: its name, the check of the
-// handle, and the computation as a kernel.
+// Matrix and vector functions for float and double. EMU_CUBLAS_BODY is the body of a function: name, handle check, and
+// the computation as a kernel.
 
 #define EMU_CUBLAS_BODY(Name, ...) return emu::lib::vector_call(Name, handle, [=] { __VA_ARGS__; })
 

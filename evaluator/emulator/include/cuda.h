@@ -1,4 +1,4 @@
-// The driver API's types. Of its functions only those are here that submissions use to look around.
+// Types of the driver API. Only the query functions used by submissions are included.
 #ifndef WARPGRADE_EMU_CUDA_H
 #define WARPGRADE_EMU_CUDA_H
 

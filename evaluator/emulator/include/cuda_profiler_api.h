@@ -1,4 +1,4 @@
-// Switches of a profiler, of which there is none.
+// Profiler control functions without effect: no profiler exists.
 #ifndef WARPGRADE_EMU_CUDA_PROFILER_API_H
 #define WARPGRADE_EMU_CUDA_PROFILER_API_H
 

@@ -1,4 +1,4 @@
-// CUDA's runtime header, for kernels that a C++ compiler turns into functions of the CPU.
+// CUDA's runtime header, for kernels compiled as host functions by a C++ compiler.
 #ifndef WARPGRADE_EMU_CUDA_RUNTIME_H
 #define WARPGRADE_EMU_CUDA_RUNTIME_H
 

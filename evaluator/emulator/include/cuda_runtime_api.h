@@ -1,4 +1,4 @@
-// The runtime API. Everything happens at once and in order, so streams and events have nothing to do.
+// CUDA runtime API. All work executes immediately and in order, so streams and events have no effect.
 #ifndef WARPGRADE_EMU_CUDA_RUNTIME_API_H
 #define WARPGRADE_EMU_CUDA_RUNTIME_API_H
 
@@ -16,7 +16,7 @@ EMU_API cudaError_t function_attributes(cudaFuncAttributes* attributes);
 EMU_API cudaError_t occupancy(int* blocks, int threads_per_block, size_t dynamic_bytes);
 EMU_API cudaStream_t new_stream();
 EMU_API cudaEvent_t new_event();
-// Keeps an error for cudaGetLastError(), unless it is cudaSuccess, and gives it back.
+// Records an error for cudaGetLastError(), unless the error is cudaSuccess, and returns the error.
 EMU_API cudaError_t record_error(cudaError_t error);
 
 }  // namespace emu
@@ -27,7 +27,7 @@ EMU_API cudaError_t cudaPeekAtLastError();
 EMU_API const char* cudaGetErrorName(cudaError_t error);
 EMU_API const char* cudaGetErrorString(cudaError_t error);
 
-// Memory. Copies check their ends where the memory is ours.
+// Memory. Copies check the bounds of emulator allocations.
 EMU_API cudaError_t cudaFree(void* pointer);
 EMU_API cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 EMU_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -83,7 +83,7 @@ inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaS
 inline cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t = nullptr) { return cudaSuccess; }
 inline cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, int) { return cudaSuccess; }
 
-// Symbols: `__constant__` and `__device__` variables are ordinary ones.
+// Symbols: `__constant__` and `__device__` variables are ordinary variables.
 template <class T>
 inline cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
                                       cudaMemcpyKind = cudaMemcpyHostToDevice) {
@@ -113,7 +113,7 @@ inline cudaError_t cudaGetSymbolSize(size_t* bytes, const T&) {
   return cudaSuccess;
 }
 
-// Devices: one, number 0.
+// Devices: one device, number 0.
 EMU_API cudaError_t cudaSetDevice(int device);
 EMU_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 EMU_API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
@@ -141,7 +141,7 @@ inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 
-// Kernels. Their attributes are the same for all: nothing is known about registers.
+// Kernels. All kernels have the same attributes: register usage is unknown.
 template <class F>
 inline cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute attribute, int value) {
   return emu::set_function_attribute(attribute, value);
@@ -212,7 +212,7 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = nullptr) { return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-// There is no time here: how long the CPU took says nothing about a GPU.
+// No time: CPU time says nothing about a GPU.
 inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
   *milliseconds = 0.0f;
   return cudaSuccess;

@@ -1,5 +1,5 @@
-// curand's host API: a generator that fills an array. Its numbers have the right distribution, and a seed repeats
-// them; they are not curand's own sequence, which depends on how its kernels divide the array.
+// curand's host API: a generator that fills arrays. The numbers have the correct distribution and repeat for equal
+// seeds. The sequence differs from curand's, which depends on the work distribution of curand's kernels.
 #ifndef WARPGRADE_EMU_CURAND_H
 #define WARPGRADE_EMU_CURAND_H
 
@@ -51,14 +51,14 @@ inline curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator, unsi
   generator->bits.discard(offset);
   return CURAND_STATUS_SUCCESS;
 }
-// All work is done in order, so a stream changes nothing.
+// All work is done in order, so streams have no effect.
 inline curandStatus_t curandSetStream(curandGenerator_t, cudaStream_t) { return CURAND_STATUS_SUCCESS; }
 
 inline curandStatus_t curandGenerate(curandGenerator_t generator, unsigned int* output, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) output[i] = static_cast<unsigned int>(generator->bits() >> 32);
   return CURAND_STATUS_SUCCESS;
 }
-// In (0, 1].
+// Range (0, 1].
 inline curandStatus_t curandGenerateUniform(curandGenerator_t generator, float* output, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     output[i] = static_cast<float>((generator->bits() >> 40) + 1) * 0x1p-24f;
@@ -71,7 +71,7 @@ inline curandStatus_t curandGenerateUniformDouble(curandGenerator_t generator, d
   }
   return CURAND_STATUS_SUCCESS;
 }
-// The pseudo-random normal generators make numbers in pairs, and refuse an odd count.
+// Pseudo-random normal generators produce pairs, and reject an odd count.
 inline curandStatus_t curandGenerateNormal(curandGenerator_t generator, float* output, std::size_t count, float mean,
                                            float stddev) {
   if (count % 2 != 0) return CURAND_STATUS_LENGTH_NOT_MULTIPLE;

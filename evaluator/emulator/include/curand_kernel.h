@@ -1,6 +1,6 @@
-// curand's device API for the generators Philox4x32-10 and XORWOW, with curand's own sequences: the same seed,
-// subsequence and offset give the same bits as on a GPU. Numbers that pass through log, sin or cos may differ from a
-// GPU's in their last bits.
+// curand's device API for the generators Philox4x32-10 and XORWOW, with curand's own sequences: equal seed, subsequence
+// and offset produce the same bits as on a GPU. Numbers computed with log, sin or cos may differ from a GPU's in their
+// last bits.
 #ifndef WARPGRADE_EMU_CURAND_KERNEL_H
 #define WARPGRADE_EMU_CURAND_KERNEL_H
 
@@ -14,8 +14,8 @@
 
 namespace emu::lib {
 
-// Normal numbers are made in pairs; the second waits here for the next call of the same kind. A call of the other
-// kind drops it.
+// Normal numbers are generated in pairs. The second number is stored for the next call of the same kind; a call of the
+// other kind discards the stored number.
 enum class ExtraKind : unsigned char { kNone, kNormal, kLogNormal };
 template <class Real>
 struct Extra {
@@ -33,10 +33,10 @@ struct curandStateXORWOW {
 };
 
 struct curandStatePhilox4_32_10 {
-  uint4 ctr;     // A counter of 128 bits, x lowest ...
-  uint4 output;  // ... its four encrypted words ...
+  uint4 ctr;     // 128-bit counter, x lowest
+  uint4 output;  // the counter's four encrypted words
   uint2 key;
-  unsigned int STATE;  // ... and how many of them are used up.
+  unsigned int STATE;  // number of used words
   emu::lib::Extra<float> extra;
   emu::lib::Extra<double> extra_double;
 };
@@ -61,7 +61,7 @@ inline uint4 philox4x32_10(uint4 counter, uint2 key) {
   return counter;
 }
 
-// Adds to the upper half of the counter, which numbers the subsequences.
+// Adds to the upper half of the counter, the subsequence number.
 inline void philox_skip_sequences(uint4& counter, std::uint64_t count) {
   const std::uint64_t high = (std::uint64_t{counter.w} << 32 | counter.z) + count;
   counter.z = static_cast<unsigned>(high);
@@ -77,22 +77,22 @@ inline void philox_skip_blocks(uint4& counter, std::uint64_t count) {
   if (low < before) philox_skip_sequences(counter, 1);
 }
 
-// The words of a uint4 by number.
+// Returns a word of a uint4 by index.
 inline unsigned word(const uint4& words, unsigned index) {
   return index == 0 ? words.x : index == 1 ? words.y : index == 2 ? words.z : words.w;
 }
 
-// In (0, 1]: half a step is added, so that 0 cannot come out.
+// Range (0, 1]: half a step is added to exclude 0.
 inline float uniform(unsigned bits) { return bits * 0x1p-32f + 0x1p-33f; }
-// Of one word: a whole step is added.
+// From one word, with a whole step added.
 inline double uniform_double(unsigned bits) { return bits * 0x1p-32 + 0x1p-32; }
-// 53 bits out of two words.
+// 53 bits from two words.
 inline double uniform_double(unsigned low, unsigned high) {
   const std::uint64_t bits = low ^ std::uint64_t{high} << (53 - 32);
   return static_cast<double>(bits) * 0x1p-53 + 0x1p-54;
 }
 
-// Two normal numbers out of two words.
+// Two normal numbers from two words.
 inline float2 box_muller(unsigned a, unsigned b) {
   constexpr float kTwoPi = 6.2831855f;
   const float radius = std::sqrt(-2.0f * std::log(uniform(a)));
@@ -105,7 +105,7 @@ inline double2 box_muller_double(double a, double b) {
   return double2{radius * std::sin(2.0 * kPi * b), radius * std::cos(2.0 * kPi * b)};
 }
 
-// The number that waits, or the first of a new pair, of which the second then waits.
+// Returns the stored number, or the first number of a new pair, storing the second.
 template <class Real, class MakePair>
 inline Real one_of_pair(Extra<Real>& extra, ExtraKind kind, MakePair make_pair) {
   if (extra.kind == kind) {
@@ -119,7 +119,7 @@ inline Real one_of_pair(Extra<Real>& extra, ExtraKind kind, MakePair make_pair) 
 
 }  // namespace emu::lib
 
-// Starting and skipping.
+// Initialization and skipping.
 
 inline void skipahead(unsigned long long n, curandStatePhilox4_32_10_t* state) {
   state->STATE += static_cast<unsigned>(n & 3);
@@ -147,7 +147,7 @@ inline void skipahead(unsigned long long n, curandStateXORWOW_t* state) {
   emu::lib::xorwow_jump(state->v, n, 0);
   state->d += 362437u * static_cast<unsigned>(n);
 }
-// A subsequence is 2^67 numbers long; the Weyl sequence `d` is back where it was after each.
+// A subsequence has 2^67 numbers; the Weyl sequence `d` repeats after each subsequence.
 inline void skipahead_sequence(unsigned long long n, curandStateXORWOW_t* state) {
   emu::lib::xorwow_jump(state->v, n, 67);
 }
@@ -191,7 +191,7 @@ inline uint4 curand4(curandStatePhilox4_32_10_t* state) {
   return bits;
 }
 
-// Uniform and normal numbers of one generator or the other. For doubles, Philox spends one word and XORWOW two.
+// Uniform and normal numbers of both generators. For doubles, Philox uses one word and XORWOW two.
 
 template <class State>
 inline float curand_uniform(State* state) {
@@ -241,7 +241,7 @@ inline double curand_log_normal_double(State* state, double mean, double stddev)
   });
 }
 
-// Four (or two) at once, which only Philox has.
+// Four (or two) numbers at once, supported by Philox only.
 
 inline float4 curand_uniform4(curandStatePhilox4_32_10_t* state) {
   const uint4 bits = curand4(state);

@@ -1,4 +1,4 @@
-// In CUDA, Philox has a header of its own.
+// CUDA's separate header for Philox.
 #ifndef WARPGRADE_EMU_CURAND_PHILOX4X32_X_H
 #define WARPGRADE_EMU_CURAND_PHILOX4X32_X_H
 

@@ -1,4 +1,4 @@
-// threadIdx and its sisters, for those who include nothing else.
+// threadIdx and the other built-in variables, for sources that include no other CUDA header.
 #ifndef WARPGRADE_EMU_DEVICE_LAUNCH_PARAMETERS_H
 #define WARPGRADE_EMU_DEVICE_LAUNCH_PARAMETERS_H
 

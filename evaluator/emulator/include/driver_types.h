@@ -1,4 +1,4 @@
-// The runtime API's types: errors, streams, events, properties. Values are CUDA's own.
+// Types of the runtime API: errors, streams, events, properties, with CUDA's values.
 #ifndef WARPGRADE_EMU_DRIVER_TYPES_H
 #define WARPGRADE_EMU_DRIVER_TYPES_H
 

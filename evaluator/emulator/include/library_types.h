@@ -1,4 +1,4 @@
-// The element types that CUDA's libraries name at run time.
+// Element types of CUDA's libraries, as run-time values.
 #ifndef WARPGRADE_EMU_LIBRARY_TYPES_H
 #define WARPGRADE_EMU_LIBRARY_TYPES_H
 

@@ -1,4 +1,4 @@
-// A header of CUDA that its runtime header contains.
+// CUDA header contained in cuda_runtime.h.
 #ifndef WARPGRADE_EMU_MATH_FUNCTIONS_H
 #define WARPGRADE_EMU_MATH_FUNCTIONS_H
 

@@ -1,4 +1,4 @@
-// Marks for a profiler, of which there is none.
+// Profiler annotations without effect: no profiler exists.
 #ifndef WARPGRADE_EMU_NVTOOLSEXT_H
 #define WARPGRADE_EMU_NVTOOLSEXT_H
 

@@ -1,4 +1,4 @@
-// make_float4 and its many sisters.
+// make_float4 and similar functions.
 #ifndef WARPGRADE_EMU_VECTOR_FUNCTIONS_H
 #define WARPGRADE_EMU_VECTOR_FUNCTIONS_H
 

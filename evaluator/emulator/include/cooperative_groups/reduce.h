@@ -1,4 +1,4 @@
-// cooperative_groups::reduce, and the functors that it is called with.
+// cooperative_groups::reduce and its functors.
 #ifndef WARPGRADE_EMU_COOPERATIVE_GROUPS_REDUCE_H
 #define WARPGRADE_EMU_COOPERATIVE_GROUPS_REDUCE_H
 
@@ -19,8 +19,8 @@ EMU_FUNCTOR(bit_or, a | b)
 EMU_FUNCTOR(bit_xor, a ^ b)
 #undef EMU_FUNCTOR
 
-// Folds the values of all ranks; every one of them gets the result. The pairs are those of a butterfly, so that
-// rounding errors stay as small as they are on a GPU.
+// Reduces the values of all ranks; every rank receives the result. The pairing is a butterfly, so rounding errors stay
+// as small as on a GPU.
 template <class Group, class T, class Op>
 EMU_INLINE T reduce(const Group& group, T value, Op op) {
   const unsigned size = group.size();

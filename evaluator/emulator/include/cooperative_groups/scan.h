@@ -22,7 +22,7 @@ EMU_INLINE T inclusive_scan(const Group& group, T value) {
   return inclusive_scan(group, value, plus<T>());
 }
 
-// Rank 0 gets a value of zeros.
+// Rank 0 receives a zero-initialized value.
 template <class Group, class T, class Op>
 EMU_INLINE T exclusive_scan(const Group& group, T value, Op op) {
   const T sum = inclusive_scan(group, value, op);

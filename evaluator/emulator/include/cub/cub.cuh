@@ -1,6 +1,6 @@
-// The part of cub that kernels call inside: reductions, scans, loads and stores of a block or a warp.
+// Part of cub for use inside kernels: reductions, scans, loads and stores of a block or warp.
 //
-// Its device-wide algorithms, sorting, histograms and exchanges are not here.
+// Device-wide algorithms, sorting, histograms and exchanges are missing.
 #ifndef WARPGRADE_EMU_CUB_CUB_CUH
 #define WARPGRADE_EMU_CUB_CUB_CUH
 

@@ -1,6 +1,6 @@
-// CUDA's atomics. They are atomic between the worker threads of a launch too. Templates, so that a submission that
-// brings its own `atomicAdd(double*, double)` or `atomicMax(float*, float)` is preferred instead of clashing; for the
-// types that nvcc has them for, and no others.
+// CUDA's atomics, also atomic between the worker threads of a launch. Templates, so that a submission's own
+// `atomicAdd(double*, double)` or `atomicMax(float*, float)` is preferred instead of ambiguous. Only for the types that
+// nvcc supports.
 #ifndef WARPGRADE_EMU_ATOMICS_H
 #define WARPGRADE_EMU_ATOMICS_H
 
@@ -31,7 +31,7 @@ struct Word<8> {
   using type = std::uint64_t;
 };
 
-// Replaces *address by f(*address) atomically, and gives what was there. For any type of 1, 2, 4 or 8 bytes.
+// Replaces *address by f(*address) atomically and returns the old value. For types of 1, 2, 4 or 8 bytes.
 template <class T, class F>
 inline T atomic_update(T* address, F f) {
   using Bits = typename Word<sizeof(T)>::type;
@@ -47,11 +47,11 @@ inline T atomic_update(T* address, F f) {
   }
 }
 
-// CUDA lets the operand convert: atomicAdd(float*, int). The address alone decides the type.
+// CUDA converts the operand, as in atomicAdd(float*, int). Only the address determines the type.
 template <class T>
 using Operand = std::common_type_t<T>;
 
-// T, where it is one of the others; else there is no such function.
+// T if T is one of the allowed types; otherwise substitution fails.
 template <class T, class... Allowed>
 using OneOf = std::enable_if_t<(std::is_same_v<T, Allowed> || ...), T>;
 
@@ -88,7 +88,7 @@ WARPGRADE_EMU_ATOMIC(atomicDec, (old == 0 || old > value) ? value : T(old - 1), 
 #undef WARPGRADE_EMU_INTEGERS
 #undef WARPGRADE_EMU_32
 
-// Each element of a vector by itself, as the hardware has it.
+// Atomic per element of the vector, as on the hardware.
 inline float2 atomicAdd(float2* address, float2 value) {
   return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y)};
 }
@@ -102,7 +102,7 @@ template <class T>
 using CasWord = OneOf<T, int, unsigned, unsigned long long, unsigned short>;
 }  // namespace emu
 
-// Bytes are compared and not values, as the hardware does: a NaN equals itself.
+// Compares bytes instead of values, like the hardware: a NaN equals itself.
 template <class T>
 inline emu::CasWord<T> atomicCAS(T* address, emu::Operand<T> expected, emu::Operand<T> wanted) {
   return emu::atomic_update(

@@ -1,4 +1,4 @@
-// Who the running thread is: CUDA's built-in variables, and what library headers (cooperative groups, cub) ask for.
+// Identity of the current thread: CUDA's built-in variables, and queries of library headers (cooperative groups, cub).
 #ifndef WARPGRADE_EMU_CONTEXT_H
 #define WARPGRADE_EMU_CONTEXT_H
 
@@ -7,15 +7,15 @@
 #include "emu/error.h"
 #include "vector_types.h"
 
-// Real variables and not macros: host code likes to name its own `dim3 blockDim(16, 16)`, which must shadow them.
-// `__thread` and not `thread_local`: no initialisation wrapper is called at each use. The scheduler writes
-// threadIdx at every switch of threads, so that it is right again after each barrier. The initial-exec model makes
-// each use one instruction instead of a call, which elementwise kernels would spend most of their time in; its price
-// is that these few bytes must fit into what the C library sets aside for libraries that are loaded late.
+// Variables instead of macros: host code may declare its own `dim3 blockDim(16, 16)`, which must shadow the built-in.
+// `__thread` instead of `thread_local`: no initialization wrapper runs at each use. The scheduler writes threadIdx at
+// every thread switch, so threadIdx is valid after each barrier. The initial-exec model compiles each use to one
+// instruction; the default model's call would dominate elementwise kernels. The cost of initial-exec: the variables
+// must fit into the static TLS space that the C library reserves for libraries loaded at run time.
 #define EMU_THREAD_LOCAL EMU_API __thread __attribute__((tls_model("initial-exec")))
 extern EMU_THREAD_LOCAL uint3 threadIdx;
-// Constant while a kernel runs, as in CUDA; so no store of a kernel makes the compiler read them again. The engine,
-// which is compiled apart, sets them for each block.
+// Constant during a kernel, as in CUDA: a kernel's stores do not force reloads. The separately compiled runtime sets
+// the variables for each block.
 #ifdef WARPGRADE_EMU_RUNTIME
 #define EMU_OF_BLOCK
 #else
@@ -29,16 +29,16 @@ static constexpr int warpSize = 32;
 
 namespace emu {
 
-// True in a kernel, false in host code.
+// Returns true in a kernel, false in host code.
 EMU_API bool in_kernel();
 
-// Threads in the current block.
+// Number of threads in the current block.
 inline unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
 
-// The thread's linear index in its block, x fastest: warps are made of 32 consecutive ranks.
+// Linear index of the thread in its block, x fastest: a warp is a group of 32 consecutive ranks.
 inline unsigned thread_rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
 
-// The block's linear index in the grid, x fastest.
+// Linear index of the block in the grid, x fastest.
 inline unsigned long long block_rank() {
   return blockIdx.x + static_cast<unsigned long long>(gridDim.x) *
                           (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z);
@@ -50,7 +50,7 @@ inline unsigned warp_index() { return thread_rank() / warpSize; }
 // Lanes of the current warp that exist and have not returned from the kernel.
 EMU_API unsigned live_lanes();
 
-// One of the 32 bits, and all bits below it: %lanemask_eq and %lanemask_lt.
+// The lane's bit, and all lower bits: %lanemask_eq and %lanemask_lt.
 inline unsigned lane_bit() { return 1u << lane(); }
 inline unsigned lanes_below() { return lane_bit() - 1u; }
 

@@ -35,7 +35,7 @@ inline double __hiloint2double(int high, int low) {
                                static_cast<unsigned>(low));
 }
 
-// Bits. Counting from zero, unlike the compiler's, is defined for 0.
+// Bit operations. Unlike the compiler builtins, counting zeros is defined for 0.
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
@@ -58,7 +58,7 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   for (int i = 0; i < 4; ++i) {
     const unsigned choice = selector >> 4 * i & 0xf;
     unsigned byte = bytes >> 8 * (choice & 7) & 0xff;
-    if (choice & 8) byte = byte & 0x80 ? 0xff : 0;  // the sign, replicated
+    if (choice & 8) byte = byte & 0x80 ? 0xff : 0;  // replicated sign
     result |= byte << 8 * i;
   }
   return result;
@@ -82,7 +82,7 @@ inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y)
   return static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64);
 }
 inline int __mul24(int x, int y) {
-  // The low 24 bits, with their sign.
+  // Low 24 bits, sign-extended.
   const auto low = [](int v) { return static_cast<int>(static_cast<unsigned>(v) << 8) >> 8; };
   return static_cast<int>(static_cast<unsigned>(low(x)) * static_cast<unsigned>(low(y)));
 }
@@ -106,7 +106,7 @@ inline unsigned __dp4a(unsigned x, unsigned y, unsigned sum) {
   return sum;
 }
 
-// Loads and stores with a cache hint.
+// Loads and stores with cache hints.
 #define WARPGRADE_EMU_LOAD(NAME)    \
   template <class T>                \
   inline T NAME(const T* address) { \
@@ -138,7 +138,7 @@ WARPGRADE_EMU_STORE(__stcs)
 WARPGRADE_EMU_STORE(__stwt)
 #undef WARPGRADE_EMU_STORE
 
-// Fences order what workers see of one another.
+// Fences order memory accesses between workers.
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

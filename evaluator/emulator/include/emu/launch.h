@@ -1,4 +1,4 @@
-// Launches: what the rewriter makes of `kernel<<<grid, block, shared, stream>>>(arguments)`.
+// Kernel launches: targets of the rewritten `kernel<<<grid, block, shared, stream>>>(arguments)`.
 #ifndef WARPGRADE_EMU_LAUNCH_H
 #define WARPGRADE_EMU_LAUNCH_H
 
@@ -14,7 +14,7 @@
 
 namespace emu {
 
-// What stands between <<< and >>>. The stream only has to be there: everything runs in order.
+// Launch configuration between <<< and >>>. The stream is accepted and ignored: everything runs in order.
 struct Config {
   dim3 grid;
   dim3 block;
@@ -24,25 +24,25 @@ struct Config {
       : grid(grid_), block(block_), dynamic_bytes(dynamic_bytes_) {}
 };
 
-// A kernel with its arguments, its type erased. `run` calls it once for each index of a list, in the list's order.
+// Type-erased kernel with arguments. `run` executes the kernel once per index of a list, in the list's order.
 struct Kernel {
   const char* name;
-  int line;            // of the launch, in the submission's text; 0: unknown
-  bool waits;          // it may reach a barrier or a warp operation: its threads need stacks of their own
-  bool marks_returns;  // its `return;` statements call early_return()
+  int line;            // line of the launch in the submission's text; 0: unknown
+  bool waits;          // may reach a barrier or warp operation: every thread needs a stack
+  bool marks_returns;  // `return;` statements call early_return()
   void* closure;
   void (*run)(void* closure, const uint3* first, const uint3* last);
 };
 
-// Checks the launch as the driver does, then runs every block. A bad configuration runs nothing and sets what
-// cudaGetLastError() gives. Throws KernelError, and what the kernel itself throws.
+// Checks the launch like the driver and runs all blocks. An invalid configuration runs nothing and sets the error of
+// cudaGetLastError(). Throws KernelError, and exceptions of the kernel.
 EMU_API cudaError_t run(const Kernel& kernel, const Config& config);
 
-// Has the launch that the calling kernel belongs to refused, for more threads in a block than `bound`.
+// Makes the calling kernel's launch fail because blocks have more than `bound` threads.
 EMU_API void refuse_launch(long long bound);
 
-// What the rewriter makes of `__launch_bounds__(bound)`: the first thing that each thread of a kernel asks, and returns
-// where it is true. So nothing runs, as on a GPU. Asked inside, where a template's parameters have their values.
+// Rewritten form of `__launch_bounds__(bound)`. Each thread of the kernel checks the bound first and returns on true,
+// so nothing runs, as on a GPU. The check is inside the kernel, where template parameters have values.
 inline bool beyond_bounds(long long bound) {
   if (__builtin_expect(bound <= 0 || block_threads() <= bound, 1)) return false;
   refuse_launch(bound);
@@ -55,14 +55,14 @@ static constexpr bool kMarksReturns = true;
 static constexpr bool kMarksReturns = false;
 #endif
 
-// A kernel's call and its arguments, kept once for all threads.
+// Call of a kernel with its arguments, stored once for all threads.
 template <class Call, class... Args>
 struct Bound {
   Call& call;
   std::tuple<Args...> args;
 
-  // The threads of a kernel without barriers are this loop. The kernel is inlined into it, and the arguments are
-  // copied into variables that nothing points to, so that they can stay in registers.
+  // Thread loop of a kernel without barriers. The kernel is inlined into the loop. The arguments are copied into local
+  // variables without aliases, so they can stay in registers.
   __attribute__((flatten)) static void run(void* closure, const uint3* first, const uint3* last) {
     Bound& bound = *static_cast<Bound*>(closure);
     std::apply(
@@ -82,26 +82,26 @@ cudaError_t launch(const char* name, int line, const Config& config, Call call, 
   return run(Kernel{name, line, kWaits, kMarksReturns, &bound, &Bound<Call, Args...>::run}, config);
 }
 
-// What the rewriter makes of `cudaLaunchKernel(kernel, grid, block, args, shared, stream)`.
+// Target of the rewritten `cudaLaunchKernel(kernel, grid, block, args, shared, stream)`.
 template <bool kWaits, class... Params>
 cudaError_t launch_function(const char* name, int line, void (*kernel)(Params...), dim3 grid, dim3 block, void** args,
                             std::size_t dynamic_bytes = 0, cudaStream_t stream = nullptr) {
   auto call = [kernel, args]() {
     std::size_t next = 0;
-    // Braces order the reads of args[0], args[1] ..., as a call's parentheses would not.
+    // Braces guarantee the order of args[0], args[1] ...; a call's argument list would not.
     std::tuple<Params...> values{*static_cast<std::remove_reference_t<Params>*>(args[next++])...};
     std::apply(kernel, values);
   };
   return launch<kWaits>(name, line, Config(grid, block, dynamic_bytes, stream), call);
 }
 
-// A kernel that was cast to `void*`, with what launches it all the same.
+// Kernel cast to `void*`, with the typed launch function.
 struct ErasedKernel {
   const char* name;
   cudaError_t (*launch)(const ErasedKernel& self, int line, void* kernel, const Config& config, void** args);
 };
 
-// The kernels that kernel_pointer() was given. Each extension has its own.
+// Kernels registered by kernel_pointer(), per extension.
 class ErasedKernels {
  public:
   static ErasedKernels& all() {
@@ -114,7 +114,7 @@ class ErasedKernels {
     known_.emplace(kernel, erased);
   }
 
-  // Throws KernelError for an address that is no kernel's, or one whose cast the rewriter did not see.
+  // Throws KernelError for an address without a registered kernel.
   ErasedKernel at(const void* kernel) {
     std::lock_guard lock(mutex_);
     const auto found = known_.find(kernel);
@@ -127,7 +127,7 @@ class ErasedKernels {
   std::map<const void*, ErasedKernel> known_;
 };
 
-// What the rewriter makes of a kernel whose address is cast to `void*`.
+// Target of the rewritten cast of a kernel address to `void*`.
 template <bool kWaits, class... Params>
 void* kernel_pointer(const char* name, void (*kernel)(Params...)) {
   void* address = reinterpret_cast<void*>(kernel);

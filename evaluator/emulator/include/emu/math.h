@@ -1,4 +1,4 @@
-// CUDA's math functions that the C library lacks, the fast ones (which are exact here), and min and max.
+// CUDA math functions missing from the C library, fast math functions (exact here), and min and max.
 #ifndef WARPGRADE_EMU_MATH_H
 #define WARPGRADE_EMU_MATH_H
 
@@ -8,7 +8,7 @@
 
 #include <limits>
 
-// min and max, in the combinations of types that CUDA has, so that what is ambiguous there is ambiguous here.
+// min and max for CUDA's type combinations: calls ambiguous under nvcc are ambiguous here.
 #define WARPGRADE_EMU_MIN_MAX(RESULT, A, B)                                                                   \
   constexpr RESULT min(A a, B b) {                                                                            \
     return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(a) : static_cast<RESULT>(b); \
@@ -29,7 +29,7 @@ WARPGRADE_EMU_MIN_MAX(unsigned long long, unsigned long long, unsigned long long
 WARPGRADE_EMU_MIN_MAX(unsigned long long, long long, unsigned long long)
 WARPGRADE_EMU_MIN_MAX(unsigned long long, unsigned long long, long long)
 #undef WARPGRADE_EMU_MIN_MAX
-// Those of floats ignore a NaN, as fminf and fmaxf do.
+// Floating-point versions ignore NaN, like fminf and fmaxf.
 #define WARPGRADE_EMU_MIN_MAX(RESULT, A, B, MIN, MAX) \
   inline RESULT min(A a, B b) { return MIN(a, b); }   \
   inline RESULT max(A a, B b) { return MAX(a, b); }
@@ -43,7 +43,7 @@ inline unsigned umax(unsigned a, unsigned b) { return max(a, b); }
 inline long long llmin(long long a, long long b) { return min(a, b); }
 inline long long llmax(long long a, long long b) { return max(a, b); }
 
-// Functions that the C library lacks.
+// Functions missing from the C library.
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 inline float rsqrt(float x) { return rsqrtf(x); }
@@ -64,7 +64,7 @@ inline double erfcx(double x) { return x < 25 ? exp(x * x) * erfc(x) : 1.0 / (x 
 inline float erfcxf(float x) { return static_cast<float>(erfcx(x)); }
 inline double erfinv(double y) {
   if (!(y > -1.0 && y < 1.0)) return y == 1.0 ? INFINITY : y == -1.0 ? -INFINITY : NAN;
-  // Winitzki's approximation, then Newton's steps, each of which doubles the digits.
+  // Winitzki's approximation, followed by Newton steps, which double the number of correct digits each.
   const double w = log1p(-y * y);
   const double a = 2.0 / (M_PI * 0.147) + 0.5 * w;
   double x = copysign(sqrt(sqrt(a * a - w / 0.147) - a), y);
@@ -83,7 +83,7 @@ inline float rnorm3df(float x, float y, float z) { return 1.0f / norm3df(x, y, z
 inline float norm4df(float x, float y, float z, float w) { return hypotf(norm3df(x, y, z), w); }
 inline double norm3d(double x, double y, double z) { return hypot(hypot(x, y), z); }
 
-// Fast ones. noexcept, because the C library declares the names of some of them itself.
+// Fast math functions. noexcept, because the C library declares some of the names.
 inline float __expf(float x) noexcept { return expf(x); }
 inline float __exp10f(float x) noexcept { return exp10f(x); }
 inline float __logf(float x) noexcept { return logf(x); }
@@ -96,14 +96,14 @@ inline float __tanhf(float x) noexcept { return tanhf(x); }
 inline float __powf(float x, float y) noexcept { return powf(x, y); }
 inline void __sincosf(float x, float* s, float* c) noexcept { sincosf(x, s, c); }
 inline float __fdividef(float x, float y) { return x / y; }
-inline float __saturatef(float x) { return x > 0.0f ? fminf(x, 1.0f) : 0.0f; }  // a NaN becomes 0
+inline float __saturatef(float x) { return x > 0.0f ? fminf(x, 1.0f) : 0.0f; }  // NaN becomes 0
 
 namespace emu {
 
 enum class Rounding { kNearest, kZero, kUp, kDown };
 
-// Rounds to float in the given direction. `exact` is the result in double, which holds sums, products and quotients
-// of floats closely enough to tell on which side of a float they are.
+// Rounds to float in the given direction. `exact` is the result in double, accurate enough for sums, products and
+// quotients of floats to determine the rounding direction.
 inline float round_to_float(double exact, Rounding rounding) {
   const float nearest = static_cast<float>(exact);
   if (!isfinite(exact) || nearest == exact) return nearest;
@@ -121,7 +121,7 @@ inline float round_to_float(double exact, Rounding rounding) {
   return nearest;
 }
 
-// Rounds to an integer in the given direction, without changing the type.
+// Rounds to an integral value in the given direction, keeping the type.
 inline double round_to_integer(double x, Rounding rounding) {
   switch (rounding) {
     case Rounding::kUp:
@@ -136,8 +136,7 @@ inline double round_to_integer(double x, Rounding rounding) {
   return nearbyint(x);
 }
 
-// Converts as a GPU does: what does not fit becomes the nearest that does, a NaN becomes 0 (of 32 bits; the lowest
-// number of 64 bits).
+// Converts like a GPU: out-of-range values saturate, NaN becomes 0 (32 bits) or the minimum (64 bits).
 template <class Int>
 inline Int to_integer(double x, Rounding rounding) {
   if (isnan(x)) return sizeof(Int) == 8 ? static_cast<Int>(1ull << 63) : Int(0);
@@ -149,7 +148,7 @@ inline Int to_integer(double x, Rounding rounding) {
 
 }  // namespace emu
 
-// The families with a direction of rounding in their name.
+// Function families with a rounding direction in the name.
 #define WARPGRADE_EMU_ROUNDED(SUFFIX, ROUNDING)                                                                        \
   inline float __fadd_##SUFFIX(float x, float y) { return emu::round_to_float(double(x) + y, ROUNDING); }              \
   inline float __fsub_##SUFFIX(float x, float y) { return emu::round_to_float(double(x) - y, ROUNDING); }              \

@@ -1,5 +1,5 @@
-// CUDA's qualifiers, which mean nothing here. `__shared__` is missing on purpose: the rewriter replaces it, and where
-// it overlooked one, an error of the compiler is better than a private variable for each thread.
+// CUDA qualifiers, mostly empty. `__shared__` is intentionally undefined: the rewriter replaces `__shared__`, and a
+// compile error for a missed declaration is better than a private variable per thread.
 #ifndef WARPGRADE_EMU_QUALIFIERS_H
 #define WARPGRADE_EMU_QUALIFIERS_H
 
@@ -9,11 +9,11 @@
 #define __constant__
 #define __managed__
 #define __grid_constant__
-// Empty as well: the rewriter has the kernel's body ask for the bound.
+// Empty: the rewriter inserts a check of the bound into the kernel's body.
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
 #define __forceinline__ inline __attribute__((always_inline))
-// Empty, since the standard library writes __attribute__((__noinline__)).
+// Empty, because the standard library uses __attribute__((__noinline__)).
 #define __noinline__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __builtin_align__(bytes) __attribute__((aligned(bytes)))

@@ -1,4 +1,4 @@
-// Shared memory: one array of it ends at a page that cannot be touched, and is fresh for every block.
+// Shared memory: each array ends at a guard page and holds fresh values for every block.
 #ifndef WARPGRADE_EMU_SHARED_H
 #define WARPGRADE_EMU_SHARED_H
 
@@ -8,24 +8,24 @@
 
 namespace emu {
 
-// Storage of the current block under a key: the same for all its threads, poisoned when the first of them asks.
-// Library headers that need a hidden shared array take any address of their own as `unit`.
+// Returns storage of the current block for a key, common to all threads and filled on first use. Library headers with
+// hidden shared arrays pass an address of their own as `unit`.
 EMU_API void* shared_storage(const void* unit, int id, std::size_t bytes, std::size_t alignment);
 
-// `extern __shared__`: as many bytes as the launch asked for.
+// `extern __shared__`: size given by the launch.
 EMU_API void* dynamic_shared_storage();
 EMU_API std::size_t dynamic_shared_bytes();
 
-// Sites are numbered within one translation unit: its own copy of this variable tells units apart.
+// Sites are numbered per translation unit. The address of the internal variable distinguishes units.
 static const char kUnit = 0;
 
-// The rewriter's `__shared__ T x[N];`: T (&x)[N] = emu::shared<T[N]>(ID). Internal linkage, because of kUnit.
+// Rewritten `__shared__ T x[N];`: T (&x)[N] = emu::shared<T[N]>(ID). Internal linkage, because of kUnit.
 template <class T>
 static inline T& shared(int id) {
   return *static_cast<T*>(shared_storage(&kUnit, id, sizeof(T), alignof(T)));
 }
 
-// The rewriter's `extern __shared__ T s[];`: T* s = emu::dynamic_shared<T>().
+// Rewritten `extern __shared__ T s[];`: T* s = emu::dynamic_shared<T>().
 template <class T>
 inline T* dynamic_shared() {
   return static_cast<T*>(dynamic_shared_storage());

@@ -1,8 +1,8 @@
-// Where threads wait for one another: the block's barrier, and the rendezvous of a warp's lanes.
+// Synchronization between threads: the block barrier, and the rendezvous of a warp's lanes.
 //
-// Everything that CUDA has for lanes that talk (shuffles, votes, match, reduce, __syncwarp, cooperative groups) is
-// one primitive here, `exchange`: the lanes of a mask meet, each brings a value, each takes a result that is
-// computed from all values.
+// All lane communication (shuffles, votes, match, reduce, __syncwarp, cooperative groups) uses one primitive,
+// `exchange`: the lanes of a mask meet, each lane contributes a value, and each lane receives a result computed from
+// all values.
 #ifndef WARPGRADE_EMU_SYNC_H
 #define WARPGRADE_EMU_SYNC_H
 
@@ -16,12 +16,12 @@ namespace emu {
 
 constexpr unsigned kFullMask = 0xffffffffu;
 
-// The engine finds the line of a wait from the address that it returns to. A wait that is the last thing a function
-// does would be a jump, which leaves no such address: this empty instruction after it keeps it a call.
+// The runtime derives the line of a wait from the return address. A tail call would leave no return address; the empty
+// instruction behind the call prevents tail calls.
 #define EMU_NO_TAIL_CALL() asm volatile("")
 
-// __syncthreads() and its three sisters: wait for every thread of the block that has not returned. They give how
-// many threads brought a predicate that is not 0, whether all did, and whether any did.
+// __syncthreads() and its variants: wait for all threads of the block that have not returned. The variants return the
+// number of threads with a nonzero predicate, whether all predicates were nonzero, or whether any predicate was.
 EMU_API void wait_for_block(const char* name);
 __attribute__((always_inline)) inline void barrier(const char* name = "__syncthreads") {
   wait_for_block(name);
@@ -31,45 +31,45 @@ EMU_API int barrier_count(int predicate);
 EMU_API int barrier_and(int predicate);
 EMU_API int barrier_or(int predicate);
 
-// __activemask(): lanes of this warp that are at this place of the program together. Lanes wait here until no other
-// lane of their warp can run, so the answer is the largest that a GPU could give.
+// __activemask(): lanes of the warp at the same program location. Lanes wait until no other lane of the warp can run,
+// so the result is the largest mask possible on a GPU.
 EMU_API unsigned active_mask();
 
-// Called by the rewriter's `return emu::early_return();` for each `return;` of a kernel: this thread leaves on
-// purpose, and the barriers that others still reach do not wait for it. See "Barriers" in README.md.
+// Marks an intentional return: the rewriter inserts the call into each `return;` of a kernel. Later barriers do not
+// wait for the thread. See "Barriers" in docs/emulator.md.
 EMU_API void early_return();
 
-// Computes an operation for the `lanes` that met, from each one's frame; frames[i] of another lane means nothing.
+// Computes an operation for the `lanes` of a rendezvous from their frames. frames[i] is undefined for other lanes.
 using Resolve = void(void* const* frames, unsigned lanes);
 
-// Meets the lanes of `mask` that have not returned; the last one to arrive calls `resolve`. Throws KernelError when
-// the caller is not in `mask`.
+// Meets the lanes of `mask` that have not returned; the last arriving lane calls `resolve`. Throws KernelError if the
+// caller is not in `mask`.
 EMU_API void rendezvous(const char* name, unsigned mask, void* frame, Resolve* resolve);
 
-// What the lanes brought to one exchange, seen by one of them.
+// Values contributed to one exchange, as seen by one lane.
 template <class T>
 class Peers {
  public:
   Peers(const T* const* values, unsigned lanes, unsigned lane) : values_(values), lanes_(lanes), lane_(lane) {}
 
-  // Lanes that met, as a mask, and the lane that looks.
+  // Mask of the participating lanes, and the number of the observing lane.
   unsigned lanes() const { return lanes_; }
   unsigned lane() const { return lane_; }
 
   bool has(unsigned lane) const { return lane < warpSize && (lanes_ >> lane & 1u); }
 
-  // The value of another lane. Reading a lane that did not come is undefined on a GPU; here it gives bytes of 0xFF
-  // (a NaN), so that a result that depends on it is seen.
+  // Returns another lane's value. Reading an absent lane is undefined on a GPU. Here the result consists of 0xFF bytes
+  // (NaN), which exposes results that depend on the value.
   T operator[](unsigned lane) const {
     if (has(lane)) return *values_[lane];
     alignas(T) unsigned char bytes[sizeof(T)];
     std::memset(bytes, 0xff, sizeof(T));
-    T poison(*values_[lane_]);  // T need not have a default constructor
+    T poison(*values_[lane_]);  // T may lack a default constructor
     std::memcpy(static_cast<void*>(&poison), bytes, sizeof(T));
     return poison;
   }
 
-  // Folds the values of the lanes that came, in order of their lanes.
+  // Folds the values of the participating lanes in lane order.
   template <class F>
   T fold(F f) const {
     unsigned rest = lanes_;
@@ -84,8 +84,8 @@ class Peers {
   unsigned lane_;
 };
 
-// Meets the lanes of `mask`: brings `value`, gives `pick(peers)`. `name` is CUDA's name of the operation, for
-// messages. `pick` is called by the last lane to arrive, on behalf of each: it must not use threadIdx or lane().
+// Meets the lanes of `mask`, contributes `value`, and returns `pick(peers)`. `name` is CUDA's name of the operation,
+// for messages. The last arriving lane calls `pick` for every lane: `pick` must not use threadIdx or lane().
 template <class T, class Pick>
 auto exchange(const char* name, unsigned mask, T value, Pick pick) {
   using Result = std::decay_t<decltype(pick(std::declval<const Peers<T>&>()))>;
@@ -95,9 +95,9 @@ auto exchange(const char* name, unsigned mask, T value, Pick pick) {
     alignas(Result) unsigned char result[sizeof(Result)];
   };
   Frame frame{value, pick, {}};
-  // Lanes that wait lie still on their own stacks, so their frames can be read and written from here.
+  // Waiting lanes are suspended on their own stacks, so their frames are accessible.
   rendezvous(name, mask, &frame, [](void* const* frames, unsigned lanes) {
-    const T* const* values = reinterpret_cast<const T* const*>(frames);  // the first member of each frame
+    const T* const* values = reinterpret_cast<const T* const*>(frames);  // first member of each frame
     for (unsigned rest = lanes; rest != 0; rest &= rest - 1) {
       const unsigned lane = __builtin_ctz(rest);
       Frame* own = static_cast<Frame*>(frames[lane]);
@@ -113,11 +113,11 @@ inline void warp_barrier(unsigned mask = kFullMask, const char* name = "__syncwa
   EMU_NO_TAIL_CALL();
 }
 
-// One pointer for each thread of the block, by rank; whoever uses it puts barriers around.
+// Array of one pointer per thread of the block, by rank. The caller provides the barriers.
 EMU_API void** block_slots();
 
-// Meets the whole block (two barriers): brings `value`, gives `pick(get, count)`, where `get(rank)` is the value of
-// the thread with that rank; threads that have returned are skipped by `came(rank)`.
+// Meets the whole block with two barriers, contributes `value`, and returns `pick(get, count)`. `get(rank)` is the
+// value of the thread with the rank; `came(rank)` is false for threads that have returned.
 template <class T>
 class BlockPeers {
  public:

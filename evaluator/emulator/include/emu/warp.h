@@ -4,7 +4,7 @@
 
 #include "emu/sync.h"
 
-// Always inline, so that the engine sees the kernel's line and not one of this header.
+// Always inline, so the runtime finds the kernel's line instead of a header line.
 #define EMU_INLINE inline __attribute__((always_inline))
 
 EMU_INLINE void __syncthreads() { emu::barrier(); }
@@ -16,7 +16,7 @@ EMU_INLINE unsigned __activemask() { return emu::active_mask(); }
 
 namespace emu {
 
-// The first and last lane of the part of a warp, `width` lanes wide, that `lane` shuffles in.
+// First and last lane of the shuffle segment, `width` lanes wide, that contains `lane`.
 inline unsigned segment_first(unsigned lane, int width) { return lane & ~(static_cast<unsigned>(width) - 1); }
 inline unsigned segment_last(unsigned lane, int width) { return lane | (static_cast<unsigned>(width) - 1); }
 
@@ -48,7 +48,7 @@ EMU_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width 
 template <class T>
 EMU_INLINE T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize) {
   return emu::exchange("__shfl_xor_sync", mask, value, [lane_mask, width](const emu::Peers<T>& peers) {
-    // Lanes of a later segment are out of reach, those of an earlier one are not.
+    // Lanes of later segments are out of range, lanes of earlier segments are not.
     const unsigned source = peers.lane() ^ static_cast<unsigned>(lane_mask);
     return source > emu::segment_last(peers.lane(), width) ? peers[peers.lane()] : peers[source];
   });

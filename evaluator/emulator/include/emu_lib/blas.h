@@ -1,7 +1,7 @@
-// Matrix products for cublas_v2.h: column-major, any of cuBLAS's real types, plain loops.
+// Matrix products for cublas_v2.h: column-major, any real cuBLAS type, plain loops.
 //
-// Sums are kept in double and rounded once, when they are stored. That is nearer to the true value than any order of
-// additions that cuBLAS may choose, so it is right whatever the compute type asks for.
+// Sums are accumulated in double and rounded once when stored. The result is more accurate than any summation order of
+// cuBLAS, and therefore valid for all compute types.
 #ifndef WARPGRADE_EMU_LIB_BLAS_H
 #define WARPGRADE_EMU_LIB_BLAS_H
 
@@ -30,7 +30,7 @@ inline bool is_real_type(cudaDataType type) {
   }
 }
 
-// Element `index` of an array. The type is one that `is_real_type` accepts.
+// Returns element `index` of an array. Requires a type accepted by `is_real_type`.
 inline double load_element(const void* data, cudaDataType type, std::size_t index) {
   switch (type) {
     case CUDA_R_64F:
@@ -69,7 +69,7 @@ inline void store_element(void* data, cudaDataType type, std::size_t index, doub
   }
 }
 
-// A matrix as cuBLAS is given it: transposed or not, columns `leading` elements apart, starting at element `offset`.
+// Matrix argument of cuBLAS: transposed or not, columns `leading` elements apart, starting at element `offset`.
 struct MatrixView {
   const void* data;
   cudaDataType type;
@@ -78,7 +78,7 @@ struct MatrixView {
   std::size_t offset;
 };
 
-// op(matrix), `rows` x `columns`, as dense columns of doubles. Touches exactly the elements that belong to it.
+// Returns op(matrix), `rows` x `columns`, as dense columns of doubles. Reads exactly the matrix elements.
 inline std::vector<double> dense_columns(const MatrixView& matrix, int rows, int columns) {
   std::vector<double> dense(static_cast<std::size_t>(rows) * columns);
   std::size_t next = 0;

@@ -1,5 +1,5 @@
-// BLAS's functions of vectors for cublas_v2.h: `n` elements, `step` apart; matrices are column-major with columns
-// `leading` apart. Sums are kept in double, as in emu_lib/blas.h.
+// BLAS vector functions for cublas_v2.h: `n` elements, `step` apart; matrices are column-major with columns `leading`
+// apart. Sums are accumulated in double, as in emu_lib/blas.h.
 #ifndef WARPGRADE_EMU_LIB_BLAS_VECTORS_H
 #define WARPGRADE_EMU_LIB_BLAS_VECTORS_H
 
@@ -8,7 +8,7 @@
 
 namespace emu::lib {
 
-// Element `index` of a vector; a negative step runs from its end.
+// Returns element `index` of a vector; a negative step counts from the end.
 template <class T>
 T& at_step(T* vector, int index, int count, int step) {
   return vector[static_cast<std::ptrdiff_t>(step >= 0 ? index : index - (count - 1)) * step];

@@ -1,4 +1,4 @@
-// The functors that cub takes: cub's own, and those of cuda/functional that newer versions of cub ask for instead.
+// Functors for cub: cub's own, and those of cuda/functional required by newer versions of cub.
 #ifndef WARPGRADE_EMU_LIB_FUNCTIONAL_H
 #define WARPGRADE_EMU_LIB_FUNCTIONAL_H
 
@@ -10,7 +10,7 @@ struct Sum {
     return a + b;
   }
 };
-// Without a type these take any; with one, CUDA's cuda::maximum<T>.
+// Without a type argument, for any type; with a type argument, CUDA's cuda::maximum<T>.
 template <class T = void>
 struct Maximum {
   T operator()(const T& a, const T& b) const { return a < b ? b : a; }

@@ -1,7 +1,7 @@
-// The bits of the 16-bit floating-point formats: conversion from and to float and double, rounded once.
+// 16-bit floating-point formats: conversion from and to float and double with a single rounding.
 //
-// Nothing here knows CUDA's names; cuda_fp16.h and cuda_bf16.h put those on top. Only integer arithmetic is used
-// where bits are cut off, so that a result depends neither on the processor nor on its rounding mode.
+// Independent of CUDA's names; cuda_fp16.h and cuda_bf16.h add the names. Rounding uses only integer arithmetic, so
+// results depend neither on the processor nor on its rounding mode.
 #ifndef WARPGRADE_EMU_LIB_SMALL_FLOAT_H
 #define WARPGRADE_EMU_LIB_SMALL_FLOAT_H
 
@@ -12,7 +12,7 @@
 
 namespace emu::lib {
 
-// The suffixes _rn, _rz, _rd and _ru of CUDA's conversions.
+// Suffixes _rn, _rz, _rd and _ru of CUDA's conversions.
 enum class Rounding { kNearestEven, kTowardZero, kDown, kUp };
 
 // IEEE binary16.
@@ -21,17 +21,17 @@ struct HalfFormat {
   static constexpr int kExponentBias = 15;
 };
 
-// The upper half of an IEEE binary32.
+// Upper half of an IEEE binary32.
 struct BFloat16Format {
   static constexpr int kMantissaBits = 7;
   static constexpr int kExponentBias = 127;
 };
 
-// Both formats have 16 bits, so what is not sign or mantissa is exponent.
+// Both formats have 16 bits: the exponent is everything except sign and mantissa.
 template <class Format>
 inline constexpr std::uint16_t kInfinityBits = 0x7fffu & ~((1u << Format::kMantissaBits) - 1);
 
-// A GPU answers every NaN with this one, whatever payload went in.
+// NaN result of a GPU, for any NaN payload.
 inline constexpr std::uint16_t kCanonicalNanBits = 0x7fff;
 inline constexpr std::uint16_t kSignBit = 0x8000;
 
@@ -43,7 +43,7 @@ inline To bit_cast(const From& from) {
   return to;
 }
 
-// Exact: every 16-bit value is a float.
+// Exact: floats represent all 16-bit values.
 template <class Format>
 inline float to_float(std::uint16_t bits) {
   constexpr int kShift = 23 - Format::kMantissaBits;
@@ -56,7 +56,7 @@ inline float to_float(std::uint16_t bits) {
     if (magnitude >= kInfinityBits<Format>) {
       return bit_cast<float>(sign | 0x7f800000u | magnitude << kShift);
     }
-    if (magnitude >> Format::kMantissaBits == 0) {  // Zero or subnormal: a multiple of the smallest one.
+    if (magnitude >> Format::kMantissaBits == 0) {  // Zero or subnormal: a multiple of the smallest subnormal.
       const float unit = bit_cast<float>((128u - Format::kExponentBias - Format::kMantissaBits) << 23);
       return bit_cast<float>(sign | bit_cast<std::uint32_t>(static_cast<float>(magnitude) * unit));
     }
@@ -64,8 +64,8 @@ inline float to_float(std::uint16_t bits) {
   }
 }
 
-// Rounds `value` to the format. Too large a value becomes infinity, or the largest finite one where the rounding
-// direction points away from infinity. Subnormal results are kept, as a GPU keeps them in both formats.
+// Rounds `value` to the format. Too large values become infinity, or the largest finite value if the rounding direction
+// points away from infinity. Subnormal results are kept, as on a GPU for both formats.
 template <class Format, Rounding kRounding = Rounding::kNearestEven>
 inline std::uint16_t from_float(float value) {
   const std::uint32_t all = bit_cast<std::uint32_t>(value);
@@ -76,7 +76,7 @@ inline std::uint16_t from_float(float value) {
   if (magnitude > 0x7f800000u) return kCanonicalNanBits;
   if (magnitude == 0x7f800000u) return sign | kInfinity;
 
-  // The magnitude as an integer of which the lowest `cut` bits do not fit into the format.
+  // Magnitude as an integer whose lowest `cut` bits do not fit into the format.
   constexpr std::uint32_t kRebias = (127u - Format::kExponentBias) << 23;
   std::uint32_t wide = magnitude - kRebias;
   int cut = 23 - Format::kMantissaBits;
@@ -109,8 +109,8 @@ inline std::uint16_t from_float(float value) {
   return sign | static_cast<std::uint16_t>(kept);
 }
 
-// Rounds to odd: cut-off bits are remembered in the lowest bit that is kept. A later rounding to fewer bits is then
-// as good as one from the exact value; rounding to nearest twice would not be.
+// Rounds to odd: the lowest kept bit records the cut-off bits. A later rounding to fewer bits then equals a single
+// rounding of the exact value; two roundings to nearest would not.
 inline float to_odd_float(double value) {
   const float nearest = static_cast<float>(value);
   const double back = nearest;
@@ -125,7 +125,7 @@ inline std::uint16_t from_double(double value) {
   return from_float<Format, kRounding>(to_odd_float(value));
 }
 
-// Rounds an integer of any width; those beyond 53 bits go through a double rounded to odd.
+// Rounds an integer of any width; values beyond 53 bits pass through a double rounded to odd.
 template <class Format, Rounding kRounding, class Integer>
 inline std::uint16_t from_integer(Integer value) {
   const bool negative = value < 0;
@@ -139,7 +139,7 @@ inline std::uint16_t from_integer(Integer value) {
   return from_double<Format, kRounding>(negative ? -exact : exact);
 }
 
-// Rounds to an integer and saturates, as the GPU's conversion does. NaN becomes zero, in 64 bits the top bit alone.
+// Rounds to an integer with saturation, like the GPU's conversion. NaN becomes zero, or in 64 bits the top bit alone.
 template <class Integer, Rounding kRounding>
 inline Integer to_integer(float value) {
   using Limits = std::numeric_limits<Integer>;
@@ -153,19 +153,19 @@ inline Integer to_integer(float value) {
   return static_cast<Integer>(whole);
 }
 
-// a * b + c, where a * b is exact in double (it is, for factors of 16 bits); the sum is rounded to odd, so that
-// the result can be rounded once more.
+// a * b + c, for a * b exact in double (true for 16-bit factors). The sum is rounded to odd, so the result can be
+// rounded again.
 inline double fused_to_odd(float a, float b, float c) {
   const double product = static_cast<double>(a) * b;
   const double sum = product + c;
   if (!std::isfinite(sum)) return sum;
-  // The part of the sum that did not fit, exactly.
+  // Exact rounding error of the sum.
   const double of_product = sum - c;
   const double of_addend = sum - of_product;
   const double lost = (product - of_product) + (c - of_addend);
   std::uint64_t bits = bit_cast<std::uint64_t>(sum);
   if (lost == 0 || (bits & 1) != 0) return sum;
-  // The exact value lies between `sum` and its neighbour on the side of `lost`; the odd one of them is wanted.
+  // The exact value lies between `sum` and its neighbour in the direction of `lost`; select the odd neighbour.
   const bool outward = (lost > 0) == (sum > 0);
   return bit_cast<double>(outward ? bits + 1 : bits - 1);
 }

@@ -1,7 +1,7 @@
-// The xorshift part of XORWOW (Marsaglia, "Xorshift RNGs", 2003), and jumps far ahead in it.
+// Xorshift part of XORWOW (Marsaglia, "Xorshift RNGs", 2003), with long jumps.
 //
-// One step is linear over bits, so it is a matrix of 160 x 160 bits, and 2^k steps are that matrix squared k times.
-// The powers that subsequences and offsets need are computed when first asked for, once in a process.
+// One step is linear over bits: a matrix of 160 x 160 bits. 2^k steps are the matrix squared k times. Powers for
+// subsequences and offsets are computed on first use, once per process.
 #ifndef WARPGRADE_EMU_LIB_XORWOW_JUMP_H
 #define WARPGRADE_EMU_LIB_XORWOW_JUMP_H
 
@@ -11,7 +11,7 @@
 
 namespace emu::lib {
 
-// The state, as 5 words of 32 bits; bit i of the state is bit i % 32 of word i / 32.
+// State of 5 words of 32 bits; bit i of the state is bit i % 32 of word i / 32.
 inline void xorwow_step(unsigned (&v)[5]) {
   const unsigned t = v[0] ^ (v[0] >> 2);
   v[0] = v[1];
@@ -21,7 +21,7 @@ inline void xorwow_step(unsigned (&v)[5]) {
   v[4] = (v[4] ^ (v[4] << 4)) ^ (t ^ (t << 1));
 }
 
-// Row i is what becomes of a state in which only bit i is set.
+// Row i is the successor of a state with only bit i set.
 class XorwowMatrix {
  public:
   static XorwowMatrix one_step() {
@@ -57,7 +57,7 @@ class XorwowMatrix {
 
 // Jumps `count` * 2^`exponent` steps ahead.
 inline void xorwow_jump(unsigned (&v)[5], std::uint64_t count, int exponent) {
-  // Never shrinks and never moves: at most 67 + 64 powers, of which each worker thread may be the first to ask.
+  // Fixed size, never moved: at most 67 + 64 powers, computed by whichever worker thread needs a power first.
   static std::array<XorwowMatrix, 67 + 64> powers;
   static int known = 0;
   static std::mutex mutex;

@@ -1,4 +1,4 @@
-// Where newer versions of CUDA have it.
+// Location of the header in newer CUDA versions.
 #ifndef WARPGRADE_EMU_NVTX3_NVTOOLSEXT_H
 #define WARPGRADE_EMU_NVTX3_NVTOOLSEXT_H
 

@@ -1,4 +1,4 @@
-// PyTorch's accessors, with the pointer traits that its header keeps for nvcc.
+// PyTorch's tensor accessors, including the pointer traits reserved for nvcc.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 #if !defined(__CUDACC__) && !defined(__HIPCC__)
 namespace at {
 
-// Says that what an accessor points at is reached through it alone.
+// Accessor data without aliases.
 template <typename T>
 struct RestrictPtrTraits {
   typedef T* __restrict__ PtrType;

@@ -1,4 +1,4 @@
-// torch's gpuAtomic... functions, for every type that one atomic word can hold.
+// PyTorch's gpuAtomic... functions, for all types of at most one atomic word.
 #pragma once
 
 #include <ATen/NumericUtils.h>
@@ -16,12 +16,12 @@
   }
 EMU_GPU_ATOMIC(Add, static_cast<T>(old + value))
 EMU_GPU_ATOMIC(Mul, static_cast<T>(old* value))
-// NaN wins, as in torch.
+// NaN propagates, as in PyTorch.
 EMU_GPU_ATOMIC(Max, at::_isnan(old) || !(old < value || at::_isnan(value)) ? old : value)
 EMU_GPU_ATOMIC(Min, at::_isnan(old) || !(value < old || at::_isnan(value)) ? old : value)
 #undef EMU_GPU_ATOMIC
 
-// Atomic in each part; the pair as a whole is not, on the GPU as here.
+// Atomic per part. The pair is not atomic, neither on the GPU nor here.
 template <class T>
 inline void gpuAtomicAdd(c10::complex<T>* address, c10::complex<T> value) {
   T* parts = reinterpret_cast<T*>(address);

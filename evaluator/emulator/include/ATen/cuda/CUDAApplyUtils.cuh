@@ -1,4 +1,4 @@
-// What kernels take from torch's header of this name: its includes. The element-wise drivers are not here.
+// Includes of PyTorch's header of the same name. The element-wise drivers are missing.
 #pragma once
 
 #include <ATen/ceil_div.h>

@@ -1,4 +1,4 @@
-// What torch's header of this name brings: device properties, streams, checks, at::device_of.
+// Contents of PyTorch's header of the same name: device properties, streams, checks, at::device_of.
 #pragma once
 
 #include <ATen/DeviceGuard.h>

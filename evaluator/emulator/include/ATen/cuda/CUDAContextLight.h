@@ -1,4 +1,4 @@
-// at::cuda: the device's properties and the handle of cuBLAS.
+// at::cuda: device properties and the cuBLAS handle.
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -1,4 +1,4 @@
-// at::cuda::CUDAEvent is c10's; torch makes c10::cuda visible in at::cuda.
+// at::cuda::CUDAEvent is c10's class; PyTorch imports c10::cuda into at::cuda.
 #pragma once
 
 #include <ATen/cuda/CUDAContext.h>

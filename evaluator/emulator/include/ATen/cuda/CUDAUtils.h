@@ -6,7 +6,7 @@
 
 namespace at::cuda {
 
-// There is one device, so all tensors share it.
+// With a single device, all tensors share the device.
 inline bool check_device(ArrayRef<Tensor>) { return true; }
 
 }  // namespace at::cuda

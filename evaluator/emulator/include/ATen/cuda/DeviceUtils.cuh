@@ -1,4 +1,4 @@
-// WARP_SHFL_DOWN and its like. torch's own header, as it is.
+// WARP_SHFL_DOWN and similar macros: PyTorch's own header, unchanged.
 #pragma once
 
 #include <cuda_runtime.h>

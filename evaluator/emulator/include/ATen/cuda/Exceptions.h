@@ -1,4 +1,4 @@
-// The checks of error codes of CUDA's libraries, in torch's words.
+// Error checks for CUDA libraries, with PyTorch's messages.
 #pragma once
 
 #include <c10/cuda/CUDAException.h>

@@ -1,4 +1,4 @@
-// At::numeric_limits. torch's own header, as it is.
+// at::numeric_limits: PyTorch's own header, unchanged.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// The caching allocator's raw memory, as plain device memory: it caches nothing, so that memory ends at a guard page.
+// Raw memory of the caching allocator, without caching: every allocation ends at a guard page.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline void* raw_alloc(std::size_t bytes) {
 inline void* raw_alloc_with_stream(std::size_t bytes, cudaStream_t) { return raw_alloc(bytes); }
 inline void raw_delete(void* memory) { C10_CUDA_CHECK(cudaFree(memory)); }
 inline void emptyCache() {}
-// Memory is used in order, so no stream can hold it longer than its owner.
+// Memory is used in order, so no stream can use memory after its owner.
 inline void recordStream(const DataPtr&, CUDAStream) {}
 inline c10::Allocator* get() { return c10::GetAllocator(kCPU); }
 

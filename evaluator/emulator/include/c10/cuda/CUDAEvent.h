@@ -1,4 +1,4 @@
-// c10::cuda::CUDAEvent (at::cuda::CUDAEvent): all work before it is done when it is recorded. No time is measured.
+// c10::cuda::CUDAEvent (at::cuda::CUDAEvent): all prior work is complete at recording. Events measure no time.
 #pragma once
 
 #include <optional>

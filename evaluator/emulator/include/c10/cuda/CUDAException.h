@@ -1,4 +1,4 @@
-// The checks of CUDA's error codes, in torch's words.
+// CUDA error checks, with PyTorch's messages.
 #pragma once
 
 #include <c10/cuda/CUDAMacros.h>
@@ -14,7 +14,7 @@ class CUDAError : public c10::Error {
 
 namespace cuda {
 
-// Throws what torch throws for `error`; the error does not stay for the next cudaGetLastError().
+// Throws PyTorch's exception for `error`, and clears the error for the next cudaGetLastError().
 inline void c10_cuda_check_implementation(int error, const char* file, const char* function, unsigned line, bool) {
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();

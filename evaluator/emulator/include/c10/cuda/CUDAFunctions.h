@@ -1,4 +1,4 @@
-// One device, number 0.
+// Device functions for a single device, number 0.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,5 +1,5 @@
-// Guards of the current device and stream. There is one device; a guard takes whatever device it is given, because
-// the tensors of a submission say that they are on the CPU.
+// Guards of the current device and stream. A guard accepts any device: only one device exists, and a submission's
+// tensors report the CPU.
 #pragma once
 
 #include <optional>
@@ -87,7 +87,7 @@ struct OptionalCUDAStreamGuard {
   std::optional<CUDAStreamGuard> guard_;
 };
 
-// On one device, the last of the streams is the current one.
+// On a single device, the last stream becomes the current stream.
 struct CUDAMultiStreamGuard {
   explicit CUDAMultiStreamGuard(ArrayRef<CUDAStream> streams) : original_(getCurrentCUDAStream()) {
     if (!streams.empty()) setCurrentCUDAStream(streams.back());

@@ -1,4 +1,4 @@
-// Everything here is in headers, so the macros that export symbols are empty.
+// Empty export macros: the implementation is header-only.
 #pragma once
 
 #define C10_CUDA_EXPORT

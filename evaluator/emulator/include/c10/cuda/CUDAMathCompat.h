@@ -1,4 +1,4 @@
-// c10::cuda::compat: the host's mathematical functions, for float and double alike.
+// c10::cuda::compat: the host's math functions for float and double.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ using std::sqrt;
 using std::tan;
 using std::tanh;
 
-// NaN loses against a number, as in CUDA's fmax and fmin.
+// A number wins over NaN, as in CUDA's fmax and fmin.
 inline float max(float x, float y) { return std::fmax(x, y); }
 inline double max(double x, double y) { return std::fmax(x, y); }
 inline float min(float x, float y) { return std::fmin(x, y); }

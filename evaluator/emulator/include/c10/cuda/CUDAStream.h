@@ -1,5 +1,5 @@
-// c10::cuda::CUDAStream. All streams do their work at once and in order, so there is nothing to wait for; they differ
-// in their numbers alone. Their device is the CPU, which is where the tensors of a submission are.
+// c10::cuda::CUDAStream. All streams execute work immediately and in order, so waiting is unnecessary; streams differ
+// only in number. Their device is the CPU, like a submission's tensors.
 #pragma once
 
 #include <ostream>
@@ -53,7 +53,7 @@ inline CUDAStream getDefaultCUDAStream(DeviceIndex = -1) { return detail::stream
 inline CUDAStream getCurrentCUDAStream(DeviceIndex = -1) { return detail::current_stream(); }
 inline void setCurrentCUDAStream(CUDAStream stream) { detail::current_stream() = stream; }
 
-// A stream is what cudaStreamCreate says it is, so that cudaStream_t functions take it.
+// Stream ids are the values of cudaStreamCreate, so functions with cudaStream_t accept them.
 inline CUDAStream getStreamFromExternal(cudaStream_t stream, DeviceIndex = -1) {
   return detail::stream_of_id(reinterpret_cast<StreamId>(stream));
 }

@@ -1,5 +1,5 @@
-// cub::BlockLoad and the functions below it. The algorithms differ in how a GPU reaches memory, not in who gets what;
-// only the striped one deals items out like cards.
+// cub::BlockLoad and its functions. The algorithms differ in memory access patterns on a GPU, not in the assignment of
+// items, except the striped algorithm.
 #ifndef WARPGRADE_EMU_CUB_BLOCK_LOAD_CUH
 #define WARPGRADE_EMU_CUB_BLOCK_LOAD_CUH
 
@@ -7,7 +7,7 @@
 
 namespace cub {
 
-// Thread t gets items t * Items to t * Items + Items - 1.
+// Thread t loads items t * Items to t * Items + Items - 1.
 template <class T, int Items, class Iterator>
 void LoadDirectBlocked(int thread, Iterator from, T (&items)[Items]) {
   for (int i = 0; i < Items; ++i) items[i] = from[thread * Items + i];
@@ -24,7 +24,7 @@ void LoadDirectBlocked(int thread, Iterator from, T (&items)[Items], int valid_i
   LoadDirectBlocked(thread, from, items, valid_items);
 }
 
-// Thread t gets items t, t + Threads, t + 2 * Threads ...
+// Thread t loads items t, t + Threads, t + 2 * Threads ...
 template <int Threads, class T, int Items, class Iterator>
 void LoadDirectStriped(int thread, Iterator from, T (&items)[Items]) {
   for (int i = 0; i < Items; ++i) items[i] = from[thread + i * Threads];
@@ -59,7 +59,7 @@ class BlockLoad {
   BlockLoad() = default;
   explicit BlockLoad(TempStorage&) {}
 
-  // Optional arguments: how many items of the whole block are valid, and what the others become (else they stay).
+  // Optional arguments: the number of valid items in the block, and the value of the other items (default: unchanged).
   template <class Iterator, class... Bounds>
   void Load(Iterator from, T (&items)[ItemsPerThread], Bounds... bounds) {
     const int thread = static_cast<int>(emu::thread_rank());

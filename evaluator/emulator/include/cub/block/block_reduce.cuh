@@ -1,4 +1,4 @@
-// cub::BlockReduce. Only thread 0 gets the result, and the storage needs a barrier before it is used again, as in cub.
+// cub::BlockReduce. Only thread 0 receives the result, and reuse of the storage requires a barrier, as in cub.
 #ifndef WARPGRADE_EMU_CUB_BLOCK_REDUCE_CUH
 #define WARPGRADE_EMU_CUB_BLOCK_REDUCE_CUH
 
@@ -6,7 +6,7 @@
 
 namespace cub {
 
-// They differ in speed and in the order of additions; here, all go the way of the last one.
+// On a GPU the algorithms differ in speed and summation order; here all use the last algorithm.
 enum BlockReduceAlgorithm {
   BLOCK_REDUCE_RAKING_COMMUTATIVE_ONLY,
   BLOCK_REDUCE_RAKING,
@@ -42,7 +42,7 @@ class BlockReduce {
     return Reduce(detail::fold_items(inputs, op), op);
   }
 
-  // Only the first `valid_items` threads count.
+  // Only the first `valid_items` threads contribute.
   template <class Op>
   EMU_INLINE T Reduce(T input, Op op, int valid_items) {
     const int rank = static_cast<int>(emu::thread_rank());

@@ -1,4 +1,4 @@
-// cub::BlockScan. The storage needs a barrier before it is used again, as in cub.
+// cub::BlockScan. Reuse of the storage requires a barrier, as in cub.
 #ifndef WARPGRADE_EMU_CUB_BLOCK_SCAN_CUH
 #define WARPGRADE_EMU_CUB_BLOCK_SCAN_CUH
 
@@ -6,7 +6,7 @@
 
 namespace cub {
 
-// They differ in speed and in the order of additions; here, all go the way of the last one.
+// On a GPU the algorithms differ in speed and summation order; here all use the last algorithm.
 enum BlockScanAlgorithm { BLOCK_SCAN_RAKING, BLOCK_SCAN_RAKING_MEMOIZE, BLOCK_SCAN_WARP_SCANS };
 
 template <class T, int BlockDimX, BlockScanAlgorithm Algorithm = BLOCK_SCAN_RAKING, int BlockDimY = 1,
@@ -24,8 +24,8 @@ class BlockScan {
   BlockScan() : storage_(detail::private_storage<BlockScan>()) {}
   explicit BlockScan(TempStorage& storage) : storage_(storage) {}
 
-  // One item per thread. The third argument is an output (the sum of the whole block, without any initial value), or
-  // a functor that the first warp asks for the prefix of the whole block.
+  // One item per thread. The third argument is an output (the block's sum without an initial value), or a functor that
+  // returns the block's prefix, called by the first warp.
   EMU_INLINE void InclusiveSum(T input, T& output) { InclusiveScan(input, output, cub::Sum()); }
   template <class Third>
   EMU_INLINE void InclusiveSum(T input, T& output, Third& third) {
@@ -76,7 +76,7 @@ class BlockScan {
     output = from_initial(result, block_prefix(result.aggregate, prefix), op);
   }
 
-  // Several consecutive items per thread: the same, on each thread's own sum.
+  // Several consecutive items per thread: the same scan over each thread's sum.
   template <int Items>
   EMU_INLINE void InclusiveSum(T (&input)[Items], T (&output)[Items]) {
     InclusiveScan(input, output, cub::Sum());
@@ -104,7 +104,7 @@ class BlockScan {
     T sum = emu::thread_rank() == 0 ? input[0] : op(result.exclusive, input[0]);
     for (int i = 0; i < Items; ++i) {
       const T next = i + 1 < Items ? op(sum, input[i + 1 < Items ? i + 1 : i]) : sum;
-      output[i] = sum;  // Only now: input and output may be one array.
+      output[i] = sum;  // Written last: input and output may be the same array.
       sum = next;
     }
     aggregate = result.aggregate;
@@ -120,7 +120,7 @@ class BlockScan {
     T sum = from_initial(result, initial, op);
     for (int i = 0; i < Items; ++i) {
       const T next = op(sum, input[i]);
-      output[i] = sum;  // Only now: input and output may be one array.
+      output[i] = sum;  // Written last: input and output may be the same array.
       sum = next;
     }
     aggregate = result.aggregate;
@@ -160,7 +160,7 @@ class BlockScan {
     return emu::thread_rank() == 0 ? initial : op(initial, result.exclusive);
   }
 
-  // All lanes of the first warp ask, as in cub; what lane 0 is told is the prefix.
+  // All lanes of the first warp call the functor, as in cub; lane 0's result is the prefix.
   template <class Prefix>
   EMU_INLINE T block_prefix(T aggregate, Prefix& prefix) {
     if (emu::warp_index() == 0) {

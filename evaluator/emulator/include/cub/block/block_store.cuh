@@ -1,4 +1,4 @@
-// cub::BlockStore and the functions below it: the mirror image of cub/block/block_load.cuh.
+// cub::BlockStore and its functions: the counterpart of cub/block/block_load.cuh.
 #ifndef WARPGRADE_EMU_CUB_BLOCK_STORE_CUH
 #define WARPGRADE_EMU_CUB_BLOCK_STORE_CUH
 
@@ -45,7 +45,7 @@ class BlockStore {
   BlockStore() = default;
   explicit BlockStore(TempStorage&) {}
 
-  // Optional argument: how many items of the whole block are stored.
+  // Optional argument: the number of items of the block to store.
   template <class Iterator, class... Bounds>
   void Store(Iterator to, const T (&items)[ItemsPerThread], Bounds... bounds) {
     const int thread = static_cast<int>(emu::thread_rank());

@@ -1,4 +1,4 @@
-// What all of cub's collectives here share: functors, the place of a thread, and values that nobody may rely on.
+// Common parts of cub's collectives: functors, thread positions, undefined values.
 #ifndef WARPGRADE_EMU_CUB_COMMON_H
 #define WARPGRADE_EMU_CUB_COMMON_H
 
@@ -41,7 +41,7 @@ struct KeyValuePair {
   bool operator!=(const KeyValuePair& other) const { return key != other.key || value != other.value; }
 };
 
-// The pair with the largest (smallest) value; of equal ones, the one with the smaller key.
+// The pair with the largest (smallest) value; the smaller key breaks ties.
 struct ArgMax {
   template <class Pair>
   Pair operator()(const Pair& a, const Pair& b) const {
@@ -63,14 +63,14 @@ namespace detail {
 
 constexpr int kWarp = 32;
 
-// What cub leaves undefined. All bits are set, as in poisoned memory, so that relying on it shows.
+// Value undefined in cub. All bits are set, as in poisoned memory, which exposes uses of the value.
 template <class T>
 T undefined(T value) {
   if constexpr (std::is_trivially_copyable_v<T>) std::memset(static_cast<void*>(&value), 0xff, sizeof(T));
   return value;
 }
 
-// Storage for collectives that are constructed without any: one per type of collective and block.
+// Storage for collectives constructed without storage: one per collective type and block.
 template <class Collective>
 typename Collective::TempStorage& private_storage() {
   static const char site = 0;
@@ -78,7 +78,7 @@ typename Collective::TempStorage& private_storage() {
   return *static_cast<Storage*>(emu::shared_storage(&site, 0, sizeof(Storage), alignof(Storage)));
 }
 
-// Lanes of the logical warp of `Threads` lanes that the calling thread lies in, and its first lane.
+// First lane and lane mask of the current thread's logical warp of `Threads` lanes.
 template <int Threads>
 unsigned logical_warp_first() {
   return emu::lane() / Threads * Threads;
@@ -89,7 +89,7 @@ unsigned logical_warp_mask() {
   return low << logical_warp_first<Threads>();
 }
 
-// Folds a thread's own items, from the first to the last.
+// Folds a thread's own items in order.
 template <class T, int Items, class Op>
 T fold_items(const T (&items)[Items], Op op) {
   T sum = items[0];

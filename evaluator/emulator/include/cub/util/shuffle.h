@@ -1,4 +1,4 @@
-// cub's own shuffles of values of any type, within logical warps.
+// cub's shuffles of arbitrary types within logical warps.
 #ifndef WARPGRADE_EMU_CUB_SHUFFLE_H
 #define WARPGRADE_EMU_CUB_SHUFFLE_H
 
@@ -6,7 +6,7 @@
 
 namespace cub {
 
-// The value `offset` lanes above, or one's own beyond `last_thread` (a lane of the logical warp).
+// Returns the value `offset` lanes above; the own value beyond `last_thread` (a lane of the logical warp).
 template <int LogicalWarpThreads, class T>
 EMU_INLINE T ShuffleDown(T input, int offset, int last_thread, unsigned member_mask) {
   const unsigned first = detail::logical_warp_first<LogicalWarpThreads>();
@@ -16,7 +16,7 @@ EMU_INLINE T ShuffleDown(T input, int offset, int last_thread, unsigned member_m
                        [source](const emu::Peers<T>& peers) { return peers[source]; });
 }
 
-// The value `offset` lanes below, or one's own below `first_thread`.
+// Returns the value `offset` lanes below; the own value below `first_thread`.
 template <int LogicalWarpThreads, class T>
 EMU_INLINE T ShuffleUp(T input, int offset, int first_thread, unsigned member_mask) {
   const int first = static_cast<int>(detail::logical_warp_first<LogicalWarpThreads>());

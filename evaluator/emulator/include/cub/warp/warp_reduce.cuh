@@ -1,4 +1,4 @@
-// cub::WarpReduce. Only the first lane of each logical warp gets the result, as in cub.
+// cub::WarpReduce. Only the first lane of each logical warp receives the result, as in cub.
 #ifndef WARPGRADE_EMU_CUB_WARP_REDUCE_CUH
 #define WARPGRADE_EMU_CUB_WARP_REDUCE_CUH
 
@@ -22,14 +22,14 @@ class WarpReduce {
     return Reduce(input, op, LogicalWarpThreads);
   }
 
-  // Only the first `valid_items` lanes count.
+  // Only the first `valid_items` lanes contribute.
   template <class Op>
   EMU_INLINE T Reduce(T input, Op op, int valid_items) {
     const unsigned first = detail::logical_warp_first<LogicalWarpThreads>();
     const unsigned mask = detail::logical_warp_mask<LogicalWarpThreads>();
     return emu::exchange("cub::WarpReduce", mask, input, [=](const emu::Peers<T>& peers) -> T {
       if (peers.lane() != first) return detail::undefined(peers[peers.lane()]);
-      // The tree of cub's shuffles: at each step a lane takes in the one `distance` above.
+      // Tree of cub's shuffles: each step combines a lane with the lane `distance` above.
       const auto tree = [&](const auto& self, int lane, int distance) -> T {
         if (distance == 0) return peers[first + lane];
         const T low = self(self, lane, distance / 2);

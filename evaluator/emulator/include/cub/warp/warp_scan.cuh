@@ -49,7 +49,7 @@ class WarpScan {
     output = result.exclusive;
     aggregate = result.aggregate;
   }
-  // The aggregate does not contain the initial value.
+  // The aggregate excludes the initial value.
   template <class Op>
   EMU_INLINE void ExclusiveScan(T input, T& output, T initial, Op op, T& aggregate) {
     const Result result = scan(input, op);

@@ -1,4 +1,4 @@
-// GetTensorInfo. torch's own header, as it is.
+// GetTensorInfo: PyTorch's own header, unchanged.
 #pragma once
 
 #include <cuda_runtime.h>

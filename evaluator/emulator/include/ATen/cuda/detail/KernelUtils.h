@@ -1,4 +1,4 @@
-// CUDA_KERNEL_LOOP and its like. torch's own header, as it is.
+// CUDA_KERNEL_LOOP and similar macros: PyTorch's own header, unchanged.
 #pragma once
 
 #include <cuda_runtime.h>

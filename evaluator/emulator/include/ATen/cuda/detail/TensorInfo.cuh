@@ -1,4 +1,4 @@
-// A tensor's sizes and strides for a kernel. torch's own header, as it is.
+// Tensor sizes and strides for kernels: PyTorch's own header, unchanged.
 #pragma once
 
 #include <cuda_runtime.h>

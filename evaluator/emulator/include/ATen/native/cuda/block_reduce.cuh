@@ -1,4 +1,4 @@
-// Reductions over a block. torch's own header, as it is.
+// Block reductions: PyTorch's own header, unchanged.
 #pragma once
 
 #include <cuda_runtime.h>

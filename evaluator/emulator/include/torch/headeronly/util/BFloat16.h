@@ -1,4 +1,4 @@
-// torch's own c10::BFloat16, with the conversions from and to __nv_bfloat16. See Half.h beside this file.
+// PyTorch's c10::BFloat16, with conversions from and to __nv_bfloat16. See Half.h in the same folder.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,7 +1,7 @@
-// torch's own c10::Half, with the conversions from and to __half that it has when nvcc compiles it.
+// PyTorch's c10::Half, with the conversions from and to __half that PyTorch enables for nvcc.
 //
-// They hang on __CUDACC__. Defined for everything, that macro would pull in much of CUDA that is not here; so it is
-// defined for this one file, after what the file includes.
+// The conversions depend on __CUDACC__. A global definition would activate CUDA code missing from the emulator, so the
+// macro is defined only for this file, after its includes.
 #pragma once
 
 #include <cuda_fp16.h>
