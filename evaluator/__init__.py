@@ -1,1 +1,1 @@
-"""The implementation of Warpgrade. Programs import `warpgrade`, which exports what is stable."""
+"""The implementation of Warpgrade. Programs import the stable interface from `warpgrade`."""

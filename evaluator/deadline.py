@@ -1,9 +1,8 @@
-"""The deadline of a whole grade: what is left of it, whose work used it up, and the end when it has come.
+"""The deadline of a whole grade: remaining time, attribution of used time, and the end of an overdue grade.
 
-Everything that waits for a process asks how much is left. When nothing is, every confined process is killed, so that
-no wait goes on, and the next step of the judge raises `DeadlineReached`. Where the judge is at work itself meanwhile
-(the reference, a comparison), the same is raised in its thread; and if even that does not end it, a card is written
-beside it.
+Every wait for a process is limited to the remaining time. At the deadline, all confined processes are killed, so that
+every wait ends, and the judge's next step raises `DeadlineReached`. If the judge itself is computing (the reference, a
+comparison), the exception is raised in its thread. If the thread still continues, another thread writes a card.
 """
 
 import contextlib
@@ -21,22 +20,22 @@ from evaluator.records import Finding, Status
 _KILL_ROUND_S = 0.25
 _ASK_AFTER_S = 1.0
 _LAST_RESORT_AFTER_S = 10.0
-"""How long the judge's own work may go on behind the deadline: one operation of PyTorch's cannot be interrupted."""
+"""Grace period for the judge's own work after the deadline: a single PyTorch operation cannot be interrupted."""
 
 
 class Work(StrEnum):
-    """What a submission uses the time of a grade for."""
+    """A submission's uses of a grade's time."""
 
     BUILDS = "its builds"
     CODE = "its own code"
 
 
 class DeadlineReached(BaseException):
-    """The grade has used up its time. No `Exception`: nothing that deals with a failure may go on after it."""
+    """The grade has used up its time. Not an `Exception`, so that no error handler continues the grade."""
 
 
 class Deadline:
-    """How long a grade may take. Without a limit it is never reached."""
+    """The time limit of a grade. Without a limit, the deadline is never reached."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class Deadline:
         submission_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin now. Another process has `spent_s` already, `submission_s` of that on the submission's builds."""
+        """Start now. Another process already used `spent_s`, of which `submission_s` for the submission's builds."""
         self.limit_s = limit_s
         self._clock = clock
         self._started = clock() - spent_s
@@ -55,28 +54,28 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Say how much is left: infinity without a limit."""
+        """The remaining time; infinity without a limit."""
         return float("inf") if self.limit_s is None else self.limit_s - (self._clock() - self._started)
 
     @property
     def submission_s(self) -> float:
-        """Say how much of the time the submission used."""
+        """The time used by the submission."""
         return sum(self._used.values())
 
     def check(self) -> None:
-        """Raise DeadlineReached where nothing is left."""
+        """Raise DeadlineReached if no time is left."""
         if self.left_s <= 0:
             self.noticed_by.add(threading.get_ident())
             raise DeadlineReached
 
     def within(self, timeout_s: float) -> float:
-        """Cut a limit of one step to what is left. Raises DeadlineReached where that is nothing."""
+        """Return the limit of one step, reduced to the remaining time. Raises DeadlineReached if no time is left."""
         self.check()
         return min(timeout_s, self.left_s)
 
     @contextlib.contextmanager
     def used_by(self, work: Work | None) -> Iterator[None]:
-        """Put the time of a block on the submission's account; with None it is the judge's."""
+        """Attribute the time of a block to the submission's `work`; None attributes the time to the judge."""
         started = self._clock()
         try:
             yield
@@ -85,10 +84,10 @@ class Deadline:
                 self._used[work] += self._clock() - started
 
     def verdict(self, stage: str) -> tuple[Status, Finding]:
-        """Say what it means that the deadline came in `stage`.
+        """Return the status and the finding for a deadline reached in `stage`.
 
-        It is the submission's fault where its own work used at least half of the time, and this machine's where the
-        judge's did: then nothing was learned of the submission.
+        The submission is at fault if its own work used at least half of the time. Otherwise the machine is at fault,
+        and nothing was learned about the submission.
         """
         limit_s = self.limit_s or 0.0
         builds_s, code_s = self._used[Work.BUILDS], self._used[Work.CODE]
@@ -102,13 +101,13 @@ class Deadline:
 
 
 class Guard:
-    """Ends the work of the thread that enters it when the deadline has come. A context manager.
+    """A context manager that ends the work of its thread at the deadline.
 
-    Leaving it is the end of the grade, whether or not that was in time.
+    Leaving the context ends the grade, in time or not.
     """
 
     def __init__(self, deadline: Deadline, last_resort: Callable[[], None] | None = None) -> None:
-        """Watch over `deadline`. `last_resort` is called where the work goes on for seconds all the same."""
+        """Watch `deadline`. `last_resort` is called if the work continues for seconds after the deadline."""
         self._deadline = deadline
         self._last_resort = last_resort
         self._kills: list[Callable[[], None]] = []
@@ -118,7 +117,7 @@ class Guard:
         self._asked = False
 
     def kill_with(self, kill: Callable[[], None]) -> None:
-        """Have `kill` called when the deadline has come, again and again: it ends processes that the work waits for."""
+        """Call `kill` at the deadline, repeatedly, to end the processes that the work waits for."""
         self._kills.append(kill)
 
     def __enter__(self) -> Self:
@@ -140,12 +139,12 @@ class Guard:
             self.look()
 
     def look(self) -> None:
-        """Do what is due by now: nothing before the deadline, then kill, then ask, then the last resort."""
+        """Act by the time past the deadline: nothing before, then kill, then raise, then the last resort."""
         behind_s = -self._deadline.left_s
         if behind_s < 0:
             return
         for kill in tuple(self._kills):
-            # One starter that has ended must not keep the others' processes alive.
+            # A dead starter must not keep the processes of other starters alive.
             with contextlib.suppress(Exception):
                 kill()
         if behind_s >= _ASK_AFTER_S:
@@ -154,7 +153,7 @@ class Guard:
             self._last_resort()
 
     def _ask(self) -> None:
-        """Raise in the thread at work, once: what is raised twice would interrupt its tidying up."""
+        """Raise the exception in the working thread, once: a second exception would interrupt the cleanup."""
         with self._hand:
             if self._thread_id not in self._deadline.noticed_by and not self._asked and not self._over.is_set():
                 self._asked = True
@@ -162,6 +161,6 @@ class Guard:
 
 
 def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:
-    """Have a thread raise `error` before its next step in Python; None takes that back."""
+    """Raise `error` in a thread before its next Python instruction; None cancels a pending exception."""
     what = ctypes.py_object(error) if error is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), what)

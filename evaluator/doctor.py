@@ -1,4 +1,4 @@
-"""Say what this machine can and cannot do for a grade, and for everything that is missing how to get it."""
+"""Checks of this machine's ability to grade, with a fix for everything missing."""
 
 import importlib.metadata
 import importlib.util
@@ -34,7 +34,7 @@ int main() { std::cout << twice(21); }
 
 
 class Line(Record, frozen=True):
-    """One thing that a grade may need. `needed_for` names the devices that cannot do without it."""
+    """One prerequisite of grades. `needed_for` names the devices that require it."""
 
     name: str
     ok: bool
@@ -44,7 +44,7 @@ class Line(Record, frozen=True):
 
 
 class Prepared(Record, frozen=True):
-    """Whether everything for a device was made ahead, and what was not."""
+    """Whether all parts for a device were built in advance, and the missing parts."""
 
     device: DeviceKind
     ok: bool
@@ -52,7 +52,7 @@ class Prepared(Record, frozen=True):
 
 
 class Diagnosis(Record, frozen=True):
-    """What was found, which devices can be graded on, and whether their first grade has to make something first."""
+    """Results of all checks, the usable devices, and whether the first grade on a device must build something first."""
 
     lines: list[Line]
     ready: list[DeviceKind]
@@ -60,7 +60,7 @@ class Diagnosis(Record, frozen=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Say whether grading can work here at all: on the CPU, which every machine has."""
+        """Exit status: success if grades work at least on the CPU, which every machine has."""
         return ExitCode.CORRECT if DeviceKind.CPU in self.ready else ExitCode.INFRASTRUCTURE
 
 
@@ -72,11 +72,11 @@ _ALL_WALLS = (
 _EVERYWHERE = [DeviceKind.CPU, DeviceKind.EMULATED, DeviceKind.CUDA]
 _GPU_ONLY = [DeviceKind.CUDA]
 _LARGE_PACKAGES = ("torch", "sympy", "numpy")
-"""Most of the 1800 modules that PyTorch's import reads, and its first operation on the meta device (2.13, counted)."""
+"""Most of the 1800 modules read by PyTorch's import and its first operation on the meta device (2.13, counted)."""
 
 
 def diagnose() -> Diagnosis:
-    """Look at everything; this starts a compiler and a Python, and takes some seconds."""
+    """Run all checks, including a compiler and a Python process; takes some seconds."""
     checks: list[Callable[[], Line]] = [
         _python,
         _torch,
@@ -101,7 +101,7 @@ def diagnose() -> Diagnosis:
 
 
 def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations":
-    """Make ahead what grades on the devices that are `ready` need. Raises InfraError where none is."""
+    """Build in advance the parts that grades on the `ready` devices need. Raises InfraError if no device is ready."""
     from evaluator.build import ahead
     from evaluator.build.cache import cache_folder
 
@@ -111,13 +111,13 @@ def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations"
 
 
 def default_device() -> DeviceKind:
-    """Choose a real GPU where there is one and PyTorch can use it, else the emulator. Takes milliseconds."""
+    """Return a real GPU if one exists and PyTorch can use it, else the emulator. Takes milliseconds."""
     for_cpu_only = importlib.metadata.version("torch").endswith("+cpu")
     return DeviceKind.CUDA if not for_cpu_only and gpus() else DeviceKind.EMULATED
 
 
 def _prepared(ready: Sequence[DeviceKind]) -> list[Prepared]:
-    if not ready:  # PyTorch may be broken: nothing here may import it.
+    if not ready:  # PyTorch may be broken and must not be imported.
         return []
     from evaluator.build import ahead
     from evaluator.build.cache import cache_folder
@@ -149,7 +149,7 @@ def _torch() -> Line:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if not _TORCH[0] <= numbers < _TORCH[1]:
         return _line("PyTorch", version, ok=False, fix=fix)
-    # In a process of its own: a broken installation can do worse than raise an error.
+    # In a separate process: the import of a broken installation may crash.
     answer = _output([sys.executable, "-c", "import torch; print(torch.version.cuda or 'no CUDA')"])
     if answer is None:
         return _line("PyTorch", f"{version} cannot be imported", ok=False, fix=f"{fix} --force-reinstall")
@@ -163,9 +163,10 @@ def _packages() -> Line:
 
 
 def _bytecode() -> Line:
-    """Look whether Python's compiled forms are kept. An image that was told to write none compiles at each start.
+    """Check for Python's bytecode files. A container image built without them compiles the sources at each start.
 
-    With them `import torch` takes 1.1 s on an H200 machine, without them 2.5 to 4 (docs/evidence/grade_speed_h200.md).
+    `import torch` takes 1.1 s on an H200 machine with bytecode, and 2.5 to 4 s without
+    (docs/evidence/grade_speed_h200.md).
     """
     specs = [importlib.util.find_spec(name) for name in _LARGE_PACKAGES]
     files = {spec.name: Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None}
@@ -224,7 +225,7 @@ def _sandbox() -> Line:
     if not facts.missing:
         return _line("sandbox", found, ok=True, fix="")
     found += f"; missing here: {', '.join(facts.missing)}"
-    # Grades work without these; only --strict does not.
+    # Grades work without the missing layers; only --strict refuses.
     return Line(name="sandbox", ok=True, needed_for=_EVERYWHERE, found=found, fix=_ALL_WALLS)
 
 
@@ -239,7 +240,7 @@ def _memory() -> Line:
 
 
 def _container_limit_bytes() -> int | None:
-    """Read what a container leaves of the machine's memory, where it says so."""
+    """Return the memory left within the container's limit, or None without a limit."""
     folder = Path("/sys/fs/cgroup")
     try:
         limit, used = ((folder / f"memory.{name}").read_text().strip() for name in ("max", "current"))
@@ -254,13 +255,13 @@ def _disk() -> Line:
 
 
 def cache_line() -> Line:
-    """Look whether builds can be kept. Grades work without that, and build everything again each time."""
+    """Check whether builds can be cached. Without a cache, every grade builds everything again."""
     from evaluator.build.cache import cache_folder
 
     folder = cache_folder()
     fix = "builds are made again at each grade: make room there, or set WARPGRADE_CACHE to a folder that can be written"
     try:
-        # The first build makes the folder; until then the folder around it is what has to take one.
+        # The first build creates the folder; until then, test the nearest existing parent.
         there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         with tempfile.NamedTemporaryFile(dir=there, prefix=".warpgrade-probe-") as probe:
             probe.write(bytes(_PROBE_BYTES))
@@ -297,7 +298,7 @@ def _nvcc() -> Line:
 
 
 def _output(command: list[str]) -> str | None:
-    """Run a program of this machine; give what it printed, or None where it failed."""
+    """Run a program on this machine; return its output, or None on failure."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PROGRAM_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The software and the machine of a grade, as the judge sees them."""
+"""Software and hardware of a grade, as seen by the judge."""
 
 import importlib.metadata
 import os
@@ -14,7 +14,7 @@ from evaluator.version import __version__
 
 
 def environment(threads: int) -> Environment:
-    """Describe this machine. Runs the compiler once, for its version."""
+    """Return the description of this machine. Runs the compiler once, for the version."""
     try:
         compiler = cxx().version
     except ToolchainMissing:
@@ -33,7 +33,7 @@ def environment(threads: int) -> Environment:
 
 
 def _cpu_name() -> str:
-    """Read the processor's name where Linux writes it; arm64 kernels write none."""
+    """Return the processor's name from /proc/cpuinfo; arm64 kernels do not provide one."""
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -1,19 +1,17 @@
-"""The exceptions of Warpgrade. What a submission does wrong is never one of them: that is a value (`Finding`).
+"""The exceptions of Warpgrade. Errors of a submission are never exceptions, but values (`Finding`).
 
-WarpgradeError
-├── UsageError                 the command or one of its files is wrong                  exit 2
-│   ├── ProblemNotFound        no problem of that name; carries the nearest names
-│   ├── ProblemError           a problem folder or file is broken; says which key or function
-│   ├── SubmissionUnreadable   the submission cannot be opened
-│   └── CardError              a scorecard cannot be read, or is not one
-└── InfraError                 this machine failed, not the submission                   exit 3
+WarpgradeError ├── UsageError                 the command or one of its files is wrong                  exit 2 │   ├──
+ProblemNotFound        no problem has that name; contains the nearest names │   ├── ProblemError           a problem
+folder or file is broken; names the key or function │   ├── SubmissionUnreadable   the submission cannot be opened │
+└── CardError              a scorecard cannot be read, or the file is not a scorecard └── InfraError
+this machine failed, not the submission                   exit 3
     ├── ToolchainMissing       no usable compiler
-    ├── SandboxUnavailable     the isolation asked for cannot be had here
-    ├── JudgeFailed            the judge's own side broke: memory, a lost starter, a full disk
-    └── CardNotWritten         the grade is known, its scorecard could not be stored
+    ├── SandboxUnavailable     the machine does not allow the requested isolation
+    ├── JudgeFailed            the judge failed: memory, a lost starter, a full disk
+    └── CardNotWritten         the grade is known, but the scorecard could not be stored
 
-Any other exception is a fault of ours. Within a grade it becomes a card of status `infra_error` (X608) and a traceback
-on stderr; elsewhere a traceback and exit 3.
+Any other exception is a bug in Warpgrade. Within a grade it becomes a card of status `infra_error` (X608) and a
+traceback on stderr; elsewhere a traceback and exit 3.
 """
 
 from collections.abc import Sequence
@@ -21,7 +19,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the command-line tool returns to the shell."""
+    """Exit statuses of the command-line tool."""
 
     CORRECT = 0
     NOT_CORRECT = 1
@@ -31,28 +29,28 @@ class ExitCode(IntEnum):
 
 
 class WarpgradeError(Exception):
-    """Anything that ends a command with a message and no traceback."""
+    """Base of all errors that end a command with a message and no traceback."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        """Keep the `message` (what is wrong) and the `hint` (what to do about it)."""
+        """Store the `message` (the error) and the `hint` (its remedy)."""
         super().__init__(message)
         self.message = message
         self.hint = hint
 
 
 class UsageError(WarpgradeError):
-    """The command, or a file it was given, is wrong."""
+    """The command, or a file named in it, is wrong."""
 
     exit_code = ExitCode.USAGE
 
 
 class ProblemNotFound(UsageError):
-    """No problem has the name that was asked for."""
+    """No problem has the requested name."""
 
     def __init__(self, name: str, nearest: Sequence[str], elsewhere: str | None = None) -> None:
-        """Say which names are near to `name`, or where it may be: `elsewhere`."""
+        """Store names `nearest` to `name` for the hint, or a hint about other locations: `elsewhere`."""
         hint = elsewhere or "`warpgrade problems list` names them all; --problems DIR looks in another folder"
         hint = f"did you mean {' or '.join(nearest)}?" if nearest else hint
         super().__init__(f"there is no problem named {name!r}", hint=hint)
@@ -60,7 +58,7 @@ class ProblemNotFound(UsageError):
 
 
 class ProblemError(UsageError):
-    """A problem's own files are broken."""
+    """The files of a problem are broken."""
 
 
 class SubmissionUnreadable(UsageError):
@@ -72,7 +70,7 @@ class CardError(UsageError):
 
 
 class InfraError(WarpgradeError):
-    """This machine failed; nothing is said about the submission."""
+    """This machine failed; nothing is known about the submission."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 
@@ -82,12 +80,12 @@ class ToolchainMissing(InfraError):
 
 
 class SandboxUnavailable(InfraError):
-    """The isolation asked for cannot be had on this machine."""
+    """This machine does not allow the requested isolation."""
 
 
 class JudgeFailed(InfraError):
-    """The judge's own side broke."""
+    """The judge failed."""
 
 
 class CardNotWritten(InfraError):
-    """The grade is known but its scorecard could not be stored."""
+    """The grade is known, but the scorecard could not be stored."""

@@ -1,7 +1,7 @@
 """The options of a grade: one record for the command line, the library, the batch and the judge.
 
-A new option is a field of one of the two records here, and a click option in `evaluator/commands/options.py`. The
-library takes every field as a keyword; nothing between here and the judge copies fields.
+A new option is a field of one of the two records below, and a click option in `evaluator/commands/options.py`. The
+library takes every field as a keyword; no code between library and judge copies fields.
 """
 
 import inspect
@@ -28,15 +28,15 @@ from evaluator.records import (
 from evaluator.submission.read import Submission, read_submission
 
 AUTO = "auto"
-"""The device that the command line names where the choice is left to Warpgrade; a program names None."""
+"""The command line's device name for an automatic choice; programs pass None."""
 BESIDE_BUILDS_S = 1200.0
-"""The time of a grade beside its builds, where no deadline was asked for."""
+"""Default time limit of a grade, without its builds."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 def seconds(value: float) -> None:
-    """Raise ValueError unless `value` is a length of time: a finite number of seconds above zero."""
+    """Raise ValueError unless `value` is a duration: a finite number of seconds above zero."""
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{value} is not a length of time")
 
@@ -76,31 +76,31 @@ class Terms(Record, frozen=True):
 
 
 class GradeOptions(Terms, frozen=True):
-    """The options of a grade; `grade`, `grade_many`, `grade_many_async` and `Grader` take each as a keyword.
+    """The options of a grade; `grade`, `grade_many`, `grade_many_async` and `Grader` take each option as a keyword.
 
-    All may be left out, and None is the same as leaving out. The fields of `Terms` are those that a run's manifest
-    holds: every session on the run's folder has the same.
+    All options are optional, and None selects the default. A run's manifest stores the fields of `Terms`: every session
+    on the run's folder has the same values.
 
     Attributes:
-        device: cuda, emulated or cpu; by default a GPU where there is one, else the emulator. A single submission of
-            C++ for the CPU alone is graded on cpu by default.
-        gpu: one of several GPUs, by index or UUID; by default all of them, and the first for a single grade.
-        problems: a folder of problems; by default the shipped ones.
+        device: cuda, emulated or cpu; by default a GPU if present, else the emulator. A single submission with C++ for
+            the CPU only is graded on cpu by default.
+        gpu: one of several GPUs, by index or UUID; by default all GPUs, and the first for a single grade.
+        problems: a folder of problems; by default the shipped problems.
         size: full, small or awkward; by default full on cuda, else small.
         tolerance: measured (the default) or kernelbench.
-        weights: changing, from call to call, or frozen; by default what each problem says.
-        sandbox: full (the default) or none, which is for code of your own only.
-        strict: refuse to grade where a wall of the sandbox is missing.
-        require_own_kernel: the least share of the work, above 0 and at most 1, that must be in the submission's own
-            kernels; by default none is required.
+        weights: changing, from call to call, or frozen; by default as defined by each problem.
+        sandbox: full (the default) or none, which is for trusted code only.
+        strict: refuse to grade if a sandbox layer is missing.
+        require_own_kernel: the least share of the work, above 0 and at most 1, required in the submission's own kernels;
+            by default no share is required.
         baselines: forms of the reference to time as well: eager, compile, compile-max-autotune.
         speedup_of: the file of another submission to time as well.
-        profile: torch or ncu: a profiler that one more call of a correct submission is made under; by default none.
-        timeout_s: the limit of each stage but the build, in seconds; by default the judge's own.
+        profile: torch or ncu: the profiler for one additional call of a correct submission; by default none.
+        timeout_s: the limit of each stage except the build, in seconds; by default the judge's own limits.
         build_timeout_s: the limit of one extension's compilation, in seconds; 600 by default.
         deadline_s: the limit of the whole grade, in seconds; by default 20 minutes more than `build_timeout_s`.
-        signing_key: a file of `warpgrade keygen` to sign cards with; by default the key in the environment variable
-            WARPGRADE_SIGNING_KEY, which is taken out of the environment, or none.
+        signing_key: a file of `warpgrade keygen` for signing cards; by default the key in the environment variable
+            WARPGRADE_SIGNING_KEY, which is removed from the environment, or none.
     """
 
     gpu: str | None = None
@@ -111,31 +111,31 @@ class GradeOptions(Terms, frozen=True):
 
     @property
     def terms(self) -> Terms:
-        """The part that a run's manifest holds."""
+        """The options that a run's manifest stores."""
         return Terms(**{name: getattr(self, name) for name in Terms.__struct_fields__})
 
     @property
     def actual_size(self) -> SizeName:
-        """The size that is graded."""
+        """The graded size."""
         return self.size or (SizeName.FULL if self.device is DeviceKind.CUDA else SizeName.SMALL)
 
     @property
     def sandbox_mode(self) -> SandboxMode:
-        """The walls around a submission."""
+        """The sandbox mode of submissions."""
         return SandboxMode(self.sandbox)
 
     @property
     def has_walls(self) -> bool:
-        """Whether submissions are kept from what this user can read."""
+        """Whether the sandbox keeps submissions from reading this user's files."""
         return self.sandbox_mode is not SandboxMode.NONE
 
     @property
     def limit_s(self) -> float:
-        """The limit of the whole grade: the deadline, or twenty minutes more than a build may take."""
+        """Time limit of the whole grade: the deadline, or 20 minutes more than the build limit."""
         return BESIDE_BUILDS_S + self.build_timeout_s if self.deadline_s is None else self.deadline_s
 
     def for_worker(self, gpu: str | None) -> "GradeOptions":
-        """Return the options of a worker with that GPU: paths are this machine's, and no worker needs them."""
+        """Return the options for a worker with that GPU, without paths of this machine, which no worker needs."""
         paths = {name: None for name in self.__struct_fields__ if isinstance(getattr(self, name), Path)}
         return replace(self, gpu=gpu, **paths)
 
@@ -153,7 +153,7 @@ def default_of(name: str) -> Any:
 
 
 def check(name: str, value: object) -> None:
-    """Raise ValueError where the option `name` cannot have a value of this kind.
+    """Raise ValueError if `value` is invalid for the option `name`.
 
     >>> check("deadline_s", 0.0)
     Traceback (most recent call last):
@@ -165,16 +165,16 @@ def check(name: str, value: object) -> None:
 
 
 def given(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are named: without those that are None, and without a device left open."""
+    """Return the options with a value: not None, and no automatic device."""
     return {name: value for name, value in named.items() if value is not None and (name, value) != ("device", AUTO)}
 
 
 def read_options(named: Mapping[str, Any]) -> GradeOptions:
-    """Read options by name, the device among them; what is missing or None has its default.
+    """Parse options by name, including the device; missing options and None get defaults.
 
     Raises:
-        TypeError: an option has a name that is not known.
-        UsageError: an option has a value that is not known, or that contradicts another option.
+        TypeError: the name of an option is unknown.
+        UsageError: the value of an option is unknown, or contradicts another option.
     """
     refuse_unknown(named)
     found = given(named)
@@ -186,14 +186,14 @@ def read_options(named: Mapping[str, Any]) -> GradeOptions:
 
 
 def refuse_unknown(named: Mapping[str, Any]) -> None:
-    """Raise TypeError for a name that is no option's, as Python does where a signature spells its arguments out."""
+    """Raise TypeError for an unknown option, as Python does for an unknown keyword argument."""
     for name in named:
         if name not in _TYPES:
             raise TypeError(f"there is no option {name!r}: {did_you_mean(name, _TYPES) or one_of(_TYPES)}")
 
 
 def with_options(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Spell the options out in the signature of `function`, in place of its `**options`."""
+    """Replace `**options` in the signature of `function` by the individual options."""
     signature = inspect.signature(function)
     own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     options = [
@@ -214,7 +214,7 @@ def _read(name: str, value: object) -> Any:
 
 
 def _refuse_contradictions(options: GradeOptions) -> None:
-    """Raise UsageError for options that cannot be had together, or that say nothing on their device."""
+    """Raise UsageError for options that exclude each other, or that have no effect on their device."""
     device = options.device
     if options.strict and not options.has_walls:
         raise UsageError("--strict asks for every wall, and --sandbox none for none", hint="leave one of them out")
@@ -238,7 +238,7 @@ def _refuse_untimed(option: str, device: DeviceKind) -> None:
 
 
 def _other(path: str | Path, device: DeviceKind) -> Submission:
-    """Read the submission that is to be a baseline: unlike the one that is graded, it must be one."""
+    """Read the submission used as a baseline. Unlike the graded submission, it must be readable."""
     _refuse_untimed("--speedup-of", device)
     read = read_submission(Path(path))
     if isinstance(read, Submission):

@@ -1,4 +1,4 @@
-"""Ctrl-C, where it would get lost."""
+"""Ctrl-C during code that would swallow it."""
 
 import contextlib
 import signal
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Let Ctrl-C wait until the end of the block.
+    """Delay Ctrl-C until the end of the block.
 
-    An import of PyTorch swallows a KeyboardInterrupt that meets it at the wrong moment, and the grade would go on.
-    Where SIGINT is ignored (nohup, a shell's job in the background), it stays so, for what the block starts as well.
+    An import of PyTorch swallows a KeyboardInterrupt at the wrong moment, and the grade would continue. An ignored
+    SIGINT (nohup, a background job of a shell) stays ignored, also for processes started in the block.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()  # signals are handled there alone
+    in_main_thread = threading.current_thread() is threading.main_thread()  # Python handles signals only there
     if not in_main_thread or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield
         return

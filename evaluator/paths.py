@@ -1,4 +1,4 @@
-"""Where the data that comes with Warpgrade lies: beside the code in an installed wheel, at the top of a checkout."""
+"""Locations of shipped data: beside the code in an installed wheel, at the top of a checkout."""
 
 from pathlib import Path
 from typing import Literal
@@ -11,20 +11,20 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_dir(name: DataName, *, package: Path = _PACKAGE) -> Path:
-    """Find the folder of the shipped `problems`, `solutions` or `schemas`.
+    """Return the folder of the shipped `problems`, `solutions` or `schemas`.
 
     Args:
-        name: which of them.
-        package: the folder of the package `evaluator`; the running one unless a test says otherwise.
+        name: the kind of data.
+        package: the folder of the package `evaluator`; by default the running package.
 
     Raises:
-        InfraError: the installation lacks it.
+        InfraError: the installation lacks the folder.
     """
     installed = package / "_data" / name
     if installed.is_dir():
         return installed
     top = package.parent
-    # Without this mark, a stranger's `problems` package in site-packages would be taken for ours.
+    # Without this file, a foreign `problems` package in site-packages would be mistaken for Warpgrade's.
     if (top / "pyproject.toml").is_file() and (top / name).is_dir():
         return top / name
     message = f"Warpgrade's own {name} are missing: neither {installed} nor a checkout around {package} holds them"

@@ -1,4 +1,4 @@
-"""The stages of a grade: who is told of each, and how long each took."""
+"""The stages of a grade: progress reports, and the duration of each stage."""
 
 import contextlib
 import datetime
@@ -11,21 +11,21 @@ from evaluator.records import Record
 
 
 class Progress(Protocol):
-    """What a pipeline tells about its way."""
+    """Receiver of a pipeline's progress."""
 
     def stage(self, name: str, detail: str = "") -> None:
-        """Say that the stage `name` begins, or goes on with another `detail`."""
+        """Report that the stage `name` begins, or continues with another `detail`."""
 
 
 class Silent:
-    """Says nothing."""
+    """Progress without output."""
 
     def stage(self, name: str, detail: str = "") -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 class Lap(Record, frozen=True):
-    """What a stopwatch showed when one process was done with its part of a grade."""
+    """Stopwatch readings at the end of one process's part of a grade."""
 
     started_at: str
     stages_s: dict[str, float]
@@ -33,12 +33,12 @@ class Lap(Record, frozen=True):
 
 
 class Stopwatch:
-    """Times the stages of one grade."""
+    """Timer for the stages of one grade."""
 
     def __init__(self, progress: Progress, before: "Lap | None" = None, deadline: Deadline | None = None) -> None:
-        """Start now, or go on after what was done `before`; tell `progress` of each stage.
+        """Start now, or continue after `before`; report each stage to `progress`.
 
-        No stage begins when the `deadline` of the grade has come.
+        After the `deadline` of the grade, no stage begins.
         """
         self.deadline = Deadline() if deadline is None else deadline
         self.at = "start"
@@ -50,16 +50,16 @@ class Stopwatch:
 
     @property
     def wall_s(self) -> float:
-        """Say how long it has been running, without the time between two processes."""
+        """Elapsed time, without the time between two processes."""
         return time.monotonic() - self._started_s
 
     def lap(self) -> "Lap":
-        """Stop here, for another to go on."""
+        """Return the readings for another process to continue from."""
         return Lap(self.started_at, self.stages_s, self.wall_s)
 
     @contextlib.contextmanager
     def stage(self, name: str, detail: str = "") -> Iterator[None]:
-        """Time a stage. `at` names the last one that began. Raises DeadlineReached."""
+        """Time a stage. `at` is the name of the latest stage begun. Raises DeadlineReached."""
         self.deadline.check()
         self.at = name
         self._progress.stage(name, detail)

@@ -1,7 +1,7 @@
-"""Hold a replayed grade against the card that it repeats. Two cards in, sentences out.
+"""Comparison of a replayed grade with the original card. Two cards in, sentences out.
 
-The same seeds draw the same inputs and weights, so verdicts, checks and errors should agree to the last digit. Times
-do not: they are not compared.
+Equal seeds give equal inputs and weights, so verdicts, checks and errors should agree to the last digit. Times vary and
+are not compared.
 """
 
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from evaluator.records import Check, Scorecard
 
 
 def differences(before: Scorecard, after: Scorecard) -> list[str]:
-    """Say in what the replay `after` differs from the card `before`; nothing where it came out the same."""
+    """Return the differences between the card `before` and its replay `after`; none if both agree."""
     return [*_verdict(before, after), *_checks(before.checks, after.checks)]
 
 
 def changed_circumstances(before: Scorecard, after: Scorecard) -> list[str]:
-    """Say what is not the same as it was then, and may explain a difference."""
+    """Return the changed circumstances that may explain a difference."""
     pairs = {
         "the problem's files": (before.problem.sha256, after.problem.sha256),
         "the submission": (before.submission.sha256, after.submission.sha256),

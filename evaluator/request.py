@@ -1,4 +1,4 @@
-"""Put together what a grade is asked for: what the user says, else what the replayed card says, else the defaults."""
+"""Assembly of a grade request: from the user's arguments, else from the replayed card, else from defaults."""
 
 import hashlib
 import os
@@ -27,21 +27,21 @@ from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_su
 
 
 class Choice(NamedTuple):
-    """A device, and what is to be said of why."""
+    """A device, with findings about the choice."""
 
     device: DeviceKind
     remarks: tuple[Finding, ...] = ()
 
 
 class Resolved(NamedTuple):
-    """Options with their device, and the findings on how that was chosen."""
+    """Options with a device, and findings about the choice of the device."""
 
     options: GradeOptions
     remarks: tuple[Finding, ...] = ()
 
 
 class GradeArguments(NamedTuple):
-    """What the command line says of one grade beside its options; None leaves it to the card that is replayed."""
+    """Command-line arguments of one grade, without options; None takes the value from the replayed card."""
 
     problem: str | None = None
     submission: str | None = None
@@ -51,10 +51,10 @@ class GradeArguments(NamedTuple):
 
 
 def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeRequest:
-    """Read everything that the arguments and the options name; what they leave open is as on the card replayed.
+    """Read all files named by arguments and options; missing values come from the replayed card.
 
     Raises:
-        UsageError: something is missing, cannot be read, or cannot be done by this version.
+        UsageError: a value is missing, unreadable or unsupported.
     """
     card = read_card(arguments.replay) if arguments.replay is not None else None
     if card is None and (arguments.problem is None or arguments.submission is None):
@@ -73,11 +73,11 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
 
 
 def options_for(named: Mapping[str, Any], submission: Submission | Unread | None = None) -> Resolved:
-    """Read options by name; where no device is named, it is the one that suits the submission, else this machine's.
+    """Parse options by name; without a device, choose one for the submission, else this machine's default.
 
     Raises:
-        TypeError: an option has a name that is not known.
-        UsageError: an option has a value that is not known, or that contradicts another option.
+        TypeError: the name of an option is unknown.
+        UsageError: the value of an option is unknown, or contradicts another option.
     """
     if "device" in given(named):
         return Resolved(read_options(named))
@@ -87,7 +87,7 @@ def options_for(named: Mapping[str, Any], submission: Submission | Unread | None
 
 
 def _options_of(card: Scorecard | None) -> dict[str, Any]:
-    """Return the options of the grade that `card` is of. In a card that says nothing of weights they stayed."""
+    """Return the options of the grade of `card`. A card without a weights rule is of a grade with frozen weights."""
     if card is None:
         return {}
     frozen = WeightsRule.FROZEN if card.checks else None
@@ -101,22 +101,23 @@ def _options_of(card: Scorecard | None) -> dict[str, Any]:
 
 
 def about_size(problem: Problem, size: SizeName) -> tuple[Finding, ...]:
-    """Say of a small size that was found which constants it has."""
+    """Return a finding with the constants of a small size, if the search chose the constants."""
     said = found_small(problem, size)
     return () if said is None else (finding(Code.SIZE_FOUND, f"small size of {problem.name}: {said}"),)
 
 
 def remarked(submission: Submission | Unread, remarks: tuple[Finding, ...]) -> Submission | Unread:
-    """Add findings to those of a submission's text."""
+    """Return the submission with additional findings about its text."""
     if not remarks or not isinstance(submission, Submission):
         return submission
     return replace(submission, findings=(*submission.findings, *remarks))
 
 
 def _problem(arguments: GradeArguments, folder: Path | None, card: Scorecard | None) -> Problem:
-    """Read the problem: the one that the user names, else the one whose name the replayed card has in the listing.
+    """Read the problem named by the user, else the listed problem with the name in the replayed card.
 
-    A card is data: what it says is never taken for a path. Raises UsageError where the problem is not the card's own.
+    A card is untrusted data: its problem name is never used as a path. Raises UsageError if the problem differs from
+    the card's.
     """
     if arguments.problem is not None:
         problem = find_problem(arguments.problem, folder)
@@ -143,13 +144,13 @@ def _problem_of(card: Scorecard, folder: Path | None) -> Problem:
 
 
 def default_target(request: GradeRequest) -> Path:
-    """Say where a scorecard goes. A replay does not overwrite the card that it is compared with."""
+    """Return the path of the scorecard. A replay does not overwrite the original card."""
     ending = "replay.json" if request.replay is not None else "json"
     return Path("scorecards", card_place(request.terms.problem.name, request.submission.name, ending))
 
 
 def device_for(submission: Submission | Unread | None) -> Choice:
-    """Choose the device of a grade that asks for none: the CPU for C++ that is for nothing else."""
+    """Choose the default device of a grade: the CPU for C++ for the CPU only."""
     usual = default_device()
     if not isinstance(submission, Submission) or not is_for_the_cpu(submission.source):
         return Choice(usual)
@@ -158,7 +159,7 @@ def device_for(submission: Submission | Unread | None) -> Choice:
 
 
 def _submission(path: str | None, card: Scorecard | None) -> Submission | Unread:
-    """Read the submission at `path`, or take the one that the card holds."""
+    """Read the submission at `path`, or take the submission in the card."""
     if path is None:
         return _submission_of(card)
     place: Path | Literal["-"] = "-" if path == STDIN else Path(path)
@@ -170,7 +171,7 @@ def _submission(path: str | None, card: Scorecard | None) -> Submission | Unread
 
 
 def _named(submission: Submission | Unread, name: str | None) -> Submission | Unread:
-    """Give it the name that the user wants on its card. Raises UsageError where that could not be a file's."""
+    """Return the submission under the user's name for its card. Raises UsageError for an invalid file name."""
     if name is None:
         return submission
     if not name.isprintable() or not name.strip() or "/" in name or name.startswith("."):

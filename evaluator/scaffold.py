@@ -1,4 +1,4 @@
-"""Start a problem or a submission from a working example. Nothing is overwritten, and nothing is left half-written."""
+"""New problems and submissions from a working example. No file is overwritten, and no partial result remains."""
 
 import keyword
 import os
@@ -87,10 +87,10 @@ def get_init_inputs():
 
 
 def new_problem(name: str, folder: Path) -> Path:
-    """Write a problem called `name` into `folder`, ready to be graded and to be changed; give its own folder.
+    """Write a working problem called `name` into `folder`, for the user to change; return the problem's folder.
 
     Raises:
-        UsageError: the name is no identifier, something of that name is there, or the folder cannot be written to.
+        UsageError: the name is not an identifier, exists already, or the folder cannot be written to.
     """
     if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
         hint = "use letters, digits and underscores, not beginning with a digit: fused_softmax"
@@ -108,10 +108,10 @@ def new_problem(name: str, folder: Path) -> Path:
 
 
 def new_solution(problem: Problem, path: Path, language: Language = Language.CUDA) -> None:
-    """Write a submission for `problem` to `path`: correct from the start, with a kernel to be filled in.
+    """Write a submission for `problem` to `path`: correct from the start, with a kernel to complete.
 
     Raises:
-        UsageError: `path` is there, cannot be written to, or the reference has no class Model to start from.
+        UsageError: `path` exists or cannot be written to, or the reference has no class Model to start from.
     """
     text = solution_text(problem, language)
     with _beside(path) as draft:
@@ -122,7 +122,7 @@ def new_solution(problem: Problem, path: Path, language: Language = Language.CUD
 
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """Give a folder next to `target` to write in; what is still in it at the end is removed."""
+    """Create a draft folder next to `target`; its remaining content is removed at the end."""
     if os.path.lexists(target):
         hint = f"choose another name, or remove {target} first; nothing was changed"
         raise UsageError(f"{target} is there already", hint=hint)

@@ -1,6 +1,6 @@
-"""The JSON Schemas of what Warpgrade writes and reads, made from its records, and the check of a file against them.
+"""JSON Schemas of Warpgrade's documents, generated from its records, and validation of a file.
 
-`python -m evaluator.schema --write` renews `schemas/`; a test fails where the two differ.
+`python -m evaluator.schema --write` renews `schemas/`; a test fails if records and files differ.
 """
 
 import reprlib
@@ -25,7 +25,7 @@ _CONSTANT_TYPES = ["boolean", "integer", "number", "string"]
 
 
 class SchemaName(StrEnum):
-    """The documents that have a schema."""
+    """Documents with a schema."""
 
     SCORECARD = "scorecard"
     PROBLEM = "problem"
@@ -33,7 +33,7 @@ class SchemaName(StrEnum):
 
 
 def schema(name: SchemaName) -> dict[str, Any]:
-    """Make the JSON Schema of the document `name`."""
+    """Return the JSON Schema of the document `name`."""
     match name:
         case SchemaName.SCORECARD:
             made = _document(name, Scorecard, "Warpgrade scorecard")
@@ -43,7 +43,7 @@ def schema(name: SchemaName) -> dict[str, Any]:
         case SchemaName.PROBLEM:
             made = _document(name, ProblemFile, "problem.toml")
             made["description"] = "What a problem's folder says about its reference.py."
-            # The catalog checks these tables by hand, for better messages; a schema can say their form as well.
+            # The catalog checks the tables in Python, for better messages; the schema describes their form too.
             made["$defs"]["Constants"] = {"type": "object", "additionalProperties": {"type": _CONSTANT_TYPES}}
             sizes = made["$defs"][Sizes.__name__]["properties"]
             sizes.update({size: {"$ref": "#/$defs/Constants"} for size in sizes})
@@ -58,23 +58,23 @@ def schema(name: SchemaName) -> dict[str, Any]:
 
 
 def schema_bytes(name: SchemaName) -> bytes:
-    """Write the JSON Schema of `name` as it stands in `schemas/`."""
+    """Return the JSON Schema of `name` as stored in `schemas/`."""
     return msgspec.json.format(msgspec.json.encode(schema(name)), indent=2) + b"\n"
 
 
 def check_card(path: Path) -> list[str]:
-    """Compare the file at `path` with the scorecard's schema, and what it concludes with what it rests on.
+    """Validate the file at `path` against the scorecard's schema, and its conclusions against its evidence.
 
-    Gives for each fault where it is and what it is.
+    Return each fault with its location.
 
     Raises:
-        CardError: the file cannot be read, is too large, or does not hold one JSON object.
+        CardError: the file cannot be read, is too large, or is not a JSON object.
     """
     return faults_of(read_bytes(path), path)
 
 
 def faults_of(content: bytes, path: Path) -> list[str]:
-    """Return the faults of what was read from `path`, as `check_card` does."""
+    """Return the faults in the content of `path`, as `check_card` does."""
     try:
         document = msgspec.json.decode(content)
     except (ValueError, RecursionError) as error:
@@ -90,7 +90,7 @@ def faults_of(content: bytes, path: Path) -> list[str]:
         card = msgspec.json.decode(content, type=Scorecard)
     except RecursionError as error:
         raise CardError(f"{path} is not a scorecard: it is nested too deeply") from error
-    except ValueError as error:  # a number that a schema takes and a record does not
+    except ValueError as error:  # a number valid in the schema and not in the record
         return [f"the card: {error}"]
     return _cut_short([str(each) for each in contradictions(card)])
 
@@ -115,7 +115,7 @@ def _faults(document: dict[str, Any]) -> list[str]:
 
     validator = Draft202012Validator(schema(SchemaName.SCORECARD))
     errors = sorted(validator.iter_errors(document), key=where)
-    # Of the alternatives of an `anyOf`, the one that came nearest is the one that was meant.
+    # Among the alternatives of an `anyOf`, report the closest match.
     nearest = [best_match([error]) or error for error in errors]
     faults = [f"{json_path(error.absolute_path)}: {_friendly(error)}" for error in nearest]
     return _cut_short(faults)
@@ -127,7 +127,7 @@ def _cut_short(faults: list[str]) -> list[str]:
 
 
 def json_path(parts: Iterable[str | int]) -> str:
-    """Write a place in a document as one would in Python.
+    """Return a location in a document in Python notation.
 
     >>> json_path(["checks", 2, "tensors"]), json_path([])
     ('checks[2].tensors', 'the card')
@@ -137,7 +137,7 @@ def json_path(parts: Iterable[str | int]) -> str:
 
 
 def _friendly(error: Any) -> str:
-    """Say what is wrong without printing the whole of a large value."""
+    """Return the error as a message without large values."""
     match error.validator:
         case "type":
             return f"{_kind(error.instance)} stands where {_kinds(error.validator_value)} belongs"
@@ -187,7 +187,7 @@ def _kind(value: object) -> str:
 
 
 def schema_file(name: SchemaName, folder: Path) -> Path:
-    """Name the file of a schema in `folder`."""
+    """Return the path of a schema's file in `folder`."""
     return folder / f"{name.value}.schema.json"
 
 

@@ -1,6 +1,6 @@
-"""Turn a reference into the text of a first submission: its Model as ModelNew, its result through a kernel.
+"""Generation of a first submission from a reference: Model renamed to ModelNew, the result passed through a kernel.
 
-The reference is read with `ast`, never run; what is kept of it is kept to the byte, comments included.
+The reference is parsed with `ast`, never run; the parts taken over stay unchanged to the byte, comments included.
 """
 
 import ast
@@ -18,7 +18,7 @@ from evaluator.records import Problem
 
 
 class Language(StrEnum):
-    """What a submission's kernel is written in."""
+    """Languages of a submission's kernel."""
 
     CUDA = "cuda"
     CPP = "cpp"
@@ -121,7 +121,7 @@ _NEEDED_IMPORTS = ("import torch", "from torch.utils.cpp_extension import load_i
 
 
 class _Edit(NamedTuple):
-    """A replacement in one line; the columns count bytes, as `ast` does. Lines from 1."""
+    """A replacement within one line; lines count from 1, columns in bytes, like `ast`."""
 
     line: int
     start: int
@@ -130,10 +130,10 @@ class _Edit(NamedTuple):
 
 
 def solution_text(problem: Problem, language: Language) -> str:
-    """Write the text of a first submission for `problem`.
+    """Return the text of a first submission for `problem`.
 
     Raises:
-        UsageError: the reference does not define Model by a class statement of its own.
+        UsageError: the reference does not define Model by a class statement.
     """
     tree = ast.parse(problem.source)
     model = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"), None)
@@ -159,13 +159,13 @@ def solution_text(problem: Problem, language: Language) -> str:
 
 
 def _as_named(problem: Problem) -> str:
-    """Give what a command line finds the problem by: the name of a shipped one, else where it lies."""
+    """Return the argument by which the command line finds the problem: a shipped name or a path."""
     by_path = problem.origin == Origin.FOLDER.value and not set(problem.path) & set('"\\\n')
     return shlex.quote(problem.path) if by_path else problem.name
 
 
 def _helpers(problem: Problem, tree: ast.Module, model: ast.ClassDef) -> list[ast.stmt]:
-    """Find the definitions that Model needs from its module, and those that they need, in their order."""
+    """Return the module's definitions that Model needs, directly or indirectly, in source order."""
     scopes = symtable.symtable(problem.source, problem.name, "exec").get_children()
     needed: set[ast.stmt] = set()
     todo: list[ast.stmt] = [model]
@@ -179,7 +179,7 @@ def _helpers(problem: Problem, tree: ast.Module, model: ast.ClassDef) -> list[as
 
 
 def _names_needed(statement: ast.stmt, scopes: list[symtable.SymbolTable]) -> Iterator[str]:
-    """Name what a statement takes from its module; parameters and locals of the same name are not meant."""
+    """Yield the global names that a statement uses; parameters and locals are excluded."""
     match statement:
         case ast.ClassDef(name=name):
             outside: list[ast.AST] = [*statement.bases, *statement.keywords, *statement.decorator_list]
@@ -215,20 +215,20 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
 
 
 def _segment(source: str, node: ast.stmt) -> str:
-    """Give the lines of a statement, its decorators included, as they are written."""
+    """Return the source lines of a statement, including decorators."""
     decorators = getattr(node, "decorator_list", [])
     first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
     return "\n".join(line.decode() for line in source.encode().splitlines()[first - 1 : node.end_lineno])
 
 
 def _spaced(source: str, node: ast.stmt) -> str:
-    """Give a definition with the empty lines around it that its kind is used to."""
+    """Return a definition with the blank lines customary for its kind."""
     text = _segment(source, node)
     return f"{text}\n" if isinstance(node, ast.Assign | ast.AnnAssign) else f"\n{text}\n\n"
 
 
 def _model_new(source: str, model: ast.ClassDef, results: list[ast.expr], finish: str) -> str:
-    """Give the class under its new name, with the `results` of its forward passed through `finish`."""
+    """Return the renamed class, with the `results` of forward passed through `finish`."""
     lines = source.encode().splitlines()
     name_at = lines[model.lineno - 1].index(b"Model", model.col_offset + len(b"class"))
     edits = [_Edit(model.lineno, name_at, name_at + len(b"Model"), "ModelNew")]
@@ -247,7 +247,7 @@ def _model_new(source: str, model: ast.ClassDef, results: list[ast.expr], finish
 
 
 def _results(model: ast.ClassDef) -> Iterator[ast.expr]:
-    """Find the values that forward returns, one by one where it writes out a collection of them."""
+    """Yield the expressions that forward returns, individually for a literal collection."""
     forward = next((node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "forward"), None)
     todo: list[ast.AST] = list(forward.body) if forward else []
     while todo:

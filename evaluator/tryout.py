@@ -1,4 +1,4 @@
-"""Grade a tiny submission on each device that seems ready: only a grade shows that grades work."""
+"""Grade of a tiny submission on each ready device: only a grade proves that grades work."""
 
 import json
 import os
@@ -33,9 +33,9 @@ _SHOWN = 300
 
 
 def tried(diagnosis: Diagnosis, progress: "Progress") -> Diagnosis:
-    """Return the diagnosis with a grade on each device that it calls ready; where one fails, that device is not.
+    """Return the diagnosis after a grade on each ready device; a device whose grade fails is no longer ready.
 
-    A grade ends by its own deadline. A shorter limit here would call a device broken because the machine is busy.
+    A grade ends by its own deadline. A shorter limit would declare a device broken on a busy machine.
     """
     lines = []
     for device in diagnosis.ready:
@@ -58,7 +58,7 @@ def _line(device: DeviceKind) -> Line:
 
 
 def _graded(device: DeviceKind, folder: Path) -> str:
-    """Grade as the command line does, in a process of its own; say why it is not correct, if it is not."""
+    """Grade in a separate process, like the command line; return the reason of a failure, or ""."""
     submission = folder / "tiny.py"
     submission.write_text(_text(device), encoding="utf-8")
     options = ["--device", device.value, "--size", "small", "--json", "--quiet", "--output", str(folder / "card.json")]
@@ -80,5 +80,5 @@ def _graded(device: DeviceKind, folder: Path) -> str:
 
 
 def _text(device: DeviceKind) -> str:
-    """Write what is handed in: a kernel of its own where inline CUDA is what the device is for."""
+    """Return the submission's text: with a CUDA kernel, except for the CPU."""
     return _PLAIN if device is DeviceKind.CPU else solution_text(find_problem(_PROBLEM), Language.CUDA)

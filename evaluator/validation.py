@@ -1,4 +1,4 @@
-"""`warpgrade problems validate`: hold problems against the controls, and write down which value profiles they have."""
+"""`warpgrade problems validate`: tests problems with negative controls and stores their input distributions."""
 
 import contextlib
 import os
@@ -18,9 +18,9 @@ _LEASE_WAIT_S = 600.0
 def validate(
     names: Sequence[str], folder: Path | None, size: SizeName | None, device: DeviceKind, *, write: bool
 ) -> Iterator[Admission]:
-    """Hold the problems that `names` mean, or all in `folder`, against the controls, one after the other.
+    """Yield the admission of each problem in `names`, or of all in `folder`, after tests with negative controls.
 
-    With `write` each problem's lock is written first. A lock that is there and for another text is an error.
+    With `write`, each problem's lock is written first. An existing lock for another text is an error.
 
     Raises:
         ProblemError: a problem is broken, or its lock is out of date.
@@ -65,7 +65,7 @@ def _place(device: DeviceKind) -> str:
 
 @contextlib.contextmanager
 def _on(device: DeviceKind) -> Iterator[Gpu | None]:
-    """Have a GPU to oneself, where one is meant. What is computed on it is true fp32."""
+    """Lease a GPU exclusively if `device` is cuda. Computation on the GPU uses true fp32."""
     if device is not DeviceKind.CUDA:
         yield None
         return
@@ -80,10 +80,10 @@ def _on(device: DeviceKind) -> Iterator[Gpu | None]:
 
 
 def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
-    """Decide anew, and replace the lock by one rename. Sizes that are not decided anew keep what they have.
+    """Decide the input distributions and replace the lock atomically. Other sizes keep their decisions.
 
-    Those are `size` and the smaller ones; beside the full one, which a GPU is asked about, only smaller ones that lack
-    a decision.
+    The decided sizes are `size` and the smaller ones. With the full size, decided on a GPU, smaller sizes are added
+    only if their decision is missing.
     """
     if problem.origin == Origin.KERNELBENCH:
         raise UsageError(
@@ -96,7 +96,7 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
 
     path = Path(problem.path) / LOCK_FILE
     before = None
-    with contextlib.suppress(ProblemError):  # A broken one is what this is to mend.
+    with contextlib.suppress(ProblemError):  # The new lock replaces a broken one.
         before = read_lock(path, shipped=problem.origin == Origin.WARPGRADE)
     sizes = dict(before.sizes) if before is not None and fits(before, problem, RULES) else {}
     smaller = {SizeName.SMALL, SizeName.AWKWARD} & set(problem.sizes)

@@ -1,3 +1,3 @@
-"""The version of Warpgrade: the one place where it is written."""
+"""The version of Warpgrade, defined only in this file."""
 
 __version__ = "0.1.0"
