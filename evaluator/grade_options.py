@@ -91,7 +91,7 @@ class GradeOptions(Terms, frozen=True):
         weights: changing, from call to call, or frozen; by default as defined by each problem.
         sandbox: full (the default) or none, which is for trusted code only.
         strict: refuse to grade if a sandbox layer is missing.
-        require_own_kernel: the least share of the work, above 0 and at most 1, required in the submission's own kernels;
+        require_own_kernel: the least share of the work, above 0 and at most 1, required in own kernels of a submission;
             by default no share is required.
         baselines: forms of the reference to time as well: eager, compile, compile-max-autotune.
         speedup_of: the file of another submission to time as well.
