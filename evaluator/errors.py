@@ -1,10 +1,12 @@
 """The exceptions of Warpgrade. Errors of a submission are never exceptions, but values (`Finding`).
 
-WarpgradeError ├── UsageError                 the command or one of its files is wrong                  exit 2 │   ├──
-ProblemNotFound        no problem has that name; contains the nearest names │   ├── ProblemError           a problem
-folder or file is broken; names the key or function │   ├── SubmissionUnreadable   the submission cannot be opened │
-└── CardError              a scorecard cannot be read, or the file is not a scorecard └── InfraError
-this machine failed, not the submission                   exit 3
+WarpgradeError
+├── UsageError                 the command or one of its files is wrong                  exit 2
+│   ├── ProblemNotFound        no problem has that name; contains the nearest names
+│   ├── ProblemError           a problem folder or file is broken; names the key or function
+│   ├── SubmissionUnreadable   the submission cannot be opened
+│   └── CardError              a scorecard cannot be read, or the file is not a scorecard
+└── InfraError                 this machine failed, not the submission                   exit 3
     ├── ToolchainMissing       no usable compiler
     ├── SandboxUnavailable     the machine does not allow the requested isolation
     ├── JudgeFailed            the judge failed: memory, a lost starter, a full disk

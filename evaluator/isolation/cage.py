@@ -43,7 +43,7 @@ def enter_before_fork(cage: Cage) -> None:
 def enter_after_fork(cage: Cage, *, runner: int, own: int) -> None:
     """Drop the rights that the process below had to be started with; users are numbered as in `Identities`."""
     if cage is Cage.OWN_USER:
-        # With the runner's group too, a process that may read the memory counters may also list the descriptors.
+        # The runner's group too, because listing a runner's descriptors (to measure memory) requires both.
         os.setresgid(own, runner, own)
         os.setresuid(own, runner, own)
 

@@ -28,7 +28,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the program exited with status 0 within its limits."""
+        """Whether the program exited with status 0 within its disk limit."""
         return self.exit_code == 0 and not self.over_disk
 
 
