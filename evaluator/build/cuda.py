@@ -156,7 +156,7 @@ def _builder_sha256() -> str:
 
 
 def builder_sources() -> list[Path]:
-    """List the files of this package that decide what a build for a GPU makes."""
+    """List the source files that determine the result of a GPU build."""
     own, read, tools = (Path(file).parent for file in (__file__, lexer.__file__, nvcc.__file__))
     found = [*own.glob("*.py"), *(own / "host_half").iterdir(), *read.glob("*.py"), *tools.glob("*.py")]
     return sorted(path for path in found if path.is_file())

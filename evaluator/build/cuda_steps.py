@@ -25,7 +25,7 @@ _BINDINGS = re.compile(r"\bPYBIND11_|\bpy::|\bpybind11\b")
 _MOST_LISTING_BYTES = 1 << 20
 """Size limit of nm's output for an object. Parsing takes the judge 1 us per character."""
 _LIGHTER_FOLDER = "lighter"
-"""Light headers for nvcc without pybind11, whose parse time equals that of all others, and which is rarely needed."""
+"""Light headers for nvcc without pybind11, which takes as long to parse as all others and is rarely needed."""
 
 
 class Attempt(NamedTuple):

@@ -1,4 +1,4 @@
-"""CUDA C++ as text: tokens, declarations, launches, the split into host and device code, and names of kernels.
+"""Text analysis of CUDA C++: tokens, declarations, launches, the split into host and device code, kernel names.
 
-Nothing here starts a compiler, and nothing needs PyTorch.
+The package runs no compiler and needs no PyTorch.
 """

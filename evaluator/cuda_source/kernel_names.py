@@ -43,7 +43,7 @@ def joined(found: Iterable[Kernels]) -> Kernels:
 def kernels_in_library(library: bytes) -> Kernels:
     """Read the kernel names of a library built by nvcc.
 
-    nvcc stores device code in the section `.nv_fatbin`, and generates a host stub for each kernel, named
+    nvcc stores device code in the section `.nv_fatbin`. For each kernel, nvcc generates a host stub named
     `__device_stub__` plus the kernel's mangled name (CUDA Toolkit, "CUDA Binary Utilities", and the output of `nvcc
     --keep`).
     """

@@ -147,7 +147,7 @@ class SharedMemory:
                 self._edits.replace(token, "\n" * token.text.count("\n"))
 
     def _named_record(self, shared: _Shared) -> str | None:
-        """Name and close a `struct {…}` or `union {…}` defined inside the declaration; None without a definition."""
+        """Close a `struct {…}` or `union {…}` definition inside the declaration; return the type's name, else None."""
         code = self._code
         brace = next((i for i in range(shared.start, shared.declarators) if code.text(i) == "{"), None)
         if brace is None or brace not in code.partner:

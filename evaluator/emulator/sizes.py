@@ -25,8 +25,8 @@ def hard_coded(
     r"""List the numbers in a submission that belong only to the problem's full size, with lines.
 
     Both mappings hold the problem's constants by name. A match is a full-size constant, or a product of two or of all
-    constants, including at least one constant that the small size changes; numbers of the small size never match. To
-    exclude coincidences, a match must be at least 1000 but not 1024 (the maximal block size), or at least 100 and no
+    constants. At least one of the constants must differ at the small size, and numbers of the small size never match.
+    To exclude coincidences, a match must be at least 1000 but not 1024 (the maximal block size), or at least 100 and no
     multiple of 32.
 
     The search covers Python code and strings with C++ code, but no comments, docstrings or other text. Code used only

@@ -9,11 +9,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Dispatch mode that avoids importing PyTorch's compiler. A loaded compiler is told not to compile the mode.
+    """Dispatch mode that does not import PyTorch's compiler, and excludes itself from a loaded compiler.
 
-    PyTorch wraps `__torch_dispatch__` of every mode to exclude the method from compilation, and imports the compiler to
-    do so: 0.7 s of a grade on two cores (docs/evidence/grade_speed_h200.md). Without a loaded compiler, no code can be
-    compiled.
+    PyTorch wraps `__torch_dispatch__` of every mode to exclude the method from compilation. The wrapper imports the
+    compiler: 0.7 s of a grade on two cores (docs/evidence/grade_speed_h200.md). Without a loaded compiler, no code can
+    be compiled.
     """
 
     @classmethod

@@ -1,1 +1,1 @@
-"""The compilers of this machine: where they are, the flags that a submission may pass, and their messages."""
+"""Compilers of this machine: location, allowed flags, command lines, messages."""

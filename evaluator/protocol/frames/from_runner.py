@@ -77,7 +77,7 @@ class Counted(Frame, frozen=True):
     """Runner: counts of computing work since the first `Count` frame.
 
     `launches` counts the submission's own kernels on `emulated`, `library_calls` operations of PyTorch and of NVIDIA's
-    libraries, `own_calls` functions of the submission's extensions, and `mixed_calls` the `own_calls` with PyTorch
+    libraries. `own_calls` counts functions of the submission's extensions, `mixed_calls` the `own_calls` with PyTorch
     operations inside. A submission can forge the counts; they can cost a pass but never earn a pass.
     """
 

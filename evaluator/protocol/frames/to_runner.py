@@ -17,11 +17,11 @@ class Warm(Frame, frozen=True):
 class Load(Frame, frozen=True):
     """Judge: import the submission.
 
-    Descriptors with the frame: the input region, the output region, with `library` the device's native library (the
-    allocator on `cpu` and `cuda`, the emulator's runtime on `emulated`), and on `cuda` the shared page. The first
-    `copy_bytes` of the output region are reserved for copies; the allocator owns the rest. `tf32` sets TF32 for fp32
-    matrix products on `cuda`; `default` keeps PyTorch's settings. `probe_bytes` is the traffic of an empty call on
-    `cuda`: bytes read, and bytes written.
+    Descriptors with the frame: the input region, the output region, with `library` the device's native library, and on
+    `cuda` the shared page. The native library is the allocator on `cpu` and `cuda`, the emulator's runtime on
+    `emulated`. The first `copy_bytes` of the output region are reserved for copies; the allocator owns the rest. `tf32`
+    sets TF32 for fp32 matrix products on `cuda`; `default` keeps PyTorch's settings. `probe_bytes` is the traffic of an
+    empty call on `cuda`: bytes read, and bytes written.
     """
 
     submission: Text
