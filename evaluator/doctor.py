@@ -65,7 +65,7 @@ class Diagnosis(Record, frozen=True):
 
 
 _ALL_WALLS = (
-    "for --strict: Linux 6.12 or newer, where ordinary users may make user namespaces (sysctl "
+    "for --strict: Linux 6.12 or newer with user namespaces for ordinary users (sysctl "
     "user.max_user_namespaces; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0); a container with "
     "--security-opt seccomp=unconfined, apparmor=unconfined and systempaths=unconfined"
 )
@@ -106,7 +106,7 @@ def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations"
     from evaluator.build.cache import cache_folder
 
     if not ready:
-        raise InfraError("this machine cannot grade yet", hint="`warpgrade doctor` says what is missing")
+        raise InfraError("this machine cannot grade yet", hint="`warpgrade doctor` lists what is missing")
     return ahead.make_ahead(ahead.parts(ready, cache_folder()), cache_folder(), progress)
 
 
@@ -172,10 +172,10 @@ def _bytecode() -> Line:
     files = {spec.name: Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None}
     without = {name: file for name, file in files.items() if not _is_compiled(file)}
     if not without:
-        return _line("bytecode", f"kept for {', '.join(files)}", ok=True, fix="", needed_for=[])
+        return _line("bytecode", f"compiled for {', '.join(files)}", ok=True, fix="", needed_for=[])
     folders = " ".join(str(file.parent) for file in without.values())
-    fix = f"grades work without it, and take seconds longer: {sys.executable} -m compileall -q {folders}"
-    return _line("bytecode", f"none for {', '.join(without)}", ok=False, fix=fix, needed_for=[])
+    fix = f"optional, saves seconds per grade: {sys.executable} -m compileall -q {folders}"
+    return _line("bytecode", f"missing for {', '.join(without)}", ok=False, fix=fix, needed_for=[])
 
 
 def _is_compiled(file: Path) -> bool:
@@ -221,10 +221,10 @@ def _sandbox() -> Line:
     except SandboxUnavailable as error:
         return _line("sandbox", error.message, ok=False, fix=error.hint)
     facts = sandbox_facts(SandboxMode.FULL, machine, walls, Limits())
-    found = f"{len(facts.layers)} walls stand"
+    found = f"{len(facts.layers)} layers active"
     if not facts.missing:
         return _line("sandbox", found, ok=True, fix="")
-    found += f"; missing here: {', '.join(facts.missing)}"
+    found += f"; missing: {', '.join(facts.missing)}"
     # Grades work without the missing layers; only --strict refuses.
     return Line(name="sandbox", ok=True, needed_for=_EVERYWHERE, found=found, fix=_ALL_WALLS)
 
@@ -235,7 +235,7 @@ def _memory() -> Line:
     free = psutil.virtual_memory().available
     limit = _container_limit_bytes()
     free = free if limit is None else min(free, limit)
-    fix = "a compiler takes 1.3 GiB: close other programs, or raise the container's limit"
+    fix = "a compiler needs 1.3 GiB: close other programs, or raise the container's limit"
     return _line("free memory", _gib(free), ok=free >= 3 * _GIB, fix=fix)
 
 
@@ -250,7 +250,7 @@ def _container_limit_bytes() -> int | None:
 
 
 def _disk() -> Line:
-    fix = "make room, or set TMPDIR to a folder with more"
+    fix = "free space, or set TMPDIR to a larger folder"
     return _space("disk", Path(tempfile.gettempdir()), 2 * _GIB, fix)
 
 
@@ -259,7 +259,7 @@ def cache_line() -> Line:
     from evaluator.build.cache import cache_folder
 
     folder = cache_folder()
-    fix = "builds are made again at each grade: make room there, or set WARPGRADE_CACHE to a folder that can be written"
+    fix = "every grade builds again: free space there, or set WARPGRADE_CACHE to a writable folder"
     try:
         # The first build creates the folder; until then, test the nearest existing parent.
         there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
@@ -268,7 +268,7 @@ def cache_line() -> Line:
             probe.flush()
         free = shutil.disk_usage(there).free
     except OSError as error:
-        found = f"{folder} takes nothing: {error.strerror or error}"
+        found = f"{folder} is not writable: {error.strerror or error}"
         return _line("cache", found, ok=False, fix=fix, needed_for=[])
     return _line("cache", f"{_gib(free)} in {folder}", ok=free >= CACHE_BYTES, fix=fix, needed_for=[])
 

@@ -53,7 +53,7 @@ class ProblemNotFound(UsageError):
 
     def __init__(self, name: str, nearest: Sequence[str], elsewhere: str | None = None) -> None:
         """Store names `nearest` to `name` for the hint, or a hint about other locations: `elsewhere`."""
-        hint = elsewhere or "`warpgrade problems list` names them all; --problems DIR looks in another folder"
+        hint = elsewhere or "`warpgrade problems list` lists all problems; --problems DIR selects another folder"
         hint = f"did you mean {' or '.join(nearest)}?" if nearest else hint
         super().__init__(f"there is no problem named {name!r}", hint=hint)
         self.nearest = tuple(nearest)

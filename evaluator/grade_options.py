@@ -38,7 +38,7 @@ _R = TypeVar("_R")
 def seconds(value: float) -> None:
     """Raise ValueError unless `value` is a duration: a finite number of seconds above zero."""
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{value} is not a length of time")
+        raise ValueError(f"{value} is not a positive number of seconds")
 
 
 def share(value: float) -> None:
@@ -49,7 +49,7 @@ def share(value: float) -> None:
 
 def _forms_of_the_reference(kinds: tuple[BaselineKind, ...]) -> None:
     if BaselineKind.SUBMISSION in kinds:
-        raise ValueError("a submission is no form of the reference: it is an option of its own")
+        raise ValueError("submission is not a form of the reference: use speedup_of")
 
 
 Seconds = Annotated[float, seconds]
@@ -189,7 +189,7 @@ def refuse_unknown(named: Mapping[str, Any]) -> None:
     """Raise TypeError for an unknown option, as Python does for an unknown keyword argument."""
     for name in named:
         if name not in _TYPES:
-            raise TypeError(f"there is no option {name!r}: {did_you_mean(name, _TYPES) or one_of(_TYPES)}")
+            raise TypeError(f"unknown option {name!r}: {did_you_mean(name, _TYPES) or one_of(_TYPES)}")
 
 
 def with_options(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -217,24 +217,24 @@ def _refuse_contradictions(options: GradeOptions) -> None:
     """Raise UsageError for options that exclude each other, or that have no effect on their device."""
     device = options.device
     if options.strict and not options.has_walls:
-        raise UsageError("--strict asks for every wall, and --sandbox none for none", hint="leave one of them out")
+        raise UsageError("--strict requires the sandbox, and --sandbox none disables it", hint="omit one of the two")
     if options.gpu is not None and device is not DeviceKind.CUDA:
-        raise UsageError(f"--gpu says nothing on {device.value}", hint="add --device cuda, or leave --gpu out")
+        raise UsageError(f"--gpu has no effect on {device.value}", hint="add --device cuda, or omit --gpu")
     if options.baselines:
         _refuse_untimed("--baseline", device)
     if BaselineKind.EAGER in options.baselines and device is not DeviceKind.CUDA:
-        message = "--baseline eager is the reference with TF32 as PyTorch has it, which is for cuda"
-        raise UsageError(message, hint="leave it out: every grade measures the eager reference")
+        message = "--baseline eager times the reference with PyTorch's TF32 default, on cuda only"
+        raise UsageError(message, hint="omit --baseline eager: every grade times the eager reference")
     if options.profile is ProfilerKind.NCU and device is not DeviceKind.CUDA:
-        message = f"--profile ncu reads the counters of an NVIDIA GPU, and this grade is on {device.value}"
-        raise UsageError(message, hint="add --device cuda, or ask for --profile torch on cuda or cpu")
+        message = f"--profile ncu reads an NVIDIA GPU's counters, but this grade is on {device.value}"
+        raise UsageError(message, hint="add --device cuda, or use --profile torch on cuda or cpu")
     if options.profile is not None:
         _refuse_untimed("--profile", device)
 
 
 def _refuse_untimed(option: str, device: DeviceKind) -> None:
     if device is DeviceKind.EMULATED:
-        raise UsageError(f"{option} says nothing on emulated: nothing is timed there", hint="add --device cuda or cpu")
+        raise UsageError(f"{option} has no effect on emulated, which measures no time", hint="add --device cuda or cpu")
 
 
 def _other(path: str | Path, device: DeviceKind) -> Submission:

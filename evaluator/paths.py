@@ -27,5 +27,5 @@ def data_dir(name: DataName, *, package: Path = _PACKAGE) -> Path:
     # Without this file, a foreign `problems` package in site-packages would be mistaken for Warpgrade's.
     if (top / "pyproject.toml").is_file() and (top / name).is_dir():
         return top / name
-    message = f"Warpgrade's own {name} are missing: neither {installed} nor a checkout around {package} holds them"
+    message = f"Warpgrade's own {name} are missing from {installed} and from a checkout around {package}"
     raise InfraError(message, hint="install Warpgrade again: `pip install --force-reinstall warpgrade`")

@@ -58,7 +58,7 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
     """
     card = read_card(arguments.replay) if arguments.replay is not None else None
     if card is None and (arguments.problem is None or arguments.submission is None):
-        raise UsageError("PROBLEM and SUBMISSION must be named, unless --replay names a scorecard")
+        raise UsageError("PROBLEM and SUBMISSION are required without --replay")
     named = {**_options_of(card), **given(named)}
     found = _problem(arguments, named.get("problems"), card)
     submission = _named(_submission(arguments.submission, card), arguments.name)
@@ -124,12 +124,12 @@ def _problem(arguments: GradeArguments, folder: Path | None, card: Scorecard | N
     elif card is not None:
         problem = _problem_of(card, folder)
     else:
-        raise UsageError("PROBLEM must be named, unless --replay names a scorecard")
+        raise UsageError("PROBLEM is required without --replay")
     if card is not None and problem.sha256 != card.problem.sha256 and not arguments.changed_problem:
         raise UsageError(
-            f"the problem {problem.name} is not the one of this scorecard: its sha256 is {problem.sha256[:12]}…, "
+            f"the problem {problem.name} has changed since this scorecard: its sha256 is {problem.sha256[:12]}…, "
             f"the card's {card.problem.sha256[:12]}…",
-            hint="--changed-problem replays it all the same; name PROBLEM where it is another one",
+            hint="replay anyway with --changed-problem, or name another PROBLEM",
         )
     return problem
 
@@ -138,9 +138,9 @@ def _problem_of(card: Scorecard, folder: Path | None) -> Problem:
     try:
         return find_listed(card.problem.name, folder)
     except ProblemNotFound as error:
-        hint = "name it, if you trust it: warpgrade grade PROBLEM --replay CARD; or say where it is: --problems DIR"
+        hint = "if you trust the problem, name it: warpgrade grade PROBLEM --replay CARD; or its folder: --problems DIR"
         name = one_line(card.problem.name, 80)
-        raise UsageError(f"there is no problem {name!r}, which this scorecard names", hint=hint) from error
+        raise UsageError(f"no problem is named {name!r}, as this scorecard requires", hint=hint) from error
 
 
 def default_target(request: GradeRequest) -> Path:
@@ -154,7 +154,7 @@ def device_for(submission: Submission | Unread | None) -> Choice:
     usual = default_device()
     if not isinstance(submission, Submission) or not is_for_the_cpu(submission.source):
         return Choice(usual)
-    message = f"graded on cpu and not on {usual.value}: it builds C++ for the CPU, and nothing in it is for a GPU"
+    message = f"graded on cpu, not on {usual.value}: the submission builds C++ for the CPU and has no GPU code"
     return Choice(DeviceKind.CPU, (finding(Code.GRADED_ON_CPU, message),))
 
 
@@ -176,17 +176,17 @@ def _named(submission: Submission | Unread, name: str | None) -> Submission | Un
         return submission
     if not name.isprintable() or not name.strip() or "/" in name or name.startswith("."):
         hint = "use letters, digits, - and _: --name softmax_v2"
-        raise UsageError(f"{name!r} cannot be the name of a submission", hint=hint)
+        raise UsageError(f"{name!r} is not a valid submission name", hint=hint)
     return replace(submission, name=name)
 
 
 def _submission_of(card: Scorecard | None) -> Submission:
     if card is None or card.submission.sha256 is None:
-        raise CardError("this scorecard holds no submission to grade again", hint="name SUBMISSION as well")
+        raise CardError("this scorecard contains no submission", hint="name SUBMISSION as well")
     graded = card.submission
     text = graded.source.encode()
     if hashlib.sha256(text).hexdigest() != graded.sha256 or len(text) > MAX_CODE_BYTES:
-        raise CardError("the submission in this scorecard is not the text that its sha256 is of, or it is too large")
+        raise CardError("the submission in this scorecard does not match its sha256, or is too large")
     return Submission(
         name=graded.name,
         origin=graded.origin,

@@ -93,8 +93,8 @@ def new_problem(name: str, folder: Path) -> Path:
         UsageError: the name is not an identifier, exists already, or the folder cannot be written to.
     """
     if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
-        hint = "use letters, digits and underscores, not beginning with a digit: fused_softmax"
-        raise UsageError(f"{name!r} cannot be the name of a problem", hint=hint)
+        hint = "use letters, digits and underscores, starting with a letter: fused_softmax"
+        raise UsageError(f"{name!r} is not a valid problem name", hint=hint)
     target = folder / name
     title = name.replace("_", " ").strip().capitalize() or name
     with _beside(target) as draft:
@@ -124,14 +124,14 @@ def new_solution(problem: Problem, path: Path, language: Language = Language.CUD
 def _beside(target: Path) -> Iterator[Path]:
     """Create a draft folder next to `target`; its remaining content is removed at the end."""
     if os.path.lexists(target):
-        hint = f"choose another name, or remove {target} first; nothing was changed"
-        raise UsageError(f"{target} is there already", hint=hint)
+        hint = f"choose another name, or remove {target} first"
+        raise UsageError(f"{target} already exists", hint=hint)
     draft = target.parent / f".warpgrade-{secrets.token_hex(8)}"
     try:
         draft.mkdir(parents=True)
         yield draft
     except OSError as error:
-        message = f"{target} cannot be written: {error.strerror or error}"
-        raise UsageError(message, hint="choose a folder that you may write to") from error
+        message = f"cannot write {target}: {error.strerror or error}"
+        raise UsageError(message, hint="choose a writable folder") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -80,7 +80,7 @@ def faults_of(content: bytes, path: Path) -> list[str]:
     except (ValueError, RecursionError) as error:
         raise CardError(f"{path} is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise CardError(f"{path} is not a scorecard: it holds {_kind(document)}, not an object")
+        raise CardError(f"{path} is not a scorecard: {_kind(document)} instead of an object")
     version = document.get("schema_version")
     if isinstance(version, int) and version != SCHEMA_VERSION:
         return [f"schema_version: this card is of version {version}; this Warpgrade reads {SCHEMA_VERSION}"]
@@ -89,7 +89,7 @@ def faults_of(content: bytes, path: Path) -> list[str]:
             return faults
         card = msgspec.json.decode(content, type=Scorecard)
     except RecursionError as error:
-        raise CardError(f"{path} is not a scorecard: it is nested too deeply") from error
+        raise CardError(f"{path} is not a scorecard: nested too deeply") from error
     except ValueError as error:  # a number valid in the schema and not in the record
         return [f"the card: {error}"]
     return _cut_short([str(each) for each in contradictions(card)])

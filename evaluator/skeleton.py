@@ -138,7 +138,7 @@ def solution_text(problem: Problem, language: Language) -> str:
     tree = ast.parse(problem.source)
     model = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"), None)
     if model is None:
-        message = f"{problem.name} does not define Model by a class statement, so there is nothing to start from"
+        message = f"{problem.name} does not define Model by a class statement, so there is no starting point"
         raise UsageError(message, hint="write a file that defines `class ModelNew(nn.Module)`")
     imports = [_segment(problem.source, node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     missing = [line for line in _NEEDED_IMPORTS if line not in imports]

@@ -51,9 +51,9 @@ def _line(device: DeviceKind) -> Line:
         with tempfile.TemporaryDirectory(prefix="warpgrade-doctor-") as folder:
             why = _graded(device, Path(folder))
     except OSError as error:
-        why = f"it cannot be started: {error}"
-    fix = f"`warpgrade grade` on {device.value} would end like this; mend it, then run `warpgrade doctor` again"
-    found = why or "a tiny submission is graded as correct"
+        why = f"the grade did not start: {error}"
+    fix = f"`warpgrade grade` on {device.value} fails like this: fix the cause, then run `warpgrade doctor` again"
+    found = why or "the grade of a tiny submission is correct"
     return Line(name=f"on {device.value}", ok=not why, needed_for=[device], found=found, fix=fix if why else "")
 
 
@@ -71,12 +71,12 @@ def _graded(device: DeviceKind, folder: Path) -> str:
         card = json.loads(done.stdout)
         status, reason = card["status"], card["reason"]
     except (ValueError, KeyError, TypeError):
-        said = done.stderr.decode(errors="replace").strip() or "it said nothing"
+        said = done.stderr.decode(errors="replace").strip() or "no message"
         return f"exit status {done.returncode}: {said[-_SHOWN:]}"
     if status == Status.CORRECT.value:
         return ""
     why = f"{reason['code']} {reason['message']}" if reason else "without a reason"
-    return f"a tiny submission is {status.replace('_', ' ')}: {why[-_SHOWN:]}"
+    return f"the grade of a tiny submission is {status.replace('_', ' ')}: {why[-_SHOWN:]}"
 
 
 def _text(device: DeviceKind) -> str:

@@ -37,7 +37,7 @@ def validate(
             chosen = size or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
             if chosen not in problem.sizes:
                 known = ", ".join(problem.sizes)
-                raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"it has {known}")
+                raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"its sizes: {known}")
             refuse_what_does_not_fit(problem, chosen, gpu)
             try:
                 with shortage():
@@ -47,8 +47,8 @@ def validate(
                     admission = admit(problem, chosen, _place(device))
             except MemoryError as error:
                 where = "this machine" if gpu is None else "the GPU"
-                message = f"{problem.name} at size {chosen.value} does not fit into {where} with all that is tried"
-                raise UsageError(message, hint="take a smaller one: --size small") from error
+                message = f"{problem.name} at size {chosen.value} does not fit into the memory of {where}"
+                raise UsageError(message, hint="use a smaller size: --size small") from error
             yield admission
 
 
@@ -87,8 +87,8 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
     """
     if problem.origin == Origin.KERNELBENCH:
         raise UsageError(
-            f"{problem.name} is a file without a folder of its own: what is decided about it is kept in the cache",
-            hint="leave --write out",
+            f"{problem.name} is a single file: its lock is in the cache",
+            hint="omit --write",
         )
     from evaluator.judge.mixture import LOCK_SEED, decide
     from evaluator.judge.profiles import RULES
@@ -107,7 +107,7 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
         draft.write_text(lock_text(Lock(problem=problem.sha256, rules=RULES, sizes=sizes)), encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         draft.unlink(missing_ok=True)
 
@@ -119,6 +119,6 @@ def _check_lock(problem: Problem) -> None:
     lock = read_lock(path, shipped=problem.origin == Origin.WARPGRADE)
     if lock is not None and not fits(lock, problem, RULES):
         raise ProblemError(
-            f"{path} is for another text of {problem.name}, or for older profiles",
+            f"{path} is for an older version of {problem.name} or of the profiles",
             hint=f"warpgrade problems validate {problem.name} --write",
         )

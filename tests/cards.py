@@ -236,7 +236,7 @@ def crashed_card(**changes: Any) -> Scorecard:
 
 def unread_card(**changes: Any) -> Scorecard:
     """Give the card of an answer in which there was no code: nothing was run."""
-    reason = finding(Code.NO_CODE, "the answer has no fenced block that defines ModelNew")
+    reason = finding(Code.NO_CODE, "no fenced block of the answer defines ModelNew")
     missing = SubmissionRef(name="answer", origin="answer.md", sha256=None, source="", extracted_from_answer=False)
     empty = {"submission": missing, "build": None, "checks": [], "timing": None, "seeds": None, "sandbox": None}
     return card(**{"status": Status.BUILD_ERROR, "reason": reason} | empty | changes)

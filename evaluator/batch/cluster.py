@@ -80,7 +80,7 @@ class Cluster:
             self._stack.close()
             first = str(error).strip().splitlines()[:1]
             hint = "start one with `ray start --head`, or say --ray local"
-            raise InfraError(f"there is no Ray cluster at {self._address}: {' '.join(first)}", hint=hint) from error
+            raise InfraError(f"no Ray cluster answers at {self._address}: {' '.join(first)}", hint=hint) from error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,7 +102,7 @@ class Cluster:
         match device:
             case DeviceKind.CPU:
                 if jobs is not None:
-                    raise UsageError("--jobs says nothing on cpu with --ray: each machine makes one grade at a time")
+                    raise UsageError("--jobs has no effect on cpu with --ray: each machine runs one grade at a time")
                 return [Slot()] * len(self._machines())
             case DeviceKind.EMULATED:
                 if not cpus:
@@ -110,7 +110,9 @@ class Cluster:
                 return [Slot()] * (jobs or cpus)
             case DeviceKind.CUDA:
                 if not gpus:
-                    raise InfraError("the Ray cluster has no GPU", hint="add a machine with one, or --device emulated")
+                    raise InfraError(
+                        "the Ray cluster has no GPU", hint="add a machine with a GPU, or use --device emulated"
+                    )
                 facts = self._gpu_facts()
                 builders = [Slot(part=Part.BEGIN, facts=facts)] * (jobs or max(cpus, 1))
                 return [*([Slot(part=Part.FINISH, facts=facts)] * gpus), *builders]
@@ -135,7 +137,7 @@ class Cluster:
         try:
             return msgspec.json.decode(self._ray.get(look.remote(), timeout=_LOOK_S), type=GpuModel)
         except self._ray.exceptions.RayError as error:
-            raise InfraError(f"no machine of the Ray cluster shows its GPU: {error}") from error
+            raise InfraError(f"no machine of the Ray cluster reports its GPU: {error}") from error
 
 
 def _refuse_silence(address: str) -> None:
@@ -147,7 +149,7 @@ def _refuse_silence(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
     except (OSError, OverflowError) as error:
         hint = "start one with `ray start --head`, or say --ray local"
-        raise InfraError(f"there is no Ray cluster at {address}: {error}", hint=hint) from error
+        raise InfraError(f"no Ray cluster answers at {address}: {error}", hint=hint) from error
 
 
 class ActorHandle:
@@ -165,7 +167,7 @@ class ActorHandle:
             version = ray.get(self._actor.version.remote(), timeout=_PLACE_S)
         except (ray.exceptions.GetTimeoutError, ray.exceptions.RayError) as error:
             self.interrupt()
-            raise NoPlace(f"no machine of the Ray cluster has room ({type(error).__name__})") from None
+            raise NoPlace(f"no machine of the Ray cluster has a free slot ({type(error).__name__})") from None
         if version != __version__:
             self.interrupt()
             raise InfraError(f"a machine of the Ray cluster has Warpgrade {version}, this one {__version__}")

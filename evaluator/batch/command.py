@@ -93,7 +93,7 @@ def _crew(
     if arguments.ray is None:
         return slots_for(options.device, arguments.jobs, gpus_for(options)), None
     if options.gpu is not None:
-        raise UsageError("--gpu says nothing with --ray: each actor has the GPU that Ray gives it")
+        raise UsageError("--gpu has no effect with --ray: Ray assigns the GPUs")
     from evaluator.batch.cluster import Cluster
 
     cluster = stack.enter_context(Cluster(arguments.ray))
@@ -111,7 +111,7 @@ def parse_shard(text: str) -> Shard:
     """
     found = _SHARD.fullmatch(text)
     if found is None or int(found[1]) > int(found[2]):
-        raise UsageError(f"{text!r} is no part of a batch", hint="--shard 1/4 is the first of four parts")
+        raise UsageError(f"{text!r} is not a shard K/N", hint="--shard 1/4 is the first of four shards")
     return Shard(number=int(found[1]), of=int(found[2]))
 
 

@@ -114,21 +114,21 @@ def expected(folder: Path) -> int:
     """Count the submissions in `folder`. Raises UsageError where there are none, or it cannot be listed."""
     count = len(submission_files(folder))
     if not count:
-        hint = "submissions lie there as PROBLEM/NAME.py, .txt or .md"
-        raise UsageError(f"{folder} holds no submissions", hint=hint)
+        hint = "expected files are PROBLEM/NAME.py, .txt or .md"
+        raise UsageError(f"{folder} contains no submissions", hint=hint)
     return count
 
 
 def open_lines(path: Path) -> BinaryIO:
     """Open a file of JSON lines. Raises UsageError where it cannot be read, or is a submission itself."""
     if path.suffix.lower() in SUFFIXES and path.is_file():
-        hint = f"`warpgrade grade PROBLEM {path}` grades it"
-        raise UsageError(f"{path} is one submission, not a folder of them", hint=hint)
+        hint = f"grade the file with `warpgrade grade PROBLEM {path}`"
+        raise UsageError(f"{path} is a single submission, not a folder", hint=hint)
     try:
         return open_named(path)
     except OSError as error:
         hint = "name a folder of submissions, a file of JSON lines, or - for stdin"
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
 
 
 def submission_files(folder: Path) -> list[tuple[str, int]]:
@@ -151,7 +151,7 @@ def submission_files(folder: Path) -> list[tuple[str, int]]:
             others = [(each, _mode(each)) for each in entries if not each.is_dir(follow_symlinks=False)]
         except OSError as error:
             hint = "name a folder of submissions"
-            raise UsageError(f"{error.filename or top} cannot be listed: {error.strerror}", hint=hint) from error
+            raise UsageError(f"cannot list {error.filename or top}: {error.strerror}", hint=hint) from error
         found += [(f"{top}/{each.name}", mode) for each, mode in others if _may_be_meant(each, mode)]
         left += [f"{top}/{each.name}" for each in reversed(folders) if not each.name.startswith("__pycache__")]
     return found

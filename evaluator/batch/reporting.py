@@ -75,7 +75,7 @@ def _written(path: Path, write: Callable[[], object]) -> None:
     try:
         write()
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _case(entry: Entry) -> Case:

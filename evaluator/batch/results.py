@@ -122,14 +122,14 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
     runs = [read_run(path, trust) for path in paths]
     kinds = {run.asked.kind for run in runs}
     if len(kinds) > 1:
-        raise UsageError(f"these runs were graded on {' and '.join(sorted(kinds))}; devices are never mixed")
+        raise UsageError(f"the runs are from different devices: {' and '.join(sorted(kinds))}")
     _refuse_other_weights(runs)
     if len(runs) == 1:
         return runs[0]
     seen: set[tuple[str, str]] = set()
     for sample in (sample for run in runs for sample in run.samples):
         if (sample.problem, sample.name) in seen:
-            raise UsageError(f"{sample.problem}/{sample.name} is in two of these runs", hint="`warpgrade compare` them")
+            raise UsageError(f"two runs contain {sample.problem}/{sample.name}", hint="use `warpgrade compare`")
         seen.add((sample.problem, sample.name))
     return Results(
         runs[0].folder,
@@ -152,16 +152,16 @@ def compare_runs(before: Path, after: Path) -> Comparison:
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
     if devices[0] and devices[1] and devices[0] != devices[1]:
         first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in devices)
-        raise UsageError(f"the runs were graded on different devices: {first}; {second}")
+        raise UsageError(f"the runs are from different devices: {first}; {second}")
     _refuse_other_weights(runs)
     return compare(*([entry.timed for entry in run.entries] for run in runs))
 
 
 def _refuse_other_weights(runs: Sequence[Results]) -> None:
     """Raise UsageError for runs of which some were asked to let weights stay and some were not."""
-    rules = {"what each problem says" if run.weights is None else run.weights.value for run in runs}
+    rules = {"the problem's setting" if run.weights is None else run.weights.value for run in runs}
     if len(rules) > 1:
-        raise UsageError(f"these runs were graded with weights {' and '.join(sorted(rules))}; they are not mixed")
+        raise UsageError(f"the runs used different --weights: {' and '.join(sorted(rules))}")
 
 
 def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, CardError | None]:
@@ -173,7 +173,7 @@ def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, C
         looked = trust.look(content)
         refused = None if looked.refused is None else CardError(f"{path} {looked.refused}", hint=_NOT_TAKEN)
         if refused is None and row_of(card_of(content, path), row.card, row.size_bytes, row.mtime_ns) != row:
-            refused = CardError(f"{path} is not the card that the index was made of", hint=_NOT_TAKEN)
+            refused = CardError(f"{path} differs from the card in the run's index", hint=_NOT_TAKEN)
     except CardError as error:
         return Seen(State.UNSIGNED, None), error
     return looked.seen, refused

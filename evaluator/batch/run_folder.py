@@ -85,11 +85,11 @@ class RunFolder(Record, frozen=True):
             content = read_found(self.path, self.manifest.name, _MAX_MANIFEST_BYTES)
             return msgspec.json.decode(content, type=RunManifest)
         except OSError as error:
-            hint = "name a folder that `warpgrade batch --run` made"
+            hint = "name a folder created by `warpgrade batch --run`"
             why = "it has no manifest.json" if self.path.is_dir() and not self.manifest.exists() else error.strerror
-            raise CardError(f"{self.path} is not the folder of a run: {why}", hint=hint) from error
+            raise CardError(f"{self.path} is not a run folder: {why}", hint=hint) from error
         except (ValueError, RecursionError) as error:
-            raise CardError(f"{self.manifest} is not the manifest of a run: {error}") from error
+            raise CardError(f"{self.manifest} is not a run manifest: {error}") from error
 
     def read_plan(self) -> dict[str, Planned]:
         """Read what was handed in, by card; of two lines on one card the later counts.
@@ -102,7 +102,7 @@ class RunFolder(Record, frozen=True):
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise CardError(f"{self.plan} cannot be read: {error.strerror or error}") from error
+            raise CardError(f"cannot read {self.plan}: {error.strerror or error}") from error
         decoder = msgspec.json.Decoder(Planned)
         planned = {}
         for line in lines:
@@ -184,10 +184,10 @@ def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise UsageError(
-            f"another batch is at work on {path}", hint="wait for it, or name another folder with --run"
+            f"another batch is using {path}", hint="wait for the other batch, or name another folder with --run"
         ) from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be used for a run: {error.strerror or error}") from error
+        raise UsageError(f"cannot use {path} as a run folder: {error.strerror or error}") from error
     try:
         if fresh:
             _clear(folder)
@@ -219,7 +219,7 @@ def _refuse_strangers(folder: RunFolder) -> None:
     """What is not a run's is never written into, and never cleared."""
     ours = {".lock", "logs", "manifest.json"}  # what is there when a run dies at once
     if folder.path.is_dir() and not folder.manifest.exists() and {each.name for each in folder.path.iterdir()} - ours:
-        raise UsageError(f"{folder.path} holds other things than a run", hint="name a new folder with --run")
+        raise UsageError(f"{folder.path} contains files that are not a run's", hint="name a new folder with --run")
 
 
 def _place(submissions: str) -> str:
@@ -233,8 +233,8 @@ def _compare(begun: RunManifest, wanted: RunManifest, path: Path) -> None:
     before, now = _asked(begun), _asked(wanted)
     changed = [f"{before[name]}, not {now[name]}" for name in now if before[name] != now[name]]
     if changed:
-        hint = "name another folder with --run, or begin this one again with --fresh: that removes its cards"
-        raise UsageError(f"{path} was begun with {'; '.join(changed)}", hint=hint)
+        hint = "name another folder with --run, or start over with --fresh, which removes the cards"
+        raise UsageError(f"{path} was started with {'; '.join(changed)}", hint=hint)
 
 
 def _asked(manifest: RunManifest) -> dict[str, str]:
@@ -262,8 +262,8 @@ def _write_manifest(folder: RunFolder, manifest: RunManifest) -> None:
 
 def not_written(path: Path, error: OSError) -> InfraError:
     """Say that something of a run could not be written. What is there is whole."""
-    hint = "make room; every card so far is kept, and the same command goes on"
-    return InfraError(f"{path} cannot be written: {error.strerror or error}", hint=hint)
+    hint = "free disk space; all cards so far are kept: repeat the command to resume"
+    return InfraError(f"cannot write {path}: {error.strerror or error}", hint=hint)
 
 
 def _replace(path: Path, content: bytes) -> None:

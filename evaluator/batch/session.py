@@ -268,7 +268,7 @@ class Session:
                 case copy, card:
                     cards = self._folder.cards
                     if not self._may_be_copied(card):
-                        raise InfraError(f"{cards / card} was changed while the batch was at work")
+                        raise InfraError(f"{cards / card} was changed during the batch")
                     self._copy(copy, read_card(cards / card, cards))
 
     def _copy(self, copy: Copy, card: Scorecard) -> None:

@@ -26,8 +26,8 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
         case DeviceKind.CPU:
             wanted = jobs or 1
             if wanted > len(cores):
-                message = f"{wanted} grades cannot be timed side by side on {len(cores)} cores"
-                raise UsageError(message, hint=f"--jobs {len(cores)} at most on --device cpu")
+                message = f"{len(cores)} cores cannot time {wanted} grades at once"
+                raise UsageError(message, hint=f"use at most --jobs {len(cores)} with --device cpu")
             if wanted == 1:
                 return [Slot()]
             share = len(cores) // wanted

@@ -53,23 +53,23 @@ def explained_load(kind: str, said: str, texts: Sequence[str], submission: str) 
     if kind == "TypeError" and _NO_CPP_SOURCES.search(said):
         names = _names_in(submission)
         lines = " ".join(made.declaration for name in names if (made := definition_of(name, [submission])))
-        step = f"Hand in the declarations: cpp_sources={(lines or 'torch::Tensor f(torch::Tensor x);')!r}."
-        return _finding("load_inline was called without cpp_sources, which declare what is bound", step, submission)
+        step = f"Pass the declarations: cpp_sources={(lines or 'torch::Tensor f(torch::Tensor x);')!r}."
+        return _finding("load_inline has no cpp_sources, so the bound functions lack declarations", step, submission)
     if kind != "ImportError" or total_bytes(texts) > _MOST_BYTES:
         return None
     if _NO_INIT.search(said):
         names = defined_names(texts)
         step = f"Add functions={names[:4] or ['f']} to the call of load_inline."
-        return _finding("the extension was built and binds nothing for Python", step, submission)
+        return _finding("the extension compiles, but binds no function for Python", step, submission)
     if (symbol := _UNDEFINED_SYMBOL.search(said)) is None:
         return None
     name = symbol["rest"][: int(symbol["length"])]
     declared, defined = declaration_of(name, texts), definition_of(name, texts)
     if defined is None:
-        return _finding(f"{name} is declared, and no source defines it", _meant(name, texts), submission, name)
+        return _finding(f"{name} is declared, but no source defines it", _meant(name, texts), submission, name)
     was = f": {declared.declaration}" if declared is not None else ""
-    message = f"{name} is declared as no source defines it{was}"
-    return _finding(message, f"Declare it as it is defined: {defined.declaration}", submission, name)
+    message = f"the declaration of {name} matches no definition{was}"
+    return _finding(message, f"Declare {name} like its definition: {defined.declaration}", submission, name)
 
 
 def _is_long(request: BuildRequest) -> bool:
@@ -80,9 +80,9 @@ def _is_long(request: BuildRequest) -> bool:
 def _two_modules(request: BuildRequest, submission: str) -> Finding | None:
     if request.functions is None or not any(_MODULE.search(text) for text in _texts(request)):
         return None
-    message = "functions=[...] makes a module for Python, and the sources hold a PYBIND11_MODULE of their own"
+    message = "functions=[...] generates a Python module, and the sources define another one: PYBIND11_MODULE"
     return _finding(
-        message, "Leave out one of them: functions=, or the PYBIND11_MODULE.", submission, "PYBIND11_MODULE"
+        message, "Remove one of the two: functions=, or the PYBIND11_MODULE.", submission, "PYBIND11_MODULE"
     )
 
 
@@ -95,13 +95,13 @@ def _not_declared(request: BuildRequest, submission: str) -> Finding | None:
             continue
         defined = definition_of(name, request.cuda_sources)
         if defined is None:
-            message = f"functions=[...] names {name}, and no source defines it"
+            message = f"functions=[...] names {name}, but no source defines it"
             return _finding(message, _meant(name, _texts(request)), submission, name)
         if defined.is_kernel:
-            message = f"functions=[...] names {name}, which is a kernel: Python cannot call it"
-            step = "Write a C++ function that launches it (kernel<<<blocks, threads>>>(...)), and name that."
+            message = f"functions=[...] names the kernel {name}, which Python cannot call"
+            step = "Write a C++ function that launches the kernel (kernel<<<blocks, threads>>>(...)), and bind it."
             return _finding(message, step, submission, name)
-        message = f"functions=[...] names {name}, and cpp_sources does not declare it"
+        message = f"functions=[...] names {name}, but cpp_sources does not declare it"
         return _finding(message, f"Add to cpp_sources: {defined.declaration}", submission, name)
     return None
 
@@ -111,8 +111,8 @@ def _defined_twice(request: BuildRequest, errors: Sequence[str], submission: str
         return None
     for name in defined_names(request.cpp_sources):
         if (other := definition_of(name, request.cuda_sources)) is not None:
-            message = f"{name} is defined in cpp_sources and again in cuda_sources"
-            step = f"Keep one body, in cuda_sources, and in cpp_sources the line: {other.declaration}"
+            message = f"both cpp_sources and cuda_sources define {name}"
+            step = f"Keep the definition in cuda_sources, and in cpp_sources only the declaration: {other.declaration}"
             return _finding(message, step, submission, name)
     return None
 
@@ -123,8 +123,8 @@ def _no_header(request: BuildRequest, errors: Sequence[str], found: Sequence[Dia
     for file in source_files(request):
         if "torch::" in file.text and not _TORCH_INCLUDE.search(file.text):
             line = next((entry.submission_line for entry in found if entry.file == file.name), None)
-            message = f"{file.name} uses PyTorch and does not include its header"
-            step = "Add to its beginning: #include <torch/extension.h>"
+            message = f"{file.name} uses PyTorch without including its header"
+            step = "Add at the top of the source: #include <torch/extension.h>"
             return finding(Code.BINDING, message, line=line, next_step=step)
     return None
 
@@ -135,7 +135,9 @@ def _texts(request: BuildRequest) -> list[str]:
 
 def _meant(name: str, texts: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, defined_names(texts), 1, _CLOSE)
-    return f"Define it; or did you mean {near[0]}?" if near else "Define it in one of the sources, or leave it out."
+    return (
+        f"Define {name}; or did you mean {near[0]}?" if near else f"Define {name} in one of the sources, or remove it."
+    )
 
 
 def _names_in(submission: str) -> list[str]:

@@ -149,8 +149,8 @@ def _too_large(name: str, result: ToolResult) -> Finding | None:
     """Return a finding if the compile exceeded its limits on written files."""
     if result.over_disk or _FILE_TOO_LARGE.search(result.output) is not None:
         limits = SUBMISSION_LIMITS
-        most = f"{limits.work_bytes >> 20} MiB of files, {limits.file_bytes >> 20} MiB in one of them"
-        return finding(Code.BUILD_TOO_LARGE, f"the compiler of {name} wrote more than it may ({most})")
+        most = f"{limits.work_bytes >> 20} MiB in total, {limits.file_bytes >> 20} MiB for one file"
+        return finding(Code.BUILD_TOO_LARGE, f"the compiler of {name} exceeded the disk limit ({most})")
     return None
 
 
@@ -159,7 +159,7 @@ def _not_for_the_cpu(request: BuildRequest) -> Finding | None:
         return None
     return finding(
         Code.NOT_ON_THIS_DEVICE,
-        f"{request.name} is inline CUDA, which --device cpu cannot run (it runs inline C++)",
+        f"{request.name} is inline CUDA; --device cpu runs inline C++ only",
     )
 
 
@@ -167,24 +167,22 @@ def misnamed(request: BuildRequest) -> Finding | None:
     """Refuse an extension name unusable as a file and module name."""
     if _NAME.match(request.name):
         return None
-    return finding(Code.BUILD_REQUEST_REFUSED, f"an extension's name is a C identifier, not {request.name[:100]!r}")
+    return finding(Code.BUILD_REQUEST_REFUSED, f"the extension's name {request.name[:100]!r} is not a C identifier")
 
 
 def refusal(request: BuildRequest, files: list[SourceFile], suffixes: AbstractSet[str]) -> Finding | None:
     """Return why a request is refused before compiling. `suffixes` are the device's source file suffixes."""
     flags = refused_compile_flags(_compile_words(request)) + refused_link_flags(words(request.extra_ldflags))
     if flags:
-        return finding(Code.FLAG_REFUSED, f"{request.name}: not allowed: {' '.join(flags)[:300]}")
+        return finding(Code.FLAG_REFUSED, f"{request.name}: flags not allowed: {' '.join(flags)[:300]}")
     names = [file.name for file in files]
     wrong = [name for name in names if not _FILE_NAME.match(name) or PurePath(name).suffix not in suffixes]
     if wrong or len(set(names)) != len(names) or not names:
         return finding(
-            Code.BUILD_REQUEST_REFUSED, f"{request.name}: these cannot be compiled here: {str(wrong or names)[:300]}"
+            Code.BUILD_REQUEST_REFUSED, f"{request.name}: unsupported source files: {str(wrong or names)[:300]}"
         )
     if sum(len(file.text.encode()) for file in files) > _MAX_SOURCE_BYTES:
-        return finding(
-            Code.BUILD_REQUEST_REFUSED, f"{request.name}: more than {_MAX_SOURCE_BYTES >> 20} MiB of sources"
-        )
+        return finding(Code.BUILD_REQUEST_REFUSED, f"{request.name}: the sources exceed {_MAX_SOURCE_BYTES >> 20} MiB")
     return None
 
 
@@ -229,7 +227,7 @@ def work_folder() -> Iterator[Path]:
             work.mkdir()
             yield work
     except OSError as error:
-        raise JudgeFailed(f"there is no folder for the compiler: {error}", hint="make room in $TMPDIR") from error
+        raise JudgeFailed(f"cannot create a folder for the compiler: {error}", hint="free space in $TMPDIR") from error
 
 
 def read_library(path: Path, most_bytes: int = _MAX_LIBRARY_BYTES) -> bytes | None:

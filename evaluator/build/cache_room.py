@@ -106,7 +106,7 @@ def parse_size(text: str) -> int:
         size_bytes = int(float(number) * (1024 if binary else 1000) ** _POWERS[unit.upper()])
         if size_bytes > 0:
             return size_bytes
-    raise UsageError(f"{LIMIT_VARIABLE}: {text[:40]!r} is not a size", hint=f"like this: {LIMIT_VARIABLE}=10GiB")
+    raise UsageError(f"{LIMIT_VARIABLE}: {text[:40]!r} is not a size", hint=f"example: {LIMIT_VARIABLE}=10GiB")
 
 
 def touch(folder: Path) -> None:

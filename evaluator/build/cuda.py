@@ -135,7 +135,7 @@ def _architecture_note(request: BuildRequest, architecture: str) -> list[str]:
 def _refused(flags: NvccFlags) -> Finding | None:
     if not flags.refused:
         return None
-    return finding(Code.FLAG_REFUSED, f"not allowed for nvcc: {' '.join(flags.refused)[:300]}")
+    return finding(Code.FLAG_REFUSED, f"nvcc flags not allowed: {' '.join(flags.refused)[:300]}")
 
 
 def _key(request: BuildRequest, files: list[SourceFile], architecture: str) -> str:

@@ -107,7 +107,7 @@ def _places(folder: Path | None) -> list[_Place]:
         children = list(top.iterdir())
     except OSError as error:
         raise ProblemError(
-            f"{top}: cannot be read: {error.strerror or error}", hint="name a folder of problems"
+            f"{top}: cannot read: {error.strerror or error}", hint="name a folder of problems"
         ) from error
     # An installer may have linked the shipped problems.
     found_in = None if folder is None else top

@@ -139,7 +139,7 @@ def _decode_toml(text: str, path: Path) -> ProblemFile:
     try:
         return msgspec.convert(tomllib.loads(text), ProblemFile)
     except tomllib.TOMLDecodeError as error:
-        raise ProblemError(f"{path}: is not TOML: {error}") from error
+        raise ProblemError(f"{path}: not TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise _explained(str(error), path) from error
 
@@ -175,13 +175,13 @@ def _checked_sizes(sizes: Sizes, reference: Reference, path: Path) -> dict[SizeN
         if differing:
             names = ", ".join(differing)
             raise ProblemError(
-                f"{path}: {names}: set in only one of sizes.full and sizes.{size}; every size sets the same keys"
+                f"{path}: {names}: set in only one of sizes.full and sizes.{size}; all sizes need the same keys"
             )
     for name, value in sizes.full.items():
         written = reference.constants[name].value
         if value != written:
             message = f"{path}: sizes.full.{name} is {value!r}, but {REFERENCE_FILE} says {name} = {written!r}"
-            raise ProblemError(message, hint="the reference's own literals are its full size; make the two equal")
+            raise ProblemError(message, hint="the full size is given by the reference's literals; make both equal")
     return tables
 
 
@@ -192,19 +192,19 @@ def _check_constant(where: str, name: str, value: object, reference: Reference) 
         raise ProblemError(message, hint=did_you_mean(name, constants))
     expected = type(constants[name].value)
     if type(value) is not expected:
-        message = f"{where}: is {value!r}; expected {expected.__name__}, as in {REFERENCE_FILE}"
+        message = f"{where}: got {value!r}, expected {expected.__name__}, as in {REFERENCE_FILE}"
         raise ProblemError(message)
     if isinstance(value, float) and not math.isfinite(value):
-        raise ProblemError(f"{where}: is {value!r}; expected a finite number")
+        raise ProblemError(f"{where}: got {value!r}, expected a finite number")
 
 
 def _checked_split(split: dict[str, Any], reference: Reference, path: Path) -> dict[str, int]:
     for name, dim in split.items():
         where = f"{path}: split.{name}"
         if not isinstance(dim, int) or isinstance(dim, bool) or dim < 0:
-            raise ProblemError(f"{where}: is {dim!r}; expected a dimension: an integer, 0 or more")
+            raise ProblemError(f"{where}: got {dim!r}, expected a dimension: an integer, 0 or more")
         if reference.forward is None:
-            raise ProblemError(f"{where}: Model in {REFERENCE_FILE} has no forward of its own to look the name up in")
+            raise ProblemError(f"{where}: Model in {REFERENCE_FILE} defines no forward, so its parameters are unknown")
         if name not in reference.forward:
             message = f"{where}: Model.forward has no parameter {name}; {one_of(reference.forward)}"
             raise ProblemError(message, hint=did_you_mean(name, reference.forward))
@@ -220,7 +220,7 @@ def _checked_roofline(
     known = {name: literal.value for name, literal in reference.constants.items()}
     formulas = {name: getattr(written, name) for name in ("read_bytes", "written_bytes", "flop")}
     if not any(formulas.values()):
-        raise ProblemError(f"{path}: roofline: sets nothing; {one_of(formulas)}")
+        raise ProblemError(f"{path}: roofline: no key set; {one_of(formulas)}")
     for name, formula in formulas.items():
         for constants in sizes.values() if formula is not None else ():
             try:
@@ -235,8 +235,8 @@ def _checked_profiles(profiles: dict[str, Any], path: Path) -> dict[Profile, str
     for name, value in profiles.items():
         where = f"{path}: profiles.{name}"
         if name not in choices:
-            raise ProblemError(f"{where}: no such profile; {one_of(choices)}", hint=did_you_mean(name, choices))
+            raise ProblemError(f"{where}: unknown profile; {one_of(choices)}", hint=did_you_mean(name, choices))
         if value is not True and not (isinstance(value, str) and value.strip()):
-            message = f"{where}: is {value!r}; expected true, to use it in any case, or the reason to leave it out"
+            message = f"{where}: got {value!r}, expected true to force the profile, or a reason to exclude it"
             raise ProblemError(message)
     return {Profile(name): value for name, value in profiles.items()}

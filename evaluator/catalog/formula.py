@@ -28,7 +28,7 @@ def evaluate(formula: str, constants: Mapping[str, Constant]) -> int:
         tree = ast.parse(formula.strip(), mode="eval")
         value = _value(tree.body, constants)
     except (SyntaxError, ValueError):
-        raise FormulaError("is no formula") from None
+        raise FormulaError("is not a formula") from None
     except (RecursionError, MemoryError):
         raise FormulaError("is too long") from None
     if value < 0:
@@ -44,7 +44,9 @@ def _value(node: ast.expr, constants: Mapping[str, Constant]) -> int:
             found = constants.get(name)
             if not isinstance(found, int) or isinstance(found, bool):
                 known = ", ".join(key for key, each in constants.items() if type(each) is int)
-                raise FormulaError(f"names {name}, which is no whole number of the reference; there are {known}")
+                raise FormulaError(
+                    f"names {name}, which is not an integer constant of the reference; available: {known}"
+                )
             return found
         case ast.BinOp(left=left, op=operator, right=right):
             return _arithmetic(_value(left, constants), operator, _value(right, constants))

@@ -58,7 +58,7 @@ def read_lock(path: Path, *, shipped: bool = False) -> Lock | None:
     try:
         return msgspec.convert(tomllib.loads(data.decode("utf-8")), Lock)
     except (ValueError, RecursionError) as error:  # tomllib's, msgspec's and the decoder's errors are ValueErrors
-        raise ProblemError(f"{path}: {error}", hint="write it anew: warpgrade problems validate --write") from error
+        raise ProblemError(f"{path}: {error}", hint="write a new lock: warpgrade problems validate --write") from error
 
 
 def fits(lock: Lock | None, problem: Problem, rules: int) -> bool:

@@ -72,7 +72,7 @@ def with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> s
     texts: dict[Span, str | None] = {}
     for name, value in wanted.items():
         if name not in constants:
-            raise ProblemError(f"{where}: sets {name}, which is not a module-level constant of the reference")
+            raise ProblemError(f"{where}: {name} is not a module-level constant of the reference")
         literal = constants[name]
         same = type(value) is type(literal.value) and value == literal.value
         text = None if same else literal.spelt(value)
@@ -94,11 +94,11 @@ def _parse(source: str, where: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
-        raise ProblemError(f"{where}: line {error.lineno or 0}: is not Python: {error.msg}") from error
+        raise ProblemError(f"{where}: line {error.lineno or 0}: not Python: {error.msg}") from error
     except ValueError as error:
-        raise ProblemError(f"{where}: is not Python: {error}") from error
+        raise ProblemError(f"{where}: not Python: {error}") from error
     except (RecursionError, MemoryError) as error:
-        raise ProblemError(f"{where}: is nested too deeply to be read") from error
+        raise ProblemError(f"{where}: nested too deeply") from error
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:

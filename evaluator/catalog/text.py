@@ -28,12 +28,12 @@ def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
         else:
             data = read_found(found_in, path.relative_to(found_in).as_posix(), MAX_FILE_BYTES)
     except NotRegular as error:
-        hint = "put the files themselves there"
-        raise ProblemError(f"{path}: is not read: {error.strerror}", hint=hint) from error
+        hint = "replace the link by the file itself"
+        raise ProblemError(f"{path}: refused: {error.strerror}", hint=hint) from error
     except OSError as error:
-        raise ProblemError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ProblemError(f"{path}: cannot read: {error.strerror or error}") from error
     if len(data) > MAX_FILE_BYTES:
-        raise ProblemError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB: no file of a problem is")
+        raise ProblemError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the limit for a problem's files")
     return data
 
 
@@ -46,7 +46,7 @@ def decode(data: bytes, path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"{path}: is not UTF-8 text (byte {error.start})"
+        message = f"{path}: not UTF-8 text (byte {error.start})"
         raise ProblemError(message, hint="save the file as UTF-8") from error
 
 

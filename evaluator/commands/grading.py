@@ -29,12 +29,12 @@ from evaluator.records import ProfilerKind, Scorecard, Status
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where the scorecard is written.  [default: scorecards/PROBLEM/NAME.json]",
+    help="File for the scorecard.  [default: scorecards/PROBLEM/NAME.json]",
 )
 @click.option(
     "--name",
     metavar="NAME",
-    help="What the submission is called on its card.  [default: the file's name; stdin-HASH for -]",
+    help="Name of the submission on the scorecard.  [default: the file's name; stdin-HASH for -]",
 )
 @json_option
 @sign_option
@@ -42,26 +42,26 @@ from evaluator.records import ProfilerKind, Scorecard, Status
     "--speedup-of",
     type=click.Path(),
     metavar="FILE",
-    help="Time another submission too, and say how much faster this one is.",
+    help="Also time the submission in FILE, and report the speedup over it.",
 )
 @click.option(
     "--profile",
     type=click.Choice([kind.value for kind in ProfilerKind]),
     is_flag=False,
     flag_value=ProfilerKind.TORCH.value,
-    help="Run it once more, untimed, to see in which kernels the time goes; on cuda, ncu adds bandwidth and occupancy. "
-    "Without a word it is torch.",
+    help="Profile one additional, untimed call by kernel; on cuda, ncu adds bandwidth and occupancy. "
+    "--profile alone means torch.",
 )
 @click.option(
     "--replay",
     type=click.Path(path_type=Path),
     metavar="CARD",
-    help="Grade what this scorecard holds again, with its seeds.",
+    help="Grade the submission of this scorecard again, with its seeds.",
 )
 @click.option(
     "--changed-problem",
     is_flag=True,
-    help="Replay although the problem's files are not those of the scorecard.",
+    help="Replay even if the problem's files have changed since the scorecard.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def grade(
@@ -73,10 +73,10 @@ def grade(
 ) -> ExitCode:
     """Grade SUBMISSION against PROBLEM and write its scorecard.
 
-    PROBLEM is a name that `warpgrade problems list` shows, or a path. SUBMISSION is a Python file that defines
-    ModelNew, or the answer of a language model that holds one in a fenced block; - reads stdin.
-    With --replay CARD both may be left out: the submission is the card's, and the problem is looked up by the card's
-    name of it, among the shipped ones or in --problems. A card never makes a file be read or run.
+    PROBLEM is a name from `warpgrade problems list`, or a path. SUBMISSION is a Python file that defines ModelNew,
+    or a language model's answer with a fenced block that does; - reads stdin.
+    With --replay CARD both arguments are optional: the card contains the submission, and the card's problem name is
+    looked up among the shipped problems or in --problems. A card never causes another file to be read or run.
     """
     from evaluator.files.store import card_bytes, check_target, write_card
     from evaluator.grading import pipeline
@@ -136,7 +136,7 @@ def _tell_replaced(before: Scorecard | None, card: Scorecard, path: Path) -> Non
     if before is None or _kind(before) == _kind(card):
         return
     was = f"{before.status.value} on {before.device.kind.value}, size {before.problem.size.value}"
-    terminal.tell(f"replaced: {path} held another grade ({was}); --output FILE keeps both")
+    terminal.tell(f"replaced: {path} was another grade ({was}); --output FILE keeps both")
 
 
 def _kind(card: Scorecard) -> tuple[str, str]:
@@ -148,9 +148,9 @@ def _tell_replay(before: Scorecard, after: Scorecard) -> None:
     from evaluator.replay import changed_circumstances, differences
 
     found, changed = differences(before, after), changed_circumstances(before, after)
-    terminal.tell("replay: came out the same" if not found else f"replay: differs: {'; '.join(found)}")
+    terminal.tell("replay: same result" if not found else f"replay: different result: {'; '.join(found)}")
     if changed:
-        terminal.tell(f"replay: not as it was then: {', '.join(changed)}")
+        terminal.tell(f"replay: changed since then: {', '.join(changed)}")
 
 
 def _exit_code(card: Scorecard) -> ExitCode:
@@ -170,33 +170,39 @@ def _exit_code(card: Scorecard) -> ExitCode:
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="The run's folder; the same command on it goes on.",
+    help="Folder of the run; repeat the command to resume the run.",
 )
 @grading_options
 @sign_option
 @click.option(
-    "--jobs", "-j", type=click.IntRange(1), metavar="N", help="How many at once.  [default: what the device allows]"
+    "--jobs",
+    "-j",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of concurrent grades.  [default: the device's maximum]",
 )
 @click.option(
     "--ray",
     metavar="ADDRESS",
-    help="Grade on a Ray cluster: its address, auto for the one here, or local for a new one.",
+    help="Grade on a Ray cluster: its address, auto for a running one, or local for a new one.",
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Take only the first N submissions.")
-@click.option("--shard", metavar="K/N", help="Take only part K of N; equal submissions fall into one part.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Grade only the first N submissions.")
+@click.option("--shard", metavar="K/N", help="Grade only part K of N; equal submissions are in the same part.")
 @click.option(
     "--retry",
     type=click.Choice(["infra", "failed"]),
-    help="Grade again where the machine failed, or whatever is not correct.",
+    help="Grade submissions again: infra after failures of the machine, failed for all that are not correct.",
 )
-@click.option("--fresh", is_flag=True, help="Begin again: remove the cards that are there.")
-@click.option("--fail-fast", is_flag=True, help="Begin nothing more once a submission is not correct.")
-@click.option("--jsonl", is_flag=True, help="Write a line of JSON to stdout for each submission.")
+@click.option("--fresh", is_flag=True, help="Start over: remove the run's cards.")
+@click.option(
+    "--fail-fast", is_flag=True, help="Start no further grade after the first submission that is not correct."
+)
+@click.option("--jsonl", is_flag=True, help="Write one line of JSON per submission to stdout.")
 def batch(*, jsonl: bool, **named: Any) -> ExitCode:
-    """Grade all SUBMISSIONS into the folder of a run.
+    """Grade all SUBMISSIONS into the folder of a run; resumable.
 
-    SUBMISSIONS is a folder of PROBLEM/NAME.py (or .txt, .md: answers of a language model), a run folder of
-    KernelBench, or a file of lines {"problem": ..., "sample": ..., "source": ...}; - reads such lines from stdin.
+    SUBMISSIONS is a folder of PROBLEM/NAME.py (or .txt, .md: a language model's answers), a KernelBench run folder,
+    or a file of lines {"problem": ..., "sample": ..., "source": ...}; - reads such lines from stdin.
     """
     from evaluator.batch.command import BatchArguments, run_batch
 
@@ -205,7 +211,7 @@ def batch(*, jsonl: bool, **named: Any) -> ExitCode:
     try:
         tally = run_batch(arguments, options, sys.stderr, sys.stdout if jsonl else None)
     except KeyboardInterrupt:
-        terminal.tell("every card so far is kept; the same command goes on")
+        terminal.tell("all cards so far are kept; repeat the command to resume")
         raise
     terminal.tell(f"{tally}; next: warpgrade report {arguments.run}")
     return tally.exit_code

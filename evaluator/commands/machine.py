@@ -9,13 +9,15 @@ from evaluator.commands.options import json_option
 from evaluator.errors import ExitCode
 
 
-@click.command(short_help="Say what this machine can do, and what is missing.")
-@click.option("--prepare", is_flag=True, help="Make ahead what first grades wait for: runtime, headers, allocators.")
+@click.command(short_help="Check this machine: usable devices, missing parts, and fixes.")
+@click.option(
+    "--prepare", is_flag=True, help="Build in advance what a first grade needs: runtime, headers, allocators."
+)
 @json_option
 def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
-    """Say what this machine can and cannot do, and how to get what is missing.
+    """Check this machine: usable devices, missing parts, and how to get them.
 
-    A tiny submission is graded on each device before it is called ready; the first time that takes minutes.
+    A device is ready after the grade of a tiny submission; the first such grade takes minutes.
     """
     from evaluator import doctor, tryout
     from evaluator.report import checkup
@@ -23,7 +25,7 @@ def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
 
     if prepare:
         with progress_on(sys.stderr) as progress:
-            progress.stage("look", "what this machine can do")
+            progress.stage("look", "this machine")
             preparations = doctor.prepare(doctor.diagnose().ready, progress)
         if as_json:
             terminal.emit(terminal.json_text(preparations))
@@ -31,7 +33,7 @@ def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
             terminal.show(lambda console: checkup.render_preparations(preparations, console))
         return preparations.exit_code
     with progress_on(sys.stderr) as progress:
-        progress.stage("look", "what this machine can do")
+        progress.stage("look", "this machine")
         diagnosis = tryout.tried(doctor.diagnose(), progress)
     if as_json:
         terminal.emit(terminal.json_text(diagnosis))
@@ -42,23 +44,23 @@ def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
 
 _CACHE_EPILOG = """\b
 Environment:
-  WARPGRADE_CACHE        the folder  [default: ~/.cache/warpgrade]
-  WARPGRADE_CACHE_LIMIT  how large it may become: 500MiB, 20GB  [default: 10GiB]
+  WARPGRADE_CACHE        folder of the cache  [default: ~/.cache/warpgrade]
+  WARPGRADE_CACHE_LIMIT  largest size: 500MiB, 20GB  [default: 10GiB]
 """
 
 
 @click.group(epilog=_CACHE_EPILOG)
 def cache() -> None:
-    """See or clear what is kept of builds.
+    """Show or clear the build cache.
 
-    Beyond its limit the cache loses what was not used for longest. Nothing is lost with it but time.
+    Beyond its limit the cache evicts the least recently used entries. Evicted builds are built again.
     """
 
 
 @cache.command("info", epilog=_CACHE_EPILOG)
 @json_option
 def cache_info(*, as_json: bool) -> None:
-    """Say where the cache is, how large, and what it holds."""
+    """Show the cache's folder, size and contents."""
     from evaluator.build.cache import cache_folder
     from evaluator.build.cache_room import cache_limit_bytes, usage
     from evaluator.report.cache import usage_text
@@ -70,7 +72,7 @@ def cache_info(*, as_json: bool) -> None:
 @cache.command("clear", epilog=_CACHE_EPILOG)
 @json_option
 def cache_clear(*, as_json: bool) -> None:
-    """Remove all that is kept; what a grade reads just now stays."""
+    """Remove all entries, except those that a running grade uses."""
     from evaluator.build.cache import cache_folder
     from evaluator.build.cache_room import clear
     from evaluator.report.cache import cleared_text

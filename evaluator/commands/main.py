@@ -17,9 +17,9 @@ from evaluator.version import __version__
 _EXIT_STATUS = """\b
 Exit status:
   0    the submission is correct
-  1    it is not, or no verdict was possible on this device
-  2    the command, or a file that it was given, is wrong
-  3    this machine failed; nothing is said about the submission
+  1    the submission is not correct, or this device allows no verdict
+  2    the command or one of its files is invalid
+  3    this machine failed; no verdict on the submission
   130  interrupted
 """
 
@@ -96,7 +96,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if isinstance(surprise, OSError) and terminal.came_of_writing(surprise):
             return _end_without_stdout(surprise)
         terminal.tell("".join(traceback.format_exception(surprise)).rstrip("\n"))
-        terminal.tell("error: this is a fault in Warpgrade; it says nothing about the submission")
+        terminal.tell("error: this is a fault in Warpgrade, not a verdict on the submission")
         return ExitCode.INFRASTRUCTURE
     return int(code or ExitCode.CORRECT)
 

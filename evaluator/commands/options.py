@@ -55,21 +55,21 @@ problems_option = click.option(
     "--problems",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="WARPGRADE_PROBLEMS",
-    help="Look for problems in this folder instead of among the shipped ones.",
+    help="Folder of problems to use instead of the shipped ones.",
 )
 sign_option = click.option(
     "--sign",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="KEYFILE",
-    help="Sign every scorecard with this key of `warpgrade keygen`.  [default: the key in WARPGRADE_SIGNING_KEY]",
+    help="Sign every scorecard with this key from `warpgrade keygen`.  [default: the key in WARPGRADE_SIGNING_KEY]",
 )
 trusted_option = click.option(
     "--trusted",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Take cards alone that one of these public keys signed, and that are no replays.",
+    help="Accept only cards signed with one of the public keys in FILE; refuse replays.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout, and nothing else.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Write only JSON to stdout.")
 
 
 _GRADING_OPTIONS = (
@@ -78,55 +78,52 @@ _GRADING_OPTIONS = (
         type=click.Choice([AUTO, *(kind.value for kind in DeviceKind)]),
         default=AUTO,
         show_default=True,
-        help="Where the submission is run; auto is cuda where there is a GPU, else emulated, and for one submission of "
-        "C++ alone cpu.",
+        help="Device to grade on. auto: cuda with a GPU, otherwise emulated; cpu for a single submission of CPU C++.",
     ),
-    click.option(
-        "--gpu", metavar="GPU", help="Which GPU, by index or UUID; runners see no other.  [default: the first]"
-    ),
+    click.option("--gpu", metavar="GPU", help="GPU by index or UUID; runners see only this GPU.  [default: the first]"),
     click.option(
         "--size",
         type=click.Choice([size.value for size in SizeName]),
-        help="Which of the problem's sizes.  [default: full on cuda, else small]",
+        help="Size of the problem.  [default: full on cuda, otherwise small]",
     ),
     problems_option,
     click.option(
         "--tolerance",
         type=click.Choice([rule.value for rule in ToleranceRule]),
-        help=f"How far an output may be off.  [default: {default_of('tolerance').value}]",
+        help=f"Rule for the allowed error of an output.  [default: {default_of('tolerance').value}]",
     ),
     click.option(
         "--weights",
         type=click.Choice([rule.value for rule in WeightsRule]),
-        help="Whether weights change from call to call.  [default: changing, or what the problem says]",
+        help="Change the weights from call to call, or keep them.  [default: changing, or the problem's setting]",
     ),
     click.option(
         "--sandbox",
         type=click.Choice([mode.value for mode in SandboxMode]),
         default=default_of("sandbox"),
         show_default=True,
-        help="The walls around the submission; none is for your own code only.",
+        help="Isolation of the submission; use none for your own code only.",
     ),
-    click.option("--strict", is_flag=True, help="Refuse to grade where a wall of the sandbox is missing."),
+    click.option("--strict", is_flag=True, help="Refuse to grade if a layer of the sandbox is missing."),
     click.option(
         "--require-own-kernel",
         type=float,
         callback=checked,
         metavar="SHARE",
-        help="Reject what does less than this share of its work (above 0, at most 1) in kernels of its own.",
+        help="Reject a submission whose own kernels do less than this share of the work (above 0, at most 1).",
     ),
     click.option(
         "--baseline",
         multiple=True,
         type=click.Choice([kind.value for kind in BaselineKind if kind is not BaselineKind.SUBMISSION]),
-        help="Time this form of the reference too, with TF32 as PyTorch has it and as the problem says. Repeatable.",
+        help="Also time this form of the reference, with PyTorch's TF32 default and with the problem's. Repeatable.",
     ),
     click.option(
         "--timeout",
         type=float,
         callback=checked,
         metavar="SECONDS",
-        help="The limit of each stage but the build.  "
+        help="Time limit of each stage except builds.  "
         "[default: imports 60; calls 20 times the reference, at least 10, 2 on cuda]",
     ),
     click.option(
@@ -136,14 +133,14 @@ _GRADING_OPTIONS = (
         metavar="SECONDS",
         default=default_of("build_timeout_s"),
         show_default=True,
-        help="The limit of one extension's compilation.",
+        help="Time limit of one extension's compilation.",
     ),
     click.option(
         "--deadline",
         type=float,
         callback=checked,
         metavar="SECONDS",
-        help="The limit of the whole grade, whatever it is at.  [default: 20 minutes more than --build-timeout]",
+        help="Time limit of the whole grade.  [default: --build-timeout plus 20 minutes]",
     ),
 )
 

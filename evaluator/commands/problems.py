@@ -14,7 +14,7 @@ from evaluator.report.problems import listing_document, listing_text, problem_te
 
 @click.group()
 def problems() -> None:
-    """See which problems there are."""
+    """List, show and validate problems."""
 
 
 @problems.command("list")
@@ -34,7 +34,7 @@ def list_them(*, problems: Path | None, as_json: bool) -> ExitCode:
 @problems_option
 @json_option
 def show(*, name: str, problems: Path | None, as_json: bool) -> None:
-    """Show what a problem asks for, its sizes and its reference."""
+    """Show a problem's task, sizes and reference."""
     problem = find_problem(name, problems)
     terminal.emit(terminal.json_text(problem) if as_json else problem_text(problem))
 
@@ -43,23 +43,25 @@ def show(*, name: str, problems: Path | None, as_json: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_problem)
 @problems_option
 @click.option(
-    "--size", type=click.Choice([size.value for size in SizeName]), help="At which size.  [default: small, else full]"
+    "--size",
+    type=click.Choice([size.value for size in SizeName]),
+    help="Size of the problem.  [default: small, otherwise full]",
 )
 @click.option(
     "--device",
     type=click.Choice([DeviceKind.CPU.value, DeviceKind.CUDA.value]),
     default=DeviceKind.CPU.value,
     show_default=True,
-    help="Where the reference is computed.",
+    help="Device that computes the reference.",
 )
-@click.option("--write", is_flag=True, help="Decide which value profiles are used, and write profiles.lock.toml.")
+@click.option("--write", is_flag=True, help="Choose the input distributions, and write profiles.lock.toml.")
 @json_option
 def validate_them(
     *, names: tuple[str, ...], problems: Path | None, size: str | None, device: str, write: bool, as_json: bool
 ) -> ExitCode:
-    """Say which bad submissions the problems NAME would let through, and what to change.
+    """Test the problems NAME with bad submissions; report which ones pass, and what to change.
 
-    Without a NAME all problems are looked at. A problem that lets one through is weak: the exit status is 1.
+    Without NAME the command validates all problems. A problem that passes a bad submission is weak: exit status 1.
     """
     from evaluator.report.admission import admission_text, details_text
     from evaluator.validation import validate
@@ -87,30 +89,37 @@ def new() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     default=OWN_PROBLEMS,
     show_default=True,
-    help="The folder in which the problem's own is made.",
+    help="Parent folder of the new problem.",
 )
 def new_problem(*, name: str, problems: Path) -> None:
-    """Write a problem called NAME, to be graded as it is and changed from there."""
+    """Write a working problem called NAME as a starting point."""
     from evaluator import scaffold
 
     folder = scaffold.new_problem(name, problems)
-    terminal.emit(f"{folder} is written: problem.toml and reference.py\n")
-    terminal.emit("it computes an example, a linear layer, ReLU and a division: put your own Model into reference.py\n")
+    terminal.emit(f"wrote {folder}: problem.toml and reference.py\n")
+    terminal.emit("the example is a linear layer, ReLU and a division: put your own Model into reference.py\n")
     terminal.emit(f"next: warpgrade new solution {name} --problems {problems}\n")
 
 
 @new.command("solution")
 @click.argument("problem", shell_complete=complete_problem)
 @problems_option
-@click.option("--language", type=click.Choice(["cuda", "cpp"]), default="cuda", show_default=True, help="The kernel's.")
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="[default: NAME.py, here]")
+@click.option(
+    "--language", type=click.Choice(["cuda", "cpp"]), default="cuda", show_default=True, help="Language of the kernel."
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to write.  [default: NAME.py in this folder]",
+)
 def new_solution(*, problem: str, problems: Path | None, language: str, output: Path | None) -> None:
-    """Write a submission for PROBLEM: correct from the start, with a kernel to be filled in."""
+    """Write a correct submission for PROBLEM, with a kernel to fill in."""
     from evaluator import scaffold
     from evaluator.skeleton import Language
 
     found = find_problem(problem, problems)
     path = output or Path(f"{found.name.rpartition('/')[2]}.py")
     scaffold.new_solution(found, path, Language(language))
-    terminal.emit(f"{path} is written\n")
+    terminal.emit(f"wrote {path}\n")
     terminal.emit(f"next: warpgrade grade {problem} {path}{f' --problems {problems}' if problems else ''}\n")

@@ -25,7 +25,7 @@ def schema(*, name: str) -> None:
 @click.command()
 @click.argument("code", required=False)
 def explain(*, code: str | None) -> None:
-    """Explain the CODE of a finding, or name them all."""
+    """Explain the finding CODE, or list all codes."""
     if code is None:
         terminal.emit("".join(f"{each.value}  {entry.title}\n" for each, entry in ENTRIES.items()))
         return
@@ -33,8 +33,8 @@ def explain(*, code: str | None) -> None:
         wanted = Code(code.upper())
     except ValueError as error:
         near = difflib.get_close_matches(code.upper(), [each.value for each in Code], n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`warpgrade explain` names them all"
-        raise UsageError(f"there is no finding {one_line(code, 40)!r}", hint=hint) from error
+        hint = f"did you mean {' or '.join(near)}?" if near else "`warpgrade explain` lists all codes"
+        raise UsageError(f"unknown finding code {one_line(code, 40)!r}", hint=hint) from error
     entry = ENTRIES[wanted]
     paragraphs = [f"{wanted.value}: {entry.title}", entry.meaning, f"Next: {entry.next_step}"]
     terminal.emit("\n\n".join(click.wrap_text(paragraph, width=80) for paragraph in paragraphs) + "\n")

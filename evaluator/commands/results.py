@@ -20,24 +20,26 @@ _MOST_SAID = 5
 """Of the contradictions of one card."""
 
 
-@click.command(short_help="Say how many of a run are built, correct and fast.")
+@click.command(short_help="Summarise a run: how many submissions are built, correct, fast.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=run_argument)
 @json_option
 @trusted_option
-@click.option("--csv", "as_csv", is_flag=True, help="Write CSV to stdout: all, each level, each problem.")
+@click.option("--csv", "as_csv", is_flag=True, help="Write CSV to stdout: total, levels, problems.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown to stdout.")
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML there.")
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE."
+)
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write one self-contained page there.",
+    help="Write a self-contained HTML page to FILE.",
 )
 @click.option(
     "--kernelbench",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write that benchmark's levelN/eval_results.json there, and the reference's times.",
+    help="Write KernelBench's levelN/eval_results.json and the reference's times to DIR.",
 )
 def report(
     *,
@@ -50,9 +52,9 @@ def report(
     kernelbench: Path | None,
     trusted: Path | None,
 ) -> ExitCode:
-    """Say how many submissions of RUN are built, correct and fast, by level and problem.
+    """Summarise RUN: how many submissions are built, correct and fast, by level and problem.
 
-    Several runs are the parts of one that was shared out. What has no card counts as handed in and not correct.
+    Several RUNs are the shards of one batch. A submission without a card counts as not correct.
     """
     from evaluator.batch import reporting
     from evaluator.batch.results import read_runs
@@ -62,7 +64,7 @@ def report(
     from evaluator.signatures.trust import Trust, signers
 
     if as_json + as_csv + as_markdown > 1:
-        raise UsageError("--json, --csv and --markdown all write to stdout", hint="choose one of them")
+        raise UsageError("--json, --csv and --markdown all write to stdout", hint="choose one format")
     results = read_runs(runs, Trust(None if trusted is None else public_keys(trusted)))
     summaries = sections(results.samples, results.asked)
     if junit is not None:
@@ -92,33 +94,33 @@ def _write_kernelbench(results: "Results", folder: Path) -> None:
 
     written = reporting.write_kernelbench(results, folder)
     for path in written.paths:
-        terminal.tell(f"{path} is written")
+        terminal.tell(f"wrote {path}")
     if written.left_out:
-        terminal.tell(f"left out: {counted(written.left_out, 'submission')} to problems that are none of KernelBench's")
+        terminal.tell(f"skipped: {counted(written.left_out, 'submission')} to problems that are not KernelBench's")
     if written.unquoted:
         terminal.tell(
-            f"{counted(written.unquoted, 'correct one')} without a speedup: the clock cannot tell. Both runtimes "
-            "are -1, which that benchmark's analysis takes for a speedup of one"
+            f"{counted(written.unquoted, 'correct submission')} below the clock's resolution: both runtimes are -1, "
+            "which KernelBench's analysis reads as a speedup of 1"
         )
     if not results.asked.timed:
         terminal.tell(
-            f"nothing is timed on {results.asked.kind}: every runtime is -1; what that benchmark's analysis says of "
-            "fast_p and speedups means nothing"
+            f"{results.asked.kind} measures no time: every runtime is -1, so ignore fast_p and speedups in "
+            "KernelBench's analysis"
         )
 
 
-@click.command(short_help="Compare two runs: what broke, and what became faster.")
+@click.command(short_help="Compare two runs: regressions, fixes and speed.")
 @click.argument("before", metavar="RUN_A", type=run_argument)
 @click.argument("after", metavar="RUN_B", type=run_argument)
 @click.option(
     "--fail-on",
     multiple=True,
     metavar="RULE",
-    help="Exit with 1 where RUN_B is worse: speedup:-5%, correct:-2% (beyond chance), or status (any).",
+    help="Exit with 1 if RUN_B is worse: speedup:-5%, correct:-2% (both significant), or status (any).",
 )
 @json_option
 def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: bool) -> ExitCode:
-    """Compare the submissions that two runs share: which broke, which were mended, and how much faster they are."""
+    """Compare the submissions of two runs: which broke, which were fixed, and how much faster RUN_B is."""
     from evaluator.batch.results import compare_runs
     from evaluator.report.compare import failures, parse_rule
     from evaluator.report.comparison import comparison_document, render_comparison
@@ -135,20 +137,20 @@ def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: boo
     return ExitCode.NOT_CORRECT if failed else ExitCode.CORRECT
 
 
-@click.command(short_help="Draw a run's verdicts anew from its cards.")
+@click.command(short_help="Recompute a run's verdicts from its cards.")
 @click.argument("run", metavar="RUN", type=run_argument)
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write the cards as they are now to a new run there.",
+    help="Write the recomputed cards to a new run in DIR.",
 )
 @json_option
 def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
-    """Draw verdicts and statistics of RUN again, from what its cards hold; say what is concluded otherwise.
+    """Recompute the verdicts and statistics of RUN from its cards, and report differences.
 
-    Every card is looked at, whatever its status. Nothing is built or run. Exit status 1 where a verdict differs, or a
-    card contradicts itself.
+    Regrading covers every card and builds or runs nothing. The exit status is 1 if a verdict differs or a card
+    contradicts itself.
     """
     from evaluator.batch.regrading import regrade as again
 
@@ -189,16 +191,16 @@ def _changed(change: "Change") -> str:
     return one_line(f"{change.field} {before} -> {after}", 120)
 
 
-@click.command("show", short_help="Show a scorecard again, with its samples.")
+@click.command("show", short_help="Show a scorecard and the distribution of its samples.")
 @click.argument("file", metavar="CARD", type=click.Path(path_type=Path))
 @click.option(
     "--svg",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write a picture of both sides' samples to this file as well.",
+    help="Also draw both sides' samples to FILE.",
 )
 def show_card(*, file: Path, svg: Path | None) -> None:
-    """Show the scorecard in the file CARD again, and how the samples of both sides are distributed."""
+    """Show the scorecard CARD, and the distribution of both sides' samples."""
     from evaluator.files.store import read_card
 
     card = read_card(file)
@@ -206,15 +208,15 @@ def show_card(*, file: Path, svg: Path | None) -> None:
         _draw(card, svg)
     terminal.show_card(card, file, with_samples=True)
     if svg is not None:
-        terminal.tell(f"{svg} is written")
+        terminal.tell(f"wrote {svg}")
 
 
 def _draw(card: Scorecard, path: Path) -> None:
     from evaluator.report.picture import svg_bytes
 
     if card.timing is None:
-        raise UsageError("there is no picture of this card: nothing was timed", hint="leave --svg out")
+        raise UsageError("the card has no times to draw", hint="omit --svg")
     try:
         path.write_bytes(svg_bytes(card, card.timing))
     except OSError as error:
-        raise UsageError(f"no picture can be written to {path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error

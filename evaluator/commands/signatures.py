@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from evaluator.signatures.trust import Trust
 
 
-@click.command(short_help="Make a key to sign scorecards with.")
+@click.command(short_help="Create a key pair for signing scorecards.")
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--name", default="", metavar="NAME", help="Whose key it is, for those who read cards.")
-@click.option("--replace", is_flag=True, help="Put it in the place of a key that is there, which is lost.")
+@click.option("--name", default="", metavar="NAME", help="Name of the key's owner, shown with signatures.")
+@click.option("--replace", is_flag=True, help="Overwrite an existing key, which is lost.")
 def keygen(*, file: Path, name: str, replace: bool) -> None:
-    """Make an Ed25519 key: FILE is to sign scorecards with, FILE.pub to hand out.
+    """Create an Ed25519 key pair: FILE signs scorecards, FILE.pub is for distribution.
 
-    `grade --sign FILE` and `batch --sign FILE` sign every card; so does WARPGRADE_SIGNING_KEY, which holds the key
-    itself or its path.
+    `grade --sign FILE` and `batch --sign FILE` sign every card. So does the variable WARPGRADE_SIGNING_KEY: the key
+    itself, or its path.
     """
     from evaluator.signatures.keys import make_key
 
     public = make_key(file, name, replace=replace)
     terminal.emit(f"{public.line}\n")
-    click.echo(f"{file} is written, for your eyes alone; {file}.pub is {public.fingerprint}", err=True)
+    click.echo(f"wrote {file} (keep it secret); {file}.pub is {public.fingerprint}", err=True)
 
 
-@click.command("check-card", short_help="Check scorecards, and who signed them.")
+@click.command("check-card", short_help="Check scorecards and their signatures.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @trusted_option
 def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
-    """Check that each FILE is a scorecard that does not contradict itself, and was not changed after it was signed.
+    """Check that each FILE is a consistent scorecard, unchanged since its signature.
 
-    Every fault is named with its place. With --trusted, a card without the signature of one of those keys is refused,
-    and so is a replay, whose seeds were known before.
+    The output names every fault with its field. With --trusted, the check also refuses cards without the signature
+    of a trusted key, and replays, whose seeds were known in advance.
     """
     from evaluator.signatures.keys import public_keys
     from evaluator.signatures.trust import Trust

@@ -84,8 +84,8 @@ def unwritten(error: OSError) -> InfraError | None:
     lose(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return None
-    hint = "make room where stdout goes; the scorecard of a grade is written all the same"
-    return InfraError(f"stdout cannot be written: {error.strerror or error}", hint=hint)
+    hint = "free space where stdout leads; a grade's scorecard is written anyway"
+    return InfraError(f"cannot write to stdout: {error.strerror or error}", hint=hint)
 
 
 def came_of_writing(error: OSError) -> bool:

@@ -55,14 +55,14 @@ def choose(wanted: str | None) -> Gpu:
         variable = os.environ.get("CUDA_VISIBLE_DEVICES")
         why = "" if variable is None else f": CUDA_VISIBLE_DEVICES is {variable!r}"
         raise InfraError(
-            f"no NVIDIA GPU is visible{why}", hint="see `warpgrade doctor`; without a GPU: --device emulated"
+            f"no NVIDIA GPU is visible{why}", hint="run `warpgrade doctor`; without a GPU, use --device emulated"
         )
     if wanted is None:
         return found[0]
     chosen = [gpu for gpu in found if wanted in (str(gpu.number), gpu.uuid)]
     if not chosen:
         names = ", ".join(f"{gpu.number} ({gpu.name}, {gpu.uuid})" for gpu in found)
-        raise UsageError(f"there is no GPU {wanted!r}", hint=f"this machine has {names}")
+        raise UsageError(f"no GPU {wanted!r}", hint=f"this machine has {names}")
     return chosen[0]
 
 
@@ -105,10 +105,11 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
             lock.acquire(timeout=wait_s)
     except filelock.Timeout:
         raise InfraError(
-            f"GPU {gpu.number} ({gpu.name}) is busy with another grade", hint="wait for it, or choose another: --gpu"
+            f"GPU {gpu.number} ({gpu.name}) is busy with another grade",
+            hint="wait for the other grade, or choose another GPU with --gpu",
         ) from None
     except OSError as error:
-        raise InfraError(f"{path} cannot be locked: {error.strerror}", hint="make it writable, or remove it") from None
+        raise InfraError(f"cannot lock {path}: {error.strerror}", hint="make the file writable, or remove it") from None
     try:
         yield
     finally:
@@ -182,7 +183,7 @@ def _nvml() -> Iterator[Any]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise InfraError(f"NVIDIA's driver does not answer: {error}", hint="see `warpgrade doctor`") from None
+        raise InfraError(f"NVIDIA's driver does not answer: {error}", hint="run `warpgrade doctor`") from None
     try:
         yield pynvml
     finally:

@@ -64,7 +64,7 @@ class HostRegion:
         except OSError as error:
             os.close(self.descriptor)
             raise JudgeFailed(
-                f"{self.size_bytes} bytes of shared memory cannot be had: {error.strerror}",
+                f"cannot allocate {self.size_bytes} bytes of shared memory: {error.strerror}",
                 hint="grade at a smaller size (--size small)",
             ) from None
 
@@ -99,8 +99,8 @@ class DeviceRegion:
             self._memory = driver.create_memory(device, size_bytes)
         except driver.DriverError as error:
             raise JudgeFailed(
-                f"{size_bytes / 2**30:.1f} GiB of GPU memory cannot be had: {error}",
-                hint="end what else uses this GPU, or grade at a smaller size (--size small)",
+                f"cannot allocate {size_bytes / 2**30:.1f} GiB of GPU memory: {error}",
+                hint="end other programs on this GPU, or grade at a smaller size (--size small)",
             ) from None
         self.size_bytes = self._memory.size_bytes
         self.descriptor = driver.export_memory(self._memory)

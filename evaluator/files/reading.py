@@ -124,7 +124,7 @@ def _opened_found(folder: Path, place: str, opened: contextlib.ExitStack) -> int
     """Open a path below a folder part by part, so that no part is a link at the time of its opening."""
     *folders, name = place.split("/")
     if any(part in {"", ".", ".."} for part in (*folders, name)):
-        raise NotRegular(errno.EINVAL, "it is no place below that folder", place)
+        raise NotRegular(errno.EINVAL, "the path leaves the folder", place)
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     opened.callback(os.close, here)
     path = folder

@@ -45,10 +45,10 @@ def check_target(path: Path, *, named: bool = True) -> None:
         trial.touch(exist_ok=False)
         trial.unlink()
     except OSError as error:
-        message = f"no scorecard can be written to {path}: {_reason(error)}"
+        message = f"cannot write a scorecard to {path}: {_reason(error)}"
         if error.errno in _OUT_OF_SPACE:
-            raise CardNotWritten(message, hint="make room, or choose another place with --output") from error
-        raise UsageError(message, hint="choose another place with --output FILE") from error
+            raise CardNotWritten(message, hint="free disk space, or choose another file with --output") from error
+        raise UsageError(message, hint="choose another file with --output FILE") from error
 
 
 def _refuse_what_is_no_file(path: Path, *, follow: bool) -> None:
@@ -58,7 +58,7 @@ def _refuse_what_is_no_file(path: Path, *, follow: bool) -> None:
     except FileNotFoundError:
         return
     if not is_file:
-        message = f"{path} is there already and is not a file"
+        message = f"{path} exists and is not a file"
         raise UsageError(message, hint="name a file for --output; --json writes the scorecard to stdout")
 
 
@@ -74,8 +74,10 @@ def write_card(card: Scorecard, path: Path, *, named: bool = True) -> None:
     try:
         write_whole(path.resolve() if named else path, card_bytes(card))
     except (OSError, UnicodeError) as error:
-        message = f"the scorecard could not be written to {path}: {_reason(error)}"
-        raise CardNotWritten(message, hint="--json prints it instead, --output puts it elsewhere") from error
+        message = f"cannot write the scorecard to {path}: {_reason(error)}"
+        raise CardNotWritten(
+            message, hint="print the scorecard with --json, or choose another file with --output"
+        ) from error
 
 
 def write_whole(target: Path, content: bytes) -> None:
@@ -115,11 +117,11 @@ def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
         else:
             content = read_found(found_in, path.relative_to(found_in).as_posix(), MAX_CARD_BYTES)
     except NotRegular as error:
-        raise CardError(f"{path} is not a file to read a card from: {error.strerror}") from error
+        raise CardError(f"{path} is not a card file: {error.strerror}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise CardError(f"{path} cannot be read: {_reason(error)}") from error
+        raise CardError(f"cannot read {path}: {_reason(error)}") from error
     if len(content) > MAX_CARD_BYTES:
-        raise CardError(f"{path} is larger than {MAX_CARD_BYTES >> 20} MiB: no scorecard is")
+        raise CardError(f"{path} is larger than {MAX_CARD_BYTES >> 20} MiB, the limit for a scorecard")
     return content
 
 
@@ -150,10 +152,10 @@ def _decoded(layout: type[_Layout], content: bytes, path: Path) -> _Layout:
         version = msgspec.json.decode(content, type=_Versioned).schema_version
         card = msgspec.json.decode(content, type=layout) if version == SCHEMA_VERSION else None
     except (ValueError, RecursionError) as error:
-        hint = f"`warpgrade check-card {path}` lists what is wrong with it"
+        hint = f"`warpgrade check-card {path}` lists the faults"
         raise CardError(f"{path} is not a scorecard: {error}", hint=hint) from error
     if card is None:
-        raise CardError(f"{path} is a card of version {version}; this Warpgrade reads {SCHEMA_VERSION}")
+        raise CardError(f"{path} has card version {version}; this Warpgrade reads version {SCHEMA_VERSION}")
     return card
 
 

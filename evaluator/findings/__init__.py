@@ -1,8 +1,8 @@
-"""The closed set of things the judge can notice, each with a code, a title, what it means and the next step.
+"""Closed set of the judge's findings: each code has a title, an explanation and a next step.
 
-`warpgrade explain CODE` prints an entry; `docs/findings.md` is made from this table, and a test holds it to that.
-S: the submission's text. B: building it. R: running it. C: comparing its outputs. T: timing. I: isolation.
-X: this machine. Each letter's entries are in a module of their own.
+`warpgrade explain CODE` prints an entry. `docs/findings.md` is generated from the table, and a test compares the two.
+The letter of a code selects the module of its entry: S the submission's text, B building, R running, C comparing
+outputs, T timing, I isolation, X this machine.
 """
 
 from evaluator.findings.codes import Code, Entry

@@ -1,11 +1,11 @@
-"""The codes of findings, and what is known about each. The letter of a code says which module has its entry."""
+"""Codes of findings and the type of their entries. A code's letter selects the module of its entry."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class Code(StrEnum):
-    """The code of a finding."""
+    """Code of a finding."""
 
     NO_CODE = "S101"
     TOO_LARGE = "S102"
@@ -114,7 +114,7 @@ class Code(StrEnum):
 
 
 class Entry(NamedTuple):
-    """What is known about a code before it happens."""
+    """Text of a code: title, explanation, next step."""
 
     title: str
     meaning: str

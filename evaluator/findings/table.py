@@ -1,4 +1,4 @@
-"""The whole table of findings, put together from its families, and findings made from it."""
+"""The table of all findings, composed of its families, and the constructor of findings."""
 
 from evaluator.findings import building, comparing, isolation, machine, running, submission, timing
 from evaluator.findings.codes import Code, Entry
@@ -27,9 +27,9 @@ def finding(
     next_step: str | None = None,
     **details: str | float | bool | None,
 ) -> Finding:
-    """Make a finding of `code` that says `message`; the next step is the table's, where there is none of its own.
+    """Return a finding of `code` with `message`. The next step defaults to the table's entry.
 
-    Both may hold a submission's own text, which is as long as it likes.
+    Message and next step may quote the submission's text at any length, so long ones are truncated.
     """
     step = ENTRIES[code].next_step if next_step is None else _short(next_step)
     return Finding(code=code.value, message=_short(message), next_step=step, line=line, details=details)

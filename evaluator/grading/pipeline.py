@@ -118,7 +118,7 @@ def _outcome(
         case Unread(finding=reason):
             return Outcome().failed(_unread_status(reason), reason), None
         case Submission(source=source) as submission if not can_define_model_new(source):
-            what = "the name is nowhere in its text" if source.strip() else "its text is empty"
+            what = "the name does not occur in the text" if source.strip() else "the text is empty"
             reason = finding(Code.NO_MODEL_NEW, f"the submission defines no class ModelNew: {what}")
             outcome = Outcome(findings=list(submission.findings))
             return outcome.failed(Status.BUILD_ERROR, reason), None

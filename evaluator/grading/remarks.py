@@ -14,9 +14,9 @@ def remarks_on(outcome: Outcome) -> list[Finding]:
     if outcome.sandbox is not None and outcome.sandbox.mode == SandboxMode.NONE.value:
         remarks.append(finding(Code.NO_SANDBOX, "the submission ran without a sandbox"))
     elif outcome.sandbox is not None and outcome.sandbox.missing:
-        remarks.append(finding(Code.WALL_MISSING, f"missing here: {'; '.join(outcome.sandbox.missing)}"))
+        remarks.append(finding(Code.WALL_MISSING, f"the sandbox lacks {'; '.join(outcome.sandbox.missing)}"))
     if outcome.output.total_bytes > _FLOOD_BYTES:
-        remarks.append(finding(Code.OUTPUT_FLOOD, f"{outcome.output.total_bytes} bytes were printed"))
+        remarks.append(finding(Code.OUTPUT_FLOOD, f"the submission printed {outcome.output.total_bytes} bytes"))
     return [*remarks, *_about_the_cache()]
 
 
@@ -24,4 +24,4 @@ def _about_the_cache() -> list[Finding]:
     """Say that builds could not be kept, if so: the next grade will take as long again."""
     if (trouble := spill.trouble(cache_folder())) is None:
         return []
-    return [finding(Code.CACHE_UNUSABLE, f"builds cannot be kept in {trouble.folder}: {trouble.why}")]
+    return [finding(Code.CACHE_UNUSABLE, f"the cache {trouble.folder} cannot store builds: {trouble.why}")]

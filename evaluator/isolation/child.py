@@ -157,7 +157,7 @@ class ConfinedProcess:
         deadline = time.monotonic() + _KILL_S
         for process in self._processes:
             if not wire.ready(process, deadline - time.monotonic()):
-                raise JudgeFailed("a runner cannot be killed: one of its processes does not return from the kernel")
+                raise JudgeFailed("a runner cannot be killed: one of its processes hangs in a system call")
         # The memory of a process is freed before its pidfd is readable; other processes may hold files.
         if self._files_end is not None and not wire.ready(self._files_end, deadline - time.monotonic()):
             raise JudgeFailed("a runner is dead, and something still holds its files in memory")
@@ -180,7 +180,7 @@ class ConfinedProcess:
         try:
             self._warden.send(command.value, socket.MSG_NOSIGNAL)
         except OSError as error:
-            raise JudgeFailed(f"the warden of a runner is gone: {error.strerror}") from None
+            raise JudgeFailed(f"the init process of a runner ended: {error.strerror}") from None
 
     def _await(self, kind: type[M]) -> M:
         while True:
@@ -193,11 +193,11 @@ class ConfinedProcess:
         try:
             message, descriptors = wire.receive(self._warden)
         except TimeoutError:
-            raise JudgeFailed(f"the warden of a runner has not answered for {_ANSWER_S:.0f} s") from None
+            raise JudgeFailed(f"the init process of a runner did not answer for {_ANSWER_S:.0f} s") from None
         except (wire.HungUp, OSError):
-            raise JudgeFailed("the warden of a runner was lost") from None
+            raise JudgeFailed("the init process of a runner disconnected") from None
         if isinstance(message, wire.Failed):
-            raise JudgeFailed(f"a runner could not be started: {message.reason}")
+            raise JudgeFailed(f"a runner did not start: {message.reason}")
         return message, descriptors
 
     def _note(self, message: wire.AnyMessage) -> None:

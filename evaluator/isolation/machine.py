@@ -57,15 +57,15 @@ def choose_walls(mode: SandboxMode, machine: Machine) -> Walls:
     if not machine.private_view and machine.landlock_abi == 0:
         reasons = "; ".join(f"{layer}: {reason}" for layer, reason in machine.refused.items())
         raise SandboxUnavailable(
-            f"this machine allows neither a private file view nor Landlock ({reasons})",
-            hint="allow user namespaces, or use Linux 5.13 or newer; --sandbox none grades your own code without walls",
+            f"this machine permits neither a private mount namespace nor Landlock ({reasons})",
+            hint="permit user namespaces, or use Linux 5.13 or newer; --sandbox none disables the sandbox",
         )
     if machine.own_user and not machine.private_view:
         hidden = files.unreachable_for_others()
         if hidden is not None:
             raise SandboxUnavailable(
-                f"runners need a user of their own, and only this one can reach Python in {hidden}",
-                hint="run as an ordinary user, or with a Python that every user may read",
+                f"runners have a separate user, which cannot read Python in {hidden}",
+                hint="run as an ordinary user, or with a Python that all users can read",
             )
     return Walls(
         namespaces=machine.namespaces,

@@ -136,7 +136,9 @@ class Starter:
             try:
                 scratch = Scratch("run")
             except OSError as error:
-                raise JudgeFailed(f"there is no folder for a runner: {error}", hint="make room in $TMPDIR") from error
+                raise JudgeFailed(
+                    f"cannot create a folder for a runner: {error}", hint="free space in $TMPDIR"
+                ) from error
             undo.callback(scratch.close)
             if users is not None:
                 os.chown(scratch.path, users.runner, users.runner)

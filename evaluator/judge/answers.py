@@ -77,7 +77,7 @@ def late(snapshots: list[Snapshot], samples: dict[str, Sample]) -> Finding | Non
         now = _elements(tensor, sample.positions)
         changed = int((now != sample.content).any(1).sum())
         if changed:
-            message = f"{path}: {changed} of {len(now)} sampled values were written after the call was over"
+            message = f"{path}: {changed} of {len(now)} sampled values changed after the call ended"
             return finding(Code.LATE_OUTPUT, message, path=path)
     return None
 
@@ -99,7 +99,7 @@ def late_on_host(pairs: list[Pair], words: Words) -> Finding | None:
     for path, then, now in words.within(words.at_done, pairs, frozenset()):
         changed = int((then != now).sum())
         if changed:
-            message = f"{path}: {changed} of {len(now)} sampled words were written after the call said that it was over"
+            message = f"{path}: {changed} of {len(now)} sampled words changed after the runner reported the call's end"
             return finding(Code.LATE_OUTPUT, message, path=path)
     return None
 
@@ -130,7 +130,7 @@ def reused(
     for path, (start, size) in now.items():
         for old_path, (old_start, old_size) in before.items():
             if start < old_start + old_size and old_start < start + size:
-                message = f"{path} lies in the memory of the call before's {old_path}"
+                message = f"{path} overlaps the memory of the previous call's {old_path}"
                 return finding(Code.OUTPUT_REUSED, message), now
     return None, now
 
@@ -142,7 +142,7 @@ def changed_input(placed: Placed, exempt: frozenset[int]) -> Finding | None:
             continue
         pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
         if not all(torch.equal(before, after) for before, after in pieces):
-            return finding(Code.INPUT_CHANGED, f"{path} was written to", path=path)
+            return finding(Code.INPUT_CHANGED, f"the submission wrote into {path}", path=path)
     return None
 
 
@@ -177,6 +177,6 @@ def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list
             continue
         answer = answers.get(name)
         if answer is None:
-            return finding(Code.NO_GRADIENT, f"there is no gradient of {name}", name=name)
+            return finding(Code.NO_GRADIENT, f"the gradient of {name} is missing", name=name)
         pairs.append(Pair(f"gradient of {name}", gradient, answer))
     return pairs

@@ -25,5 +25,5 @@ def author_code(problem: Problem, doing: str) -> Iterator[None]:
         where = f", line {lines[-1]}" if lines else ""
         raise ProblemError(
             f"{problem.path}{where}: {doing} failed: {type(error).__name__}: {error}",
-            hint="the problem is broken, not the submission; mend its reference.py",
+            hint="the fault is in the problem, not in the submission: fix its reference.py",
         ) from None

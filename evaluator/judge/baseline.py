@@ -127,12 +127,12 @@ class ReferenceTimer:
             message = fault.finding.message if fault is not None else "no samples"
             if fault is None or fault.finding.code not in measure.DISTURBED:
                 raise JudgeFailed(
-                    f"the reference does not pass its own check: {message}",
-                    hint="its output may depend on more than its inputs and weights; see `warpgrade problems show`",
+                    f"the reference fails its own check: {message}",
+                    hint="the output may depend on more than inputs and weights; see `warpgrade problems show`",
                 )
         raise JudgeFailed(
-            f"the reference was disturbed {measure.TRIES} times: {message}",
-            hint="something else is at work on this GPU: end it, or choose another with --gpu",
+            f"other work disturbed the reference {measure.TRIES} times: {message}",
+            hint="end other work on this GPU, or choose another GPU with --gpu",
         )
 
     def _known_overhead(self, bench: Bench) -> measure.Overhead:

@@ -48,7 +48,7 @@ def bound(shop: Workshop, timing: Timing) -> Bounded:
             found = place(needs, roof._replace(bandwidth_bytes_per_s=again), timing, problem.roofline, constants)
     except (NeedsUnknown, ProblemError, RuntimeError, DriverError) as error:
         # A reference that cannot bear a changed input, or too little memory: the times that were taken still stand.
-        return Bounded(None, None, [finding(Code.NO_ROOFLINE, f"no floor is known: {_first_line(error)}")])
+        return Bounded(None, None, [finding(Code.NO_ROOFLINE, f"the floor is unknown: {_first_line(error)}")])
     finally:
         with contextlib.suppress(RuntimeError):
             torch.cuda.empty_cache()

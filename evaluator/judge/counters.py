@@ -39,7 +39,7 @@ def counters(shop: Workshop, desk: ResourceDesk) -> Counters:
     """Have the submission's kernels counted, with what `desk` served. What fails becomes a finding."""
     ncu = find_ncu()
     if ncu is None:
-        return _nothing(finding(Code.NO_NCU, "ncu, Nsight Compute's program, is not on this machine"))
+        return _nothing(finding(Code.NO_NCU, "this machine has no ncu (Nsight Compute)"))
     try:
         with work_folder() as work:
             shelf = lay_out(work, _call(shop))
@@ -53,7 +53,7 @@ def counters(shop: Workshop, desk: ResourceDesk) -> Counters:
                 readable=[*installation(ncu), *own_parts()],
             )
     except JudgeFailed as error:
-        return _nothing(finding(Code.NOT_COUNTED, f"ncu could not be run: {error.message}"))
+        return _nothing(finding(Code.NOT_COUNTED, f"ncu did not start: {error.message}"))
     return counted(result, joined(desk.device_code))
 
 
@@ -126,13 +126,13 @@ def _mean(weighted: list[tuple[float | None, float]]) -> float | None:
 def _failure(result: ToolResult) -> Finding:
     lines = [line.strip() for line in result.output.splitlines() if line.strip()]
     if REFUSED in result.output:
-        return finding(Code.COUNTERS_REFUSED, f"this GPU's counters are for administrators alone ({REFUSED})")
+        return finding(Code.COUNTERS_REFUSED, f"the driver restricts this GPU's counters to administrators ({REFUSED})")
     if result.timed_out:
-        why = f"ncu was not done after {_TIMEOUT_S:.0f} s"
+        why = f"ncu did not finish within {_TIMEOUT_S:.0f} s"
     elif (said := next((line for line in reversed(lines) if line.startswith(FAILED)), None)) is not None:
         why = said.removeprefix("warpgrade: ")
     elif result.ok:
-        why = "ncu saw no kernel"
+        why = "ncu recorded no kernel"
     else:
         ended = f"exit status {result.exit_code}" if result.signal is None else result.signal
         why = f"ncu failed ({ended}): {' / '.join(lines[-3:])}"

@@ -38,7 +38,7 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
     A Triton that is not installed is one too. A submission can write such a message itself: it is no pass either way.
     """
     if _NO_TRITON.fullmatch(message):
-        advice = "Triton is not installed here; with it (pip install triton) its own interpreter runs the kernels"
+        advice = "Triton is not installed; after `pip install triton`, Triton's own interpreter runs the kernels"
         return finding(Code.NOT_EMULATED, advice, construct="triton")
     match = _FAULT.search(message)
     if match is None or match["word"] not in _CODES:

@@ -32,12 +32,14 @@ class BuildLedger:
         self._requests += 1
         self._text_bytes += text_bytes
         if self._requests > MOST_REQUESTS:
-            return finding(Code.TOO_MANY_BUILDS, f"more than {MOST_REQUESTS} builds were asked for in one grade")
+            return finding(
+                Code.TOO_MANY_BUILDS, f"the submission asked for more than {MOST_REQUESTS} builds in one grade"
+            )
         if self._text_bytes > MOST_TEXT_BYTES:
-            message = f"more than {MOST_TEXT_BYTES >> 20} MiB of sources were sent in one grade"
+            message = f"the submission sent more than {MOST_TEXT_BYTES >> 20} MiB of sources in one grade"
             return finding(Code.TOO_MANY_BUILDS, message)
         if self.waited_s >= self._limit_s:
-            message = f"the builds of this grade took {self.waited_s:.0f} s; no more are built"
+            message = f"the builds of this grade took {self.waited_s:.0f} s; the judge refuses further builds"
             return finding(Code.COMPILER_TIMED_OUT, message)
         return None
 

@@ -249,7 +249,7 @@ def _goes_on(good: list[Trial], empty: Overhead) -> Fault | None:
     if empty.lag_ms is None or not lags_ms or median(lags_ms) <= empty.lag_ms:
         return None
     excess_us = (median(lags_ms) - empty.lag_ms + _LAG_MS) * 1e3
-    message = f"the GPU worked on for {excess_us:.0f} us after a call said that it was over"
+    message = f"the GPU stayed busy for {excess_us:.0f} us after a call reported its end"
     return Fault(Status.REJECTED, finding(Code.WORK_AFTER_DONE, message))
 
 
@@ -258,5 +258,5 @@ def _never_quiet(trial: Trial, name: str, void: int, good: int) -> Trial:
 
     The reference was quiet on the same GPU a moment ago, so in a submission's runner it is the submission.
     """
-    message = f"in {void} of {void + good} calls the GPU was at work on something else before the inputs were there"
+    message = f"in {void} of {void + good} calls other work kept the GPU busy before the inputs arrived"
     return trial._replace(fault=Fault(Status.REJECTED, finding(Code.NOT_QUIET, f"{name}: {message}")))

@@ -45,7 +45,7 @@ def worked_out(problem: Problem, size: SizeName, reference: Reference, budget_s:
     """Count and sample now, in `budget_s` for each round of samples. Raises NeedsUnknown."""
     counted = count(problem, size)
     if isinstance(counted, Uncountable):
-        raise NeedsUnknown(f"it cannot be counted on the meta device: {counted.reason}")
+        raise NeedsUnknown(f"the reference does not run on the meta device: {counted.reason}")
     inputs = reference.draw(fresh_seed())
     random_seed = fresh_seed()
     gradients = None

@@ -84,7 +84,7 @@ def lent_weights(answer: Layouts, weights: Layouts, exempt: frozenset[str]) -> F
         if path in exempt or not path.startswith("output"):
             continue
         if name := next((name for name, place in weights.items() if meet(found, place)), None):
-            return finding(Code.OUTPUT_REUSED, f"{path} lies in the memory of the weight {name}", path=path)
+            return finding(Code.OUTPUT_REUSED, f"{path} overlaps the memory of the weight {name}", path=path)
     return None
 
 

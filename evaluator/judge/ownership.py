@@ -134,15 +134,15 @@ def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
     if own is None or required is None or own.share_high >= required:
         return None
     what = {
-        ShareBasis.BUILT: "nothing that was built for it holds a kernel of its own",
-        ShareBasis.LAUNCHES: f"in a call, launches of its own: {own.own:g}, library operations: {own.library:g}",
-        ShareBasis.CALLS: f"in a call, functions of its own: {own.own:g}, library operations: {own.library:g}",
-        ShareBasis.PROFILE: f"its own kernels took {own.own:.3g} ms of a call on the GPU, others {own.library:.3g} ms",
-        ShareBasis.LEFT_OUT: "with its own kernels left out the answer was right all the same",
-        ShareBasis.REFUTED: "by its count no operation of PyTorch's computes, and without them the answer was wrong",
+        ShareBasis.BUILT: "no build of the submission contains a kernel",
+        ShareBasis.LAUNCHES: f"a call has {own.own:g} launches of own kernels and {own.library:g} library operations",
+        ShareBasis.CALLS: f"a call has {own.own:g} calls of own functions and {own.library:g} library operations",
+        ShareBasis.PROFILE: f"own kernels took {own.own:.3g} ms of a call's GPU time, others {own.library:.3g} ms",
+        ShareBasis.LEFT_OUT: "without own kernels the answer was still correct",
+        ShareBasis.REFUTED: "the count shows no PyTorch operation, but without PyTorch operations the answer was wrong",
         ShareBasis.UNKNOWN: "",
     }[own.basis]
-    message = f"own kernels do {_percent(own.share_high)} of the work, {_percent(required)} is asked for: {what}"
+    message = f"own kernels do {_percent(own.share_high)} of the work, {_percent(required)} is required: {what}"
     return Fault(Status.REJECTED, finding(Code.TOO_LITTLE_OWN, message, share=own.share_high, required=required))
 
 
@@ -150,8 +150,8 @@ def not_known(own: OwnKernels | None, required: float | None) -> Fault | None:
     """Give no verdict where a share was asked for, and the own kernels may have done less."""
     if required is None or (own is not None and own.share_low >= required):
         return None
-    between = "" if own is None else f", between {_percent(own.share_low)} and {_percent(own.share_high)}"
-    message = f"{_percent(required)} of the work must be done by own kernels, and the share is not known{between}"
+    between = "" if own is None else f": between {_percent(own.share_low)} and {_percent(own.share_high)}"
+    message = f"{_percent(required)} of the work is required of own kernels, and their share is unknown{between}"
     return Fault(Status.INCONCLUSIVE, finding(Code.OWN_SHARE_UNKNOWN, message, required=required))
 
 

@@ -123,7 +123,9 @@ class PrecisionWatch:
                 continue
             if found is not None:
                 of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
-                message = f"{found.path} is within the tolerance, but has the errors of {found.format.value}{of_many}"
+                message = (
+                    f"{found.path} is within the tolerance, but its errors are those of {found.format.value}{of_many}"
+                )
                 problem = finding(Code.LOWER_PRECISION, message, path=found.path)
                 return replace(drawn[0].check, ok=False, finding=problem)
         if untried is not None:

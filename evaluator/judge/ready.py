@@ -85,7 +85,7 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     if not found:
         raise ProblemError(f"{problem.name}: the reference's forward returns no tensor")
     if any(leaf.numel() == 0 for leaf in found):
-        raise ProblemError(f"{problem.name}: the reference's output is empty: nothing can be compared")
+        raise ProblemError(f"{problem.name}: the reference's output is empty, with no element to compare")
     given = [*tensors(inputs.args), *tensors(inputs.kwargs)]
     state = [*tensors(reference.state()), *tensors(list(reference.init))]
     backward = problem.backward

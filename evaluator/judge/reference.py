@@ -288,7 +288,7 @@ class Reference:
         with self._author("forward"):
             result = self._run(self.model, own, random_seed, gradients)
         if own is inputs and versions(own) != before:
-            raise ProblemError(f"{self.problem.name}: forward writes into its inputs in some calls and not in others")
+            raise ProblemError(f"{self.problem.name}: forward changes its inputs in some calls only")
         return Honest(result, self._borrowed(result.outputs, own))
 
     def _exact(
@@ -350,7 +350,7 @@ class Reference:
         if isinstance(value, list | tuple):
             return Arguments(list(value), {})
         raise ProblemError(
-            f"{self.problem.name}: {function}() gives a {type(value).__name__}",
+            f"{self.problem.name}: {function}() returns a {type(value).__name__}",
             hint="return a list of positional arguments, or a dict of keyword arguments",
         )
 

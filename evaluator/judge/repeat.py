@@ -38,7 +38,7 @@ def made_again(
         if again.fault.finding.code not in _TELLING:
             break
     if _is_right_for_earlier_weights(bench, index, seed, schedules, timeout_s):
-        message = f"right for earlier weights, and wrong for this call's: {wrong.fault.finding.message}"
+        message = f"correct for earlier weights, wrong for this call's: {wrong.fault.finding.message}"
         return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message)), None
     return wrong.fault, None
 
@@ -46,8 +46,8 @@ def made_again(
 def _unwritten(fault: Fault, wrong: Fill, right: Fill) -> Fault:
     """Say of a fault that the same call was right where only fresh memory held something else."""
     message = (
-        f"memory is read that was not written: right where fresh memory held {_WORDS[right]}, and with the same inputs "
-        f"and the same order of threads, where it held {_WORDS[wrong]}, {fault.finding.message}"
+        f"a kernel reads uninitialised memory: with fresh memory full of {_WORDS[right]} the answer is correct; with "
+        f"the same inputs, the same thread order and {_WORDS[wrong]} it is wrong: {fault.finding.message}"
     )
     return Fault(Status.WRONG_RESULT, finding(Code.DIFFERS, message))
 
@@ -56,7 +56,7 @@ _WORDS = {
     Fill.NAN: "NaN",
     Fill.LARGE: "large numbers",
     Fill.NEGATIVE: "large negative numbers",
-    Fill.ORDINARY: "numbers of usual size",
+    Fill.ORDINARY: "ordinary numbers",
 }
 
 
@@ -74,5 +74,5 @@ def differing(fault: Fault) -> Fault:
     """Say of a fault that an equal call was right."""
     if fault.finding.code not in _TELLING:
         return fault
-    message = f"differs between calls: right once, and with the same inputs {fault.finding.message}"
+    message = f"identical calls differ: one answer is correct, another is not: {fault.finding.message}"
     return Fault(Status.WRONG_RESULT, finding(Code.DIFFERS, message))

@@ -31,8 +31,8 @@ class Sampling:
         """Share the samples out. Raises ProblemError for more tensors than the page has places for."""
         chosen = {path: tensor for path, tensor in outline.items() if tensor.numel()}
         if len(chosen) > MAX_PLACES:
-            message = f"the reference gives {len(chosen)} tensors, gradients included; up to {MAX_PLACES} are graded"
-            raise ProblemError(message, hint="return fewer tensors, such as a sum or a stack of some")
+            message = f"the reference returns {len(chosen)} tensors, gradients included; the limit is {MAX_PLACES}"
+            raise ProblemError(message, hint="return fewer tensors, for example a sum or a stack")
         self._device = device
         self._described = _described(outline)
         self.paths = list(chosen)

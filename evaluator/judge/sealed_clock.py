@@ -121,7 +121,7 @@ class SealedClock:
         self._queue(write, sampling, positions, slots, tells_when_open=asks_late)
         if asks_late and not self._opened():
             self._abandon()
-            message = "the GPU did not come to the end of writing the inputs"
+            message = "the GPU never finished writing the inputs"
             return Fault(Status.REJECTED, finding(Code.NOT_QUIET, message))
         sent = time.perf_counter_ns()
         answer = self._session.send(frame, Stage.CALL, timeout_s) or self._converse(
@@ -133,7 +133,7 @@ class SealedClock:
         done, queued_ns, lag_ms = answer
         if not self._settled():
             self._abandon()
-            message = "the runner said that a call was over, and its GPU never came to the end of it"
+            message = "the runner reported the end of a call that its GPU never finished"
             return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, message))
         start, go, end = self._events
         return Answered(

@@ -58,8 +58,8 @@ _SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError"})
 class Stage(Enum):
     """What a runner was doing."""
 
-    IMPORT = "reading the submission in"
-    CONSTRUCT = "making ModelNew"
+    IMPORT = "importing the submission"
+    CONSTRUCT = "constructing ModelNew"
     CALL = "running forward"
 
 
@@ -111,10 +111,10 @@ class Session:
         try:
             answer = self._channel.receive(timeout_s)
         except (Closed, DeadlinePassed, FrameError) as error:
-            raise JudgeFailed(f"an empty runner did not get ready: {type(error).__name__}: {error}") from None
+            raise JudgeFailed(f"an empty runner did not start: {type(error).__name__}: {error}") from None
         if not isinstance(answer, Warmed):
             said = answer.message if isinstance(answer, Failed) else type(answer).__name__
-            raise JudgeFailed(f"an empty runner did not get ready: {said}")
+            raise JudgeFailed(f"an empty runner did not start: {said}")
 
     def serve_from(self, desk: BuildDesk | None) -> None:
         """Have build requests answered at `desk`."""
@@ -168,7 +168,7 @@ class Session:
             self._stopped = self.child.freeze()
             if not self._stopped:
                 if time.monotonic() >= give_up:
-                    message = f"a process of the submission, or a thread, did not stop within {_STOP_S:g} s"
+                    message = f"a process or thread of the submission did not stop within {_STOP_S:g} s"
                     return Fault(Status.RUNTIME_ERROR, finding(Code.NOT_STOPPED, message))
                 # A vfork ends when its child goes on, which has stopped.
                 self.child.thaw()
@@ -222,7 +222,7 @@ class Session:
                     return self._failure(answer, stage) if isinstance(answer, Failed) else answer
                 self._build_requests += 1
                 if self._build_requests > _MAX_BUILD_REQUESTS:
-                    message = f"more than {_MAX_BUILD_REQUESTS} builds were asked for"
+                    message = f"the submission asked for more than {_MAX_BUILD_REQUESTS} builds"
                     return Fault(Status.REJECTED, finding(Code.TOO_MANY_BUILDS, message))
                 with deadline.used_by(self._builds):
                     left_s -= self._serve(answer, left_s)
@@ -253,7 +253,7 @@ class Session:
         line = failed.lines[-1][0] if failed.lines else None
         said = f"{failed.kind}: {failed.message}" if failed.message else failed.kind
         if _is_out_of_memory(failed):
-            message = _first_lines(f"memory ran out: {said}")
+            message = _first_lines(f"out of memory: {said}")
             return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, message, line=line))
         if stage is Stage.IMPORT and failed.kind == "NoModelNew":
             return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
@@ -272,7 +272,7 @@ class Session:
         said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
         verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
         if (package := missing_package(failed.kind, failed.message)) is not None:
-            message = f"the package {package} is not installed; there are {', '.join(importable())}"
+            message = f"the package {package} is not installed; installed packages: {', '.join(importable())}"
             return Fault(verdict, finding(Code.PACKAGE_MISSING, message, line=line, package=package))
         texts = [] if self._desk is None else list(self._desk.texts.values())
         if (binding := explained_load(failed.kind, failed.message, texts, self._source)) is not None:
@@ -298,12 +298,12 @@ class Session:
         if info is None:
             how = "closed its socket"
         elif info.signal is not None:
-            how = f"was ended by {info.signal}"
+            how = f"ended with {info.signal}"
         else:
-            how = f"ended by itself (exit code {info.exit_code})"
+            how = f"exited with code {info.exit_code}"
         message = f"the submission's process {how} while {stage.value}"
         if info is not None and info.out_of_memory:
-            ran_out = finding(Code.OUT_OF_MEMORY, f"memory ran out: {message}", stage=stage.name, signal=info.signal)
+            ran_out = finding(Code.OUT_OF_MEMORY, f"out of memory: {message}", stage=stage.name, signal=info.signal)
             return Fault(Status.RUNTIME_ERROR, ran_out)
         by = info.signal if info is not None else None
         return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
@@ -312,7 +312,7 @@ class Session:
         """Say what a frame means that has no place in the conversation."""
         return Fault(
             Status.REJECTED,
-            finding(Code.MALFORMED_FRAME, f"the runner sent a {type(answer).__name__} where none belongs"),
+            finding(Code.MALFORMED_FRAME, f"the runner sent an unexpected {type(answer).__name__}"),
         )
 
 
@@ -322,11 +322,11 @@ def answers(done: Done, frame: Prepare | Call) -> bool:
 
 
 def _no_proper_frame(why: str) -> Fault:
-    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent no proper frame: {why}"))
+    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent an invalid frame: {why}"))
 
 
 def _too_slow(stage: Stage, timeout_s: float) -> Fault:
-    message = f"{stage.value} was stopped after {timeout_s:g} s"
+    message = f"{stage.value} took longer than {timeout_s:g} s"
     return Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, message, stage=stage.name))
 
 

@@ -62,15 +62,15 @@ def _take_one(path: str, expected: torch.Tensor, answer: Node, region: Region) -
 def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region) -> Snapshot | Finding:
     if view.shape != tuple(expected.shape):
         wanted, found = list(expected.shape), _shape_text(view.shape)
-        return finding(Code.WRONG_SHAPE, f"{path} has the shape {found}; it should be {wanted}", path=path)
+        return finding(Code.WRONG_SHAPE, f"{path} has shape {found}, expected {wanted}", path=path)
     if view.dtype != dtype_name(expected.dtype):
         wanted_dtype = dtype_name(expected.dtype)
-        return finding(Code.WRONG_DTYPE, f"{path} is {view.dtype[:40]}; it should be {wanted_dtype}", path=path)
+        return finding(Code.WRONG_DTYPE, f"{path} has dtype {view.dtype[:40]}, expected {wanted_dtype}", path=path)
     device = region.flat.device
     if view.device != device.type:
-        return finding(Code.WRONG_DEVICE, f"{path} is on {view.device[:40]}; it should be on {device.type}", path=path)
+        return finding(Code.WRONG_DEVICE, f"{path} is on {view.device[:40]}, expected on {device.type}", path=path)
     if view.offset_bytes is None:
-        return finding(Code.MALFORMED_FRAME, f"{path} has no place in shared memory", path=path)
+        return finding(Code.MALFORMED_FRAME, f"{path} is outside the shared memory", path=path)
     try:
         shared = strided(region.flat, expected.dtype, view.shape, view.strides, view.offset_bytes)
     except ValueError as error:
@@ -94,11 +94,11 @@ def _as_number(expected: Value, answer: Node, number: Callable[[float], torch.Te
 
 def _compare_plain(path: str, expected: object, answer: Node) -> Finding | None:
     if not isinstance(answer, Scalar):
-        return finding(Code.WRONG_STRUCTURE, f"{path} should be {expected!r}", path=path)
+        return finding(Code.WRONG_STRUCTURE, f"{path} is not a plain value, expected {expected!r}", path=path)
     expected = plain(expected)
     both_nan = answer.value != answer.value and expected != expected  # noqa: PLR0124 - NaN alone differs from itself
     if type(answer.value) is not type(expected) or not (both_nan or answer.value == expected):
-        return finding(Code.WRONG_VALUES, f"{path} is {str(answer.value)[:80]}; it should be {expected!r}", path=path)
+        return finding(Code.WRONG_VALUES, f"{path} is {str(answer.value)[:80]}, expected {expected!r}", path=path)
     return None
 
 

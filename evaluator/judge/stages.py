@@ -187,7 +187,9 @@ def _looked_closely(bench: Bench, which: str) -> tuple[Trial | None, list[Findin
     try:
         return bench.look_closely(), []
     except MemoryError as error:
-        return None, [finding(Code.ROUNDING_UNTRIED, f"{which} calls were not asked about all formats: {error}")]
+        return None, [
+            finding(Code.ROUNDING_UNTRIED, f"reduced precision was not checked for the {which} calls: {error}")
+        ]
 
 
 def _with(checks: list[Check], instead: Check | None) -> list[Check]:
@@ -196,7 +198,7 @@ def _with(checks: list[Check], instead: Check | None) -> list[Check]:
 
 
 def _frozen(sites: Sites) -> Finding:
-    message = f"the weights stayed as they were constructed, so no speedup is quoted: {sites.why_not}"
+    message = f"the weights kept their initial values, so no speedup is quoted: {sites.why_not}"
     return finding(Code.WEIGHTS_NOT_CHANGED, message)
 
 
@@ -216,9 +218,8 @@ def _for_the_cpu(fault: Fault, shop: Workshop) -> Fault:
     """Give no verdict on C++ for the CPU that failed on another device: its tensors are not what it was written for."""
     if shop.terms.device is DeviceKind.CPU or fault.finding.code not in _REFUSALS or not is_for_the_cpu(shop.source):
         return fault
-    message = (
-        f"it builds C++ for the CPU alone, and this grade is on {shop.terms.device.value}: {fault.finding.message}"
-    )
+    device = shop.terms.device.value
+    message = f"the submission builds C++ for the CPU, and this grade is on {device}: {fault.finding.message}"
     return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=fault.finding.line))
 
 
@@ -281,7 +282,7 @@ def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples 
         fault = None if failed is None else failed.fault
         if fault is None or fault.finding.code not in measure.DISTURBED or number == measure.TRIES:
             return TimeOutcome(None, failed.check if failed else None, fault, []), [], sites
-        message = f"timed again, the slowest is quoted: {fault.finding.message}"
+        message = f"timed again, and the slowest time is quoted: {fault.finding.message}"
         remarks.append(finding(Code(fault.finding.code), message, attempt=number))
     raise AssertionError("one of these tries is the last")
 
@@ -289,7 +290,9 @@ def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples 
 def _build_findings(desk: BuildDesk) -> list[Finding]:
     """A submission that got here although a build failed went on without it."""
     return [
-        finding(Code.FAILED_BUILD_IGNORED, f"a build failed and was ignored: {failure.message}", line=failure.line)
+        finding(
+            Code.FAILED_BUILD_IGNORED, f"the submission ignored a failed build: {failure.message}", line=failure.line
+        )
         for failure in desk.failures
     ]
 
@@ -308,14 +311,14 @@ def _about_values(shop: Workshop, checks: list[Check]) -> list[Finding]:
     found = [
         finding(
             Code.WIDE_TOLERANCE,
-            f"{path}: an element may be off by {tolerance:.2g} of its row's size, {tolerance / floor:.0f} x the floor",
+            f"{path}: the tolerance is {tolerance:.2g} of the row's size, {tolerance / floor:.0f} times the floor",
             path=path,
         )
         for path, (tolerance, floor) in widest.items()
     ]
     if untried := shop.seeds.mixture.untried:
         names = ", ".join(profile.value for profile in untried)
-        message = f"{len(untried)} of {len(PROFILES)} kinds of other values were not tried: the problem is too large"
+        message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: the problem is too large"
         found.append(finding(Code.VALUES_UNTRIED, message, profiles=names))
     return found
 
@@ -327,7 +330,7 @@ def _remarks(difference: str | None, checks: list[Check], sites: Sites) -> list[
     if sites.unmatched:
         remarks.append(_frozen(sites))
     if checks and all(each.launches == 0 for each in checks):
-        remarks.append(finding(Code.NO_LAUNCH, "no kernel was launched in any of the checked calls"))
+        remarks.append(finding(Code.NO_LAUNCH, "none of the checked calls launched a kernel"))
     if any(each.precision != "float64" for each in checks):
-        remarks.append(finding(Code.NOT_FLOAT64, "expected values are the reference's own, not float64"))
+        remarks.append(finding(Code.NOT_FLOAT64, "the expected values are the reference's own outputs, not float64"))
     return remarks

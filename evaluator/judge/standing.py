@@ -74,7 +74,9 @@ class Standing:
                 self._calls += 1
                 if self._calls < _TELLING_CALLS:
                     return None
-                message = f"{path}: {stood} of {len(now)} sampled words had their values before the inputs were there"
+                message = (
+                    f"{path}: {stood} of {len(now)} sampled words had their final values before the inputs arrived"
+                )
                 return finding(Code.STOOD_BEFORE, message, path=path)
         return None
 
@@ -83,9 +85,7 @@ class Standing:
         for path, earlier, now in self._words.within(self._words.before, pairs, frozenset()):
             left = int(((earlier == now) & (now == _word(self._mark)) & (now != self._poison)).sum())
             if left > len(now) * _TELLING_PART:
-                message = (
-                    f"{path}: {left} of {len(now)} sampled words were not written in this call, nor in the one before"
-                )
+                message = f"{path}: {left} of {len(now)} sampled words were unwritten in this call and the previous one"
                 return finding(Code.STOOD_BEFORE, message, path=path)
         return None
 

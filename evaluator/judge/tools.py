@@ -42,5 +42,5 @@ class Tools:
         result = run_tool(self._starter, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
         deadline.check()
         if not result.ok and _NO_SPACE in result.output and shutil.disk_usage(work).free < _LITTLE_BYTES:
-            raise JudgeFailed(f"the compiler had no room in {work.parent.parent}", hint="make room in $TMPDIR")
+            raise JudgeFailed(f"the compiler's disk is full: {work.parent.parent}", hint="free space in $TMPDIR")
         return result

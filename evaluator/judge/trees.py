@@ -121,7 +121,7 @@ class _Layout:
         if value is None or isinstance(value, bool | int | float | str):
             return Scalar(value=plain(value))
         raise ProblemError(
-            f"{path} is a {type(value).__name__}, which cannot be sent to a runner",
+            f"{path} is a {type(value).__name__}, which a runner cannot receive",
             hint="inputs are tensors, numbers, strings, None, and lists, tuples and dicts of them",
         )
 
@@ -183,7 +183,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 def _writable(tensor: torch.Tensor, path: str) -> torch.Tensor:
     """Copy a tensor that cannot be written element by element: an expanded one, or one that is lazily conjugated."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise ProblemError(f"{path} is a {tensor.layout} tensor; only dense ones can be sent to a runner")
+        raise ProblemError(f"{path} is a {tensor.layout} tensor; a runner receives dense tensors only")
     tensor = tensor.resolve_conj().resolve_neg()
     overlapping = any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.contiguous() if overlapping else tensor
@@ -203,7 +203,7 @@ def _lead_bytes(tensor: torch.Tensor) -> int:
 
 
 def _structure(path: str, wanted: str, found: str) -> Finding:
-    return finding(Code.WRONG_STRUCTURE, f"{path} should be {wanted}; it is {found[:300]}", path=path)
+    return finding(Code.WRONG_STRUCTURE, f"{path} should be {wanted}, but is {found[:300]}", path=path)
 
 
 def _kind(value: Value) -> str:

@@ -150,7 +150,7 @@ class Bench:
             sample = self._precision.sample
             call = sample.call(self._reference, blocks, random_seed, gradients)
             if found := sample.lowered(call, problem.details.get("path")):
-                message = f"{problem.message}: the errors of {found.format.value}"
+                message = f"{problem.message}; the errors are those of {found.format.value}"
                 problem = finding(Code.LOWER_PRECISION, message, path=found.path)
         check = Check(
             index=index,

@@ -56,17 +56,17 @@ def findings(
     if strangers := sorted({*before.processes, *after.processes} - ours):
         found.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))
     if reasons := sorted({reason for look in looks for reason in look.throttled}):
-        found.append(finding(Code.GPU_THROTTLED, f"the GPU's clocks were held back: {', '.join(reasons)}"))
+        found.append(finding(Code.GPU_THROTTLED, f"the GPU throttled its clocks: {', '.join(reasons)}"))
     for name, clocks in (
         ("multiprocessors", [look.sm_mhz for look in looks]),
         ("memory", [look.memory_mhz for look in looks]),
     ):
         if clocks and max(clocks) - min(clocks) > _CLOCK_DRIFT * max(clocks):
-            message = f"the clock of the {name} moved between {min(clocks)} and {max(clocks)} MHz"
+            message = f"the {name} clock changed between {min(clocks)} and {max(clocks)} MHz"
             found.append(finding(Code.GPU_CLOCK_MOVED, message))
     if after.ecc_errors > before.ecc_errors:
         count = after.ecc_errors - before.ecc_errors
-        found.append(finding(Code.GPU_ECC, f"{count} memory errors could not be corrected during this grade"))
+        found.append(finding(Code.GPU_ECC, f"the driver counted {count} uncorrectable memory errors during this grade"))
     if before.mig:
-        found.append(finding(Code.GPU_MIG, "the GPU is divided (MIG)"))
+        found.append(finding(Code.GPU_MIG, "the GPU is partitioned (MIG)"))
     return found

@@ -250,8 +250,8 @@ class Workshop:
         """Refuse to grade where a wall is missing and every one was asked for. Raises SandboxUnavailable."""
         if self.terms.options.strict and (missing := self._starter.facts.missing):
             raise SandboxUnavailable(
-                f"--strict asks for every wall of the sandbox, and this machine lacks {', '.join(missing)}",
-                hint="`warpgrade doctor` says how to get them; without --strict the card names what is missing",
+                f"--strict requires every layer of the sandbox, but this machine lacks {', '.join(missing)}",
+                hint="`warpgrade doctor` says how to get the layers; without --strict the card lists what is missing",
             )
 
     def desk(self, source: str | None = None) -> BuildDesk:

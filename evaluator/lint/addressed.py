@@ -19,7 +19,7 @@ _READER = (
     r"ai (?:assistant|agent|model)|assistant|chatgpt|claude|gpt)s?"
 )
 _PATTERNS = {
-    "speaks to a reader": (
+    "addresses a reader": (
         r"\b(?:to|dear|attention|hey|hello|note (?:to|for)|notice to|instructions? (?:to|for)|message (?:to|for)) "
         rf"(?:the |any |all |our )?{_READER}\b"
     ),
@@ -65,7 +65,7 @@ def addressed(source: str, nodes: Sequence[ast.AST], found: list[Piece]) -> Iter
             yield Remark(Code.ADDRESSED_TEXT, line + what[1], what[0])
     for number, content in enumerate(source.split("\n"), 1):
         if (hidden := _INVISIBLE.search(content)) is not None:
-            yield Remark(Code.ADDRESSED_TEXT, number, f"holds an invisible character (U+{ord(hidden[0]):04X})")
+            yield Remark(Code.ADDRESSED_TEXT, number, f"contains an invisible character (U+{ord(hidden[0]):04X})")
 
 
 def _said(text: str) -> tuple[str, int] | None:
@@ -88,7 +88,7 @@ def _names(nodes: Sequence[ast.AST]) -> Iterator[Remark]:
             case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
                 snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:_MAX_PROSE]).lower()
                 if _NAME_READER.search(snake) and _NAME_VERDICT.search(snake):
-                    yield Remark(Code.ADDRESSED_TEXT, node.lineno, f"a name speaks to a reader: {shown(name)}")
+                    yield Remark(Code.ADDRESSED_TEXT, node.lineno, f"the name {shown(name)} addresses a reader")
             case _:
                 continue
 

@@ -34,14 +34,14 @@ def look_at(source: str, starter: Starter) -> LookedAt:
         channel.send(Look(source), timeout_s=_LIMIT_S)
         answer = channel.receive(_LIMIT_S)
     except DeadlinePassed:
-        return _not_looked_at(f"looking at it took more than {_LIMIT_S:g} s")
+        return _not_looked_at(f"the analysis took longer than {_LIMIT_S:g} s")
     except (Closed, FrameError):
-        return _not_looked_at("the process that looked at it was brought down by it")
+        return _not_looked_at("the text crashed the analysis process")
     finally:
         child.kill()
         channel.close()
     if not isinstance(answer, Looked):
-        return _not_looked_at("the process that looked at it did not answer")
+        return _not_looked_at("the analysis process did not answer")
     found = [finding(noticed.code, noticed.message, line=noticed.line) for noticed in answer.noticed]
     return LookedAt([*found, *([_noted(answer.incomplete)] if answer.incomplete else [])], answer.builds)
 

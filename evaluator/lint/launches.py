@@ -30,7 +30,7 @@ def never_launched(nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Rem
             hosts = sorted(map(shown, mentions.inside(function.name)))
             kernel = shown(function.name)
             what = (
-                f"the kernel {kernel} is launched by {', '.join(hosts[:3])} alone, which Python never calls"
+                f"only {', '.join(hosts[:3])} launches the kernel {kernel}, and Python never calls it"
                 if hosts
                 else f"nothing launches the kernel {kernel}"
             )

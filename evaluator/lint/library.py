@@ -61,7 +61,7 @@ def _inherited(module: Module) -> Iterator[Remark]:
     if model is None or any(isinstance(node, ast.FunctionDef) and node.name == "forward" for node in model.body):
         return
     if (base := _foreign_base(model, module)) is not None:
-        yield Remark(Code.LIBRARY_IN_FORWARD, model.lineno, f"ModelNew has no forward but that of {base}")
+        yield Remark(Code.LIBRARY_IN_FORWARD, model.lineno, f"ModelNew inherits its forward from {base}")
 
 
 def _foreign_base(model: ast.ClassDef, module: Module) -> str | None:
@@ -97,7 +97,7 @@ def fallbacks(module: Module, bodies: list[Body]) -> Iterator[Remark]:
                 if what is not None and swallowing:
                     line = swallowing[0].lineno
                     yield Remark(
-                        Code.FAILURE_WORKED_AROUND, line, f"goes on where {what} fails (try in line {node.lineno})"
+                        Code.FAILURE_WORKED_AROUND, line, f"continues after {what} fails (try in line {node.lineno})"
                     )
             case ast.With(items=items, body=body):
                 dotted = [
@@ -105,7 +105,7 @@ def fallbacks(module: Module, bodies: list[Body]) -> Iterator[Remark]:
                 ]
                 what = _risked(body, module, in_forward=id(node) in in_forward)
                 if "contextlib.suppress" in dotted and what is not None:
-                    yield Remark(Code.FAILURE_WORKED_AROUND, node.lineno, f"goes on where {what} fails")
+                    yield Remark(Code.FAILURE_WORKED_AROUND, node.lineno, f"continues after {what} fails")
             case _:
                 continue
 

@@ -36,7 +36,7 @@ _EXACT = {name: code for code, names in _CALLS.items() for name in names if not 
 _MODULES = {name[:-1]: code for code, names in _CALLS.items() for name in names if name.endswith(".")}
 _FILE_METHODS = frozenset(("write_text", "write_bytes", "read_text", "read_bytes"))
 _WORDS = {
-    Code.SECOND_STREAM: "makes or enters another stream",
+    Code.SECOND_STREAM: "creates or enters another stream",
     Code.THREADS: "starts a thread or a process",
     Code.FILES: "uses files",
     Code.NETWORK: "uses the network",
@@ -81,21 +81,21 @@ def patches(module: Module, bodies: list[Body]) -> Iterator[Remark]:
     for node in module.nodes:
         for target in _targets(node):
             if (whose := _foreign(target, module.names)) is not None:
-                yield Remark(Code.PATCHED, target.lineno, f"{shown(whose)} is replaced")
+                yield Remark(Code.PATCHED, target.lineno, f"replaces {shown(whose)}")
         match node:
             case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[ast.expr() as thing, *_]):
                 if (whose := _imported(thing, module.names)) is not None:
-                    yield Remark(Code.PATCHED, node.lineno, f"an attribute of {shown(whose)} is replaced")
+                    yield Remark(Code.PATCHED, node.lineno, f"replaces an attribute of {shown(whose)}")
                 elif (
                     isinstance(thing, ast.Name) and thing.id not in _OWN and not isinstance(node.args[1], ast.Constant)
                 ):
-                    yield Remark(Code.PATCHED, node.lineno, f"attributes of {shown(thing.id)} are set by name")
+                    yield Remark(Code.PATCHED, node.lineno, f"sets attributes of {shown(thing.id)} by name")
             case _:
                 continue
     yield from _on_one_object(bodies)
     for name, definition in module.classes.items():
         if any(module.names.dotted(base) == "torch.Tensor" for base in definition.bases):
-            yield Remark(Code.PATCHED, definition.lineno, f"{shown(name)} is a kind of tensor of its own")
+            yield Remark(Code.PATCHED, definition.lineno, f"{shown(name)} is a subclass of torch.Tensor")
 
 
 def _on_one_object(bodies: list[Body]) -> Iterator[Remark]:
@@ -104,7 +104,7 @@ def _on_one_object(bodies: list[Body]) -> Iterator[Remark]:
         match target:
             case ast.Attribute(value=ast.Name(id=name), attr=attr):
                 if attr in _OF_TENSORS and name not in _OWN:
-                    yield Remark(Code.PATCHED, target.lineno, f"{shown(name)}.{attr} is given to one object alone")
+                    yield Remark(Code.PATCHED, target.lineno, f"replaces {shown(name)}.{attr} on one object")
             case _:
                 continue
 

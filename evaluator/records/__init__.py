@@ -1,8 +1,8 @@
-"""What is written down: one frozen record for each noun of a grade.
+"""Records of a grade: one frozen `msgspec.Struct` for each noun.
 
-Every record is a `msgspec.Struct`; `schemas/` is generated from them. Units are in the names. A non-finite number
-never stands in a float field (JSON has none, and msgspec would write `null` in silence): it is spelled as text by
-`number_text`, or the field is `None` and a count says how many there were.
+The schemas in `schemas/` are generated from the records. Field names contain units. A float field never contains a
+non-finite number: JSON has none, and msgspec would silently write `null`. `number_text` spells such a number as text;
+otherwise the field is `None`, and another field counts the non-finite numbers.
 """
 
 from evaluator.records.admission import Admission, ControlResult

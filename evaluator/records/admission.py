@@ -1,16 +1,16 @@
-"""Which bad submissions a problem lets through."""
+"""Result of testing a problem with bad submissions."""
 
 from evaluator.records.base import Record
 from evaluator.records.names import Profile, SizeName
 
 
 class ControlResult(Record, frozen=True):
-    """What became of one bad submission, as `problems validate` makes them up.
+    """Result of one bad submission (a control) of `problems validate`.
 
-    It `gets_away` where no call of a grade shows it. `passes_on` are the profiles on which its values are taken for
-    right, `caught_on` is the first on which they are not. `caught_by_rounding`: they are right everywhere, but on the
-    problem's own values their errors have the rounding of fewer bits in them, as calls that are timed would show.
-    `passes_kernelbench`: on the problem's own values it passes KernelBench's rule as well.
+    `gets_away`: the control passes every call of a grade. `passes_on` lists the profiles on which its values pass,
+    `caught_on` is the first profile on which its values fail. `caught_by_rounding`: its values pass on every profile,
+    but on the problem's own values the errors reveal the rounding of reduced precision, as timed calls would detect.
+    `passes_kernelbench`: on the problem's own values the control also passes KernelBench's rule.
     """
 
     control: str
@@ -23,10 +23,10 @@ class ControlResult(Record, frozen=True):
 
 
 class Admission(Record, frozen=True):
-    """Whether a problem at one size tells bad submissions from good ones.
+    """Result of telling bad submissions of a problem at one size from good ones.
 
-    `left_out` has the profiles that are not used, each with the reason; `honest_failures` are honest variants of the
-    reference that the problem's own tolerance refuses.
+    `left_out` maps the unused profiles to reasons. `honest_failures` lists honest variants of the reference that exceed
+    the problem's tolerance.
     """
 
     problem: str
@@ -38,5 +38,5 @@ class Admission(Record, frozen=True):
 
     @property
     def admitted(self) -> bool:
-        """Say whether every bad one is caught and every honest one passes."""
+        """Whether every bad submission fails and every honest variant passes."""
         return not self.honest_failures and not any(each.gets_away for each in self.controls)

@@ -1,4 +1,4 @@
-"""What every record is built on."""
+"""Base class and scalar types of all records."""
 
 import math
 from typing import Annotated
@@ -9,7 +9,7 @@ SCHEMA_VERSION = 1
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The base of every record: immutable, and strict on reading."""
+    """Base of every record: immutable, without unknown fields when decoded."""
 
 
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -19,7 +19,7 @@ Seed = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{16}$", description="a 63
 
 
 def number_text(value: float) -> str:
-    """Spell a number that may be NaN or infinite, so that it survives JSON.
+    """Return a number as text that survives JSON, even if NaN or infinite.
 
     >>> number_text(float("nan")), number_text(0.5), number_text(3)
     ('nan', '0.5', '3')
@@ -28,7 +28,7 @@ def number_text(value: float) -> str:
 
 
 def finite_or_none(value: float) -> float | None:
-    """Give `value` back if JSON can hold it.
+    """Return `value`, or None for a number that JSON cannot represent.
 
     >>> finite_or_none(1.5), finite_or_none(float("inf"))
     (1.5, None)
@@ -37,7 +37,7 @@ def finite_or_none(value: float) -> float | None:
 
 
 def seed_text(seed: int) -> str:
-    """Write a seed as it stands in a card: JSON's numbers lose precision from 2**53 on.
+    """Return a seed in a card's hexadecimal form: JSON numbers lose precision from 2**53 on.
 
     >>> seed_text(255)
     '0x00000000000000ff'

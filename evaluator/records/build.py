@@ -1,10 +1,10 @@
-"""What became of the extensions that a submission asked for."""
+"""Results of building the extensions of a submission."""
 
 from evaluator.records.base import Record, Sha256
 
 
 class Diagnostic(Record, frozen=True):
-    """One message of a compiler, at the submission's own line where it could be found there."""
+    """One compiler message, with the submission's own line if known."""
 
     severity: str
     message: str
@@ -16,7 +16,7 @@ class Diagnostic(Record, frozen=True):
 
 
 class BuildUnit(Record, frozen=True):
-    """One extension that the submission asked for."""
+    """One extension requested by the submission."""
 
     name: str
     key: Sha256
@@ -28,7 +28,7 @@ class BuildUnit(Record, frozen=True):
 
 
 class Build(Record, frozen=True):
-    """Reading the submission in: its import and the extensions built on the way."""
+    """Import of the submission, and the extensions built by the import."""
 
     ok: bool
     import_s: float

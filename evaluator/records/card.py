@@ -21,7 +21,7 @@ from evaluator.records.timing import Baseline, Timing
 
 
 class ProblemRef(Record, frozen=True):
-    """Which problem was graded, precisely enough to find it again and to see whether it changed."""
+    """Reference to the graded problem, with a hash to detect changes."""
 
     name: str
     title: str
@@ -36,9 +36,9 @@ class ProblemRef(Record, frozen=True):
 
 
 class SubmissionRef(Record, frozen=True):
-    """What was graded. `source` is the Python text that was run, so a card replays without any other file.
+    """The graded submission. `source` is the executed Python text, so a card replays without any other file.
 
-    `sha256` is that of `source`; None where no code could be made out.
+    `sha256` is the hash of `source`; None if no code was found.
     """
 
     name: str
@@ -49,9 +49,9 @@ class SubmissionRef(Record, frozen=True):
 
 
 class Seeds(Record, frozen=True):
-    """The seeds that are not written beside a call. They are drawn fresh for every grade and revealed here.
+    """Seeds shared by all calls. A grade draws fresh seeds and reveals them here.
 
-    `profiles` are those that calls may have beside their problem's own values; a call's seed says which it has.
+    `profiles` lists the profiles allowed for calls beside the problem's own values; the call's seed selects one.
     """
 
     weight: Seed
@@ -60,12 +60,12 @@ class Seeds(Record, frozen=True):
 
 
 class Weights(Record, frozen=True):
-    """Which weights the calls had.
+    """Weights of the calls.
 
-    `rule` is what was asked for; `graded` what was done: weights that the submission does not have as the reference
-    has them cannot be changed, and then `reason` says why, as it does where the reference bears no others. `changed`
-    counts the parameters with weights of their own in each call, `copied` those of them that the runner had to copy.
-    Where it is for the submission's sake alone that they stayed, they are `unmatched`, and no speedup is quoted.
+    `rule` is the requested rule, `graded` the applied one. Weights stay frozen if the submission's parameters do not
+    correspond to the reference's, or if the reference supports no other weights; `reason` names the cause. `changed`
+    counts the parameters with new values in each call, `copied` those among them that the runner copies. `unmatched`:
+    the weights stayed frozen only because of the submission, so no speedup is quoted.
     """
 
     rule: WeightsRule
@@ -77,16 +77,17 @@ class Weights(Record, frozen=True):
 
 
 class RunnerOutput(Record, frozen=True):
-    """What the submission printed: untrusted text, cut to its beginning and end."""
+    """Text printed by the submission: untrusted, cut to its beginning and end."""
 
     total_bytes: int
     text: str
 
 
 class Signature(Record, frozen=True):
-    """Whose key signed the card, and the signature: Ed25519, both in base64.
+    """Signature of the card and its public key: Ed25519, both in base64.
 
-    All else in the card is signed (how: `evaluator/signatures/signing.py`), the signer's own `name` of the key too.
+    The signature covers the rest of the card, including the signer's `name` of the key (see
+    `evaluator/signatures/signing.py`).
     """
 
     algorithm: str
@@ -96,7 +97,7 @@ class Signature(Record, frozen=True):
 
 
 class Scorecard(Record, frozen=True, kw_only=True):
-    """The record of one grade: everything needed to believe it, and to repeat it."""
+    """Record of one grade: all data needed to verify and to repeat the grade."""
 
     schema_version: int = SCHEMA_VERSION
     status: Status

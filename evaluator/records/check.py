@@ -1,4 +1,4 @@
-"""One verified call."""
+"""Record of one verified call."""
 
 from evaluator.records.base import Record, Seed
 from evaluator.records.finding import Finding
@@ -6,7 +6,7 @@ from evaluator.records.names import Fill, Order, Profile
 
 
 class Mismatch(Record, frozen=True):
-    """One element that differs. The values are text, because they may be NaN or infinite."""
+    """One element that differs. The values are text because JSON has no NaN and no infinity."""
 
     index: list[int]
     expected: str
@@ -14,12 +14,12 @@ class Mismatch(Record, frozen=True):
 
 
 class TensorCheck(Record, frozen=True):
-    """How one output (or gradient) compares with the expected one.
+    """Comparison of one output or gradient with the expected one.
 
-    `error_ratio` is the largest error as a multiple of what is allowed (at most 1 passes); `None` where an element
-    was NaN or infinite and should not have been. `honest_error_ratio` is the same for the plain reference.
-    `tolerance` is what was allowed, as a part of the root mean square of an element's row; `None` where values must be
-    equal, and under KernelBench's rule.
+    `error_ratio` is the largest error divided by the allowed error (at most 1 passes); `None` if an element is NaN or
+    infinite and the expected one is not. `honest_error_ratio` is the same ratio for the plain reference. `tolerance` is
+    the allowed error as a part of the root mean square of an element's row; `None` for exact comparisons and under
+    KernelBench's rule.
     """
 
     path: str
@@ -36,9 +36,9 @@ class TensorCheck(Record, frozen=True):
 
 
 class Schedule(Record, frozen=True):
-    """In which order the emulator ran blocks and threads, and what fresh memory held.
+    """Order of blocks and threads in the emulator, and contents of fresh memory.
 
-    `seed` is that of a shuffled order.
+    `seed` is the seed of a shuffled order.
     """
 
     order: Order
@@ -48,9 +48,9 @@ class Schedule(Record, frozen=True):
 
 
 class Check(Record, frozen=True):
-    """One call on inputs that the submission had never seen, and what came of it.
+    """One call on inputs unknown to the submission, and its result.
 
-    On `emulated`, `schedule` says in which order threads ran, and `launches` how many kernels.
+    On `emulated`, `schedule` is the order of threads, and `launches` the number of kernel launches.
     """
 
     index: int

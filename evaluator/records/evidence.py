@@ -1,4 +1,4 @@
-"""Where the time goes, what bounds it, and whose kernels do the work."""
+"""Evidence beside the verdict: profiles, counters, the roofline and the share of own kernels."""
 
 from enum import StrEnum
 
@@ -7,10 +7,9 @@ from evaluator.records.finding import Finding
 
 
 class KernelUse(Record, frozen=True):
-    """A kernel of one call, by the name that a profiler gave it: how often it ran, and for how long in all.
+    """A kernel of one call by the profiler's name, with the number of launches and their total time.
 
-    On `cpu` it is an operation of PyTorch's. `own` says whether the name is among the kernels that were built from the
-    submission; None on `cpu`.
+    On `cpu` an entry is a PyTorch operation. `own`: a kernel built from the submission has this name; None on `cpu`.
     """
 
     name: str
@@ -20,7 +19,7 @@ class KernelUse(Record, frozen=True):
 
 
 class KernelResources(Record, frozen=True):
-    """What a thread (registers, stack, spills) and a block (shared memory) of a kernel take, as ptxas says."""
+    """Resources of a kernel as reported by ptxas: registers, stack and spills per thread, shared memory per block."""
 
     name: str
     registers: int
@@ -31,11 +30,11 @@ class KernelResources(Record, frozen=True):
 
 
 class KernelCounters(Record, frozen=True):
-    """What the hardware counted of a kernel, all its launches together: sums, and means weighted by time.
+    """Hardware counters of a kernel over all its launches: sums, and means weighted by time.
 
-    `dram_bytes` went to and from the GPU's memory, at `dram_bytes_per_s` on average. `bandwidth_percent` is of what
-    that memory can do at most (dram__throughput), `occupancy_percent` the warps that were active of those that fit into
-    a multiprocessor (sm__warps_active). None where this GPU does not count it. `own` as in `KernelUse`.
+    `dram_bytes` is the traffic of the GPU's memory, `dram_bytes_per_s` its mean rate. `bandwidth_percent` is relative
+    to the memory's peak (dram__throughput). `occupancy_percent` is the share of active warps among those that fit into
+    a multiprocessor (sm__warps_active). A field is None if this GPU lacks the counter. `own` as in `KernelUse`.
     """
 
     name: str
@@ -49,11 +48,11 @@ class KernelCounters(Record, frozen=True):
 
 
 class Counters(Record, frozen=True):
-    """What Nsight Compute says of one call, made in a program of its own behind a runner's walls.
+    """Nsight Compute's counters for one call, made by a separate program in a runner's sandbox.
 
-    The submission's own process is part of it, so it decides nothing. `kernels` are those that took longest,
-    `other_kernels` counts the rest. Of a call of very many launches only the first are looked at: then it is `cut`.
-    `finding` says why there is nothing.
+    The submission's process takes part in the measurement, so the counters decide nothing. `kernels` are the longest
+    ones, `other_kernels` counts the rest. `cut`: the call has too many launches, and only the first are measured.
+    `finding` is the reason for missing counters.
     """
 
     kernels: list[KernelCounters]
@@ -64,11 +63,11 @@ class Counters(Record, frozen=True):
 
 
 class Profiling(Record, frozen=True):
-    """Where the time of one call goes: one that is neither timed nor compared, in a runner of its own.
+    """Profile of one additional call in its own runner, neither timed nor compared.
 
-    It is what the submission's own process saw, and decides nothing unless a grade asks for own kernels. `kernels` are
-    those that took longest, `other_kernels` counts the rest; `own_share` is the part of the time in own kernels.
-    `resources` are the compiler's. `finding` says why there is nothing. `counters` are there where they were asked for.
+    The submission's process reports the profile, so it decides nothing unless the grade requires own kernels. `kernels`
+    are the longest ones, `other_kernels` counts the rest; `own_share` is the share of time in own kernels. `resources`
+    come from the compiler. `finding` is the reason for a missing profile. `counters` are present on request.
     """
 
     kernels: list[KernelUse]
@@ -82,25 +81,25 @@ class Profiling(Record, frozen=True):
 
 
 class Flips(Record, frozen=True):
-    """Of how many places, drawn at random and changed, the reference's answer changed with."""
+    """Sampled relevance of inputs: of `samples` changed elements, `mattered` ones changed the reference's output."""
 
     samples: int
     mattered: int
 
 
 class Roofline(Record, frozen=True):
-    """Where the submission stands between the least that a call takes on this GPU and what it took.
+    """Time of the submission relative to the least time of a call on this GPU.
 
-    `read_bytes` are those of inputs and weights, each once, `written_bytes` those of outputs, `flop` the operations of
-    matrix products, convolutions and attention. `input_flips` and `state_flips` say how much of inputs and weights
-    matters, by samples; None where that was not sampled, and all of it is counted. `needed_read_bytes` is what is left.
+    `read_bytes` counts inputs and weights once each, `written_bytes` the outputs, `flop` the operations of matrix
+    products, convolutions and attention. `input_flips` and `state_flips` are the sampled relevance of inputs and
+    weights; None without samples, and then all bytes count. `needed_read_bytes` is the relevant part of `read_bytes`.
 
-    `floor_ms` is the time to move what is needed at this GPU's measured bandwidth, less what its L2 cache may keep of
-    the outputs. `impossible_ms` is the part of it that is certain: weights are left out, which may have been worked
-    into something smaller before the call. A submission that is faster than that by more than the clock's error is
-    rejected. `target_ms` is the time of the operations at the measured peak of the problem's own precision, or the
-    floor where that is longer; one may beat it. `of_floor`, `bytes_per_s` and `flop_per_s` are what the submission
-    reached; None where its time is none.
+    `floor_ms` is the time to move the needed bytes at this GPU's measured bandwidth, less the outputs that its L2 cache
+    can keep. `impossible_ms` is the certain part of the floor, without weights, which a submission may have packed
+    before the call. A submission faster than `impossible_ms` by more than the clock's error is rejected. `target_ms` is
+    the larger of the floor and the time of the operations at the measured peak of the problem's precision; a submission
+    may beat the target. `of_floor`, `bytes_per_s` and `flop_per_s` are the submission's results; None without a
+    measurable time.
     """
 
     read_bytes: int
@@ -122,13 +121,12 @@ class Roofline(Record, frozen=True):
 
 
 class ShareBasis(StrEnum):
-    """How the share of a submission's own kernels is known.
+    """Source of the share of own kernels.
 
-    `built`: the judge looked at what was built, and it holds no kernel. `launches`: kernels of the submission's own
-    against library operations, counted on `emulated`. `calls`: likewise calls of its own functions, on `cpu`.
-    `profile`: time on the GPU, by a profiler in the runner. `left_out`: with its own kernels left out the answer was
-    right all the same. `refuted`: by the count no operation of PyTorch's computes, and without them the answer was
-    wrong. `unknown`: none of these.
+    `built`: no built library contains a kernel. `launches`: launches of own kernels against library operations, counted
+    on `emulated`. `calls`: calls of own functions against library operations, counted on `cpu`. `profile`: GPU time,
+    from a profiler in the runner. `left_out`: without own kernels the answer was still correct. `refuted`: the count
+    shows no PyTorch operation, but without PyTorch operations the answer was wrong. `unknown`: no source.
     """
 
     BUILT = "built"
@@ -141,12 +139,12 @@ class ShareBasis(StrEnum):
 
 
 class OwnKernels(Record, frozen=True):
-    """How much of the work was done in kernels of the submission's own: a share between `share_low` and `share_high`.
+    """Share of the work in the submission's own kernels: between `share_low` and `share_high`.
 
-    `own` and `library` are what it comes from: launches, calls, or ms on the GPU. `kernels` are those that the judge
-    found in what it had built. `launches`, `calls` and `profile` come out of the runner, where a submission can forge
-    them upwards. `right_without_kernels` and `right_without_library` are what the judge saw of a call in which one side
-    was left out; None where that was not tried, or could not be.
+    `own` and `library` are the compared amounts: launches, calls, or ms on the GPU. `kernels` are the kernels in the
+    built libraries. The runner reports `launches`, `calls` and `profile`, so a submission can forge them upwards.
+    `right_without_kernels` and `right_without_library` are the judge's verdicts on a call without one of the two sides;
+    None if not tried, or not possible.
     """
 
     basis: ShareBasis

@@ -1,10 +1,10 @@
-"""Something that was found, with its next step."""
+"""A finding of the judge, with its next step."""
 
 from evaluator.records.base import Record
 
 
 class Finding(Record, frozen=True):
-    """Something the judge noticed. `code` is explained by `warpgrade explain CODE`."""
+    """Observation of the judge. `warpgrade explain CODE` explains the `code`."""
 
     code: str
     message: str

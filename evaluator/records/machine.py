@@ -1,11 +1,11 @@
-"""The machine, the device and the walls of a grade."""
+"""The machine, the device and the sandbox of a grade."""
 
 from evaluator.records.base import Record
 from evaluator.records.names import DeviceKind
 
 
 class Environment(Record, frozen=True):
-    """The software and the machine, as the judge sees them."""
+    """Software and machine, as seen by the judge."""
 
     warpgrade: str
     python: str
@@ -19,7 +19,7 @@ class Environment(Record, frozen=True):
 
 
 class GpuFacts(Record, frozen=True):
-    """One GPU: what it is, and how it was before and after the grade."""
+    """One GPU, with its clocks and temperatures before and after the grade."""
 
     uuid: str
     capability: str
@@ -39,9 +39,9 @@ class DeviceFacts(Record, frozen=True):
 
 
 class SandboxFacts(Record, frozen=True):
-    """Which walls stood around the submission, which could not be built here, and the limits inside.
+    """Active and missing layers of the sandbox, and its limits.
 
-    `memory_bytes` is each process's; `held_bytes` all of theirs together, 0 on cards from before it was added up.
+    `memory_bytes` is the limit of each process, `held_bytes` that of all processes together (0 on older cards).
     """
 
     mode: str

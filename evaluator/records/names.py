@@ -1,4 +1,4 @@
-"""The closed sets that records name things by."""
+"""Enumerations of the records."""
 
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ class Status(StrEnum):
 
 
 class DeviceKind(StrEnum):
-    """Where a submission is run. Cards of different kinds are never mixed in one metric."""
+    """Device of a grade. No metric mixes cards of different kinds."""
 
     CUDA = "cuda"
     EMULATED = "emulated"
@@ -25,14 +25,14 @@ class DeviceKind(StrEnum):
 
 
 class SandboxMode(StrEnum):
-    """`full`: every wall that this machine allows. `none`: limits and a sure kill, nothing else."""
+    """`full`: all layers that this machine permits. `none`: limits and process cleanup only."""
 
     FULL = "full"
     NONE = "none"
 
 
 class SizeName(StrEnum):
-    """Which of a problem's sizes is used."""
+    """Name of a problem's size."""
 
     FULL = "full"
     SMALL = "small"
@@ -48,7 +48,7 @@ class Order(StrEnum):
 
 
 class Fill(StrEnum):
-    """What fresh memory of the emulator holds: a kernel that reads it before it writes may be right by chance."""
+    """Contents of fresh emulator memory. A kernel that reads uninitialised memory may be correct by chance."""
 
     NAN = "nan"
     LARGE = "large"
@@ -57,21 +57,21 @@ class Fill(StrEnum):
 
 
 class Mode(StrEnum):
-    """Whether `Model` and `ModelNew` are put in training or evaluation mode."""
+    """Training or evaluation mode of `Model` and `ModelNew`."""
 
     TRAIN = "train"
     EVAL = "eval"
 
 
 class WeightsRule(StrEnum):
-    """Whether calls have weights of their own, as in training, or all those that were constructed, as in deployment."""
+    """Rule for the weights: new values in each call, as in training, or the initial values, as in deployment."""
 
     CHANGING = "changing"
     FROZEN = "frozen"
 
 
 class WeightsGraded(StrEnum):
-    """What the weights of a grade's calls were; `none` where there are none to change."""
+    """Weights used by the calls of a grade; `none` for a problem without changeable weights."""
 
     CHANGING = "changing"
     FROZEN = "frozen"
@@ -79,10 +79,10 @@ class WeightsGraded(StrEnum):
 
 
 class ToleranceRule(StrEnum):
-    """How far an output may be from the expected one.
+    """Rule for the allowed error of an output.
 
-    `measured`: a multiple of the honest reference's own error against float64, scaled to each row.
-    `kernelbench`: that benchmark's rule, atol = rtol = 1e-4 (1e-2 in half precision), against the plain reference.
+    `measured`: a multiple of the reference's own error against float64, relative to each row. `kernelbench`:
+    KernelBench's rule against the plain reference, atol = rtol = 1e-4 (1e-2 in half precision).
     """
 
     MEASURED = "measured"
@@ -90,7 +90,7 @@ class ToleranceRule(StrEnum):
 
 
 class Precision(StrEnum):
-    """The arithmetic that a problem asks for."""
+    """Precision of the arithmetic that a problem requires."""
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -99,7 +99,7 @@ class Precision(StrEnum):
 
 
 class Profile(StrEnum):
-    """From which distribution the values of a call's inputs come; `evaluator/judge/profiles.py` draws them."""
+    """Distribution of the values of a call's inputs, drawn by the judge."""
 
     AS_GIVEN = "as_given"
     SIGNED_NORMAL = "signed_normal"
@@ -113,10 +113,10 @@ class Profile(StrEnum):
 
 
 class Layout(StrEnum):
-    """How a tensor may lie in memory, beside the way that `get_inputs` gives it.
+    """Memory layout of an input tensor, beside the layout of `get_inputs`.
 
-    `transposed`: its last two dimensions change places in memory. `gaps`: every second element of a wider one.
-    `offset`: an element behind an aligned address.
+    `transposed`: the last two dimensions are swapped in memory. `gaps`: every second element of a wider tensor.
+    `offset`: one element past an aligned address.
     """
 
     TRANSPOSED = "transposed"
@@ -125,10 +125,10 @@ class Layout(StrEnum):
 
 
 class ProfilerKind(StrEnum):
-    """What looks at the extra call of a correct submission.
+    """Profiler of the additional call of a correct submission.
 
-    `torch`: PyTorch's profiler, which says in which kernels the time goes. `ncu`: that, and Nsight Compute, which reads
-    the hardware's counters; on `cuda` only.
+    `torch`: PyTorch's profiler, with the time of each kernel. `ncu`: also Nsight Compute's hardware counters; `cuda`
+    only.
     """
 
     TORCH = "torch"

@@ -1,4 +1,4 @@
-"""What the judge found out about a submission, before it is written into a scorecard."""
+"""Result of a grade before it becomes a scorecard."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from evaluator.records.timing import Baseline, Timing
 
 
 class Fault(NamedTuple):
-    """A submission's failure: the verdict it leads to, and why."""
+    """Failure of a submission: the verdict and its reason."""
 
     status: Status
     finding: Finding
@@ -28,7 +28,7 @@ def _nothing_printed() -> RunnerOutput:
 
 
 class Outcome(Record, frozen=True):
-    """What is known of a submission. It starts as a failure; nothing but the judge's own evidence makes it a pass."""
+    """Result so far. An outcome starts as a failure; only the judge's own evidence makes it a pass."""
 
     status: Status = Status.INFRA_ERROR
     reason: Finding | None = None
@@ -46,5 +46,5 @@ class Outcome(Record, frozen=True):
     output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
 
     def failed(self, status: Status, reason: Finding) -> "Outcome":
-        """Settle on a failure."""
+        """Return the outcome with a failure as its verdict."""
         return replace(self, status=status, reason=reason)

@@ -1,24 +1,24 @@
-"""A problem, and what its author says of it."""
+"""A problem, and its author's settings."""
 
 from evaluator.records.base import Record, Sha256
 from evaluator.records.names import Layout, Mode, Precision, Profile, SizeName, WeightsRule
 
 
 class ToleranceOverride(Record, frozen=True):
-    """What a problem's author says instead of the measured rule's own numbers; `None` leaves one as it is."""
+    """Author's parameters of the measured tolerance rule; `None` keeps the default."""
 
     multiple: float | None = None
     floor: float | None = None
 
 
 Constant = bool | int | float | str | list[int]
-"""A module-level constant of a reference that a size may set."""
+"""Value of a module-level constant of a reference, which a size may replace."""
 
 
 class RooflineOverride(Record, frozen=True):
-    """What a problem's author knows of its bytes and operations and counting cannot see, and the `reason`.
+    """Author's correction of counted bytes and operations, with the `reason`.
 
-    Each is a formula of the reference's constants, such as `4 * n * (n + 1) // 2`; None leaves what is counted.
+    Each correction is a formula of the reference's constants, such as `4 * n * (n + 1) // 2`; None keeps the count.
     """
 
     reason: str
@@ -28,15 +28,13 @@ class RooflineOverride(Record, frozen=True):
 
 
 class Problem(Record, frozen=True):
-    """A reference `Model` with `get_inputs` and `get_init_inputs`, and what is known about it.
+    """A reference `Model` with `get_inputs` and `get_init_inputs`, and its settings. Loading a problem runs no code.
 
-    Reading one runs nothing.
-
-    `source` is the text of the reference as its author wrote it; `sizes` holds, for each size, the constants that
-    replace the ones written there. `split` names inputs and the dimension along which they may be cut into blocks
-    without changing the rows of the output (its dimension 0), so that float64 fits into memory. `profiles` has what the
-    author says of value profiles: a reason to leave one out, or true to use it whatever the reference shows; `layouts`
-    are those that inputs may have in memory. `weights` says whether calls have weights of their own.
+    `source` is the reference's text as written by its author. `sizes` maps each size to the constants that replace
+    those in the text. `split` maps inputs to the dimension along which they can be cut into blocks without changing the
+    rows of the output (its dimension 0), so that float64 fits into memory. `profiles` maps value profiles to a reason
+    for exclusion, or to true for unconditional use. `layouts` lists the allowed memory layouts of inputs. `weights` is
+    the rule for weights.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The times of both sides, and of other baselines."""
+"""Times of both sides and of other baselines."""
 
 from enum import StrEnum
 
@@ -7,24 +7,23 @@ from evaluator.records.finding import Finding
 
 
 class ClockKind(StrEnum):
-    """Whose time is taken: the host's, around a runner that stands still between calls, or a GPU's, by its events."""
+    """Clock of the judge: `host` times a runner that is stopped between calls, `sealed` uses a GPU's events."""
 
     HOST = "host"
     SEALED = "sealed"
 
 
 class Samples(Record, frozen=True):
-    """The timed calls of one side, in order. Each one's output was verified before the next was let go.
+    """Timed calls of one side, in order. The judge verifies each call's output before the next call starts.
 
-    The first call stands apart, in `first_call_ms`; the runner of `reference_before` has answered one before its clock
-    ran, so that of `reference_after` is the one to compare with. `outliers` counts the samples that lie far from the
-    rest; they are among `samples_ms` all the same. `host_ms` is how long the host took to queue a call's work on a GPU,
-    `overhead_host_ms` the same for a call without the model's own work. A call is void where something else was at work
-    on the GPU while its inputs were written; `unwatched_ms` is how long that may have been work of this side, whose
-    streams waited for each other. `overhead_ms` is the least that an empty call took on a host, the median on a GPU,
-    and `overhead_iqr_ms` how far such calls spread (on a host at least from the least to the median). `seeds` has those
-    of all calls: of void ones too, and of the `other_calls` whose inputs had other values than the problem's own. The
-    samples are of calls as given alone.
+    `first_call_ms` is the time of the first call, which is not a sample. The runner of `reference_before` answers one
+    call before its clock starts, so `reference_after` has the comparable first call. `outliers` counts samples far from
+    the rest; `samples_ms` includes them. `host_ms` is the time the host needs to queue a call's work on a GPU,
+    `overhead_host_ms` the same for an empty call. A call is void if other work occupied the GPU while the judge wrote
+    its inputs; `unwatched_ms` bounds such work of this side's own streams that wait for each other. `overhead_ms` is
+    the time of an empty call: the minimum on a host, the median on a GPU. `overhead_iqr_ms` is the spread of empty
+    calls (on a host at least from minimum to median). `seeds` has the seeds of all calls, including void ones and the
+    `other_calls` with other values than the problem's own. Samples come only from calls with the problem's own values.
     """
 
     side: str
@@ -45,15 +44,14 @@ class Samples(Record, frozen=True):
 
 
 class Timing(Record, frozen=True):
-    """The reference before and after, the submission between them, by the judge's clock.
+    """Times of the reference, the submission, and the reference again, by the judge's clock.
 
-    `overhead_ms` of each side (a call that does nothing, in a runner that never loaded a submission) is already
-    taken off its samples. `resolution_ms` is how far a time of this clock may be off, either way.
+    Samples exclude their side's `overhead_ms`, the time of an empty call in a runner without a submission.
+    `resolution_ms` is the largest error of a time, in either direction.
 
-    `*_low*` and `*_high*` are the ends of 95 % intervals, the clock's resolution among them. An end of the speedup's is
-    None where nothing bounds it; the speedup itself is None where its interval is wider than 5 %. It is `significant`
-    where the interval excludes 1 and both its ends are known. All of these are None in a card from before there were
-    any.
+    `*_low*` and `*_high*` are the ends of 95 % intervals, which include the clock's resolution. An end of the speedup's
+    interval is None if unbounded. The speedup is None if its interval is wider than 5 %. `significant`: the interval
+    excludes 1 and has two ends. Older cards have None in these fields.
     """
 
     clock: ClockKind
@@ -74,7 +72,7 @@ class Timing(Record, frozen=True):
 
 
 class BaselineKind(StrEnum):
-    """What a submission's time is held against beside the reference that every grade measures.
+    """Program that a submission's time is compared with, beside the reference of every grade.
 
     `compile-max-autotune` is torch.compile without CUDA graphs, whose outputs a later call overwrites.
     """
@@ -86,9 +84,9 @@ class BaselineKind(StrEnum):
 
 
 class Tf32(StrEnum):
-    """Whether a GPU's products may round their fp32 operands to TF32: never, as PyTorch has it by default, always.
+    """Rounding of fp32 operands to TF32 in a GPU's products: never, PyTorch's default, or always.
 
-    By default convolutions may and matrix products may not.
+    PyTorch's default permits TF32 in convolutions, not in matrix products.
     """
 
     OFF = "off"
@@ -97,13 +95,12 @@ class Tf32(StrEnum):
 
 
 class Baseline(Record, frozen=True):
-    """Another program of the same problem, timed by the same clock in a runner of its own, every output verified.
+    """Another program for the same problem, timed by the same clock in its own runner, with every output verified.
 
-    `tf32` is None on a device that has none. `name` and `sha256` are those of another submission. `measured_at` says
-    when: what does not depend on a submission's code is kept, and `kept` then, as it was measured for another grade,
-    beside a reference that took `reference_median_ms`.
-    The speedup is the submission's over this one; None where its interval is wider than 5 %, or where there are no
-    `samples`: then `finding` says why.
+    `tf32` is None on a device without TF32. `name` and `sha256` identify another submission. `measured_at` is the time
+    of the measurement. `kept`: the baseline comes from the cache, measured for another grade beside a reference that
+    took `reference_median_ms`. The speedup is the submission's over this baseline; None if its interval is wider than 5
+    %, or without `samples`, and then `finding` is the reason.
     """
 
     kind: BaselineKind

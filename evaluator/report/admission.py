@@ -12,16 +12,16 @@ def admission_text(admission: Admission) -> str:
     beside = counted(len(admission.profiles), "profile")
     line = f"{admission.problem:<{_NAME_WIDTH}}  "
     if admission.admitted:
-        return f"{line}ok    all {len(admission.controls)} controls caught, with {beside}\n"
+        return f"{line}ok    all {len(admission.controls)} bad submissions caught, with {beside}\n"
     away = [each for each in admission.controls if each.gets_away]
-    faults = [f"{len(away)} of {len(admission.controls)} controls get away"] if away else []
+    faults = [f"{len(away)} of {len(admission.controls)} bad submissions pass"] if away else []
     faults += ["honest variants fail"] if admission.honest_failures else []
     shown, more = _few(away)
     lines = [f"{line}weak  {', '.join(faults)}, with {beside}", *(part for each in shown for part in _lines(each))]
-    lines += [f"  and {more} more like it; all are in --json"] if more else []
+    lines += [f"  and {more} more; --json lists all"] if more else []
     lines += [f"  fails: {failure}" for failure in admission.honest_failures]
     if admission.honest_failures:
-        lines += ["      widen [tolerance] in problem.toml, or leave the profile out under [profiles], with the reason"]
+        lines += ["      widen [tolerance] in problem.toml, or exclude the profile under [profiles], with a reason"]
     return "\n".join(lines) + "\n"
 
 
@@ -34,8 +34,8 @@ def details_text(admission: Admission) -> str:
 
 def _shown(result: ControlResult) -> str:
     if result.caught_by_rounding:
-        return "values hide it, the rounding in its errors shows it"
-    return f"as_given hides it, {result.caught_on.value} shows it" if result.caught_on and result.passes_on else ""
+        return "within the tolerance, but its rounding errors reveal it"
+    return f"passes on as_given, fails on {result.caught_on.value}" if result.caught_on and result.passes_on else ""
 
 
 def _few(away: list[ControlResult]) -> tuple[list[ControlResult], int]:
@@ -46,4 +46,4 @@ def _few(away: list[ControlResult]) -> tuple[list[ControlResult], int]:
 
 
 def _lines(result: ControlResult) -> list[str]:
-    return [f"  {result.control}: no call shows it", f"      {result.advice}"]
+    return [f"  {result.control}: passes every call", f"      {result.advice}"]

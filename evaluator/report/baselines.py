@@ -11,7 +11,7 @@ _NAMES = {
     BaselineKind.COMPILE: "torch.compile",
     BaselineKind.COMPILE_MAX_AUTOTUNE: "torch.compile, max-autotune",
 }
-_TF32 = {Tf32.OFF: "no TF32", Tf32.DEFAULT: "TF32 as PyTorch has it", Tf32.ON: "TF32"}
+_TF32 = {Tf32.OFF: "no TF32", Tf32.DEFAULT: "PyTorch's TF32 default", Tf32.ON: "TF32"}
 
 
 def baseline_rows(sheet: Sheet, baselines: list[Baseline]) -> None:
@@ -19,13 +19,13 @@ def baseline_rows(sheet: Sheet, baselines: list[Baseline]) -> None:
     for number, baseline in enumerate(baselines):
         text = _name(sheet, baseline).append(": ")
         if baseline.samples is None:
-            why = "it was not timed" if baseline.finding is None else baseline.finding.message
+            why = "not timed" if baseline.finding is None else baseline.finding.message
             text.append_text(sheet.say(why, 200, "yellow"))
         else:
             text.append(duration(baseline.samples.median_ms, sheet.symbols.micro)).append(", ")
             text.append_text(_speedup(sheet, baseline))
         if baseline.kept:
-            text.append("  kept from ", "dim").append_text(sheet.say(baseline.measured_at[:10], 10, "dim"))
+            text.append("  cached on ", "dim").append_text(sheet.say(baseline.measured_at[:10], 10, "dim"))
         if baseline.samples is not None and baseline.samples.outputs_copied:
             text.append("  outputs copied inside the clock", "yellow")
         sheet.row("" if number else "Baselines", text)
@@ -44,8 +44,8 @@ def _speedup(sheet: Sheet, baseline: Baseline) -> Text:
         if low is None:
             return Text("no speedup quoted")
         bounds = f"above {ratio(low)} {times}" if high is None else f"between {ratio(low)} and {ratio(high)} {times}"
-        return Text(f"no speedup quoted; it lies {bounds}")
+        return Text(f"no speedup quoted; {bounds}")
     text = Text().append(f"{significant(baseline.speedup)} {times}", "bold")
     if low is not None and high is not None:
         text.append(f"  between {ratio(low)} and {ratio(high)} {times}", "dim")
-    return text if baseline.significant else text.append("; no difference can be told")
+    return text if baseline.significant else text.append("; no significant difference")

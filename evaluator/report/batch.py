@@ -99,7 +99,7 @@ def _no_formula(text: str) -> str:
 
 def markdown(sections: list[Section], failed: Sequence[Failed] = ()) -> str:
     """Make what `--markdown` writes."""
-    parts = list(map(_markdown, sections)) or ["There is nothing to report.\n"]
+    parts = list(map(_markdown, sections)) or ["Nothing to report.\n"]
     if failed:
         title, header, rows = _failed(failed)
         parts.append("\n".join([f"## {title}", "", *_markdown_table(header, rows), *_beyond(failed), ""]))
@@ -143,7 +143,7 @@ def render(sections: list[Section], console: "Console", failed: Sequence[Failed]
             _render_table(table, console)
             console.print()
     if not sections:
-        line("There is nothing to report.")
+        line("Nothing to report.")
     if failed:
         _render_table(_failed(failed), console, names=2, numbers=False)
         for text in _beyond(failed):
@@ -170,7 +170,7 @@ def _failed(failed: Sequence[Failed]) -> Made:
 def _beyond(failed: Sequence[Failed]) -> list[str]:
     """Say how many the list leaves out, where it does, and where they are."""
     left = len(failed) - _MOST_FAILED
-    return [f"and {left} more: --html FILE has all"] if left > 0 else []
+    return [f"and {left} more; --html FILE lists all"] if left > 0 else []
 
 
 class Described(NamedTuple):
@@ -199,9 +199,11 @@ def _remarks(section: Section) -> list[str]:
     parts = [f"{count} {status}" for status, count in sorted(total.statuses.items(), key=lambda each: -each[1])]
     remarks = [", ".join(parts)]
     if not section.device.timed:
-        remarks.append(f"Nothing is timed on {section.device.kind}.")
+        remarks.append(f"{section.device.kind} measures no time.")
     elif total.unquoted:
-        remarks.append(f"{counted(total.unquoted, 'correct one')} without a speedup: the clock cannot tell.")
+        remarks.append(
+            f"{counted(total.unquoted, 'correct submission')} without a speedup: below the clock's resolution."
+        )
     return remarks
 
 
@@ -235,7 +237,7 @@ def _facts(summary: Summary) -> Iterator[list[str]]:
         )
         yield [f"pass@{k}{over}", _percent(value), _between(value, _percentage)]
     if summary.speedup is not None:
-        yield ["speedup of the correct", _times(summary.speedup), _between(summary.speedup, _factor)]
+        yield ["speedup if correct", _times(summary.speedup), _between(summary.speedup, _factor)]
     if summary.speedup_or_1 is not None:
         yield ["speedup, failures as 1", _times(summary.speedup_or_1), _between(summary.speedup_or_1, _factor)]
 

@@ -83,8 +83,8 @@ def documents(submissions: Iterable[Graded]) -> Documents:
         files[level, number] = f"{each.problem.partition('/')[2]}.py"
         unquoted += kept.correct and each.card is not None and each.card.timing is not None and not kept.reference
     if left_out and not levels:
-        hint = "grade with --problems at that benchmark's files"
-        raise UsageError(f"{next(iter(left_out))} is no problem of KernelBench's (level1/19_ReLU)", hint=hint)
+        hint = "grade with --problems pointing to KernelBench's files"
+        raise UsageError(f"{next(iter(left_out))} is not a KernelBench problem (level1/19_ReLU)", hint=hint)
     results: dict[int, dict[str, list[Document]]] = {}
     baseline: dict[str, dict[str, Document]] = {}
     for level, problems in sorted(levels.items()):

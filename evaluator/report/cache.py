@@ -4,10 +4,10 @@ from evaluator.build.cache_room import LIMIT_VARIABLE, CacheCleared, CacheUsage,
 
 _MEANING = {
     Shelf.BUILDS: "submissions' extensions",
-    Shelf.FAILURES: "what did not compile, and why",
-    Shelf.PARTS: "Warpgrade's own: runtime, headers, allocators, kernels",
-    Shelf.PREPARED: "what CUDA builds share",
-    Shelf.MEASURED: "what was measured of GPUs and problems",
+    Shelf.FAILURES: "failed compilations with their messages",
+    Shelf.PARTS: "Warpgrade's own runtime, headers, allocators, kernels",
+    Shelf.PREPARED: "parts shared by CUDA builds",
+    Shelf.MEASURED: "measurements of GPUs and problems",
 }
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
@@ -30,7 +30,7 @@ def cleared_text(cleared: CacheCleared) -> str:
     lines = [f"{entry_count(entries)} removed from {cleared.folder}, {size(cleared.bytes)}"]
     lines += [_line(shelf) for shelf in cleared.shelves if shelf.entries]
     if cleared.stayed:
-        lines.append(f"{entry_count(cleared.stayed)} stayed: in use, or not this user's to remove")
+        lines.append(f"{entry_count(cleared.stayed)} kept: in use, or owned by another user")
     return "\n".join(lines) + "\n"
 
 

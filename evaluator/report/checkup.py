@@ -21,7 +21,7 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         verdict = f"this machine can grade on {' and '.join(device.value for device in diagnosis.ready)}"
     else:
         mark, style = sheet.symbols.wrong, "bold red"
-        verdict = "this machine cannot grade yet: mend what is missing below"
+        verdict = "this machine cannot grade yet: install what is missing below"
     sheet.paragraph(styled(mark, style), styled(verdict, "bold"))
     sheet.blank()
     for line in diagnosis.lines:
@@ -38,7 +38,7 @@ def render_preparations(preparations: Preparations, console: Console) -> None:
     for part in preparations.parts:
         sheet.row("" if part.device is device else part.device.value, _part(sheet, part))
         device = part.device
-    sheet.row("kept in", sheet.say(preparations.folder))
+    sheet.row("folder", sheet.say(preparations.folder))
     sheet.print()
 
 

@@ -85,8 +85,8 @@ def parse_rule(text: str) -> Rule:
         return Rule("status", None)
     found = _RULE.fullmatch(text)
     if found is None or float(found["percent"]) >= 100:
-        hint = "speedup:-5%, correct:-2%, or status (any submission that is correct before and not after)"
-        raise UsageError(f"{text!r} is no rule to fail on", hint=hint)
+        hint = "use speedup:-5%, correct:-2%, or status (any submission correct in RUN_A and not in RUN_B)"
+        raise UsageError(f"{text!r} is not a rule for --fail-on", hint=hint)
     return Rule(found["metric"], float(found["percent"]))
 
 
@@ -118,21 +118,21 @@ def failures(comparison: Comparison, rules: Sequence[Rule]) -> list[str]:
 def _failure(comparison: Comparison, rule: Rule) -> list[str]:
     broken, mended = len(comparison.broken), len(comparison.mended)
     if rule.percent is None:
-        return [f"{broken} correct before and not after"] if broken else []
+        return [f"correct in RUN_A and not in RUN_B: {broken}"] if broken else []
     if rule.metric == "correct":
         if not comparison.pairs:
-            return ["no submission is in both runs, so there is no share to compare"]
+            return ["the runs share no submission, so the correct share cannot be compared"]
         fall = (broken - mended) / len(comparison.pairs) * 100
         if fall > rule.percent and comparison.p_broken < _SIGNIFICANT:
-            return [f"{fall:.1f} points fewer are correct (p = {comparison.p_broken:.2g})"]
+            return [f"the correct share fell by {fall:.1f} points (p = {comparison.p_broken:.2g})"]
         return []
     faster = comparison.faster
     if faster is None:
         # A gate that nothing was measured for is not passed.
-        return ["no submission has a speedup in both runs, so there is none to compare"]
+        return ["no submission has a speedup in both runs, so speed cannot be compared"]
     fall = (1 - faster.value) * 100
     if fall > rule.percent and faster.high is not None and faster.high < 1:
-        return [f"the speedup falls by {fall:.1f} %, on {comparison.timed} submissions"]
+        return [f"the speedup fell by {fall:.1f} % over {comparison.timed} submissions"]
     return []
 
 

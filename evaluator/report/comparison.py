@@ -49,11 +49,13 @@ def _speed(comparison: Comparison) -> str:
     """Say how much faster the second run is, in words."""
     faster = comparison.faster
     if faster is None:
-        return "no submission has a speedup in both runs: no speedups can be compared"
-    interval = "no interval: the clock's is not known"
+        return "speed: no submission has a speedup in both runs"
+    interval = "no interval: a card has none"
     if faster.low is not None and faster.high is not None:
         interval = f"95 %: {significant(faster.low)}x to {significant(faster.high)}x"
-    return f"{significant(faster.value)}x as fast, over {counted(comparison.timed, 'submission')} ({interval})"
+    return (
+        f"second run {significant(faster.value)}x as fast, over {counted(comparison.timed, 'submission')} ({interval})"
+    )
 
 
 def render_comparison(comparison: Comparison, console: "Console") -> None:
@@ -68,11 +70,11 @@ def render_comparison(comparison: Comparison, console: "Console") -> None:
     line(f"{counted(len(comparison.pairs), 'submission')} in both runs", "bold")
     for name, found in (("first", comparison.only_before), ("second", comparison.only_after)):
         if found:
-            line(f"{len(found)} only in the {name} run: not compared")
+            line(f"{len(found)} only in the {name} run, not compared")
     if comparison.pairs:
-        line(f"the same verdict in both: {sum(map(_same, comparison.pairs))} of {len(comparison.pairs)}")
+        line(f"same verdict: {sum(map(_same, comparison.pairs))} of {len(comparison.pairs)}")
     line(_speed(comparison))
-    for title, pairs, style in (("broken", comparison.broken, "red"), ("mended", comparison.mended, "green")):
+    for title, pairs, style in (("broken", comparison.broken, "red"), ("fixed", comparison.mended, "green")):
         for pair in pairs[:_MOST]:
             before, after = (side.status or MISSING for side in pair)
             line(f"{title}: {pair.before.problem}/{pair.before.name}: {before} before, {after} now", style)

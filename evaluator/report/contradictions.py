@@ -83,13 +83,13 @@ def _reason(card: Scorecard) -> Iterator[Contradiction]:
     status, reason = card.status, card.reason
     if reason is None:
         if status is not Status.CORRECT:
-            yield Contradiction("reason", f"{status.value} has none")
+            yield Contradiction("reason", f"{status.value} without a reason")
         return
     if status is Status.CORRECT:
-        yield Contradiction("reason", f"correct has one: {reason.code}")
+        yield Contradiction("reason", f"correct with a reason: {reason.code}")
         return
     if reason.code not in set(Code):
-        yield Contradiction("reason.code", f"there is no finding {reason.code[:20]}")
+        yield Contradiction("reason.code", f"unknown finding {reason.code[:20]}")
         return
     code = Code(reason.code)
     own = _OWN_STATUS.get(code)
@@ -103,24 +103,24 @@ def _submission(card: Scorecard) -> Iterator[Contradiction]:
     graded = card.submission
     if graded.sha256 is None:
         if card.status is Status.CORRECT or graded.source:
-            yield Contradiction("submission.sha256", "there is none, and there is a submission")
+            yield Contradiction("submission.sha256", "missing, although the card has a submission")
     elif hashlib.sha256(graded.source.encode("utf-8", "surrogatepass")).hexdigest() != graded.sha256:
-        yield Contradiction("submission.sha256", "is not that of the source")
+        yield Contradiction("submission.sha256", "differs from the sha256 of the source")
 
 
 def _evidence(card: Scorecard) -> Iterator[Contradiction]:
     """What a status needs: passed checks and times, or a check that failed."""
     if card.device.kind is DeviceKind.EMULATED and card.timing is not None:
-        yield Contradiction("timing", "nothing is timed on emulated")
+        yield Contradiction("timing", "present, although emulated measures no time")
     match card.status:
         case Status.CORRECT:
             yield from _evidence_of_a_pass(card)
         case Status.WRONG_RESULT:
             if all(check.ok for check in card.checks):
-                yield Contradiction("checks", "wrong_result, and none of them failed")
+                yield Contradiction("checks", "wrong_result without a failed check")
         case Status.BUILD_ERROR:
             if card.timing is not None:
-                yield Contradiction("timing", "build_error, and the submission was timed")
+                yield Contradiction("timing", "build_error with times of the submission")
         case Status.RUNTIME_ERROR | Status.TIMEOUT | Status.REJECTED | Status.INCONCLUSIVE | Status.INFRA_ERROR:
             pass
 
@@ -128,29 +128,29 @@ def _evidence(card: Scorecard) -> Iterator[Contradiction]:
 def _evidence_of_a_pass(card: Scorecard) -> Iterator[Contradiction]:
     failed = next((number for number, check in enumerate(card.checks) if not check.ok), None)
     if failed is not None:
-        yield Contradiction(f"checks[{failed}]", "correct, and this check failed")
+        yield Contradiction(f"checks[{failed}]", "correct, but this check failed")
     if not any(check.ok and check.tensors for check in card.checks):
-        yield Contradiction("checks", "correct, and none of them passed")
+        yield Contradiction("checks", "correct without a passed check")
     if card.timing is None and card.device.kind is not DeviceKind.EMULATED:
-        yield Contradiction("timing", f"correct on {card.device.kind.value}, and there are no times")
+        yield Contradiction("timing", f"correct on {card.device.kind.value} without times")
     if card.build is None:
-        yield Contradiction("build", "correct, and the submission was never read in")
+        yield Contradiction("build", "correct, but the submission was never imported")
     if card.seeds is None:
-        yield Contradiction("seeds", "correct, and no seed is known")
+        yield Contradiction("seeds", "correct without seeds")
     required = card.required_own_kernel
     if required is not None and (card.own_kernels is None or card.own_kernels.share_high < required):
-        yield Contradiction("own_kernels", f"correct, and own kernels do less than the {required:g} asked for")
+        yield Contradiction("own_kernels", f"correct, but own kernels do less than the required {required:g}")
 
 
 def _check(place: str, check: Check) -> Iterator[Contradiction]:
     if check.ok and check.finding is not None:
-        yield Contradiction(f"{place}.finding", f"the check passed, and there is one: {check.finding.code}")
+        yield Contradiction(f"{place}.finding", f"the check passed, but has the finding {check.finding.code}")
     for number, tensor in enumerate(check.tensors):
         at = f"{place}.tensors[{number}]"
         if check.ok and not tensor.ok:
-            yield Contradiction(at, "the check passed, and this comparison failed")
+            yield Contradiction(at, "the check passed, but this comparison failed")
         if tensor.ok and (why := wrong(tensor)) is not None:
-            yield Contradiction(at, f"the comparison passed, and {why}")
+            yield Contradiction(at, f"the comparison passed, but {why}")
 
 
 def wrong(tensor: TensorCheck) -> str | None:
@@ -186,9 +186,9 @@ def _timing(timing: Timing, *, intervals: bool) -> Iterator[Contradiction]:
 def _side(place: str, side: Samples) -> Iterator[Contradiction]:
     numbers = (*side.samples_ms, side.overhead_ms, side.overhead_iqr_ms, side.unwatched_ms)
     if not side.samples_ms:
-        yield Contradiction(f"{place}.samples_ms", "there are none")
+        yield Contradiction(f"{place}.samples_ms", "no samples")
     elif min(numbers) < 0:
-        yield Contradiction(place, "a time is less than nothing")
+        yield Contradiction(place, "negative time")
     else:
         yield from _differs(f"{place}.median_ms", side.median_ms, median(side.samples_ms))
 
@@ -199,16 +199,16 @@ def _intervals(timing: Timing) -> Iterator[Contradiction]:
     for name in _INTERVALS:
         yield from _differs(f"timing.{name}", getattr(timing, name), getattr(again, name))
     if timing.speedup is not None and again.speedup is None:
-        yield Contradiction("timing.speedup", "is quoted, and its interval is too wide for that")
+        yield Contradiction("timing.speedup", "quoted, although its interval is too wide")
     if timing.significant is True and again.significant is False:
-        yield Contradiction("timing.significant", "is true, and the interval does not say so")
+        yield Contradiction("timing.significant", "true, although the interval includes 1")
 
 
 def _differs(place: str, said: float | None, again: float | None) -> Iterator[Contradiction]:
     if said is None and again is None:
         return
     if said is None or again is None or not math.isclose(said, again, rel_tol=_SAME, abs_tol=1e-12):
-        yield Contradiction(place, f"is {_spelled(said)}, and the samples give {_spelled(again)}")
+        yield Contradiction(place, f"is {_spelled(said)}, but the samples give {_spelled(again)}")
 
 
 def _spelled(value: float | None) -> str:

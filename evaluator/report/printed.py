@@ -19,14 +19,14 @@ def printed_rows(sheet: Sheet, output: RunnerOutput, most: int) -> None:
         return
     lines = printable(output.text[:_LONGEST_TEXT]).rstrip("\n").split("\n") if most else []
     size = counted(output.total_bytes, "byte")
-    sheet.row("Printed", Text(f"{size}:" if lines else f"{size}; `warpgrade show` has it"))
+    sheet.row("Printed", Text(f"{size}:" if lines else f"{size}; `warpgrade show` prints them"))
     first = most // 3 if len(lines) > most else len(lines)
     last = most - first if len(lines) > most else 0
     for line in lines[:first]:
         _line(sheet, line)
     if last:
         left = counted(len(lines) - first - last, "line")
-        sheet.row("", styled(f"{sheet.symbols.ellipsis} {left} left out; the scorecard has more", "dim"))
+        sheet.row("", styled(f"{sheet.symbols.ellipsis} {left} omitted; the scorecard has more", "dim"))
         for line in lines[-last:]:
             _line(sheet, line)
 

@@ -34,8 +34,8 @@ def _summary(sheet: Sheet, profiling: Profiling) -> None:
     text = Text(f"{counted(profiling.launches, 'kernel run' if on_gpu else 'operation')}, ")
     text.append(duration(profiling.time_us / 1e3, sheet.symbols.micro))
     if profiling.own_share is not None:
-        text.append(f", {share(profiling.own_share)} of it in own kernels")
-    sheet.row("Profile", text.append("  as its own process says", "dim"))
+        text.append(f", {share(profiling.own_share)} of the time in own kernels")
+    sheet.row("Profile", text.append("  reported by the submission's own process", "dim"))
 
 
 def _use(sheet: Sheet, use: KernelUse, whole_us: float) -> Text:

@@ -79,7 +79,7 @@ def _with_new_verdict(card: Scorecard) -> Scorecard:
 
 
 def _no_verdict(card: Scorecard, why: str) -> Scorecard:
-    reason = finding(Code.JUDGE_FAILED, f"the card calls it {card.status.value}, and {why}")
+    reason = finding(Code.JUDGE_FAILED, f"the card's status is {card.status.value}, but {why}")
     return replace(card, status=Status.INFRA_ERROR, reason=reason)
 
 
@@ -130,9 +130,9 @@ def _why(check: Check) -> Finding:
         return check.finding
     for tensor in check.tensors:
         if not tensor.ok:
-            message = f"in call {check.index} {tensor.mismatches} values of {tensor.path} differ"
+            message = f"call {check.index}: {tensor.mismatches} values of {tensor.path} differ"
             return finding(Code.WRONG_VALUES, message, path=tensor.path)
-    return finding(Code.WRONG_VALUES, f"call {check.index} failed; the card does not say how")
+    return finding(Code.WRONG_VALUES, f"call {check.index} failed; the card has no details")
 
 
 def _missing(card: Scorecard) -> str | None:

@@ -18,7 +18,9 @@ def roofline_row(sheet: Sheet, roofline: Roofline) -> None:
     """Say how much of the target and of the floor was reached, the larger time of the two first, and at which rates."""
     floor_ms, micro = roofline.floor_ms, sheet.symbols.micro
     if roofline.of_floor is None:
-        sheet.row("Roofline", Text(f"the floor is {duration(floor_ms, micro)}; this clock tells no time above nothing"))
+        sheet.row(
+            "Roofline", Text(f"the floor is {duration(floor_ms, micro)}; the time is below the clock's resolution")
+        )
         return
     moved = amount(roofline.needed_read_bytes + roofline.written_bytes, "B")
     why = f"{moved} at {amount(roofline.bandwidth_bytes_per_s, 'B/s')}"
@@ -92,7 +94,7 @@ def share(part: float) -> str:
 
 def _bar(sheet: Sheet, side: SideRate, roof: RoofPlace) -> None:
     if side.rate_per_s is None:
-        sheet.row("", Text(f"{side.name:<10}  no time that this clock could tell"))
+        sheet.row("", Text(f"{side.name:<10}  below the clock's resolution"))
         return
     part = side.rate_per_s / roof.roof_per_s
     cells = max(min(_BAR, sheet.width - MARGIN_AND_LABEL - _BESIDE), _SHORTEST)
@@ -106,7 +108,7 @@ def _evidence(roofline: Roofline) -> str:
     """Say what the bytes rest on."""
     moved = f"reads {amount(roofline.needed_read_bytes, 'B')}, writes {amount(roofline.written_bytes, 'B')}"
     if roofline.override_reason is not None:
-        return f"{moved}; by the problem's author"
+        return f"{moved}; counted by the problem's author"
     parts = [
         f"{what}: {flips.mattered} of {counted(flips.samples, 'sample')} matter"
         for what, flips in (("inputs", roofline.input_flips), ("weights", roofline.state_flips))

@@ -78,7 +78,7 @@ def _reason(sheet: Sheet, card: Scorecard) -> Text:
     if card.reason is not None:
         return sheet.say(card.reason.message, 320)
     if card.status is Status.CORRECT:
-        return sheet.say("every call agrees with the reference")
+        return sheet.say("all calls agree with the reference")
     return sheet.say("the scorecard gives no reason")
 
 
@@ -158,7 +158,7 @@ def _weights(sheet: Sheet, weights: Weights) -> Text:
     return Text("frozen: ").append_text(sheet.say(weights.reason or "", 320))
 
 
-_NOT_LIKE = "not quoted: the submission's weights stayed, and the reference's did not"
+_NOT_LIKE = "not quoted: only the reference's weights changed from call to call"
 
 
 def _is_like(weights: Weights | None) -> bool:
@@ -206,13 +206,13 @@ def _speedup(sheet: Sheet, timing: Timing) -> Text:
     between = _interval(sheet, timing)
     if timing.speedup is None:
         least = duration(timing.resolution_ms, sheet.symbols.micro)
-        why = "nothing bounds it" if between is None else f"it lies {between}"
-        return Text(f"not quoted: {why}; this clock tells {least}{_direction(timing, '; {} in any case')}")
+        why = "its interval is unbounded" if between is None else f"its interval is {between}"
+        return Text(f"not quoted: {why}; the clock resolves {least}{_direction(timing, '; certainly {}')}")
     text = styled(f"{significant(timing.speedup)} {sheet.symbols.times}", "bold")
     if between is not None:
         text.append(f"  {between}", style="dim")
     if timing.significant is False:
-        return text.append("; no difference can be told")
+        return text.append("; no significant difference")
     if timing.speedup < 1:
         text.append("  slower than the reference", style="dim")
     return text

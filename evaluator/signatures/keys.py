@@ -88,19 +88,19 @@ def make_key(path: Path, name: str, *, replace: bool = False) -> PublicKey:
         UsageError: a file exists and `replace` is false, or the files cannot be written.
     """
     if not name.isprintable() or len(name) > _NAME:
-        raise UsageError(f"the name of a key is one printable line of at most {_NAME} characters")
+        raise UsageError(f"a key's name is one printable line of at most {_NAME} characters")
     raw = secrets.token_bytes(_KEY_BYTES)
     public = SigningKey(raw, name).public
     public_path = path.with_name(f"{path.name}.pub")
     there = [each for each in (path, public_path) if os.path.lexists(each)]
     if there and not replace:
-        hint = "choose another file; --replace puts a new key there, and the old one is lost"
-        raise UsageError(f"{there[0]} is there already", hint=hint)
+        hint = "choose another file, or overwrite the old key with --replace"
+        raise UsageError(f"{there[0]} already exists", hint=hint)
     try:
         _write(path, _line(_PRIVATE, raw, name), 0o600)
         _write(public_path, public.line, 0o644)
     except OSError as error:
-        raise UsageError(f"no key can be written to {path}: {error.strerror or error}") from error
+        raise UsageError(f"cannot write a key to {path}: {error.strerror or error}") from error
     return public
 
 
@@ -123,8 +123,8 @@ def signing_key(path: Path | None, *, walls: bool) -> SigningKey | None:
     if path is None and not value:
         return None
     if not walls:
-        hint = f"leave --sign and {VARIABLE} out: without walls a submission reads what you can read"
-        raise UsageError("nothing is signed with --sandbox none", hint=hint)
+        hint = f"omit --sign and {VARIABLE}: without isolation a submission can read your files"
+        raise UsageError("cannot sign a grade with --sandbox none", hint=hint)
     if path is None and value.startswith(_PRIVATE):
         return _private(value, VARIABLE)
     place = Path(value) if path is None else path
@@ -140,14 +140,14 @@ def public_keys(path: Path) -> dict[bytes, PublicKey]:
     try:
         text = read_named_regular(path, _MAX_FILE_BYTES)[:_MAX_FILE_BYTES].decode("utf-8")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     found = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             raw, name = _parsed(_PUBLIC, line, f"{path}, line {number}")
             found[raw] = PublicKey(raw, name)
     if not found:
-        raise UsageError(f"{path} holds no public key", hint="`warpgrade keygen` writes one into FILE.pub")
+        raise UsageError(f"{path} contains no public key", hint="`warpgrade keygen` writes one into FILE.pub")
     return found
 
 
@@ -170,12 +170,12 @@ def _read_private(path: Path) -> str:
         text = read_named_regular(path, _MAX_FILE_BYTES)[:_MAX_FILE_BYTES].decode("utf-8")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
-        raise UsageError(f"the key to sign with cannot be read from {one_line(str(path), 200)}: {why}") from error
+        raise UsageError(f"cannot read the signing key {one_line(str(path), 200)}: {why}") from error
     if mode & 0o077:
-        raise UsageError(f"{path} can be read by others than its owner", hint=f"chmod 600 {path}")
+        raise UsageError(f"{path} is readable by other users", hint=f"chmod 600 {path}")
     if _in_view(path.resolve()):
-        hint = "put it into a folder of your own, such as ~/.config/warpgrade"
-        raise UsageError(f"{path} lies where submissions can read files", hint=hint)
+        hint = "move the key to a private folder, such as ~/.config/warpgrade"
+        raise UsageError(f"{path} is in a folder that submissions can read", hint=hint)
     return text.strip()
 
 
@@ -197,7 +197,7 @@ def _parsed(kind: str, line: str, where: str) -> tuple[bytes, str]:
     text, _, name = rest.strip().partition(" ")
     raw = decoded(text)
     if word != kind or len(raw) != _KEY_BYTES or not name.isprintable():
-        raise UsageError(f"{where} is no key that begins with {kind}", hint="`warpgrade keygen FILE` makes one")
+        raise UsageError(f"{where} is not a key with the prefix {kind}", hint="`warpgrade keygen FILE` creates a key")
     return raw, name.strip()[:_NAME]
 
 

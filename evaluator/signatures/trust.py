@@ -40,7 +40,7 @@ class Trust:
         try:
             seen = signature_of(content)
         except ValueError as error:
-            raise CardError(f"the card's signature cannot be made out: {error}") from error
+            raise CardError(f"cannot parse the card's signature: {error}") from error
         if seen.state is State.CHANGED:
             return Looked(seen, f"was {seen}")
         if self._keys is None:

@@ -133,16 +133,16 @@ def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int, found
             return read_found(found_in, path.relative_to(found_in).as_posix(), at_most)
         return read_named(path, at_most)
     except NotRegular as error:
-        hint = "hand in the file itself: what is found in a folder is read only where it is a regular file"
-        raise SubmissionUnreadable(f"{path} is not read: {error.strerror}", hint=hint) from error
+        hint = "submit the file itself: in a folder, only regular files are read"
+        raise SubmissionUnreadable(f"{path} is refused: {error.strerror}", hint=hint) from error
     except IsADirectoryError as error:
-        hint = "name one file in it; `warpgrade batch` grades a folder of submissions"
+        hint = "name one file of the folder; `warpgrade batch` grades a whole folder"
         raise SubmissionUnreadable(f"{path} is a folder, not a submission", hint=hint) from error
     except (OSError, ValueError) as error:
         # ValueError: a NUL in the name, or a closed stream.
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        hint = "check the name and that you may read it; `-` reads standard input"
-        raise SubmissionUnreadable(f"{path} cannot be read: {reason}", hint=hint) from error
+        hint = "check the name and the permissions; `-` reads standard input"
+        raise SubmissionUnreadable(f"cannot read {path}: {reason}", hint=hint) from error
 
 
 def _decode(data: bytes) -> str | Finding:
@@ -150,11 +150,11 @@ def _decode(data: bytes) -> str | Finding:
         return finding(Code.NOT_TEXT, "the submission is UTF-16, not UTF-8")
     nul = data.find(b"\0")
     if nul >= 0:
-        return finding(Code.NOT_TEXT, f"the submission holds a NUL byte, at byte {nul}", line=_line_at(data, nul))
+        return finding(Code.NOT_TEXT, f"the submission has a NUL byte at byte {nul}", line=_line_at(data, nul))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"the submission is not UTF-8: {error.reason}, at byte {error.start}"
+        message = f"the submission is not UTF-8: {error.reason} at byte {error.start}"
         return finding(Code.NOT_TEXT, message, line=_line_at(data, error.start))
 
 
@@ -189,13 +189,13 @@ def _code_in(text: str) -> _Code | Finding:
     if not all_blocks and looks_like_python(text):
         return _Code(text)
     if _is_thinking_at_the_end(text):
-        return _cut_off("the model's thoughts never end", text)
-    return finding(Code.NO_CODE, "the answer has no fenced block that defines ModelNew")
+        return _cut_off("the model's reasoning never ends", text)
+    return finding(Code.NO_CODE, "no fenced block of the answer defines ModelNew")
 
 
 def _cut_off(what: str, text: str) -> Finding:
     line = text.rstrip().count("\n") + 1
-    return finding(Code.CUT_OFF, f"{what}: the answer seems to be cut off at line {line}", line=line)
+    return finding(Code.CUT_OFF, f"{what}: the answer ends at line {line}", line=line)
 
 
 def _defined_outside(text: str, blocks: list[_Block]) -> bool:
@@ -222,7 +222,7 @@ def _extracted(text: str, chosen: _Block, defining: list[_Block]) -> _Code:
     rivals = [block for block in defining if block != chosen and block.start >= min(thoughts_end, chosen.start)]
     findings: list[Finding] = []
     if rivals:
-        message = f"{len(rivals) + 1} blocks define ModelNew; the last closed one was taken, from line {line}"
+        message = f"{len(rivals) + 1} blocks define ModelNew; the grade uses the last closed one, from line {line}"
         cut_off = next((block for block in rivals if block.start > chosen.start), None)
         if cut_off is not None:
             message += f" (a later one, from line {_line_of(text, cut_off)}, is never closed)"

@@ -94,19 +94,19 @@ def _below_resolution(
     found = f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}"
     factor = _longer(draws, ratio, resolution_ms)
     if factor is None:
-        message = f"{found}; the samples themselves scatter so much that longer calls alone would not do"
+        message = f"{found}; the samples scatter too much for longer calls alone to help"
     else:
-        message = f"{found}; this clock tells {resolution_ms * 1e3:.3g} us, and calls {factor} times as long would do"
-    if unwatched_ms > 0:
-        message += (
-            f", for {unwatched_ms:.3g} ms of which streams that wait for each other had the GPU before a call began"
+        message = (
+            f"{found}; the clock resolves {resolution_ms * 1e3:.3g} us: calls {factor} times as long would suffice"
         )
+    if unwatched_ms > 0:
+        message += f"; in {unwatched_ms:.3g} ms of the resolution, waiting streams held the GPU before a call began"
     return finding(Code.BELOW_RESOLUTION, message, resolution_ms=resolution_ms, longer_factor=factor)
 
 
 def _spelled(interval: Interval) -> str:
     if math.isinf(interval.low):
-        return "beyond any number"
+        return "unbounded"
     return f"{interval.low:.3g} or more" if math.isinf(interval.high) else f"{interval.low:.3g} to {interval.high:.3g}"
 
 

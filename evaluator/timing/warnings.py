@@ -49,7 +49,7 @@ def _not_quiet(timing: Timing) -> Finding | None:
     spread_ms, empty_ms = max(side.overhead_iqr_ms for side in sides), timing.reference_before.overhead_ms
     if spread_ms <= _QUIET * empty_ms:
         return None
-    return finding(Code.NOT_QUIET, f"an empty call takes {empty_ms:.3g} ms, give or take {spread_ms:.3g} ms")
+    return finding(Code.NOT_QUIET, f"an empty call takes {empty_ms:.3g} ms, with a spread of {spread_ms:.3g} ms")
 
 
 def _outliers(timing: Timing) -> Finding | None:
@@ -57,8 +57,8 @@ def _outliers(timing: Timing) -> Finding | None:
         far_ms = outliers(side.samples_ms)
         if len(far_ms) > max(_MANY * len(side.samples_ms), 1):
             message = (
-                f"{side.side}: {len(far_ms)} of {len(side.samples_ms)} calls lie far from the rest, "
-                f"up to {max(far_ms):.4g} ms where the median is {side.median_ms:.4g} ms"
+                f"{side.side}: {len(far_ms)} of {len(side.samples_ms)} calls are outliers, "
+                f"up to {max(far_ms):.4g} ms against a median of {side.median_ms:.4g} ms"
             )
             return finding(Code.OUTLIERS, message, outliers=len(far_ms), calls=len(side.samples_ms))
     return None
@@ -71,8 +71,8 @@ def _first_call_slow(timing: Timing) -> Finding | None:
     if first_ms <= max(_SLOW_FIRST * (submission.median_ms + timing.resolution_ms), _SLOWER_FIRST * usual_ms):
         return None
     message = (
-        f"the submission's first call took {first_ms:.4g} ms, its others {submission.median_ms:.4g} ms; "
-        f"the reference's first took {usual_ms:.4g} ms"
+        f"the submission's first call took {first_ms:.4g} ms, its other calls {submission.median_ms:.4g} ms; "
+        f"the reference's first call took {usual_ms:.4g} ms"
     )
     return finding(Code.FIRST_CALL_SLOW, message, first_call_ms=first_ms, reference_first_call_ms=usual_ms)
 
@@ -84,5 +84,5 @@ def _host_bound(submission: Samples, resolution_ms: float) -> Finding | None:
     host_ms = submission.host_ms - submission.overhead_host_ms
     if host_ms <= submission.median_ms + resolution_ms:
         return None
-    message = f"the host took {host_ms:.3g} ms to queue a call that took the GPU {submission.median_ms:.3g} ms"
+    message = f"the host needs {host_ms:.3g} ms to queue a call that the GPU executes in {submission.median_ms:.3g} ms"
     return finding(Code.HOST_BOUND, message, host_ms=host_ms, gpu_ms=submission.median_ms)

@@ -33,7 +33,7 @@ def cxx() -> Toolchain:
             if answer.returncode == 0 and answer.stdout:
                 return Toolchain(path, answer.stdout.splitlines()[0].strip())
     raise ToolchainMissing(
-        f"no C++ compiler: {' and '.join(wanted)} cannot be run", hint="install g++ (on Debian: apt install g++)"
+        f"no C++ compiler: {' and '.join(wanted)} do not run", hint="install g++ (on Debian: apt install g++)"
     )
 
 
@@ -43,7 +43,7 @@ def ninja() -> str:
 
     path = shutil.which("ninja", path=package.BIN_DIR) or shutil.which("ninja")
     if path is None:
-        raise ToolchainMissing("ninja cannot be found", hint="pip install ninja")
+        raise ToolchainMissing("ninja not found", hint="pip install ninja")
     return path
 
 

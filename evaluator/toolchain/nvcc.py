@@ -53,7 +53,7 @@ def cuda_home() -> Path:
     for place in [*places, Path("/usr/local/cuda")]:
         if _is_toolkit(place):
             return place
-    raise ToolchainMissing("no CUDA compiler: nvcc cannot be found", hint=_HINT)
+    raise ToolchainMissing("no CUDA compiler: nvcc not found", hint=_HINT)
 
 
 def _is_toolkit(folder: Path) -> bool:
@@ -67,7 +67,7 @@ def nvcc() -> Toolchain:
     answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
     lines = answer.stdout.strip().splitlines()
     if answer.returncode != 0 or not lines:
-        raise ToolchainMissing(f"{path} cannot be run", hint=_HINT)
+        raise ToolchainMissing(f"{path} does not run", hint=_HINT)
     return Toolchain(path, lines[-1].strip())
 
 

@@ -115,5 +115,5 @@ def test_submissions_from_stdin(batch, monkeypatch, worker):  # noqa: F811
 def test_a_usage_error_comes_before_any_work(worker, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.run(["batch", "nowhere", "--run", "run"]) == 2
-    assert "nowhere cannot be read" in capsys.readouterr().err
+    assert "cannot read nowhere" in capsys.readouterr().err
     assert worker.started == []

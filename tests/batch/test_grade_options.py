@@ -161,19 +161,19 @@ def test_the_library_passes_every_option_on(field, orders):
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"timeout_s": 0}, "timeout_s cannot be 0: 0.0 is not a length of time"),
-        ({"build_timeout_s": float("inf")}, "inf is not a length of time"),
+        ({"timeout_s": 0}, "timeout_s cannot be 0: 0.0 is not a positive number of seconds"),
+        ({"build_timeout_s": float("inf")}, "inf is not a positive number of seconds"),
         ({"deadline_s": "soon"}, "deadline_s cannot be 'soon'"),
         ({"require_own_kernel": 1.5}, "1.5 is not a share above 0 and at most 1"),
         ({"size": "tiny"}, "size cannot be 'tiny'"),
         ({"sandbox": "some"}, "sandbox cannot be 'some'"),
-        ({"baselines": ["submission"]}, "a submission is no form of the reference"),
+        ({"baselines": ["submission"]}, "submission is not a form of the reference"),
         ({"baselines": "compile"}, "baselines cannot be 'compile'"),
-        ({"strict": True, "sandbox": "none"}, "--strict asks for every wall"),
-        ({"speedup_of": "missing.py"}, "missing.py cannot be read"),
-        ({"gpu": "0"}, "--gpu says nothing on cpu"),
-        ({"profile": "ncu"}, "counters of an NVIDIA GPU, and this grade is on cpu"),
-        ({"device": "emulated", "speedup_of": "other.py"}, "--speedup-of says nothing on emulated"),
+        ({"strict": True, "sandbox": "none"}, "--strict requires the sandbox"),
+        ({"speedup_of": "missing.py"}, "cannot read missing.py"),
+        ({"gpu": "0"}, "--gpu has no effect on cpu"),
+        ({"profile": "ncu"}, "reads an NVIDIA GPU's counters, but this grade is on cpu"),
+        ({"device": "emulated", "speedup_of": "other.py"}, "--speedup-of has no effect on emulated"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(named, message):

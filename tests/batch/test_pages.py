@@ -167,18 +167,18 @@ def test_a_long_list_of_what_is_not_correct_is_cut(batch, hand_in, capsys):  # n
         cli.run(["report", "run", *form])
         listed = capsys.readouterr().out.partition("Not correct")[2]
         assert listed.count("wrong") == 20
-        assert listed.strip().endswith("and 3 more: --html FILE has all")
+        assert listed.strip().endswith("and 3 more; --html FILE lists all")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["report", "run", "--json", "--csv"], "choose one of them"),
-        (["report", "submissions"], "submissions is not the folder of a run: it has no manifest.json"),
-        (["report", "run", "run"], "is in two of these runs"),
-        (["report", "run", "--html", "no/such/folder.html"], "cannot be written"),
-        (["compare", "run", "run", "--fail-on", "speed"], "is no rule to fail on"),
-        (["compare", "run", "submissions"], "is not the folder of a run"),
+        (["report", "run", "--json", "--csv"], "choose one format"),
+        (["report", "submissions"], "submissions is not a run folder: it has no manifest.json"),
+        (["report", "run", "run"], "two runs contain"),
+        (["report", "run", "--html", "no/such/folder.html"], "cannot write"),
+        (["compare", "run", "run", "--fail-on", "speed"], "is not a rule for --fail-on"),
+        (["compare", "run", "submissions"], "is not a run folder"),
     ],
 )
 def test_mistakes_are_told(run, arguments, message):
@@ -193,8 +193,8 @@ def test_compare(run, tmp_path):
     (tmp_path / "submissions/relu/a.py").write_text("# wrong now")
     cli.run(["batch", "submissions", "--run", "run", "--device", "cpu"])
     assert run("compare", "before", "run", "--fail-on", "status", "--json") == 1
-    assert json.loads(run.out)["failed"] == ["1 correct before and not after"]
-    assert "failed: 1 correct before and not after" in run.err
+    assert json.loads(run.out)["failed"] == ["correct in RUN_A and not in RUN_B: 1"]
+    assert "failed: correct in RUN_A and not in RUN_B: 1" in run.err
     cli.run(["batch", "submissions", "--run", "other", "--device", "emulated"])
     assert run("compare", "before", "other") == 2
-    assert "graded on different devices" in run.err
+    assert "from different devices" in run.err

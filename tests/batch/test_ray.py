@@ -180,5 +180,5 @@ def test_a_cluster_that_is_not_there_is_told(environment, tmp_path):
     with batch(tmp_path, environment, "--ray", f"127.0.0.1:{free_port()}") as process:
         _, said = process.communicate(timeout=_LIMIT_S)
     assert process.returncode == 3
-    assert "there is no Ray cluster at" in said
+    assert "no Ray cluster answers at" in said
     assert "Traceback" not in said

@@ -51,8 +51,8 @@ def test_findings_of_the_samples_are_made_anew_and_others_stay():
 
 def test_that_a_side_was_timed_again_stays():
     card = settled(cards.card())
-    again = finding(Code.NOT_QUIET, "timed again, the slowest is quoted", attempt=1)
-    stale = finding(Code.NOT_QUIET, "an empty call takes 1 ms, give or take 2 ms")
+    again = finding(Code.NOT_QUIET, "timed again, and the slowest time is quoted", attempt=1)
+    stale = finding(Code.NOT_QUIET, "an empty call takes 1 ms, with a spread of 2 ms")
     assert regraded(replace(card, findings=[again, stale])).findings[:1] == [again]
     assert stale not in regraded(replace(card, findings=[again, stale])).findings
 
@@ -101,4 +101,4 @@ def test_the_command_reports_differences_and_writes_another_run(batch, hand_in, 
 
 def test_what_is_no_run_is_told(tmp_path, capsys):
     assert cli.run(["regrade", str(tmp_path)]) == 2
-    assert "is not the folder of a run" in capsys.readouterr().err
+    assert "is not a run folder" in capsys.readouterr().err

@@ -184,7 +184,7 @@ def test_a_disk_that_is_full_ends_it_and_the_same_command_goes_on(batch, hand_in
         assert batch() == 3
     assert "No space left on device" in batch.err
     assert "Traceback" not in batch.err
-    assert "the same command goes on" in batch.err or what == "card"
+    assert "repeat the command to resume" in batch.err or what == "card"
     assert batch() == 0
     assert len(statuses(tmp_path)) == 4
 
@@ -210,7 +210,7 @@ def test_a_strangers_folder_is_left_alone(batch, hand_in, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/thesis.txt").write_text("dear")
     assert batch("--fresh") == 2
-    assert "holds other things than a run" in batch.err
+    assert "contains files that are not a run's" in batch.err
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
 
 
@@ -218,7 +218,7 @@ def test_other_terms_need_another_folder(batch, hand_in):
     hand_in({"relu/a.py": "# right"})
     batch()
     assert batch("--size", "full") == 2
-    assert "was begun with the device's own size, not size full" in batch.err
+    assert "was started with the device's own size, not size full" in batch.err
 
 
 def manifest(submissions="-", **options):
@@ -244,7 +244,7 @@ def test_terms_that_were_left_out_are_told_in_words(tmp_path):
         problems=tmp_path,
     )
     told = refusal(tmp_path / "run", manifest(), named).message
-    assert told.partition("was begun with ")[2].split("; ") == [
+    assert told.partition("was started with ")[2].split("; ") == [
         "the device's own size, not size small",
         "the judge's own timeout, not timeout_s 5.0",
         "no required share of own kernels, not require_own_kernel 0.5",
@@ -261,8 +261,8 @@ def test_other_submissions_need_another_folder(batch, hand_in, tmp_path, monkeyp
     (tmp_path / "others/relu").mkdir(parents=True)
     (tmp_path / "others/relu/a.py").write_text("# wrong")
     assert batch(submissions="others") == 2
-    assert f"was begun with submissions {tmp_path}/submissions, not submissions {tmp_path}/others" in batch.err
-    assert "name another folder with --run, or begin this one again with --fresh" in batch.err
+    assert f"was started with submissions {tmp_path}/submissions, not submissions {tmp_path}/others" in batch.err
+    assert "name another folder with --run, or start over with --fresh" in batch.err
     assert (tmp_path / "run/cards/relu/a.json").read_bytes() == before
     assert batch("--fresh", submissions="others") == 1
 
@@ -284,7 +284,7 @@ def test_the_same_words_in_another_folder_are_other_submissions(batch, hand_in, 
     (tmp_path / "other/submissions/relu/a.py").write_text("# wrong")
     monkeypatch.chdir(tmp_path / "other")
     assert batch("--run", tmp_path / "run") == 2
-    assert "was begun with submissions" in batch.err
+    assert "was started with submissions" in batch.err
 
 
 def test_submissions_that_are_gone_are_known_by_their_text(tmp_path):
@@ -306,10 +306,10 @@ def test_a_pipe_is_known_by_its_text():
 @pytest.mark.parametrize(
     ("submissions", "message", "hint"),
     [
-        ("nowhere", "nowhere cannot be read: No such file", "name a folder of submissions, a file of JSON lines"),
-        ("empty", "empty holds no submissions", "PROBLEM/NAME.py"),
-        ("submissions/relu/a.py", "a.py is one submission", "`warpgrade grade PROBLEM submissions/relu/a.py`"),
-        ("submissions/relu/b.MD", "b.MD is one submission", "`warpgrade grade PROBLEM submissions/relu/b.MD`"),
+        ("nowhere", "cannot read nowhere: No such file", "name a folder of submissions, a file of JSON lines"),
+        ("empty", "empty contains no submissions", "PROBLEM/NAME.py"),
+        ("submissions/relu/a.py", "a.py is a single submission", "`warpgrade grade PROBLEM submissions/relu/a.py`"),
+        ("submissions/relu/b.MD", "b.MD is a single submission", "`warpgrade grade PROBLEM submissions/relu/b.MD`"),
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--shard", "1/2")])
@@ -343,7 +343,7 @@ def test_a_second_batch_on_the_folder_is_told(batch, hand_in, tmp_path):
     batch()
     with filelock.FileLock(tmp_path / "run/.lock"):
         assert batch() == 2
-    assert "another batch is at work on run" in batch.err
+    assert "another batch is using run" in batch.err
 
 
 def test_limit_and_shards(batch, hand_in, tmp_path):
@@ -413,7 +413,7 @@ def test_ctrl_c_ends_every_worker_and_says_how_to_go_on(batch, hand_in, tmp_path
     presser.start()
     assert batch() == 130
     presser.join()
-    assert "the same command goes on" in batch.err
+    assert "repeat the command to resume" in batch.err
     assert all(each.interrupted.is_set() for each in worker.started)
     assert "relu/b.json" not in statuses(tmp_path)
     hand_in({"relu/b.py": "# right at last"})

@@ -163,7 +163,7 @@ def test_a_problem_of_a_folder_is_made_of_files(make, file, tmp_path, monkeypatc
     assert cli.run(["problems", "list", "--problems", "mine"]) == 2
     said = capsys.readouterr()
     assert "good" in said.out
-    assert f"mine/bad/{file}: is not read: it is a " in said.err
+    assert f"mine/bad/{file}: refused: it is a " in said.err
 
 
 def test_a_linked_problem_of_a_folder_is_named_and_may_be_named(tmp_path, monkeypatch, capsys):
@@ -187,5 +187,5 @@ def test_a_named_pipe_of_lines_is_given_up_when_nobody_writes(tmp_path, monkeypa
         open_lines(tmp_path / "lines")
     with socket.socket(socket.AF_UNIX) as end:
         end.bind(str(tmp_path / "s"))
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read"):
         open_lines(tmp_path / "s")

@@ -144,12 +144,12 @@ def test_a_bare_profile_takes_no_word_that_is_not_a_profiler(
 def test_a_profiler_is_named_by_the_next_word_or_the_same(words: list[str], run: Run) -> None:
     """Which says so on a device that has no use for it."""
     assert run("grade", "--device", "cpu", *words) == 2
-    assert "--profile ncu reads the counters of an NVIDIA GPU, and this grade is on cpu" in run.err
+    assert "--profile ncu reads an NVIDIA GPU's counters, but this grade is on cpu" in run.err
 
 
 def test_what_follows_two_dashes_is_no_option(run: Run, graded: FakeGrade) -> None:
     assert run("grade", "--device", "cpu", "--", "relu", "--profile") == 2
-    assert "--profile cannot be read" in run.err
+    assert "cannot read --profile" in run.err
     assert graded.requests == []
 
 
@@ -162,30 +162,30 @@ def test_the_version(run: Run) -> None:
     ("arguments", "message"),
     [
         (["grad"], "No such command"),
-        (["grade"], "PROBLEM and SUBMISSION must be named"),
-        (["grade", "relu"], "PROBLEM and SUBMISSION must be named"),
+        (["grade"], "PROBLEM and SUBMISSION are required"),
+        (["grade", "relu"], "PROBLEM and SUBMISSION are required"),
         (["grade", "relu", "x.py", "--device", "tpu"], "Invalid value for '--device'"),
         (["grade", "relu", "x.py", "--profile=nsys"], "'nsys' is not one of 'torch', 'ncu'"),
-        (["grade", "relu", "mine.py", "--device", "cpu", "--profile", "ncu"], "reads the counters of an NVIDIA GPU"),
-        (["grade", "relu", "mine.py", "--device", "emulated", "--profile"], "--profile says nothing on emulated"),
-        (["grade", "relu", "x.py", "--timeout", "0"], "is not a length of time"),
-        (["grade", "relu", "x.py", "--timeout", "nan"], "is not a length of time"),
-        (["grade", "relu", "x.py", "--build-timeout", "inf"], "is not a length of time"),
+        (["grade", "relu", "mine.py", "--device", "cpu", "--profile", "ncu"], "reads an NVIDIA GPU's counters"),
+        (["grade", "relu", "mine.py", "--device", "emulated", "--profile"], "--profile has no effect on emulated"),
+        (["grade", "relu", "x.py", "--timeout", "0"], "is not a positive number of seconds"),
+        (["grade", "relu", "x.py", "--timeout", "nan"], "is not a positive number of seconds"),
+        (["grade", "relu", "x.py", "--build-timeout", "inf"], "is not a positive number of seconds"),
         (["grade", "relu", "x.py", "--timeout", "soon"], "is not a valid float"),
-        (["grade", "relu", "missing.py"], "missing.py cannot be read"),
+        (["grade", "relu", "missing.py"], "cannot read missing.py"),
         (["grade", "rleu", "mine.py"], "hint: did you mean relu?"),
-        (["grade", "relu", "mine.py", "--device", "cpu", "--gpu", "0"], "--gpu says nothing on cpu"),
-        (["grade", "--replay", "missing.json"], "missing.json cannot be read"),
+        (["grade", "relu", "mine.py", "--device", "cpu", "--gpu", "0"], "--gpu has no effect on cpu"),
+        (["grade", "--replay", "missing.json"], "cannot read missing.json"),
         (["problems", "show"], "Missing argument 'NAME'"),
         (["problems", "show", "rleu"], "there is no problem named 'rleu'"),
         (["problems", "list", "--problems", "nowhere"], "does not exist"),
         (["schema", "card"], "'card' is not one of 'scorecard', 'problem'"),
         (["explain", "c406x"], "hint: did you mean C406"),
-        (["explain", "\x1b[31mQ"], "`warpgrade explain` names them all"),
-        (["check-card", "missing.json"], "cannot be read"),
-        (["show", "missing.json"], "missing.json cannot be read"),
+        (["explain", "\x1b[31mQ"], "`warpgrade explain` lists all codes"),
+        (["check-card", "missing.json"], "cannot read"),
+        (["show", "missing.json"], "cannot read missing.json"),
         (["show"], "Missing argument 'CARD'"),
-        (["new", "problem", "2fast"], "cannot be the name of a problem"),
+        (["new", "problem", "2fast"], "is not a valid problem name"),
         (["new", "solution", "rleu"], "did you mean relu?"),
     ],
 )
@@ -282,30 +282,30 @@ def test_a_picture_is_written_where_there_are_samples(run: Run, tmp_path: Path) 
     write_card(cards.card(), tmp_path / "card.json")
     write_card(cards.wrong_card(), tmp_path / "wrong.json")
     assert run("show", "card.json", "--svg", "card.svg") == 0
-    assert run.err == "card.svg is written\n"
+    assert run.err == "wrote card.svg\n"
     assert (tmp_path / "card.svg").read_bytes().startswith(b"<?xml")
     assert run("show", "wrong.json", "--svg", "wrong.svg") == 2
-    assert "nothing was timed" in run.err
+    assert "no times to draw" in run.err
     assert not (tmp_path / "wrong.svg").exists()
     assert run("show", "card.json", "--svg", "nowhere/card.svg") == 2
-    assert "no picture can be written to nowhere/card.svg: No such file or directory" in run.err
+    assert "cannot write nowhere/card.svg: No such file or directory" in run.err
 
 
 def test_a_new_problem_and_solution_lead_on_to_a_grade(run: Run, graded: FakeGrade) -> None:
     assert run("new", "problem", "mine") == 0
-    assert "it computes an example, a linear layer, ReLU and a division: put your own Model into" in run.out
+    assert "the example is a linear layer, ReLU and a division: put your own Model into" in run.out
     assert "next: warpgrade new solution mine --problems problems\n" in run.out
     assert run("new", "solution", "mine", "--problems", "problems") == 0
     assert "next: warpgrade grade mine mine.py --problems problems\n" in run.out
     assert run("grade", "mine", "mine.py", "--problems", "problems") == 0
     assert graded.requests[0].terms.problem.name == "mine"
     assert run("new", "solution", "mine", "--problems", "problems") == 2
-    assert "mine.py is there already" in run.err
+    assert "mine.py already exists" in run.err
 
 
 def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade, submission: Path) -> None:
     assert run("grade", "relu", submission) == 0
-    assert run.out.startswith("✓ correct  every call agrees")
+    assert run.out.startswith("✓ correct  all calls agree")
     assert "scorecards/relu/mine.json" in run.out
     assert run.err == "build: relu\n"
     assert check_card(Path("scorecards/relu/mine.json")) == []
@@ -358,7 +358,7 @@ def test_the_exit_code_says_the_verdict(status: Status, run: Run, graded: FakeGr
 
 def test_a_bad_target_fails_before_the_grade(run: Run, graded: FakeGrade, submission: Path) -> None:
     assert run("grade", "relu", submission, "--output", submission / "card.json") == 2
-    assert "no scorecard can be written to" in run.err
+    assert "cannot write a scorecard to" in run.err
     assert graded.requests == []
 
 
@@ -366,13 +366,13 @@ def test_a_card_that_cannot_be_stored_is_shown_all_the_same(
     run: Run, graded: FakeGrade, submission: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
-        raise CardNotWritten("the scorecard could not be written: No space left on device")
+        raise CardNotWritten("cannot write the scorecard: No space left on device")
 
     monkeypatch.setattr("evaluator.files.store.write_card", full)
     assert run("grade", "relu", submission) == 3
     assert run.out.startswith("✓ correct")
     assert "Scorecard" not in run.out
-    assert "error: the scorecard could not be written: No space left on device" in run.err
+    assert "error: cannot write the scorecard: No space left on device" in run.err
     assert run("grade", "relu", submission, "--json") == 3
     assert json.loads(run.out)["status"] == "correct"
     assert len(graded.requests) == 2
@@ -387,7 +387,7 @@ def test_who_replaces_a_grade_of_another_kind_is_told(run: Run, graded: FakeGrad
     graded.card = msgspec.structs.replace(first, device=device)
     run("grade", "relu", submission)
     was = f"correct on {first.device.kind.value}, size {first.problem.size.value}"
-    told = f"replaced: scorecards/relu/mine.json held another grade ({was}); --output FILE keeps both\n"
+    told = f"replaced: scorecards/relu/mine.json was another grade ({was}); --output FILE keeps both\n"
     assert run.err.endswith(told)
     graded.card = first
     run("grade", "relu", submission, "--output", "scorecards/relu/mine.json")
@@ -437,7 +437,7 @@ def test_a_submission_is_called_what_the_user_says(run: Run, graded: FakeGrade, 
 @pytest.mark.parametrize("name", ["", " ", "../up", "a/b", ".", "..", ".hidden", "new\nline", "nul\0"])
 def test_a_name_that_is_no_files_name_is_refused(name: str, run: Run, graded: FakeGrade, submission: Path) -> None:
     assert run("grade", "relu", str(submission), "--name", name) == 2
-    assert "cannot be the name of a submission" in run.err
+    assert "is not a valid submission name" in run.err
     assert graded.requests == []
 
 
@@ -473,7 +473,7 @@ def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) 
 def test_a_card_without_code_cannot_be_replayed(run: Run, graded: FakeGrade) -> None:
     write_card(cards.unread_card(), Path("card.json"))
     assert run("grade", "--replay", "card.json", "--changed-problem") == 2
-    assert "holds no submission" in run.err
+    assert "contains no submission" in run.err
     assert graded.requests == []
 
 
@@ -528,13 +528,13 @@ def test_the_doctor_names_what_submissions_may_import(run: Run) -> None:
 def test_the_doctor_says_that_python_compiles_pytorch_at_each_start(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kept = "  bytecode       ok       kept for torch, sympy, numpy\n"
+    kept = "  bytecode       ok       compiled for torch, sympy, numpy\n"
     run("doctor")
     assert kept in run.out
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
     code = run("doctor", "--json")
     line = next(line for line in json.loads(run.out)["lines"] if line["name"] == "bytecode")
-    assert (line["ok"], line["found"], line["needed_for"]) == (False, "none for torch, sympy, numpy", [])
+    assert (line["ok"], line["found"], line["needed_for"]) == (False, "missing for torch, sympy, numpy", [])
     assert f"{sys.executable} -m compileall -q {Path(host_compiler.library_path()).parent} " in line["fix"]
     assert code == 0  # It is no reason not to grade.
 
@@ -568,9 +568,7 @@ def test_the_doctor_prepares_and_says_what_was_made(run: Run, monkeypatch: pytes
     ]
     _stand_in(monkeypatch, *parts)
     assert run("doctor", "--prepare") == 3
-    assert run.err == (
-        "look: what this machine can do\nprepare: emulated: runtime\nprepare: emulated: precompiled header\n"
-    )
+    assert run.err == ("look: this machine\nprepare: emulated: runtime\nprepare: emulated: precompiled header\n")
     assert run.out.splitlines()[:3] == [
         "  cpu            there    allocator",
         "  emulated       made     runtime",
@@ -584,7 +582,7 @@ def test_the_doctor_prepares_and_says_what_was_made(run: Run, monkeypatch: pytes
 def test_a_machine_that_cannot_grade_prepares_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evaluator.doctor.diagnose", lambda: Diagnosis(lines=[], ready=[], prepared=[]))
     assert run("doctor", "--prepare") == 3
-    assert "error: this machine cannot grade yet\n  hint: `warpgrade doctor` says what is missing\n" in run.err
+    assert "error: this machine cannot grade yet\n  hint: `warpgrade doctor` lists what is missing\n" in run.err
     assert run.out == ""
 
 
@@ -613,7 +611,7 @@ def test_what_is_being_read_is_not_cleared(run: Run) -> None:
     held = BuildCache(Path("cache").absolute()).parts.folder("cd" * 32)
     assert held is not None
     assert run("cache", "clear") == 0
-    assert run.out.splitlines()[1] == "1 entry stayed: in use, or not this user's to remove"
+    assert run.out.splitlines()[1] == "1 entry kept: in use, or owned by another user"
     assert held.exists()
 
 
@@ -624,7 +622,7 @@ def test_the_limit_of_the_cache_comes_from_the_environment(run: Run, monkeypatch
     monkeypatch.setenv("WARPGRADE_CACHE_LIMIT", "lots")
     assert run("cache", "info") == 2
     assert "error: WARPGRADE_CACHE_LIMIT: 'lots' is not a size" in run.err
-    assert "hint: like this: WARPGRADE_CACHE_LIMIT=10GiB" in run.err
+    assert "hint: example: WARPGRADE_CACHE_LIMIT=10GiB" in run.err
     assert run("cache", "--help") == 0
     assert "WARPGRADE_CACHE_LIMIT " in run.out
 

@@ -63,7 +63,7 @@ def test_a_card_whose_problem_is_a_path_is_refused(spelled, tmp_path, asked, cap
     (tmp_path / "evil" / "problem.toml").write_text(TOML)
     assert cli.run(["grade", "--replay", hostile(tmp_path, problem=spelled.format(tmp_path)), "--changed-problem"]) == 2
     said = capsys.readouterr().err
-    assert "which this scorecard names" in said
+    assert "as this scorecard requires" in said
     assert "--problems DIR" in said
     assert asked == []
     assert everything(tmp_path / "work") == set()
@@ -103,7 +103,7 @@ def test_a_changed_problem_is_refused_unless_told_otherwise(tmp_path, asked, cap
     for words in (["--replay", card], ["relu", "--replay", card]):
         assert cli.run(["grade", *words]) == 2
         said = capsys.readouterr().err
-        assert "is not the one of this scorecard" in said
+        assert "has changed since this scorecard" in said
         assert "--changed-problem" in said
     assert asked == []
     assert cli.run(["grade", "--replay", card, "--changed-problem", "-q"]) == 0
@@ -122,7 +122,7 @@ def test_a_source_that_is_not_its_hash_is_refused(sha256, tmp_path, asked, capsy
     document["submission"]["sha256"] = sha256
     Path(path).write_bytes(msgspec.json.encode(document))
     assert cli.run(["grade", "--replay", path]) == 2
-    assert "not the text that its sha256 is of" in capsys.readouterr().err
+    assert "does not match its sha256" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["show", "check-card", "grade --replay"])

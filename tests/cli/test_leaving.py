@@ -34,5 +34,5 @@ def test_a_disk_that_is_full_is_no_fault_of_ours(options):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 3
-    assert done.stderr.startswith("error: stdout cannot be written: No space left on device")
+    assert done.stderr.startswith("error: cannot write to stdout: No space left on device")
     assert "Traceback" not in done.stderr

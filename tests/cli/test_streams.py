@@ -118,7 +118,7 @@ def test_a_stdout_that_is_full_is_told_and_is_no_verdict(command, ends):
     assert "Traceback" not in said
     if CODES[command] == 0:
         assert code == 3
-        assert said.startswith("error: stdout cannot be written: No space left on device")
+        assert said.startswith("error: cannot write to stdout: No space left on device")
     else:
         assert code == CODES[command]  # It had nothing for stdout.
 

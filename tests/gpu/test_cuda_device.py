@@ -261,7 +261,7 @@ def test_the_next_grade_after_a_fault_is_unaffected(grade):
 def test_a_gpu_that_is_not_there_is_named(grade):
     run = grade(RELU, "--gpu", "99")
     assert run.code == 2
-    assert "there is no GPU '99'" in run.err
+    assert "no GPU '99'" in run.err
 
 
 @pytest.mark.parametrize(

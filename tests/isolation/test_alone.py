@@ -197,14 +197,14 @@ def test_counters_that_are_refused_are_a_finding(shop, desk, stub):
 def test_an_ncu_that_hangs_is_ended(shop, desk, stub, monkeypatch):
     stub("sleep 300")
     monkeypatch.setattr(module, "_TIMEOUT_S", 0.5)
-    assert "not done" in counters(shop, desk).finding.message
+    assert "did not finish" in counters(shop, desk).finding.message
 
 
 def test_an_ncu_that_cannot_be_run_is_a_finding(shop, desk, stub, tmp_path):
     stub("")
     (tmp_path / "nsight" / "ncu").write_text("#!/no/such/interpreter\n")
     found = counters(shop, desk).finding
-    assert (found.code, found.message[:17]) == (Code.NOT_COUNTED.value, "ncu could not be ")
+    assert (found.code, found.message[:17]) == (Code.NOT_COUNTED.value, "ncu did not start")
 
 
 def test_without_ncu_there_is_a_finding(shop, desk, monkeypatch):

@@ -253,7 +253,7 @@ def test_strict_grades_or_says_which_walls_are_missing(place):
     assert graded.code == 3
     assert graded.card is None
     assert graded.out == ""
-    assert "--strict asks for every wall" in graded.err
+    assert "--strict requires every layer" in graded.err
     assert "Traceback" not in graded.err
     assert all(layer in graded.err for layer in missing)
 
@@ -273,7 +273,7 @@ def test_without_a_wall_around_files_nothing_is_graded(place):
         pytest.skip("there are namespaces")
     graded = place.grade(landlock_there=False)
     assert (graded.code, graded.card, graded.out) == (3, None, "")
-    assert "neither a private file view nor Landlock" in graded.err
+    assert "neither a private mount namespace nor Landlock" in graded.err
     assert "hint: " in graded.err
     assert "Traceback" not in graded.err
     assert place.planted() == []

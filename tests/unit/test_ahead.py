@@ -88,10 +88,10 @@ def test_what_cannot_be_kept_is_not_made(tmp_path, machine):
 
 def test_a_part_that_fails_for_the_machines_sake_says_so(tmp_path, machine):
     def fail(run):
-        raise JudgeFailed("there is no folder for the compiler")
+        raise JudgeFailed("cannot create a folder for the compiler")
 
     (report,) = make_ahead([Part(DeviceKind.CPU, "x", fail)], tmp_path, Silent()).parts
-    assert (report.outcome, report.why) == (Outcome.FAILED, "there is no folder for the compiler")
+    assert (report.outcome, report.why) == (Outcome.FAILED, "cannot create a folder for the compiler")
 
 
 @pytest.fixture

@@ -64,19 +64,19 @@ def sides_of(monkeypatch, *faults):
 
 @pytest.mark.parametrize("code", [Code.NOT_QUIET, Code.WORK_AFTER_DONE])
 def test_a_disturbed_reference_is_measured_again_and_not_for_ever(monkeypatch, code, rests_s):
-    busy = finding(code, "the GPU worked on")
+    busy = finding(code, "the GPU stayed busy")
     side, samples = sides_of(monkeypatch, busy, busy)
     assert side._undisturbed("reference_before", None, None) == samples
     assert rests_s == [0.0, 1.0, 2.0]
     side, _ = sides_of(monkeypatch, busy, busy, busy)
-    with pytest.raises(JudgeFailed, match="disturbed 3 times: the GPU worked on") as failed:
+    with pytest.raises(JudgeFailed, match="disturbed the reference 3 times: the GPU stayed busy") as failed:
         side._undisturbed("reference_before", None, None)
-    assert "something else is at work on this GPU" in failed.value.hint
+    assert "end other work on this GPU" in failed.value.hint
 
 
 def test_a_reference_that_is_wrong_is_not_measured_again(monkeypatch):
     side, _ = sides_of(monkeypatch, finding(Code.WRONG_VALUES, "1 of 9 values differ"))
-    with pytest.raises(JudgeFailed, match="does not pass its own check: 1 of 9 values differ"):
+    with pytest.raises(JudgeFailed, match="fails its own check: 1 of 9 values differ"):
         side._undisturbed("reference_before", None, None)
 
 

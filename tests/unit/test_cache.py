@@ -193,7 +193,7 @@ def test_a_card_says_that_builds_could_not_be_kept(monkeypatch, tmp_path):
     full_below(tmp_path, monkeypatch)
     put(BuildCache(tmp_path))
     (remark,) = [each for each in remarks_on(Outcome()) if each.code == Code.CACHE_UNUSABLE.value]
-    assert remark.message == f"builds cannot be kept in {tmp_path}: No space left on device"
+    assert remark.message == f"the cache {tmp_path} cannot store builds: No space left on device"
 
 
 def test_a_disk_that_fills_up_in_the_middle_leaves_no_entry(cache, tmp_path, monkeypatch):

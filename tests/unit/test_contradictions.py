@@ -184,7 +184,7 @@ def test_a_report_counts_no_card_that_contradicts_itself(tmp_path, monkeypatch, 
         assert cli.run(["report", "run", "--json"]) == 3
         said = capsys.readouterr()
         assert msgspec.json.decode(said.out)["devices"][0]["total"]["statuses"] == {"correct": 1, "missing": 1}
-        assert "forged.json contradicts itself: checks[2]: correct, and this check failed" in said.err
+        assert "forged.json contradicts itself: checks[2]: correct, but this check failed" in said.err
     assert cli.run(["regrade", "run"]) == 1
     said = capsys.readouterr().out
     assert "relu/forged  contradicts itself: checks[2]" in said

@@ -24,7 +24,7 @@ def test_a_cache_that_takes_nothing_is_said_with_the_reason(monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", "/dev/null")
     line = doctor.cache_line()
     assert not line.ok
-    assert line.found.startswith("/dev/null takes nothing: ")
+    assert line.found.startswith("/dev/null is not writable: ")
     assert "WARPGRADE_CACHE" in line.fix
     assert line.needed_for == []  # Grades work all the same.
 
@@ -54,7 +54,7 @@ def test_a_device_is_ready_once_a_tiny_submission_is_graded_there():
     [
         (
             '{"status": "infra_error", "reason": {"code": "X602", "message": "the starter ended"}}',
-            "a tiny submission is infra error: X602 the starter ended",
+            "the grade of a tiny submission is infra error: X602 the starter ended",
         ),
         ("", "exit status 3: no torch"),
         ("{}", "exit status 3: no torch"),

@@ -254,7 +254,7 @@ def test_what_is_wrong_once_and_right_again_differs_between_calls():
     failed = side("submission", Racing([1.1]), itertools.count(), HOST, 1.0).failed
     assert failed.fault.status is Status.WRONG_RESULT
     assert failed.fault.finding.code == Code.DIFFERS.value
-    assert "differs between calls" in failed.fault.finding.message
+    assert "identical calls differ" in failed.fault.finding.message
 
 
 def test_what_stays_wrong_is_wrong():

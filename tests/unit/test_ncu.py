@@ -132,7 +132,7 @@ def test_no_launch_is_no_page(text):
     assert read_page(text) == []
     found = counted(result(text), OWN)
     assert (found.kernels, found.finding.code) == ([], Code.NOT_COUNTED.value)
-    assert "saw no kernel" in found.finding.message
+    assert "recorded no kernel" in found.finding.message
 
 
 def test_why_nothing_was_counted_is_said():

@@ -63,7 +63,7 @@ def test_where_the_clock_cannot_tell_nothing_is_quoted():
 def test_what_was_not_timed_is_passed_on():
     failed = baseline(samples=None, finding=finding(Code.BASELINE_FAILED, "it does not compile"))
     assert held_against([failed], cards.samples("submission", 0.5), 0.001) == [failed]
-    assert "torch.compile, TF32 as PyTorch has it: it does not compile" in screen(failed)
+    assert "torch.compile, PyTorch's TF32 default: it does not compile" in screen(failed)
 
 
 def test_a_kept_one_holds_as_long_as_the_reference_takes_its_time():
@@ -99,8 +99,8 @@ def test_tf32_has_the_room_that_it_needs_and_equality_stays_equality():
 @pytest.mark.parametrize(
     ("wanted", "device", "message"),
     [
-        (["compile"], DeviceKind.EMULATED, "nothing is timed there"),
-        (["eager"], DeviceKind.CPU, "TF32 as PyTorch has it"),
+        (["compile"], DeviceKind.EMULATED, "measures no time"),
+        (["eager"], DeviceKind.CPU, "PyTorch's TF32 default"),
     ],
 )
 def test_a_device_that_has_no_use_for_a_baseline_says_so(wanted, device, message):
@@ -115,10 +115,10 @@ def test_a_baseline_asked_for_twice_is_one():
 
 def test_the_screen_says_which_and_by_how_much():
     quoted = baseline(speedup=1.61, speedup_low=1.59, speedup_high=1.63, significant=True, kept=True)
-    expected = "torch.compile, TF32 as PyTorch has it: 1.00 ms, 1.61 x between 1.59 and 1.63 x kept from 2026-01-02"
+    expected = "torch.compile, PyTorch's TF32 default: 1.00 ms, 1.61 x between 1.59 and 1.63 x cached on 2026-01-02"
     assert expected in screen(quoted)
     other = baseline(kind=BaselineKind.SUBMISSION, tf32=Tf32.OFF, name="\x1b[2J[red]mine", speedup_low=0.9)
-    assert "[red]mine: 1.00 ms, no speedup quoted; it lies above 0.900 x" in screen(other)
+    assert "[red]mine: 1.00 ms, no speedup quoted; above 0.900 x" in screen(other)
 
 
 def test_time_that_a_baseline_had_unwatched_is_in_its_interval():

@@ -146,6 +146,6 @@ def test_an_output_in_a_weights_memory_is_refused_unless_the_references_is_one_t
     assert lent_weights({"output[0]": beside}, weights, frozenset()) is None
     found = lent_weights({"output[0]": beside, "output[1]": within}, weights, frozenset())
     assert found.code == Code.OUTPUT_REUSED.value
-    assert "output[1] lies in the memory of the weight table" in found.message
+    assert "output[1] overlaps the memory of the weight table" in found.message
     assert lent_weights({"output[1]": within}, weights, frozenset({"output[1]"})) is None
     assert lent_weights({"gradient of parameter table": within}, weights, frozenset()) is None

@@ -204,7 +204,7 @@ def screen(profile, **changes):
 def test_the_screen_says_where_the_time_goes():
     text = screen(PROFILE)
     assert "Profile 3 kernel runs, 100" in text
-    assert "90 % of it in own kernels as its own process says" in text
+    assert "90 % of the time in own kernels reported by the submission's own process" in text
     assert "90 % relu_kernel(float const*) 90.0" in text
     assert "Compiled wide_kernel: 255 registers, 16384 bytes shared, spills 40 + 44 bytes" in text
     assert "ns::plain: 12 registers, 0 bytes shared, no spills" in text
@@ -222,13 +222,13 @@ def test_what_was_not_profiled_says_why():
 
 
 def test_the_emulated_device_has_no_times_to_profile():
-    with pytest.raises(UsageError, match="says nothing on emulated"):
+    with pytest.raises(UsageError, match="has no effect on emulated"):
         read_options({"profile": "torch", "device": "emulated"})
 
 
 @pytest.mark.parametrize("device", [DeviceKind.CPU, DeviceKind.EMULATED])
 def test_counters_are_those_of_a_gpu(device):
-    with pytest.raises(UsageError, match=f"counters of an NVIDIA GPU, and this grade is on {device.value}"):
+    with pytest.raises(UsageError, match=f"an NVIDIA GPU's counters, but this grade is on {device.value}"):
         read_options({"profile": "ncu", "device": device})
     assert read_options({"profile": "ncu", "device": "cuda"}).profile is ProfilerKind.NCU
     assert read_options({"device": device}).profile is None
@@ -282,7 +282,7 @@ def test_a_name_that_a_program_under_ncu_made_up_is_shown_as_text():
 
 
 def test_counters_that_are_not_there_say_why_and_what_to_do():
-    why = finding(Code.COUNTERS_REFUSED, "this GPU's counters are for administrators alone")
+    why = finding(Code.COUNTERS_REFUSED, "the driver restricts this GPU's counters to administrators")
     text = screen(replace(PROFILE, counters=Counters([], 0, 0, cut=False, finding=why)))
-    assert "Counters this GPU's counters are for administrators alone" in text
+    assert "Counters the driver restricts this GPU's counters to administrators" in text
     assert "NVreg_RestrictProfilingToAdminUsers=0" in text

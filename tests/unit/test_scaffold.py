@@ -50,7 +50,7 @@ def test_a_new_problem_runs_in_float32_and_float64(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "2fast", "has space", "../up", "a/b", "class", "softmax-2", "größe", ".hidden"])
 def test_a_name_that_is_no_identifier_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be the name of a problem") as caught:
+    with pytest.raises(UsageError, match="is not a valid problem name") as caught:
         new_problem(name, tmp_path)
     assert "letters" in caught.value.hint
     assert _left(tmp_path) == []
@@ -58,7 +58,7 @@ def test_a_name_that_is_no_identifier_is_refused(name: str, tmp_path: Path) -> N
 
 def test_a_problem_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    with pytest.raises(UsageError, match=r"mine is there already") as caught:
+    with pytest.raises(UsageError, match=r"mine already exists") as caught:
         new_problem("mine", tmp_path)
     assert str(tmp_path / "mine") in caught.value.hint
     assert _left(tmp_path) == ["mine"]
@@ -67,7 +67,7 @@ def test_a_problem_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_the_users_to_mend(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match="cannot write"):
         new_problem("mine", tmp_path / "file")
 
 
@@ -205,7 +205,7 @@ def test_a_solution_is_written_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "relu.py"
     new_solution(find_problem("relu"), path)
     text = path.read_text()
-    with pytest.raises(UsageError, match=r"relu.py is there already"):
+    with pytest.raises(UsageError, match=r"relu.py already exists"):
         new_solution(find_problem("relu"), path, Language.CPP)
     assert path.read_text() == text
     assert _left(path.parent) == ["relu.py"]

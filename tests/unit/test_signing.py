@@ -171,7 +171,7 @@ def test_a_key_is_made_for_its_owners_eyes_and_never_printed(tmp_path, capsys):
     assert key.public.line == said.out.strip()
     assert list(public_keys(Path("key.pub")).values()) == [key.public]
     assert cli.run(["keygen", "key"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert Path("key").read_text() == private
     assert cli.run(["keygen", "key", "--replace"]) == 0
     assert Path("key").read_text() != private
@@ -181,7 +181,7 @@ def test_a_key_is_made_for_its_owners_eyes_and_never_printed(tmp_path, capsys):
 def test_a_key_is_not_written_through_a_link(tmp_path):
     (tmp_path / "victim").write_text("mine")
     (tmp_path / "key").symlink_to("victim")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         make_key(tmp_path / "key", "")
     make_key(tmp_path / "key", "", replace=True)
     assert (tmp_path / "victim").read_text() == "mine"
@@ -201,7 +201,7 @@ def test_a_key_shows_itself_nowhere():
 def test_a_key_that_others_can_read_is_refused():
     make_key(Path("key"), "")
     Path("key").chmod(0o640)
-    with pytest.raises(UsageError, match="others than its owner"):
+    with pytest.raises(UsageError, match="readable by other users"):
         signing_key(Path("key"), walls=True)
 
 

@@ -89,7 +89,7 @@ def test_a_good_target_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_a_file_where_a_folder_should_be_is_refused_early(tmp_path: Path) -> None:
     (tmp_path / "scorecards").touch()
-    with pytest.raises(UsageError, match="no scorecard can be written"):
+    with pytest.raises(UsageError, match="cannot write a scorecard"):
         check_target(tmp_path / "scorecards" / "card.json")
 
 

@@ -28,7 +28,7 @@ def screen(card: Scorecard, width: int = 80, encoding: str = "utf-8", path: Path
 
 def test_a_correct_and_faster_submission() -> None:
     assert screen(cards.card()) == (
-        "✓ correct  every call agrees with the reference\n"
+        "✓ correct  all calls agree with the reference\n"
         "\n"
         "  Submission     relu_inline for relu, size small, on cpu (AMD EPYC 7B13)\n"
         "  Correctness    12 calls checked, worst error 0.310 × what is allowed\n"
@@ -119,19 +119,19 @@ NONE = {"speedup": None, "speedup_low": None, "speedup_high": None, "significant
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "nothing bounds it; this clock tells 5.00 µs"),
-        ({"speedup_low": 0.8}, "it lies above 0.800 × (95 % sure); this clock tells 5.00 µs"),
+        ({}, "its interval is unbounded; the clock resolves 5.00 µs"),
+        ({"speedup_low": 0.8}, "its interval is above 0.800 × (95 % sure); the clock resolves 5.00 µs"),
         (
             {"speedup_low": 1.3, "significant": True},
-            "it lies above 1.30 × (95 % sure); this clock tells 5.00 µs; faster in any case",
+            "its interval is above 1.30 × (95 % sure); the clock resolves 5.00 µs; certainly faster",
         ),
         (
             {"speedup_low": 0.9, "speedup_high": 1.3},
-            "it lies between 0.900 and 1.30 × (95 % sure); this clock tells 5.00 µs",
+            "its interval is between 0.900 and 1.30 × (95 % sure); the clock resolves 5.00 µs",
         ),
         (
             {"speedup_low": 0.5, "speedup_high": 0.7, "significant": True},
-            "it lies between 0.500 and 0.700 × (95 % sure); this clock tells 5.00 µs; slower in any case",
+            "its interval is between 0.500 and 0.700 × (95 % sure); the clock resolves 5.00 µs; certainly slower",
         ),
     ],
 )
@@ -144,8 +144,8 @@ def test_a_speedup_that_is_not_quoted_says_why(changes: dict[str, Any], said: st
 
 def test_a_speedup_that_one_cannot_be_excluded_from_is_no_difference() -> None:
     same = cards.timing(1.0, 0.999, speedup_low=0.993, speedup_high=1.009, significant=False)
-    said = "Speedup        1.00 ×  between 0.993 and 1.009 × (95 % sure); no difference\n"
-    assert said + "                 can be told\n" in screen(cards.card(timing=same))
+    said = "Speedup        1.00 ×  between 0.993 and 1.009 × (95 % sure); no significant\n"
+    assert said + "                 difference\n" in screen(cards.card(timing=same))
 
 
 def test_a_card_from_before_there_were_intervals_has_a_screen() -> None:
@@ -169,7 +169,7 @@ def test_without_a_clock_no_time_is_shown() -> None:
 
 def test_an_answer_without_code_has_a_screen() -> None:
     text = screen(cards.unread_card())
-    assert text.startswith("✗ build error  the answer has no fenced block that defines ModelNew\n")
+    assert text.startswith("✗ build error  no fenced block of the answer defines ModelNew\n")
     assert "Correctness" not in text
 
 
@@ -230,7 +230,7 @@ def test_a_card_fits_one_screen(card: Scorecard) -> None:
 
 def test_without_unicode_the_screen_is_ascii() -> None:
     text = screen(cards.card(), encoding="ascii")
-    assert text.startswith("+ correct  every call")
+    assert text.startswith("+ correct  all calls")
     assert "0.310 x what is allowed" in text
     assert "621 us" in text
 
@@ -323,7 +323,7 @@ def printed(text: str) -> RunnerOutput:
 
 def test_what_a_correct_submission_printed_is_counted_and_show_has_it() -> None:
     card = cards.card(output=printed("one\n  two\n"))
-    assert "  Printed        10 bytes; `warpgrade show` has it\n" in screen(card)
+    assert "  Printed        10 bytes; `warpgrade show` prints them\n" in screen(card)
     assert "two" not in screen(card)
     stream = io.StringIO()
     render_card(card, Console(file=stream, width=80), with_samples=True)
@@ -336,7 +336,7 @@ def test_of_much_that_was_printed_the_beginning_and_more_of_the_end_is_shown() -
     shown = [line for line in text.splitlines() if line.startswith("  │ line ")]
     assert shown[:4] == [f"  │ line {number}" for number in range(4)]
     assert shown[4:] == [f"  │ line {number}" for number in range(992, 1000)]
-    assert "… 988 lines left out; the scorecard has more\n" in text
+    assert "… 988 lines omitted; the scorecard has more\n" in text
 
 
 def test_what_was_printed_moves_no_cursor_and_is_cut() -> None:

@@ -219,8 +219,8 @@ WRONG = {
     "a dict for a list": ([X], Table(keys=["0"], items=[VIEW]), "output", "a dict of 1"),
     "a scalar for a dict": ({"a": X}, Scalar(value=1), "output", "a int"),
     "an object for a tuple": ((X,), Opaque(type_name="Thing"), "output", "a Thing"),
-    "too few": ((X, X), items(VIEW), "output", "it is 1"),
-    "too many": ((X,), items(VIEW, VIEW), "output", "it is 2"),
+    "too few": ((X, X), items(VIEW), "output", "but is 1"),
+    "too many": ((X,), items(VIEW, VIEW), "output", "but is 2"),
     "another key": ({"a": X}, Table(keys=["b"], items=[VIEW]), "output", r"\['b'\]"),
     "another order": ({"a": X, "b": X}, Table(keys=["b", "a"], items=[VIEW, VIEW]), "output", "'b', 'a'"),
     "a key twice": ({"a": X}, Table(keys=["a", "a"], items=[VIEW, VIEW]), "output", "'a', 'a'"),
@@ -231,7 +231,7 @@ WRONG = {
         ([X, {"k": (X, X)}],),
         items(items(VIEW, Table(keys=["k"], items=[items(VIEW)]), is_tuple=False)),
         "output[0][1].k",
-        "should be 2 values; it is 1",
+        "should be 2 values, but is 1",
     ),
 }
 

@@ -181,7 +181,7 @@ def _gained(evidence: Evidence, outcome: Outcome, twin: Outcome | None) -> str:
     """Say what a cheat that is `correct` gained; empty where it gained nothing."""
     timing = outcome.timing
     if timing is None:
-        return "it was not timed"
+        return "not timed"
     least_ms, most_ms, words = evidence.quoted_at_least_ms, evidence.reference_at_most_ms, evidence.prints_never
     if least_ms is not None and timing.submission_median_ms < least_ms:
         return f"quoted {timing.submission_median_ms:.3g} ms for what takes at least {least_ms:g} ms"
