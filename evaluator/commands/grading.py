@@ -1,4 +1,4 @@
-"""grade and batch."""
+"""The commands grade and batch."""
 
 import contextlib
 import os
@@ -109,7 +109,7 @@ def grade(
         write_card(card, target, named=output is not None)
         _tell_replaced(before, card, target)
     except CardNotWritten as error:
-        not_written = error  # the grade is known all the same: show it before failing
+        not_written = error  # show the known grade before failing
     if as_json:
         terminal.emit(card_bytes(card))
     else:
@@ -122,7 +122,7 @@ def grade(
 
 
 def _card_at(path: Path) -> Scorecard | None:
-    """Read what lies where a card will be written; None where that is no card."""
+    """Read an existing card at the target path; None if the file is missing or not a card."""
     from evaluator.files.store import read_card
 
     try:
@@ -132,7 +132,7 @@ def _card_at(path: Path) -> Scorecard | None:
 
 
 def _tell_replaced(before: Scorecard | None, card: Scorecard, path: Path) -> None:
-    """Say what was replaced, if it was a grade of another kind: one place holds one card of a submission."""
+    """Report a replaced card of another device or size: a path stores one card of a submission."""
     if before is None or _kind(before) == _kind(card):
         return
     was = f"{before.status.value} on {before.device.kind.value}, size {before.problem.size.value}"
@@ -144,7 +144,7 @@ def _kind(card: Scorecard) -> tuple[str, str]:
 
 
 def _tell_replay(before: Scorecard, after: Scorecard) -> None:
-    """Say whether a replay came out the same, and if not, what else is not as it was."""
+    """Report whether a replay had the same result, and which circumstances changed."""
     from evaluator.replay import changed_circumstances, differences
 
     found, changed = differences(before, after), changed_circumstances(before, after)

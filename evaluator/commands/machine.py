@@ -1,4 +1,4 @@
-"""What this machine can do, and what is kept on it."""
+"""Commands about this machine: doctor and cache."""
 
 import sys
 

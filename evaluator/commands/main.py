@@ -1,4 +1,4 @@
-"""The command line: reads the arguments, calls the evaluator, shows the result and sets the exit code."""
+"""The command line: parses arguments, calls the evaluator, shows the result and sets the exit code."""
 
 import contextlib
 import io
@@ -13,7 +13,7 @@ from evaluator.errors import ExitCode, WarpgradeError
 from evaluator.signatures.keys import take_from_environment
 from evaluator.version import __version__
 
-# The first character keeps click from filling the lines.
+# The first character prevents click from re-wrapping.
 _EXIT_STATUS = """\b
 Exit status:
   0    the submission is correct
@@ -25,7 +25,7 @@ Exit status:
 
 
 class _Surprise(Exception):
-    """An error of the system's that no command expects. click would end by itself where a pipe was closed."""
+    """An OSError unexpected by every command. Without this wrapper click would exit by itself on a closed pipe."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -33,7 +33,7 @@ class _Surprise(Exception):
 
 
 class _Commands(click.Group):
-    """The commands, with errors of the system's left to `run`, and Ctrl-C told where stderr is closed too."""
+    """The command group. `run` handles OSError, and Ctrl-C is reported even with a closed stderr."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         with _left_to_run():
@@ -76,7 +76,7 @@ for command in (
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; give its exit code. `arguments` are the process's own where None."""
+    """Run one command and return its exit code. `arguments` default to the process's own."""
     take_from_environment()
     try:
         code = warpgrade.main(arguments, prog_name="warpgrade", standalone_mode=False)
@@ -102,7 +102,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end_without_stdout(error: OSError) -> int:
-    """Say why stdout could not be written; a reader of --help that went away (`| head`) is no error."""
+    """Report why stdout is not writable. A closed reader of --help (`| head`) is no error."""
     fault = terminal.unwritten(error)
     if fault is None:
         return ExitCode.CORRECT
@@ -111,6 +111,6 @@ def _end_without_stdout(error: OSError) -> int:
 
 
 def main() -> None:
-    """Run the command that the process was started with."""
+    """Run the command of this process."""
     streams.open_closed()
     terminal.leave(run())

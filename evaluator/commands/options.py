@@ -1,4 +1,4 @@
-"""The options that several commands share, and how their values are read."""
+"""Options shared by several commands, and the parsing of their values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,22 +18,22 @@ _FIELD_OF = {
     "deadline": "deadline_s",
     "sign": "signing_key",
 }
-"""The fields of `GradeOptions` that have another name than their option."""
+"""Fields of `GradeOptions` with other names than the options."""
 
 
 def field_of(option: str) -> str:
-    """Name the field of `GradeOptions` that an option sets, by the option's name in Python."""
+    """Return the field of `GradeOptions` for an option's name in Python."""
     return _FIELD_OF.get(option, option)
 
 
 def taken_options(named: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of a grade out of what a command was given, by their fields in `GradeOptions`."""
+    """Remove the grade's options from a command's arguments; return the options by field of `GradeOptions`."""
     fields = GradeOptions.__struct_fields__
     return {field_of(name): named.pop(name) for name in tuple(named) if field_of(name) in fields}
 
 
 def checked(_: click.Context, option: click.Parameter, value: Any) -> Any:
-    """Accept what the option's field may hold."""
+    """Validate a value by the check of the option's field."""
     try:
         if value is not None:
             check(field_of(option.name or ""), value)
@@ -43,7 +43,7 @@ def checked(_: click.Context, option: click.Parameter, value: Any) -> Any:
 
 
 def complete_problem(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the names of problems to the shell; a completion has no way to report an error."""
+    """Return problem names for shell completion; a completion cannot report errors."""
     try:
         problems = list_problems(ctx.params.get("problems")).problems
     except WarpgradeError:
@@ -146,13 +146,13 @@ _GRADING_OPTIONS = (
 
 
 class ValueMayFollow(click.Command):
-    """A command whose options with a `flag_value` take the next word only where it is one of their choices.
+    """Command with optional values of options: the next word is a value only if among the choices.
 
-    click would take whatever follows: of `grade --profile relu mine.py` the problem's name.
+    click would take any word: in `grade --profile relu mine.py`, the problem's name.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Write such an option and its value as one word, and go on as usual."""
+        """Join option and value into a single word before parsing."""
         found = {
             name: param
             for param in self.params
@@ -177,7 +177,7 @@ def _with_values(args: Sequence[str], found: Mapping[str, click.Option]) -> list
 
 
 def grading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give `command` the options that say how a submission is graded."""
+    """Add the options of a grade to `command`."""
     for option in reversed(_GRADING_OPTIONS):
         command = option(command)
     return command

@@ -1,4 +1,4 @@
-"""See, validate and start problems; start a submission."""
+"""Commands about problems: list, show, validate, and new."""
 
 from pathlib import Path
 

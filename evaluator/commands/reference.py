@@ -1,4 +1,4 @@
-"""What can be looked up: findings by code, schemas by name."""
+"""Commands that print reference text: findings by code, schemas by name."""
 
 import difflib
 
@@ -10,7 +10,7 @@ from evaluator.findings import ENTRIES, Code
 from evaluator.report.text import one_line
 
 SCHEMAS = ["scorecard", "problem", "run"]
-"""The values of evaluator.schema.SchemaName, which is not imported for a help text; a test holds the two together."""
+"""Values of evaluator.schema.SchemaName, without importing the module for a help text; a test compares the two."""
 
 
 @click.command()

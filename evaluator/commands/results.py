@@ -1,4 +1,4 @@
-"""report, compare and regrade runs; show and check a card."""
+"""Commands about results: report, compare, regrade and show."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evaluator.report.regrade import Change
 
 _MOST_SAID = 5
-"""Of the contradictions of one card."""
+"""Maximum number of printed contradictions per card."""
 
 
 @click.command(short_help="Summarise a run: how many submissions are built, correct, fast.")

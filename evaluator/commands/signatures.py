@@ -1,4 +1,4 @@
-"""keygen and check-card."""
+"""The commands keygen and check-card."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +53,7 @@ def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
 
 
 def _refusal(file: Path, trust: "Trust") -> CardError | None:
-    """Check one card, and say on stdout what there is to say; give what speaks against it."""
+    """Check a card and print the result on stdout; return the error of a refused card."""
     from evaluator.files.store import read_bytes
     from evaluator.schema import faults_of
 

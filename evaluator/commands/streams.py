@@ -1,4 +1,4 @@
-"""The three standard streams of a command: opened where they were closed, coloured where that is wanted."""
+"""The standard streams of a command: reopened if closed, and coloured on request."""
 
 import contextlib
 import os
@@ -11,10 +11,10 @@ _MODES = ("r", "w", "w")
 
 
 def open_closed() -> None:
-    """Open the standard streams that this process was started without: they read nothing and lose what is written.
+    """Open closed standard streams on /dev/null.
 
-    Else the next file, socket or pipe takes the number of one that is closed, and what is meant for a person lands
-    there. Python itself has None in the place of such a stream.
+    Otherwise the next file, socket or pipe would get the number of a closed stream, and receive text for users. Python
+    represents a closed stream as None.
     """
     for number, (name, mode) in enumerate(zip(NAMES, _MODES, strict=True)):
         try:
@@ -28,7 +28,7 @@ def open_closed() -> None:
 
 
 def lose(stream: TextIO) -> None:
-    """Send what is written to `stream` from now on nowhere: Python flushes it once more when it ends."""
+    """Redirect `stream` to /dev/null: Python flushes the stream again at exit."""
     with contextlib.suppress(OSError, ValueError):
         number = os.open(os.devnull, os.O_WRONLY)
         os.dup2(number, stream.fileno())
@@ -37,9 +37,10 @@ def lose(stream: TextIO) -> None:
 
 
 def coloured(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Say whether text on `stream` is coloured: on a terminal that can, unless the user said otherwise.
+    """Whether text on `stream` is coloured: on a capable terminal, unless the environment decides otherwise.
 
-    NO_COLOR comes first; FORCE_COLOR and CLICOLOR_FORCE colour a pipe too; CLICOLOR=0 and TERM=dumb colour nothing.
+    NO_COLOR takes precedence; FORCE_COLOR and CLICOLOR_FORCE also colour pipes; CLICOLOR=0 and TERM=dumb disable
+    colours.
     """
     if environment.get("NO_COLOR"):
         return False
@@ -51,6 +52,6 @@ def coloured(stream: TextIO, environment: Mapping[str, str] = os.environ) -> boo
 
 
 def is_forced(environment: Mapping[str, str] = os.environ) -> bool:
-    """Say whether the user wants colours whatever the stream leads to."""
+    """Whether the environment forces colours on any stream."""
     forced = any(environment.get(name, "") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
     return forced and not environment.get("NO_COLOR")

@@ -1,4 +1,4 @@
-"""What commands write: the product to stdout, the conversation to stderr."""
+"""Output of commands: results on stdout, messages on stderr."""
 
 import io
 import os
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 def show_card(card: Scorecard, written_to: Path | None, *, with_samples: bool = False) -> None:
-    """Draw a scorecard on stdout; `written_to` is where it lies, if it could be written."""
+    """Draw a scorecard on stdout; `written_to` is the scorecard's file, if written."""
     from evaluator.report.terminal import render_card
 
     show(lambda console: render_card(card, console, written_to, with_samples=with_samples))
 
 
 def show(render: "Callable[[Console], None]") -> None:
-    """Draw on stdout. It is drawn in memory first, so that a closed pipe cannot cut into it."""
+    """Draw on stdout. The drawing is buffered in memory, so a closed pipe cannot truncate it."""
     drawn = _Drawn()
     render(_console(drawn))
     emit(drawn.getvalue())
 
 
 class _Drawn(io.StringIO):
-    """Keeps what is drawn for stdout, in characters that stdout has."""
+    """Buffer of a drawing, with stdout's encoding."""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -43,7 +43,7 @@ class _Drawn(io.StringIO):
 
 
 def _console(drawn: _Drawn) -> "Console":
-    """Make a console as stdout is one. What is piped has no width, unless COLUMNS gives it one."""
+    """Return a console with stdout's properties. A pipe has no width, unless COLUMNS sets one."""
     from rich.console import Console
 
     on_terminal = sys.stdout.isatty()
@@ -59,20 +59,21 @@ def _console(drawn: _Drawn) -> "Console":
 
 
 def json_text(value: Any) -> bytes:
-    """Write a record, or what msgspec can write, as JSON for people and programs."""
+    """Return a record, or any value that msgspec encodes, as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
 def emit(content: str | bytes) -> None:
-    """Write to stdout. A reader that went away (`| head`) is no error, and changes no verdict.
+    """Write to stdout. A closed reader (`| head`) is no error and changes no verdict.
 
-    Raises InfraError where a disk is full.
+    Raises:
+        InfraError: the disk is full.
     """
     if isinstance(content, str):
         encoding = sys.stdout.encoding or "ascii"
         content = content.encode(encoding, "backslashreplace").decode(encoding)
     try:
-        click.echo(content, nl=False, color=True)  # It is coloured where it was to be; nothing is taken out again.
+        click.echo(content, nl=False, color=True)  # The text has its colours already; keep them.
         sys.stdout.flush()
     except OSError as error:
         if (fault := unwritten(error)) is not None:
@@ -80,7 +81,7 @@ def emit(content: str | bytes) -> None:
 
 
 def unwritten(error: OSError) -> InfraError | None:
-    """Say what it means that stdout could not be written: nothing where its reader went away. It is lost from here."""
+    """Return the error for a failed write to stdout: None for a closed reader. Redirect stdout to /dev/null."""
     lose(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return None
@@ -89,13 +90,13 @@ def unwritten(error: OSError) -> InfraError | None:
 
 
 def came_of_writing(error: OSError) -> bool:
-    """Say whether `error` comes of what click itself wrote to stdout: --help, --version."""
+    """Whether click itself caused `error` while writing --help or --version to stdout."""
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code is click.echo.__code__ for frame, _ in frames)
 
 
 def tell(text: str) -> None:
-    """Write a line to stderr. Where that cannot be written, the command goes on and ends as it would have."""
+    """Write a line to stderr. If stderr is not writable, the command continues."""
     encoding = sys.stderr.encoding or "ascii"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
     try:
@@ -105,7 +106,7 @@ def tell(text: str) -> None:
 
 
 def complain(what: str, error: WarpgradeError) -> None:
-    """Say on stderr what is wrong and what to do about it."""
+    """Print an error and the hint on stderr."""
     encoding = sys.stderr.encoding or "ascii"
     tell(f"{click.style(what, fg='red', bold=True)}: {printable(error.message, encoding)}")
     if error.hint:
@@ -113,16 +114,16 @@ def complain(what: str, error: WarpgradeError) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process with that exit code; at once where torch is loaded.
+    """Exit with `code`; immediately if torch is loaded.
 
-    Python would take it apart piece by piece, and CUDA its context, which the kernel does anyway: after a grade on an
-    H200 0.48 s, and 0.13 s like this. By now every process is dead, every file written, and `emit` has flushed stdout.
+    An orderly exit destroys Python's objects and the CUDA context, which the kernel does anyway: 0.48 s after a grade
+    on an H200, against 0.13 s. All processes are dead, all files are written, and `emit` has flushed stdout.
     """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            lose(stream)  # Else Python would try again, and end with a code of its own.
+            lose(stream)  # Otherwise Python would flush again and change the exit code.
     if (builds := sys.modules.get("evaluator.build.spill")) is not None:
         builds.remove()
     if "torch" not in sys.modules:

@@ -13,7 +13,7 @@ FAMILIES: dict[str, dict[Code, Entry]] = {
     "I": isolation.ENTRIES,
     "X": machine.ENTRIES,
 }
-# In the order of `Code`; a code without an entry in the family of its letter is a KeyError here.
+# In the order of `Code`. A code without an entry in its family raises KeyError here.
 ENTRIES: dict[Code, Entry] = {code: FAMILIES[code.value[0]][code] for code in Code}
 
 _MOST_CHARACTERS = 4000
@@ -29,7 +29,7 @@ def finding(
 ) -> Finding:
     """Return a finding of `code` with `message`. The next step defaults to the table's entry.
 
-    Message and next step may quote the submission's text at any length, so long ones are truncated.
+    Message and next step may quote the submission's text at any length, and are truncated.
     """
     step = ENTRIES[code].next_step if next_step is None else _short(next_step)
     return Finding(code=code.value, message=_short(message), next_step=step, line=line, details=details)

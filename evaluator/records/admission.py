@@ -5,7 +5,7 @@ from evaluator.records.names import Profile, SizeName
 
 
 class ControlResult(Record, frozen=True):
-    """Result of one bad submission (a control) of `problems validate`.
+    """Result of a bad submission (a control) of `problems validate`.
 
     `gets_away`: the control passes every call of a grade. `passes_on` lists the profiles on which its values pass,
     `caught_on` is the first profile on which its values fail. `caught_by_rounding`: its values pass on every profile,
@@ -23,7 +23,7 @@ class ControlResult(Record, frozen=True):
 
 
 class Admission(Record, frozen=True):
-    """Result of telling bad submissions of a problem at one size from good ones.
+    """Result of separating bad from good submissions of a problem at a given size.
 
     `left_out` maps the unused profiles to reasons. `honest_failures` lists honest variants of the reference that exceed
     the problem's tolerance.

@@ -1,4 +1,4 @@
-"""The scorecard: the record of one grade."""
+"""The scorecard: record of a grade."""
 
 from evaluator.records.base import SCHEMA_VERSION, Record, Seed, Sha256
 from evaluator.records.build import Build
@@ -36,7 +36,7 @@ class ProblemRef(Record, frozen=True):
 
 
 class SubmissionRef(Record, frozen=True):
-    """The graded submission. `source` is the executed Python text, so a card replays without any other file.
+    """The graded submission. `source` is the executed Python text: a card replays without other files.
 
     `sha256` is the hash of `source`; None if no code was found.
     """
@@ -51,7 +51,7 @@ class SubmissionRef(Record, frozen=True):
 class Seeds(Record, frozen=True):
     """Seeds shared by all calls. A grade draws fresh seeds and reveals them here.
 
-    `profiles` lists the profiles allowed for calls beside the problem's own values; the call's seed selects one.
+    `profiles` lists the profiles of calls beside the problem's own values; the call's seed selects the profile.
     """
 
     weight: Seed
@@ -97,7 +97,7 @@ class Signature(Record, frozen=True):
 
 
 class Scorecard(Record, frozen=True, kw_only=True):
-    """Record of one grade: all data needed to verify and to repeat the grade."""
+    """Record of a grade: all data needed to verify and to repeat the grade."""
 
     schema_version: int = SCHEMA_VERSION
     status: Status

@@ -1,4 +1,4 @@
-"""Record of one verified call."""
+"""Record of a verified call."""
 
 from evaluator.records.base import Record, Seed
 from evaluator.records.finding import Finding
@@ -14,7 +14,7 @@ class Mismatch(Record, frozen=True):
 
 
 class TensorCheck(Record, frozen=True):
-    """Comparison of one output or gradient with the expected one.
+    """Comparison of an output or gradient with the expected value.
 
     `error_ratio` is the largest error divided by the allowed error (at most 1 passes); `None` if an element is NaN or
     infinite and the expected one is not. `honest_error_ratio` is the same ratio for the plain reference. `tolerance` is
@@ -48,7 +48,7 @@ class Schedule(Record, frozen=True):
 
 
 class Check(Record, frozen=True):
-    """One call on inputs unknown to the submission, and its result.
+    """A call on inputs unknown to the submission, and the result.
 
     On `emulated`, `schedule` is the order of threads, and `launches` the number of kernel launches.
     """

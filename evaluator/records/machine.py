@@ -19,7 +19,7 @@ class Environment(Record, frozen=True):
 
 
 class GpuFacts(Record, frozen=True):
-    """One GPU, with its clocks and temperatures before and after the grade."""
+    """A GPU, with clocks and temperatures before and after the grade."""
 
     uuid: str
     capability: str
@@ -31,7 +31,7 @@ class GpuFacts(Record, frozen=True):
 
 
 class DeviceFacts(Record, frozen=True):
-    """The device that ran the submission."""
+    """Device of the grade."""
 
     kind: DeviceKind
     name: str
@@ -39,9 +39,9 @@ class DeviceFacts(Record, frozen=True):
 
 
 class SandboxFacts(Record, frozen=True):
-    """Active and missing layers of the sandbox, and its limits.
+    """Active and missing layers of the sandbox, and the limits.
 
-    `memory_bytes` is the limit of each process, `held_bytes` that of all processes together (0 on older cards).
+    `memory_bytes` is the limit of each process, `held_bytes` the limit of all processes together (0 on older cards).
     """
 
     mode: str

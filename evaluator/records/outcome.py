@@ -17,7 +17,7 @@ from evaluator.records.timing import Baseline, Timing
 
 
 class Fault(NamedTuple):
-    """Failure of a submission: the verdict and its reason."""
+    """Failure of a submission: verdict and reason."""
 
     status: Status
     finding: Finding
@@ -28,7 +28,7 @@ def _nothing_printed() -> RunnerOutput:
 
 
 class Outcome(Record, frozen=True):
-    """Result so far. An outcome starts as a failure; only the judge's own evidence makes it a pass."""
+    """Result so far. An outcome starts as a failure; only the judge's own evidence turns a failure into a pass."""
 
     status: Status = Status.INFRA_ERROR
     reason: Finding | None = None
@@ -46,5 +46,5 @@ class Outcome(Record, frozen=True):
     output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
 
     def failed(self, status: Status, reason: Finding) -> "Outcome":
-        """Return the outcome with a failure as its verdict."""
+        """Return the outcome with a failure as the verdict."""
         return replace(self, status=status, reason=reason)

@@ -12,7 +12,7 @@ class ToleranceOverride(Record, frozen=True):
 
 
 Constant = bool | int | float | str | list[int]
-"""Value of a module-level constant of a reference, which a size may replace."""
+"""Value of a module-level constant of a reference, replaceable by a size."""
 
 
 class RooflineOverride(Record, frozen=True):

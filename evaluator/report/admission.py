@@ -1,4 +1,4 @@
-"""Say which bad submissions a problem lets through, as text and as a row of a table."""
+"""Results of `problems validate`: the bad submissions that a problem passes."""
 
 from evaluator.records import Admission, ControlResult
 from evaluator.report.text import counted
@@ -8,7 +8,7 @@ _MOST_WEIGHTS = 3
 
 
 def admission_text(admission: Admission) -> str:
-    """Give a line for a problem that is worth grading against, and the reasons where one is not."""
+    """Return one line for an admitted problem, and the reasons for a weak one."""
     beside = counted(len(admission.profiles), "profile")
     line = f"{admission.problem:<{_NAME_WIDTH}}  "
     if admission.admitted:
@@ -26,7 +26,7 @@ def admission_text(admission: Admission) -> str:
 
 
 def details_text(admission: Admission) -> str:
-    """Say what the problem's own values let through and profiles do not, and which of those are not used, and why."""
+    """Return the bad submissions that only other profiles catch, and the unused profiles with reasons."""
     lines = [f"  {each.control}: {shown}" for each in admission.controls if (shown := _shown(each))]
     lines += [f"  not {profile.value}: {why}" for profile, why in admission.left_out.items()]
     return "".join(f"{line}\n" for line in lines)
@@ -39,7 +39,7 @@ def _shown(result: ControlResult) -> str:
 
 
 def _few(away: list[ControlResult]) -> tuple[list[ControlResult], int]:
-    """Leave out all but the first few of the weights: a network has hundreds, and they share their advice."""
+    """Keep the first few of the weights: a network has hundreds, all with the same advice."""
     weights = [each for each in away if each.control.startswith("ignores weight ")]
     others = [each for each in away if each not in weights]
     return [*others, *weights[:_MOST_WEIGHTS]], max(len(weights) - _MOST_WEIGHTS, 0)

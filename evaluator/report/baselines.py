@@ -1,4 +1,4 @@
-"""Show what a submission was held against beside the reference: a row for each, with its own speedup."""
+"""Baselines on screen: one row each, with the submission's speedup."""
 
 from rich.text import Text
 
@@ -15,7 +15,7 @@ _TF32 = {Tf32.OFF: "no TF32", Tf32.DEFAULT: "PyTorch's TF32 default", Tf32.ON: "
 
 
 def baseline_rows(sheet: Sheet, baselines: list[Baseline]) -> None:
-    """Say how fast each is, and how much faster the submission."""
+    """Show each baseline's time and the submission's speedup over it."""
     for number, baseline in enumerate(baselines):
         text = _name(sheet, baseline).append(": ")
         if baseline.samples is None:

@@ -1,4 +1,4 @@
-"""Show what is said of many submissions: for a terminal, as Markdown, CSV or JSON."""
+"""Report of many submissions: for a terminal, as Markdown, CSV or JSON."""
 
 import csv
 import io
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 _NOTHING = "-"
 _LONGEST = 300
-"""More characters than a name or a remark has."""
+"""Upper bound on the length of a name or a remark."""
 _MOST_FAILED = 20
 _IN_TABLES = (1.0, 1.5, 2.0)
-"""The p of fast_p that a table by problem has room for; CSV and JSON have all."""
+"""Values of p in the table by problem, for lack of space; CSV and JSON have all."""
 
 
 class Made(NamedTuple):
-    """A table in words."""
+    """A table as text."""
 
     title: str
     header: list[str]
@@ -29,7 +29,7 @@ class Made(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """One submission that is not correct; `code` is that of its reason, empty where it has none."""
+    """One submission that is not correct; `code` is the code of its reason, or empty."""
 
     name: str
     problem: str
@@ -38,7 +38,7 @@ class Failed(NamedTuple):
 
 
 def document(sections: list[Section]) -> dict[str, Any]:
-    """Make what `--json` writes."""
+    """Return the document of `--json`."""
     return {
         "version": 1,
         "devices": [
@@ -71,9 +71,9 @@ def _numbers(summary: Summary) -> dict[str, Any]:
 
 
 def csv_text(sections: list[Section]) -> str:
-    """Make what `--csv` writes: a row for each device as a whole, each of its levels and each problem.
+    """Return the text of `--csv`: a row for each device, each of its levels and each problem.
 
-    Names of problems are the user's own; one that a spreadsheet would take for a formula is quoted.
+    Problem names come from users; a name that a spreadsheet would parse as a formula is quoted.
     """
     ks = sorted({k for section in sections for k in section.total.pass_at})
     numbers = ["built", "correct", *(f"fast_{p:g}" for p in THRESHOLDS), *(f"pass@{k}" for k in ks)]
@@ -98,7 +98,7 @@ def _no_formula(text: str) -> str:
 
 
 def markdown(sections: list[Section], failed: Sequence[Failed] = ()) -> str:
-    """Make what `--markdown` writes."""
+    """Return the text of `--markdown`."""
     parts = list(map(_markdown, sections)) or ["Nothing to report.\n"]
     if failed:
         title, header, rows = _failed(failed)
@@ -119,7 +119,7 @@ def _markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """Keep a name from being markup."""
+    """Escape Markdown in a name."""
     text = one_line(text, 200).replace("\\", "\\\\")
     for mark in "|<>&*_`[]":
         text = text.replace(mark, f"\\{mark}" if mark not in "<>&" else {"<": "&lt;", ">": "&gt;", "&": "&amp;"}[mark])
@@ -127,7 +127,7 @@ def _cell(text: str) -> str:
 
 
 def render(sections: list[Section], console: "Console", failed: Sequence[Failed] = ()) -> None:
-    """Show it on a terminal."""
+    """Print the report on a terminal."""
     from rich.text import Text
 
     encoding = console.encoding
@@ -151,7 +151,7 @@ def render(sections: list[Section], console: "Console", failed: Sequence[Failed]
 
 
 def _render_table(made: Made, console: "Console", *, names: int = 1, numbers: bool = True) -> None:
-    """Draw a table whose first `names` columns may fold; the others are to the right where they are `numbers`."""
+    """Print a table. The first `names` columns may wrap; the others are right-aligned if `numbers`."""
     from rich.text import Text
 
     from evaluator.report.table import table_lines
@@ -168,13 +168,13 @@ def _failed(failed: Sequence[Failed]) -> Made:
 
 
 def _beyond(failed: Sequence[Failed]) -> list[str]:
-    """Say how many the list leaves out, where it does, and where they are."""
+    """Return a line with the number of omitted submissions, if any."""
     left = len(failed) - _MOST_FAILED
     return [f"and {left} more; --html FILE lists all"] if left > 0 else []
 
 
 class Described(NamedTuple):
-    """One device's section in words: title, remarks, and tables."""
+    """One device's section as text: title, remarks, and tables."""
 
     title: str
     remarks: list[str]
@@ -182,7 +182,7 @@ class Described(NamedTuple):
 
 
 def described(section: Section) -> Described:
-    """Put a section into words, for a page."""
+    """Return a section as text, for a page."""
     return Described(_title(section), _remarks(section), list(_tables(section)))
 
 

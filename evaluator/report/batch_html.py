@@ -1,7 +1,7 @@
-"""Write a run as one HTML file: no network, no other file, and nothing of a submission in it but escaped text.
+"""A run as a single HTML file: no network, no other file, and only escaped text of submissions.
 
-The page's content policy allows one style and one script, by their hashes, and nothing else; so even text that came
-out of its escaping would neither run nor load anything.
+The page's content security policy permits one style and one script by hash. Even unescaped text could neither run nor
+load anything.
 """
 
 import base64
@@ -21,7 +21,7 @@ _MOST_SAMPLES = 200
 
 
 class Detail(NamedTuple):
-    """What is folded away below a submission's row."""
+    """Collapsed details below a submission's row."""
 
     source: str
     findings: list[Finding]
@@ -30,12 +30,12 @@ class Detail(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About how many characters it takes."""
+        """Approximate length in characters."""
         return len(self.source) + len(self.output) + sum(len(text) for _, text in self.samples)
 
 
 class PageEntry(NamedTuple):
-    """One submission's row. `status` is `missing` where there is no card."""
+    """One submission's row. `status` is `missing` without a card."""
 
     problem: str
     level: int
@@ -48,12 +48,12 @@ class PageEntry(NamedTuple):
 
     @property
     def speedup_text(self) -> str:
-        """Spell the speedup."""
+        """The formatted speedup."""
         return "" if self.speedup is None else f"{significant(self.speedup)}x"
 
 
 def detail_of(card: Scorecard) -> Detail:
-    """Take from a card what its page shows."""
+    """Return the details of a card for the page."""
     findings = ([card.reason] if card.reason else []) + list(card.findings)
     sides = [card.timing.reference_before, card.timing.submission] if card.timing else []
     return Detail(
@@ -71,15 +71,15 @@ def _samples(side: Samples) -> str:
 
 
 def write_page(path: Path, title: str, sections: list[Section], entries: Iterable[PageEntry]) -> None:
-    """Write the page to `path`, piece by piece. Details beyond some 32 MiB are left out, and the page says so.
+    """Write the page to `path` incrementally. Details beyond about 32 MiB are omitted, with a note on the page.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    # Of these two files and of nothing else it is known that they are ours.
+    # Only these two files are trusted.
     style, script = (Markup((_FOLDER / f"batch_page.{end}").read_text("utf-8")) for end in ("css", "js"))  # noqa: S704
     environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined)
     kept = list(_within(entries))

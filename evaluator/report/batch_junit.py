@@ -1,4 +1,4 @@
-"""Write a run as JUnit XML, which every build server shows: a suite for each problem, a case for each submission."""
+"""A run as JUnit XML: a suite for each problem, a case for each submission."""
 
 import re
 from collections import defaultdict
@@ -9,13 +9,13 @@ from xml.etree import ElementTree as Xml
 from evaluator.records import Status
 from evaluator.report.text import one_line
 
-# What XML 1.0 cannot hold, however it is escaped.
+# Characters that XML 1.0 forbids, even escaped.
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MESSAGE = 300
 
 
 class Case(NamedTuple):
-    """One submission. `status` is None where it has no card."""
+    """One submission. `status` is None without a card."""
 
     problem: str
     name: str
@@ -25,7 +25,7 @@ class Case(NamedTuple):
 
 
 def junit(cases: Iterable[Case], name: str) -> bytes:
-    """Make the document: wrong is a failure, lost by the machine an error, and what nobody can tell is skipped."""
+    """Return the document. A wrong submission is a failure, a machine's fault an error, and no verdict is skipped."""
     suites: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         suites[case.problem].append(case)

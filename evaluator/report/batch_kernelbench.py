@@ -1,16 +1,16 @@
-"""Write a run as KernelBench's own analysis reads it: a file of results for each level, and one of reference times.
+"""Export of a run in the format of KernelBench's analysis: results of each level, and reference times.
 
-The form of `eval_results.json` (scripts/eval_from_generations.py of that benchmark): `{"<problem number>": [{sample_id,
-compiled, correctness, metadata, runtime, runtime_stats}]}`; times are in ms, and -1 where there is none. It knows two
-truth values, so what Warpgrade says stands in the metadata.
+The format of `eval_results.json` comes from KernelBench's scripts/eval_from_generations.py: `{"<problem number>":
+[{sample_id, compiled, correctness, metadata, runtime, runtime_stats}]}`, with times in ms and -1 for a missing time.
+The format has two truth values only, so the metadata contain Warpgrade's verdict.
 
-Its analysis divides by reference times from a file of their own (results/timing/*/*.json there: `{"level1":
-{"19_ReLU.py": {mean, std, …}}}`), which are of somebody else's GPU at full size. So those of the run are written too.
-A problem that is in the run and lacks one has -1 there: the analysis leaves out of its fast_p, the denominator as well,
-what is not in that file, and never looks at the time of what is not correct.
+The analysis divides by reference times from KernelBench's own files (results/timing/*/*.json: `{"level1":
+{"19_ReLU.py": {mean, std, …}}}`), measured on another GPU at full size. The export therefore includes the run's own
+reference times. A problem of the run without a reference time has -1: the analysis drops problems that the file lacks
+from fast_p, denominator included, and ignores the times of samples that are not correct.
 
-A time that Warpgrade does not quote a speedup of is no time here either. The submission and its reference both have -1
-then, whose ratio the analysis takes for a speedup of one: neither slower nor faster.
+A time without a quoted speedup is exported as -1 for both submission and reference. The analysis reads their ratio as a
+speedup of 1: neither slower nor faster.
 """
 
 import re
@@ -33,7 +33,7 @@ Document = dict[str, Any]
 
 
 class Graded(NamedTuple):
-    """One submission of a run; `card` is None where it has none."""
+    """One submission of a run; `card` is None without a card."""
 
     problem: str
     name: str
@@ -41,10 +41,10 @@ class Graded(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """`results` has the `eval_results.json` of each level, `baseline` the reference's times, None where nothing is.
+    """Exported documents: `results` by level, and `baseline` with the reference's times, None without any time.
 
-    `left_out` counts the submissions to problems that are none of that benchmark's, `unquoted` the correct ones that
-    were timed and have no speedup.
+    `left_out` counts submissions to problems that are not KernelBench's, `unquoted` the timed correct ones without a
+    speedup.
     """
 
     results: dict[int, dict[str, list[Document]]]
@@ -54,7 +54,7 @@ class Documents(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What is kept of a submission's card: a hundred thousand cards have no room at once."""
+    """Part of a submission's card kept in memory: a hundred thousand whole cards would not fit."""
 
     entry: Document
     reference: Document
@@ -62,7 +62,7 @@ class _Kept(NamedTuple):
 
 
 def documents(submissions: Iterable[Graded]) -> Documents:
-    """Make the document of each level, and that of the reference's times.
+    """Return the documents of all levels and of the reference times.
 
     Raises:
         UsageError: no problem is one of KernelBench's.
@@ -98,9 +98,9 @@ def documents(submissions: Iterable[Graded]) -> Documents:
 
 
 def _beside(samples: list[_Kept]) -> Document:
-    """Give the reference's times of a problem. Of several samples the analysis takes the first, so its own stand there.
+    """Return the reference's times of a problem. The analysis uses the first sample, so its reference times come first.
 
-    Where the first is not correct they are never divided by, and another's will do.
+    If the first sample is not correct, the analysis never divides by the times, and any sample's reference will do.
     """
     if samples[0].correct:
         return samples[0].reference or _UNTIMED
@@ -108,7 +108,7 @@ def _beside(samples: list[_Kept]) -> Document:
 
 
 def _numbered(names: Iterable[str]) -> list[tuple[str, int]]:
-    """Give each sample a number of its own: the one in its name, where no other has it, else the next that is free."""
+    """Assign a unique number to each sample: the number in its name if unique, otherwise the next free one."""
     taken: dict[int, str] = {}
     for name in sorted(names):
         found = _SAMPLE.fullmatch(name)
@@ -125,7 +125,7 @@ def _entry(card: Scorecard | None) -> Document:
     stats: Document = {}
     if card is not None and correct and card.timing is not None and card.timing.speedup is not None:
         side = card.timing.submission
-        # That benchmark knows no interval, so what nobody watched counts as the submission's own time.
+        # KernelBench has no intervals, so unwatched time counts as the submission's.
         stats = _stats(card, [each + side.unwatched_ms for each in side.samples_ms])
     return {
         "compiled": correct or (card is not None and card.build is not None and card.build.ok),
@@ -141,7 +141,7 @@ def _is_correct(card: Scorecard | None) -> bool:
 
 
 def _reference(card: Scorecard | None) -> Document:
-    """Reduce the reference's calls, before and after, to what that benchmark keeps of them; empty where unquoted."""
+    """Return the statistics of the reference's calls, before and after; empty without a quoted speedup."""
     if card is None or card.timing is None or card.timing.speedup is None:
         return {}
     return _stats(card, [*card.timing.reference_before.samples_ms, *card.timing.reference_after.samples_ms])
@@ -151,7 +151,7 @@ def _stats(card: Scorecard, times_ms: list[float]) -> Document:
     return {
         "mean": statistics.fmean(times_ms),
         "std": statistics.pstdev(times_ms),
-        # A call that took no time which the clock could tell has none to be the least.
+        # A call below the clock's resolution has no minimum.
         **({"min": min(times_ms)} if min(times_ms) > 0 else {}),
         "max": max(times_ms),
         "num_trials": len(times_ms),

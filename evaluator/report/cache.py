@@ -1,4 +1,4 @@
-"""Show the cache as text: what it holds, and what went."""
+"""The cache as text: contents and removed entries."""
 
 from evaluator.build.cache_room import LIMIT_VARIABLE, CacheCleared, CacheUsage, Shelf, ShelfUsage
 
@@ -13,7 +13,7 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 def usage_text(usage: CacheUsage) -> str:
-    """Give folder, limit and sum, and a line for each kind."""
+    """Return folder, limit and total size, and one line for each kind of entry."""
     lines = [
         f"folder    {usage.folder}",
         f"used      {size(usage.bytes)} of {size(usage.limit_bytes)} ({LIMIT_VARIABLE})",
@@ -25,7 +25,7 @@ def usage_text(usage: CacheUsage) -> str:
 
 
 def cleared_text(cleared: CacheCleared) -> str:
-    """Say what went, and what stayed."""
+    """Return the counts of removed and remaining entries."""
     entries = sum(shelf.entries for shelf in cleared.shelves)
     lines = [f"{entry_count(entries)} removed from {cleared.folder}, {size(cleared.bytes)}"]
     lines += [_line(shelf) for shelf in cleared.shelves if shelf.entries]
@@ -35,7 +35,7 @@ def cleared_text(cleared: CacheCleared) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """Write a size in the unit that suits it.
+    """Format a size in its natural unit.
 
     >>> size(512), size(10 << 30), size(1 << 19)
     ('512 B', '10.0 GiB', '512.0 KiB')
@@ -51,7 +51,7 @@ def size(size_bytes: int) -> str:
 
 
 def entry_count(number: int) -> str:
-    """Write a number of entries.
+    """Format a number of entries.
 
     >>> entry_count(1), entry_count(2)
     ('1 entry', '2 entries')

@@ -1,4 +1,4 @@
-"""Show on one screen what this machine can and cannot do, and what was made ahead for it."""
+"""Screens of `doctor`: capabilities of the machine, and parts built in advance."""
 
 from rich.console import Console
 from rich.text import Text
@@ -8,13 +8,13 @@ from evaluator.doctor import Diagnosis, Line, Prepared
 from evaluator.report.sheet import Sheet, styled
 from evaluator.report.text import duration
 
-_WORD = 9  # columns of what stands before the text of a row
+_WORD = 9  # width of the word before a row's text
 _SHOWN_S = 0.1
 _STYLES = {Outcome.MADE: "green", Outcome.THERE: "green", Outcome.FAILED: "yellow"}
 
 
 def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
-    """Print `diagnosis` on `console`: what can be graded first, then everything that was looked at."""
+    """Print `diagnosis` on `console`: the usable devices first, then every check."""
     sheet = Sheet(console)
     if diagnosis.ready:
         mark, style = sheet.symbols.right, "bold green"
@@ -32,7 +32,7 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
 
 
 def render_preparations(preparations: Preparations, console: Console) -> None:
-    """Print for each part whether it was made, was there already, or cannot be made and why."""
+    """Print the result for each part: built, already present, or failed with the reason."""
     sheet = Sheet(console)
     device = None
     for part in preparations.parts:
@@ -61,7 +61,7 @@ def _part(sheet: Sheet, part: PartReport) -> Text:
     row = _word(part.outcome.value, _STYLES[part.outcome]).append_text(sheet.say(part.name))
     match part.outcome:
         case Outcome.MADE:
-            # What was made along with another part took no time of its own.
+            # A part built along with another has no time of its own.
             return row.append(f" in {duration(part.wall_s * 1e3)}") if part.wall_s >= _SHOWN_S else row
         case Outcome.FAILED:
             return row.append(": ").append_text(sheet.say(part.why, 300))

@@ -1,8 +1,8 @@
-"""Compare two runs, submission by submission, and decide whether the second is worse. Pure.
+"""Comparison of two runs by submission, and the decision whether the second is worse. Pure.
 
-How much faster the second run is, is the geometric mean of the ratios of its speedups to the first's, over those
-submissions that are correct in both. Its interval is the wider of two: how much the ratios differ among each other
-(Student's, on logarithms), and how well the clock knew each of them. So one pair can be judged, and so can a thousand.
+The relative speed of the second run is the geometric mean of the ratios of speedups, over submissions correct in both
+runs. Its interval is the wider of two: the scatter of the ratios (Student's, on logarithms), and the clock's
+uncertainty of each speedup. One pair is therefore enough for a decision.
 """
 
 import math
@@ -19,7 +19,7 @@ _SIGNIFICANT = 0.05
 
 
 class Timed(NamedTuple):
-    """One submission in a run. `status` is None where it has no card; the interval's ends are None where unknown."""
+    """One submission in a run. `status` is None without a card; unknown ends of the interval are None."""
 
     problem: str
     name: str
@@ -30,7 +30,7 @@ class Timed(NamedTuple):
 
     @property
     def correct(self) -> bool:
-        """Whether it is."""
+        """Whether the submission is correct."""
         return self.status is Status.CORRECT
 
 
@@ -42,17 +42,17 @@ class Pair(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast it is afterwards, where both are known."""
+        """Speedup in the second run divided by that in the first; None if either is unknown."""
         if not (self.before.correct and self.after.correct and self.before.speedup and self.after.speedup):
             return None
         return self.after.speedup / self.before.speedup
 
 
 class Comparison(NamedTuple):
-    """Two runs. `faster` is the geometric mean of the ratios, over `timed` pairs; None where there is none.
+    """Two runs. `faster` is the geometric mean of the ratios over `timed` pairs; None without any.
 
-    `p_broken` is the probability that chance alone breaks at least so many more than it mends (the sign test, as exact
-    McNemar's, one-sided).
+    `p_broken` is the probability of at least so many more regressions than fixes by chance (the sign test: exact,
+    one-sided McNemar).
     """
 
     pairs: list[Pair]
@@ -66,20 +66,20 @@ class Comparison(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """When a comparison fails: `metric` falls by more than `percent`; None where any broken submission is enough."""
+    """A rule of failure: `metric` falls by more than `percent`; None means any broken submission."""
 
     metric: str
     percent: float | None
 
 
 def parse_rule(text: str) -> Rule:
-    """Read what `--fail-on` says.
+    """Parse a value of `--fail-on`.
 
     >>> parse_rule("speedup:-5%"), parse_rule("status")
     (Rule(metric='speedup', percent=5.0), Rule(metric='status', percent=None))
 
     Raises:
-        UsageError: it says nothing that is known.
+        UsageError: the rule is unknown.
     """
     if text == "status":
         return Rule("status", None)
@@ -91,7 +91,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def compare(before: Iterable[Timed], after: Iterable[Timed]) -> Comparison:
-    """Pair the submissions of two runs by problem and name. What one run lacks is not compared, only named."""
+    """Pair the submissions of two runs by problem and name. Unpaired submissions are listed, not compared."""
     first = {(each.problem, each.name): each for each in before}
     second = {(each.problem, each.name): each for each in after}
     pairs = [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
@@ -111,7 +111,7 @@ def compare(before: Iterable[Timed], after: Iterable[Timed]) -> Comparison:
 
 
 def failures(comparison: Comparison, rules: Sequence[Rule]) -> list[str]:
-    """Say which rules fail, and why. A fall counts where chance does not explain it: its interval excludes none."""
+    """Return the failed rules with reasons. A fall counts only if significant: its interval excludes no change."""
     return [why for rule in rules for why in _failure(comparison, rule)]
 
 
@@ -128,7 +128,7 @@ def _failure(comparison: Comparison, rule: Rule) -> list[str]:
         return []
     faster = comparison.faster
     if faster is None:
-        # A gate that nothing was measured for is not passed.
+        # A gate without measurements fails.
         return ["no submission has a speedup in both runs, so speed cannot be compared"]
     fall = (1 - faster.value) * 100
     if fall > rule.percent and faster.high is not None and faster.high < 1:
@@ -148,7 +148,7 @@ def _faster(timed: Sequence[Pair]) -> Estimate | None:
 
 
 def _uncertainty(timed: Sequence[Pair]) -> float | None:
-    """Give half the interval that the clock leaves; None where it is not known of every speedup."""
+    """Return half the width of the clock's interval; None if a speedup has no interval."""
     variances = []
     for side in (side for pair in timed for side in pair):
         if not side.speedup_low or not side.speedup_high:
@@ -158,6 +158,6 @@ def _uncertainty(timed: Sequence[Pair]) -> float | None:
 
 
 def _at_least(count: int, tosses: int) -> float:
-    """Give the probability of at least `count` heads."""
+    """Return the probability of at least `count` heads."""
     at_least = sum(math.comb(tosses, heads) for heads in range(count, tosses + 1))
     return float(at_least / 2**tosses)

@@ -1,4 +1,4 @@
-"""Show two runs beside each other."""
+"""Comparison of two runs on screen and as a document."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ _MOST = 20
 
 
 def comparison_document(comparison: Comparison, failed: list[str]) -> dict[str, Any]:
-    """Make what `compare --json` writes."""
+    """Return the document of `compare --json`."""
     faster = comparison.faster
     return {
         "version": 1,
@@ -41,12 +41,12 @@ def _names(pair: Pair) -> dict[str, Any]:
 
 
 def _same(pair: Pair) -> bool:
-    """Say whether there is one verdict in both; what has no card has none."""
+    """Whether both runs have the same verdict. A missing card is no verdict."""
     return pair.before.status is not None and pair.before.status is pair.after.status
 
 
 def _speed(comparison: Comparison) -> str:
-    """Say how much faster the second run is, in words."""
+    """Format the relative speed of the second run."""
     faster = comparison.faster
     if faster is None:
         return "speed: no submission has a speedup in both runs"
@@ -59,7 +59,7 @@ def _speed(comparison: Comparison) -> str:
 
 
 def render_comparison(comparison: Comparison, console: "Console") -> None:
-    """Show it on a terminal: the whole, what changed its verdict, and the largest changes of speed."""
+    """Print the summary, the changed verdicts, and the largest changes of speed."""
     from rich.text import Text
 
     encoding = console.encoding

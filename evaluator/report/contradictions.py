@@ -1,7 +1,7 @@
-"""Say in what a card contradicts itself: its status, and its checks, times and reason. A card in, sentences out.
+"""Detection of contradictions within a card: between its status, checks, times and reason. Pure.
 
-What a judge concludes follows from what it writes down, so a card that was edited, or forged without care, shows it.
-Nothing here proves that a card is true: whoever makes up everything alike is found by a signature alone.
+The verdict follows from the recorded evidence, so edited or carelessly forged cards contradict themselves. Consistency
+proves nothing: only a signature detects a consistent forgery.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from evaluator.timing.quote import quote
 from evaluator.timing.stats import median
 
 _SAME = 1e-6
-"""Relative: how far a number may be off that was computed again by another version of Python."""
+"""Relative error of recomputed numbers, for example by another version of Python."""
 _FAMILIES = {
     Status.CORRECT: "",
     Status.WRONG_RESULT: "C",
@@ -56,7 +56,7 @@ _INTERVALS = (
 
 
 class Contradiction(NamedTuple):
-    """What does not fit: its place in the card, and why."""
+    """A contradiction: the field of the card, and the explanation."""
 
     place: str
     message: str
@@ -66,9 +66,9 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(card: Scorecard, *, intervals: bool = True) -> list[Contradiction]:
-    """Return what contradicts itself in `card`.
+    """Return the contradictions in `card`.
 
-    With `intervals` those of the times are drawn again from the samples, which takes a tenth of a second.
+    With `intervals`, the check recomputes the intervals of the times from the samples, which takes 0.1 s.
     """
     found = [*_reason(card), *_submission(card), *_evidence(card)]
     for number, check in enumerate(card.checks):
@@ -79,7 +79,7 @@ def contradictions(card: Scorecard, *, intervals: bool = True) -> list[Contradic
 
 
 def _reason(card: Scorecard) -> Iterator[Contradiction]:
-    """A reason goes with every status but one, and each code with few of them."""
+    """Check that every status but `correct` has a reason with a permitted code."""
     status, reason = card.status, card.reason
     if reason is None:
         if status is not Status.CORRECT:
@@ -94,7 +94,7 @@ def _reason(card: Scorecard) -> Iterator[Contradiction]:
     code = Code(reason.code)
     own = _OWN_STATUS.get(code)
     if (status, code) == (Status.INFRA_ERROR, Code.DEADLINE):
-        return  # A grade as a whole came too late, and not by the submission's doing.
+        return  # The grade exceeded its deadline without the submission's fault.
     if code in _REMARKS or code.value[0] not in _FAMILIES[status] or own not in {None, status}:
         yield Contradiction("reason.code", f"{code.value} is no reason for {status.value}")
 
@@ -109,7 +109,7 @@ def _submission(card: Scorecard) -> Iterator[Contradiction]:
 
 
 def _evidence(card: Scorecard) -> Iterator[Contradiction]:
-    """What a status needs: passed checks and times, or a check that failed."""
+    """Check the evidence of a status: passed checks and times, or a failed check."""
     if card.device.kind is DeviceKind.EMULATED and card.timing is not None:
         yield Contradiction("timing", "present, although emulated measures no time")
     match card.status:
@@ -154,7 +154,7 @@ def _check(place: str, check: Check) -> Iterator[Contradiction]:
 
 
 def wrong(tensor: TensorCheck) -> str | None:
-    """Return what shows that a comparison failed, in words; None where nothing does."""
+    """Return the evidence that a comparison failed, in words; None without evidence."""
     if tensor.mismatches:
         return f"{tensor.mismatches} elements differ"
     if tensor.nonfinite:
@@ -171,7 +171,7 @@ def _timing(timing: Timing, *, intervals: bool) -> Iterator[Contradiction]:
     untrue = [each for name in sides for each in _side(f"timing.{name}", getattr(timing, name))]
     yield from untrue
     if untrue:
-        return  # Nothing can be computed from them.
+        return  # No statistics without valid samples.
     of_reference = [*timing.reference_before.samples_ms, *timing.reference_after.samples_ms]
     reference_ms, submission_ms = median(of_reference), median(timing.submission.samples_ms)
     yield from _differs("timing.reference_median_ms", timing.reference_median_ms, reference_ms)

@@ -1,4 +1,4 @@
-"""The page of all findings, `docs/findings.md`. `python -m evaluator.report.findings_page --write` makes it anew."""
+"""The page of all findings, `docs/findings.md`; `python -m evaluator.report.findings_page --write` regenerates it."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ I isolation, X this machine.
 
 
 def page() -> str:
-    """Write the page.
+    """Return the page.
 
     >>> "### S101" in page()
     True

@@ -1,4 +1,4 @@
-"""Show a place in the submission: numbered lines, and a caret under the column a compiler named."""
+"""Excerpt of the submission: numbered lines, and a caret under the compiler's column."""
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
@@ -13,9 +13,9 @@ _GUTTER = 10  # "  > 1234 | "
 
 
 def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None, offset: int = 0) -> None:
-    """Show line `line` (from 1) of `source` between its neighbours, with a `caret` under that cell (from 0).
+    """Show line `line` (from 1) of `source` with its neighbours, and a `caret` under a cell (from 0).
 
-    `offset` is added to the numbers shown, where `source` is a piece of something longer.
+    `offset` is added to the line numbers if `source` is an excerpt.
     """
     lines = source.splitlines()
     first = max(1, line - _BEFORE)
@@ -31,7 +31,7 @@ def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None,
 
 
 def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
-    """Show a compiler's message at the submission's own line, or as the compiler saw it where there is none."""
+    """Show a compiler's message at the submission's line, or in the compiler's text if that line is unknown."""
     lines = source.splitlines()
     own = diagnostic.submission_line
     if own is not None and not 1 <= own <= len(lines):
@@ -50,10 +50,10 @@ def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
 
 
 def caret_cell(diagnostic: Diagnostic, own_line: str) -> int | None:
-    """Find the cell (from 0) of the submission's `own_line` that the compiler's column means, if there is one.
+    """Return the cell (from 0) of the submission's `own_line` for the compiler's column, or None.
 
-    The compiler saw the text of a string: its first line lacks the quotes before it, and it may have been dedented.
-    So what both lines share is laid over each other first.
+    The compiler reads the contents of a string literal: the first line lacks the quotes, and the text may be dedented.
+    The function therefore aligns the text that both lines share.
     """
     shown = printable(own_line)
     given = printable(diagnostic.source_line) or shown
@@ -71,7 +71,7 @@ def _gutter(sheet: Sheet, text: str, style: str = "dim") -> Text:
 
 
 def _cut(sheet: Sheet, text: str, start: int, room: int) -> str:
-    """Take the `room` cells of `text` that begin at cell `start`."""
+    """Return the `room` cells of `text` from cell `start`."""
     if start:
         text = text[len(chop_cells(text, start)[0]) :] if cell_len(text) > start else ""
     if cell_len(text) <= room:

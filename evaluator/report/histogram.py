@@ -1,4 +1,4 @@
-"""Count samples in the cells of an axis. Pure; the samples come from a card, which anybody may have written."""
+"""Histogram of samples over the cells of an axis. Pure. The samples come from an untrusted card."""
 
 import math
 from collections.abc import Sequence
@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 
 class Axis(NamedTuple):
-    """A stretch of time in `cells` equal parts."""
+    """A time range in `cells` equal parts."""
 
     low_ms: float
     high_ms: float
     cells: int
 
     def place(self, value_ms: float) -> float:
-        """Say where a time lies: 0 at the low end, 1 at the high one, and what is outside at the nearer end.
+        """Return the position of a time, from 0 at the low end to 1 at the high end, clamped to this range.
 
         >>> Axis(1.0, 3.0, 4).place(1.5), Axis(1.0, 3.0, 4).place(9.0)
         (0.25, 1.0)
         """
-        # Halved before they are subtracted: the width of two numbers in a card may be beyond any float.
+        # Halved before the subtraction: the difference of a card's numbers may overflow.
         width = self.high_ms / 2 - self.low_ms / 2
         if not width > 0:
             return 0.0
@@ -37,12 +37,12 @@ class Axis(NamedTuple):
 
 
 def own_axis(values_ms: Sequence[float], cells: int) -> Axis:
-    """Span `values_ms`, at least one, from the least to the greatest."""
+    """Return an axis from the smallest to the largest of `values_ms`, which is not empty."""
     return Axis(min(values_ms), max(values_ms), cells)
 
 
 def heights(counts: Sequence[int], levels: int) -> list[int]:
-    """Scale counts to 0..`levels`: the highest reaches the top, and what is not empty is not nothing.
+    """Scale counts to 0..`levels`. The largest count has the top level, and no positive count becomes 0.
 
     >>> heights([0, 1, 50, 100], 8)
     [0, 1, 4, 8]

@@ -1,4 +1,4 @@
-"""Intervals of 95 % around what is quoted of many submissions. Pure."""
+"""Statistics with 95 % intervals over many submissions. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _T = (
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % interval; an end is None where nothing bounds it."""
+    """A number with its 95 % interval; an unbounded end is None."""
 
     value: float
     low: float | None
@@ -22,9 +22,9 @@ class Estimate(NamedTuple):
 
 
 def share(part: float, whole: int) -> Estimate | None:
-    """Give `part` of `whole` with Wilson's interval, which stays honest at none and at all; None of nothing.
+    """Return `part` of `whole` with Wilson's interval, which remains valid at 0 and 1; None for an empty whole.
 
-    `part` may be a sum of numbers between 0 and 1: they scatter no more than noughts and ones of the same mean.
+    `part` may be a sum of numbers between 0 and 1: their variance is at most that of zeros and ones with the same mean.
 
     >>> share(0, 10)
     Estimate(value=0.0, low=0.0, high=0.2775327998628892)
@@ -34,12 +34,12 @@ def share(part: float, whole: int) -> Estimate | None:
     mean, squared = part / whole, NORMAL_95**2
     middle = (mean + squared / (2 * whole)) / (1 + squared / whole)
     half = NORMAL_95 * math.sqrt(mean * (1 - mean) / whole + squared / (4 * whole**2)) / (1 + squared / whole)
-    # Rounding shall not push an end past the value.
+    # Rounding must not move an end past the value.
     return Estimate(mean, max(0.0, min(middle - half, mean)), min(1.0, max(middle + half, mean)))
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate | None:
-    """Give the geometric mean of positive numbers, with Student's interval on their logarithms.
+    """Return the geometric mean of positive numbers, with Student's interval of their logarithms.
 
     >>> geometric_mean([2.0, 8.0]).value
     4.0
@@ -55,15 +55,15 @@ def geometric_mean(values: Sequence[float]) -> Estimate | None:
 
 
 def scatter_95(values: Sequence[float]) -> float:
-    """Give half of Student's interval of the mean of at least two numbers."""
+    """Return half the width of Student's 95 % interval for the mean of at least two numbers."""
     mean = math.fsum(values) / len(values)
-    # Not `statistics.stdev`, whose exact fractions take a second for as many numbers as a large run has.
+    # `statistics.stdev` uses exact fractions: a second for the numbers of a large run.
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
     return student_95(len(values) - 1) * math.sqrt(variance / len(values))
 
 
 def student_95(freedom: int) -> float:
-    """Give Student's t that 95 % lie within, for so many degrees of freedom.
+    """Return the two-sided 95 % quantile of Student's t for a number of degrees of freedom.
 
     >>> round(student_95(60), 3)
     2.0

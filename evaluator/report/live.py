@@ -1,4 +1,4 @@
-"""Say what is being done while a grade is made: a moving line on a terminal, plain lines elsewhere, or nothing."""
+"""Progress of a grade: a live line on a terminal, plain lines elsewhere, or nothing."""
 
 import contextlib
 import threading
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _REDRAW_S = 0.25
 _DETAIL = 60
 STILL = frozenset({"time"})
-"""Stages during which the line is drawn once and then left alone: drawing would disturb the clock."""
+"""Stages without updates of the line: drawing would disturb the clock."""
 
 
 class Lines:
-    """Writes a line for each thing that is new, for logs and pipes."""
+    """Progress as one line per stage, for logs and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
         """Write to `stream`."""
@@ -29,15 +29,15 @@ class Lines:
     def stage(self, name: str, detail: str = "") -> None:
         """Write `name: detail`."""
         line = f"{name}: {detail}" if detail else name
-        with contextlib.suppress(OSError):  # a reader that went away stops no grade
+        with contextlib.suppress(OSError):  # a closed reader stops no grade
             self._stream.write(one_line(line, 200, getattr(self._stream, "encoding", None) or "ascii") + "\n")
             self._stream.flush()
 
 
 class MovingLine:
-    """Draws one line in place on a terminal: a spinner, the stage and its seconds.
+    """Progress as one live line on a terminal: a spinner, the stage and its seconds.
 
-    It ticks in a thread of its own, so it is made when a grade starts and leaves nothing on the screen.
+    A thread updates the line during the grade. The line disappears at the end.
     """
 
     def __init__(self, console: "Console") -> None:
@@ -53,7 +53,7 @@ class MovingLine:
         self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
 
     def stage(self, name: str, detail: str = "") -> None:
-        """Show `name` with its seconds so far, and `detail`."""
+        """Show the stage `name` with its elapsed seconds, and `detail`."""
         if name != self._stage:
             self._since = time.monotonic()
         self._stage, self._detail = name, detail
@@ -100,7 +100,7 @@ def _has_dots(encoding: str) -> bool:
 
 @contextlib.contextmanager
 def progress_on(stream: TextIO, *, quiet: bool = False) -> Iterator[Progress]:
-    """Choose how to show progress on `stream`, and clean up after it."""
+    """Select the progress display for `stream`, and clean up after it."""
     if quiet:
         yield Silent()
     elif not stream.isatty():

@@ -1,7 +1,7 @@
-"""Draw a card's samples as SVG: a histogram of each side on its own axis, and both on one that begins at zero.
+"""SVG of a card's samples: a histogram of each side on its own axis, and both on an axis from zero.
 
-A card is untrusted. Every text is a text node of an XML tree, so it is escaped, and has been through `one_line`, so it
-holds no character that XML forbids. Every coordinate is a place on an axis, so it lies inside the picture.
+A card is untrusted. Every text is an escaped text node of an XML tree, and `one_line` removes characters that XML
+forbids. Every coordinate is a position on an axis, so it is inside the picture.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _COLOURS = {"reference": "#4477aa", "submission": "#228833"}
 
 
 class _Side(NamedTuple):
-    """What is drawn of a side; the interval's ends are None in a card that has none."""
+    """Data of one side's panel; the interval's ends are None for a card without intervals."""
 
     name: str
     values_ms: list[float]
@@ -33,7 +33,7 @@ class _Side(NamedTuple):
 
 
 def svg_bytes(card: Scorecard, timing: Timing) -> bytes:
-    """Give the picture of `card`, whose timing is `timing`, as a file's content."""
+    """Return the SVG file of `card` with its `timing`."""
     height = _HEIGHT if card.roofline is None else _HEIGHT + len(roofs(card.roofline, timing)) * _ROOF
     root = ElementTree.Element(
         "svg",
@@ -124,7 +124,7 @@ def _together(root: ElementTree.Element, top: int, sides: Sequence[_Side]) -> No
 
 
 def _roofs(root: ElementTree.Element, top: int, found: Sequence[RoofPlace]) -> None:
-    """Draw each side as a bar against each roof, which stands at three quarters, for one may be beaten."""
+    """Draw each side as a bar against each roof, drawn at three quarters because a side may exceed a roof."""
     for index, roof in enumerate(found):
         base = top + index * _ROOF
         _text(root, _LEFT, base + 14, f"{roof.name}: {amount(roof.roof_per_s, roof.unit)}, measured")

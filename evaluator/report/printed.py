@@ -1,4 +1,4 @@
-"""Show what a submission printed: a bounded piece of it, in which nothing acts on the terminal."""
+"""Printed text of a submission on screen: a bounded excerpt without terminal control."""
 
 from rich.text import Text
 
@@ -11,9 +11,9 @@ _LONGEST_TEXT = 1 << 20
 
 
 def printed_rows(sheet: Sheet, output: RunnerOutput, most: int) -> None:
-    """Say how much was printed, and show at most `most` lines: the first and, as failures come last, more of the end.
+    """Show the size of the printed text and at most `most` lines: the first, and more of the end, where failures are.
 
-    Nothing is said where nothing was printed.
+    Without printed text there is no row.
     """
     if not output.total_bytes:
         return
@@ -32,7 +32,7 @@ def printed_rows(sheet: Sheet, output: RunnerOutput, most: int) -> None:
 
 
 def _line(sheet: Sheet, line: str) -> None:
-    """Show a line with its blanks; a long one is cut."""
+    """Show one line with its indentation, truncated."""
     indent = len(line) - len(line.lstrip(" "))
     text = " " * min(indent, _LONGEST_LINE // 2) + one_line(line, _LONGEST_LINE, sheet.encoding)
     sheet.line(styled(f"  {sheet.symbols.rule} {text}", "dim"))

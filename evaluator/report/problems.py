@@ -1,4 +1,4 @@
-"""Show problems as text: a list of them, or one with its sizes and its reference."""
+"""Problems as text: a list, or a problem with sizes and reference."""
 
 from evaluator.catalog import Listing
 from evaluator.records import Problem
@@ -6,7 +6,7 @@ from evaluator.report.text import one_line, printable
 
 
 def listing_text(listing: Listing) -> str:
-    """Give a line for each problem that can be read, by level."""
+    """Return one line for each readable problem, by level."""
     if not listing.problems:
         return "no problems here\n"
     width = max(len(problem.name) for problem in listing.problems)
@@ -15,14 +15,14 @@ def listing_text(listing: Listing) -> str:
 
 
 def listing_document(listing: Listing) -> dict[str, list[dict[str, str | int]] | list[str]]:
-    """Give the same for programs, with what is wrong with the others."""
+    """Return the list as a document, including the errors of unreadable problems."""
     fields = ("name", "title", "level", "origin", "sha256")
     shown = [{field: getattr(problem, field) for field in fields} for problem in listing.problems]
     return {"problems": shown, "broken": [error.message for error in listing.broken]}
 
 
 def problem_text(problem: Problem) -> str:
-    """Give what a problem asks for, its sizes, and its reference."""
+    """Return a problem's task, sizes and reference."""
     graded = "forward and gradients" if problem.backward else "forward"
     sizes = [
         f"  {size.value:<8} " + ", ".join(f"{name} = {value!r}" for name, value in constants.items())

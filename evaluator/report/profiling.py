@@ -1,4 +1,4 @@
-"""Show where a call's time goes: the kernels that took longest, what each takes, and what the hardware counted."""
+"""Profile on screen: the longest kernels, their resources, and hardware counters."""
 
 from rich.text import Text
 
@@ -13,7 +13,7 @@ _NAME = 48
 
 
 def profiling_rows(sheet: Sheet, profiling: Profiling) -> None:
-    """Say what ran in a profiled call; all of it is what the submission's own process saw."""
+    """Show the profiled call. The submission's own process reported the data."""
     if profiling.finding is not None:
         sheet.row("Profile", sheet.say(profiling.finding.message, 200, "yellow"))
     else:

@@ -1,7 +1,7 @@
-"""Draw the conclusions of a card again, whatever its status: from its comparisons, and the samples of both sides.
+"""Recomputation of a card's verdict from its comparisons and samples, whatever its status.
 
-A later version may know better how to conclude; a card that somebody edited says something else than it shows. What a
-card does not hold (outputs, how a process ended) is not looked at again: a failure to build or to run stands as it is.
+Later versions may improve the conclusions, and an edited card may contradict its evidence. Facts outside the card
+(outputs, exit status of a process) cannot be recomputed: failures of builds and runs stay.
 """
 
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ _OF_THE_SAMPLES = frozenset(
         Code.HOST_BOUND,
     )
 )
-"""The findings that samples alone lead to: they are made anew with the statistics."""
+"""Findings that follow from samples alone, recomputed with the statistics."""
 _NUMBERS = (
     "speedup",
     "speedup_low",
@@ -38,7 +38,7 @@ _NUMBERS = (
 
 
 class Change(NamedTuple):
-    """What is concluded otherwise. `field` is named as in a card."""
+    """A changed conclusion. `field` is the name of the card's field."""
 
     problem: str
     name: str
@@ -48,9 +48,9 @@ class Change(NamedTuple):
 
 
 def regraded(card: Scorecard) -> Scorecard:
-    """Return the card with its verdict and its statistics drawn anew; what it cannot bear out is no verdict.
+    """Return the card with a recomputed verdict and statistics; a card without the evidence for its verdict has none.
 
-    A signature is for the card as it was: it stays where nothing changed, and is left out elsewhere.
+    An unchanged card keeps its signature; a changed card loses the signature.
     """
     again = card
     if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
@@ -84,10 +84,10 @@ def _no_verdict(card: Scorecard, why: str) -> Scorecard:
 
 
 def changes(before: Scorecard, after: Scorecard) -> list[Change]:
-    """List what differs between a card and the same drawn anew."""
+    """Return the differences between a card and its recomputed form."""
     found: list[tuple[str, Any, Any]] = [("status", before.status.value, after.status.value)]
     was, now = (card.reason.code if card.reason else "none" for card in (before, after))
-    if before.status is after.status:  # Another status has another reason.
+    if before.status is after.status:  # A changed status implies a changed reason.
         found.append(("reason", was, now))
     found += [(field, getattr(before.timing, field, None), getattr(after.timing, field, None)) for field in _NUMBERS]
     found.append(("findings", _codes(before), _codes(after)))
@@ -113,19 +113,19 @@ def _with_new_statistics(card: Scorecard) -> Scorecard:
 
 
 def _of_the_samples(remark: Finding) -> bool:
-    """Say whether samples alone lead to it; that a side was timed again they do not show."""
+    """Whether the finding follows from samples alone. Samples do not show repeated timing."""
     return remark.code in _OF_THE_SAMPLES and "attempt" not in remark.details
 
 
 def _looked_at(check: Check) -> Check:
-    """Call a check a failure that is called a pass and shows one."""
+    """Return the check as failed if a comparison shows a failure."""
     tensors = [replace(tensor, ok=tensor.ok and wrong(tensor) is None) for tensor in check.tensors]
     ok = check.ok and check.finding is None and all(tensor.ok for tensor in tensors)
     return check if ok is check.ok and tensors == check.tensors else replace(check, ok=ok, tensors=tensors)
 
 
 def _why(check: Check) -> Finding:
-    """Say what shows that a check failed."""
+    """Return the evidence that a check failed."""
     if check.finding is not None:
         return check.finding
     for tensor in check.tensors:
@@ -136,7 +136,7 @@ def _why(check: Check) -> Finding:
 
 
 def _missing(card: Scorecard) -> str | None:
-    """Say what a correct card must hold and this one does not."""
+    """Return the missing evidence of a correct card."""
     if not any(check.ok and check.tensors for check in card.checks):
         return "check that passed"
     if card.timing is None and card.device.kind is not DeviceKind.EMULATED:

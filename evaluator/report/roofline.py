@@ -1,4 +1,4 @@
-"""Show where a submission stands under the roofline: one row on the card, bars against each roof in `show`."""
+"""The roofline on screen: rows on the card, and bars against each roof in `show`."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from evaluator.report.text import amount, counted, duration
 
 _BAR, _SHORTEST = 40, 4
 _BESIDE = 32
-"""The cells that a bar's name, share and rate take."""
+"""Cells for the name, share and rate beside a bar."""
 _STYLES = {"reference": "cyan", "submission": "green"}
 
 
 def roofline_row(sheet: Sheet, roofline: Roofline) -> None:
-    """Say how much of the target and of the floor was reached, the larger time of the two first, and at which rates."""
+    """Show the reached shares of target and floor, with the larger time first, and the reached rates."""
     floor_ms, micro = roofline.floor_ms, sheet.symbols.micro
     if roofline.of_floor is None:
         sheet.row(
@@ -44,14 +44,14 @@ def _reached(sheet: Sheet, label: str, what: str, why: str) -> None:
 
 
 class SideRate(NamedTuple):
-    """How fast a side was against a roof; None where it took no time that the clock could tell."""
+    """Rate of a side relative to a roof; None without a measurable time."""
 
     name: str
     rate_per_s: float | None
 
 
 class RoofPlace(NamedTuple):
-    """A roof, and both sides under it."""
+    """A roof, with the rates of both sides."""
 
     name: str
     unit: str
@@ -60,7 +60,7 @@ class RoofPlace(NamedTuple):
 
 
 def roofs(roofline: Roofline, timing: Timing) -> list[RoofPlace]:
-    """Put both sides under the bandwidth, and under the peak where there are operations; none under no roof."""
+    """Return both sides' rates relative to the bandwidth, and to the peak for problems with operations."""
 
     def under(name: str, unit: str, amount_moved: int, roof_per_s: float) -> RoofPlace:
         taken = (("reference", timing.reference_median_ms), ("submission", timing.submission_median_ms))
@@ -75,7 +75,7 @@ def roofs(roofline: Roofline, timing: Timing) -> list[RoofPlace]:
 
 
 def show_roofline(sheet: Sheet, roofline: Roofline, timing: Timing) -> None:
-    """Draw both sides against each roof, and say what the bytes rest on."""
+    """Draw both sides against each roof, with the source of the byte counts."""
     for number, roof in enumerate(roofs(roofline, timing)):
         sheet.row("" if number else "Roofs", Text(f"{roof.name} {amount(roof.roof_per_s, roof.unit)}, measured"))
         for side in roof.sides:
@@ -84,7 +84,7 @@ def show_roofline(sheet: Sheet, roofline: Roofline, timing: Timing) -> None:
 
 
 def share(part: float) -> str:
-    """Write a share in per cent; a small one with a digit more.
+    """Format a share in per cent, small ones with one more digit.
 
     >>> share(0.874), share(0.0312), share(1.046)
     ('87 %', '3.1 %', '105 %')
@@ -105,7 +105,7 @@ def _bar(sheet: Sheet, side: SideRate, roof: RoofPlace) -> None:
 
 
 def _evidence(roofline: Roofline) -> str:
-    """Say what the bytes rest on."""
+    """Format the source of the byte counts."""
     moved = f"reads {amount(roofline.needed_read_bytes, 'B')}, writes {amount(roofline.written_bytes, 'B')}"
     if roofline.override_reason is not None:
         return f"{moved}; counted by the problem's author"

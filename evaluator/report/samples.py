@@ -1,4 +1,4 @@
-"""Show how the samples of both sides are distributed: a strip of bars for each, one character a cell."""
+"""Distributions of both sides' samples on screen: strips of bars, one character per cell."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ from evaluator.report.text import counted, duration, side_by_side
 _NAMES = ("reference", "submission")
 _STYLES = ("cyan", "green")
 _MOST_CELLS = 32
-"""A side has twenty to two hundred samples: in more cells than this their shape falls apart into single calls."""
+"""Maximum cells of a strip. A side has 20 to 200 samples: more cells would show single calls only."""
 
 
 def show_samples(sheet: Sheet, timing: Timing) -> None:
-    """Draw each side from its fastest call to its slowest, then both on one axis that begins at zero."""
+    """Draw each side from its fastest to its slowest call, then both sides on an axis from zero."""
     runs = ([timing.reference_before, timing.reference_after], [timing.submission])
     sides = [[value for run in side for value in run.samples_ms] for side in runs]
     cells = sheet.width - MARGIN_AND_LABEL
@@ -41,7 +41,7 @@ def _said(sheet: Sheet, name: str, runs: Sequence[Samples], values_ms: Sequence[
     text = Text(f"{name}: {counted(len(values_ms), 'call')}, {low} to {high}")
     if far := sum(run.outliers or 0 for run in runs):
         text.append(f", {counted(far, 'outlier')}")
-    # Of the reference, the second run's: see `Samples`.
+    # For the reference, the second run's: see `Samples`.
     text.append(f"; first {duration(runs[-1].first_call_ms, sheet.symbols.micro)}", "dim")
     if void := sum(run.void_calls for run in runs):
         text.append(f", {void} void", "dim")

@@ -1,26 +1,26 @@
-"""A page of text: a label on the left, text on the right, wrapped at a terminal's width; a pipe has none."""
+"""Text layout: labels on the left, text on the right, wrapped at the terminal's width; a pipe has no width."""
 
 from rich.console import Console
 from rich.text import Text
 
 from evaluator.report.text import NO_WIDTH, Symbols, one_line, symbols_for
 
-_WIDEST = 100  # lines longer than this are hard to read, however wide the window
-_USUAL = 80  # what a drawing takes where there is no width
-_NARROWEST = 40  # below this nothing can be laid out; the terminal breaks the lines
+_WIDEST = 100  # longer lines are hard to read
+_USUAL = 80  # width of drawings without a terminal
+_NARROWEST = 40  # a narrower terminal breaks the lines itself
 _MARGIN = 2
 _LABEL = 15
 MARGIN_AND_LABEL = _MARGIN + _LABEL
-"""How many cells of a line lie left of a row's text."""
+"""Cells left of a row's text."""
 
 
 def styled(text: str, style: str) -> Text:
-    """Style `text` alone: a text's own base style, unlike this, spreads to all that is appended to it."""
+    """Return `text` with a style of its own. A base style, by contrast, also applies to appended text."""
     return Text().append(text, style)
 
 
 class Sheet:
-    """Collects lines for `console`. Data enters it through `say` only, which makes it safe to show."""
+    """Lines for `console`. Data enter only through `say`, which makes them safe to show."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -34,11 +34,11 @@ class Sheet:
         """Where text is folded and lines are cut."""
 
     def say(self, data: object, limit: int = 200, style: str = "") -> Text:
-        """Turn `data` into one line of text, cut at `limit` characters, in which nothing is markup."""
+        """Return `data` as one line of at most `limit` characters, without markup."""
         return styled(one_line(str(data), limit, self.encoding), style)
 
     def blank(self) -> None:
-        """Leave a line empty."""
+        """Add an empty line."""
         self._lines.append(Text())
 
     def paragraph(self, mark: Text, body: Text) -> None:
@@ -50,12 +50,12 @@ class Sheet:
         self._hang(styled(" " * _MARGIN + label, "bold"), body, indent=MARGIN_AND_LABEL)
 
     def line(self, text: Text) -> None:
-        """Add a line as it is, cut where the screen ends."""
+        """Add an unwrapped line, cut at the screen's width."""
         text.truncate(self.text_width, overflow="crop")
         self._lines.append(text)
 
     def print(self) -> None:
-        """Show the page."""
+        """Print all lines."""
         for line in self._lines:
             line.rstrip()
             self._console.print(line, soft_wrap=True)

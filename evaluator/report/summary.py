@@ -1,9 +1,9 @@
-"""What is said of many submissions: how many are built, correct and fast, pass@k, mean speedups. Pure.
+"""Statistics of many submissions: shares built, correct and fast, pass@k, mean speedups. Pure.
 
-Whatever was handed in is in the denominator, also what was never graded. Devices are never mixed.
+The denominator includes every submission, graded or not. Statistics never mix devices.
 
-Samples of one problem are treated as independent in the intervals of shares; where a few problems have many samples
-each, those intervals are too narrow to speak of other problems.
+Intervals of shares treat samples of one problem as independent. If few problems have many samples each, the intervals
+are too narrow to generalise to other problems.
 """
 
 import math
@@ -20,7 +20,7 @@ MISSING = "missing"
 
 
 class Device(NamedTuple):
-    """Where samples were graded: the kind, and which CPU or GPU. The name is empty where nothing was graded."""
+    """Device of graded samples: its kind, and the name of the CPU or GPU. The name is empty if nothing was graded."""
 
     kind: str
     name: str
@@ -28,7 +28,7 @@ class Device(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One submission of a run. `status` is None where it has no card; `device` is then None too."""
+    """One submission of a run. `status` and `device` are None without a card."""
 
     problem: str
     level: int
@@ -45,13 +45,14 @@ class Sample(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The numbers of a group of samples.
+    """Statistics of a group of samples.
 
-    `fast` holds, by p, the share that is correct and more than p times as fast as the reference; at 0 that is the share
-    that is correct. `pass_at` holds, by k, the mean over those problems with at least k samples, of which there are
-    `pass_at_problems`. `speedup` is the geometric mean over correct samples with a speedup, `unquoted` those without;
-    `speedup_or_1` that over all, where whatever is not correct, or has no speedup, counts as 1: one would run the
-    reference. Both are None where no speedup is quoted; on a device without a clock, nothing is said of speed.
+    `fast` maps p to the share of samples that are correct and more than p times as fast as the reference; at 0, the
+    share of correct samples. `pass_at` maps k to the mean over the `pass_at_problems` problems with at least k samples.
+    `speedup` is the geometric mean over correct samples with a speedup, `unquoted` counts the correct samples without
+    one. `speedup_or_1` is the geometric mean over all samples, where a failure or a missing speedup counts as 1: users
+    would run the reference. Both are None without any quoted speedup. A device without a clock has no statistics of
+    speed.
     """
 
     samples: int
@@ -68,7 +69,7 @@ class Summary(NamedTuple):
 
 
 class Section(NamedTuple):
-    """All that is said of one device: of everything, by level and by problem."""
+    """Statistics of one device: total, by level and by problem."""
 
     device: Device
     total: Summary
@@ -77,7 +78,7 @@ class Section(NamedTuple):
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Estimate without bias how likely one of `k` samples is correct, where `correct` of `samples` were.
+    """Return the unbiased estimate of the probability that one of `k` samples is correct, given `correct` of `samples`.
 
     1 - C(n - c, k) / C(n, k): Chen et al., "Evaluating Large Language Models Trained on Code" (2021), equation 1.
 
@@ -89,12 +90,12 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     """
     if not (1 <= k <= samples and 0 <= correct <= samples):
         raise ValueError(f"pass@{k} cannot be estimated from {correct} of {samples} samples")
-    # Exact integers; a quotient of two of them is rounded once.
+    # Exact integers: only the quotient is rounded.
     return 1 - math.comb(samples - correct, k) / math.comb(samples, k)
 
 
 def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
-    """Reduce one device's samples to what is said of them. `timed` says whether that device has a clock."""
+    """Return the statistics of one device's samples. `timed`: the device has a clock."""
     by_problem: dict[str, list[bool]] = defaultdict(list)
     for sample in samples:
         by_problem[sample.problem].append(sample.correct)
@@ -125,10 +126,10 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
 
 
 def sections(samples: Iterable[Sample], asked: Device) -> list[Section]:
-    """Say everything of each device that samples were graded on.
+    """Return the statistics of each device.
 
-    What has no card counts on every one of them: it was asked for, and nobody knows where it would have been graded.
-    `asked` stands for the device where nothing was graded at all.
+    A submission without a card counts on every device, because its device is unknown. `asked` is the device of a run
+    without any card.
     """
     by_device: dict[Device, list[Sample]] = defaultdict(list)
     missing = []

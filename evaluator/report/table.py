@@ -1,4 +1,4 @@
-"""Lay a table out in lines: numbers are never shortened, names fold, and where there is no width nothing does."""
+"""Layout of tables: numbers stay whole, names wrap, and nothing wraps without a width."""
 
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -7,15 +7,15 @@ from rich.cells import cell_len, chop_cells
 
 _GAP = "  "
 _NARROWEST = 12
-"""A name is folded no narrower than this, in cells. A terminal too narrow even so breaks the lines itself."""
+"""Minimum width of a wrapped name, in cells. A narrower terminal breaks the lines itself."""
 
 
 def table_lines(
     header: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, names: int = 1, right: bool = True
 ) -> list[str]:
-    """Give the header's line and those of the rows, at most `width` cells wide where the numbers leave that room.
+    """Return the lines of header and rows, at most `width` cells wide if the numbers fit.
 
-    The first `names` columns may fold; the others are whole, and to the `right` where they are numbers.
+    The first `names` columns may wrap; the others stay whole, and are right-aligned if `right`.
     """
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]

@@ -1,7 +1,7 @@
-"""Show one scorecard on one screen: the verdict first, then what it rests on, then what to do.
+"""Screen of one scorecard: the verdict first, then its evidence, then the next steps.
 
-Everything that a submission, its compiler or its process could have written goes through `Sheet.say` or
-`printable`, and is never read as markup.
+Text of a submission, its compiler or its process passes through `Sheet.say` or `printable`, and is never parsed as
+markup.
 """
 
 from itertools import islice
@@ -33,7 +33,7 @@ _NO_VERDICT = frozenset({Status.INCONCLUSIVE, Status.INFRA_ERROR})
 def render_card(
     card: Scorecard, console: Console, written_to: Path | None = None, *, with_samples: bool = False
 ) -> None:
-    """Print `card` on `console`, and where it was stored; `with_samples` also draws how they are distributed."""
+    """Print `card` on `console`, with its file; `with_samples` adds the distribution of the samples."""
     sheet = Sheet(console)
     _verdict(sheet, card)
     _place(sheet, card)
@@ -57,7 +57,7 @@ def render_card(
 
 
 def _lines_printed(card: Scorecard, *, with_samples: bool) -> int:
-    """Say how many lines of what a submission printed are shown: where it failed they may say why."""
+    """Return the number of printed lines to show. After a failure, printed lines may explain it."""
     if with_samples:
         return _MOST_PRINTED
     return 0 if card.status is Status.CORRECT else _PRINTED_WITH_A_FAILURE
@@ -83,7 +83,7 @@ def _reason(sheet: Sheet, card: Scorecard) -> Text:
 
 
 def _place(sheet: Sheet, card: Scorecard) -> None:
-    """Show where in the submission it went wrong, as far as that is known."""
+    """Show the failing line of the submission, if known."""
     if card.status is Status.BUILD_ERROR and not _names_its_line(card) and _compiler_messages(sheet, card):
         return
     line = card.reason.line if card.reason is not None else None
@@ -93,7 +93,7 @@ def _place(sheet: Sheet, card: Scorecard) -> None:
 
 
 def _names_its_line(card: Scorecard) -> bool:
-    """Say whether the reason has a line of the submission's own, where the compiler's is one that was generated."""
+    """Whether the reason has a line of the submission, while the compiler's line is in generated code."""
     return card.reason is not None and card.reason.code == Code.BINDING.value and card.reason.line is not None
 
 
@@ -113,7 +113,7 @@ def _compiler_messages(sheet: Sheet, card: Scorecard) -> bool:
 
 
 def _end_of_log(sheet: Sheet, log: str) -> None:
-    """Show the end of a log that names no line, as a linker's does."""
+    """Show the end of a log without line numbers, such as a linker's."""
     lines = [line for line in printable(log[-10_000:], sheet.encoding).splitlines() if line.strip()]
     if lines:
         sheet.blank()
@@ -127,7 +127,7 @@ def _subject(sheet: Sheet, card: Scorecard) -> None:
     name = Text("(").append_text(sheet.say(card.device.name, 60)).append(")")
     if subject.cell_len + 1 + name.cell_len <= sheet.text_width - MARGIN_AND_LABEL:
         sheet.row("Submission", subject.append(" ").append_text(name))
-    else:  # A processor's name is long: it has a line of its own, unbroken.
+    else:  # A processor's long name has its own line.
         sheet.row("Submission", subject)
         sheet.row("", name)
 
@@ -162,14 +162,14 @@ _NOT_LIKE = "not quoted: only the reference's weights changed from call to call"
 
 
 def _is_like(weights: Weights | None) -> bool:
-    """Say whether both sides computed with weights of the same kind. A card from before there were any is."""
+    """Whether both sides computed with weights of the same kind. True for older cards without this field."""
     return weights is None or not weights.unmatched
 
 
 def _first_mismatch(sheet: Sheet, check: Check) -> None:
     tensor = next((tensor for tensor in check.tensors if not tensor.ok), None)
     if tensor is None:
-        return  # It is not about values, and the verdict has said it.
+        return  # The verdict already states other failures than values.
     sheet.row("", Text("first on inputs ").append_text(sheet.say(check.profile.replace("_", " "), 60)).append(":"))
     sheet.row("", _tensor(sheet, tensor))
     if tensor.first_mismatch is not None:
@@ -219,7 +219,7 @@ def _speedup(sheet: Sheet, timing: Timing) -> Text:
 
 
 def _interval(sheet: Sheet, timing: Timing) -> str | None:
-    """Word the 95 % interval of the speedup; None where the card has none."""
+    """Format the 95 % interval of the speedup; None if the card has none."""
     low, high, times = timing.speedup_low, timing.speedup_high, sheet.symbols.times
     if low is None:
         return None
@@ -229,7 +229,7 @@ def _interval(sheet: Sheet, timing: Timing) -> str | None:
 
 
 def _direction(timing: Timing, wording: str) -> str:
-    """Say which side is faster where that is known although the speedup is not."""
+    """Format the known direction of an unquoted speedup."""
     if not timing.significant or timing.speedup_low is None:
         return ""
     return wording.format("faster" if timing.speedup_low > 1 else "slower")

@@ -1,7 +1,7 @@
-"""Make untrusted text safe to show, and numbers pleasant to read. Pure, and free of rich.
+"""Formatting of numbers, and sanitising of untrusted text. Pure, and independent of rich.
 
 A submission, its compiler and its process can print anything: escape sequences that clear the screen or rewrite the
-verdict above them, marks that turn the reading direction, characters that this terminal's encoding does not have.
+verdict, marks that change the reading direction, and characters that the terminal's encoding lacks.
 """
 
 import re
@@ -10,22 +10,22 @@ from typing import NamedTuple
 
 _ESCAPES = re.compile(
     r"""
-    \x1b [\]P^_X] .*? (?: \x07 | \x1b\\ | \x9c | (?=\n) | \Z )   # titles, links, device strings: up to their end
+    \x1b [\]P^_X] .*? (?: \x07 | \x1b\\ | \x9c | (?=\n) | \Z )   # titles, links, device strings
     | (?: \x1b\[ | \x9b ) [0-?]* [ -/]* [@-~]?                     # colours, cursor moves, erasing
-    | \x1b [ -/]* [0-~]?                                           # the short ones
+    | \x1b [ -/]* [0-~]?                                           # short sequences
     """,
     re.VERBOSE,
 )
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 NO_WIDTH = 4096
-"""The width, in cells, of what is piped into a file or a program: no line of ours is longer, so none is folded."""
-_TAB = 8  # what compilers count a tab as, so that a column under an expanded line still points at its place
+"""Width, in cells, of output to a pipe or file. No line is longer, so no line wraps."""
+_TAB = 8  # compilers' tab width, so that columns match expanded lines
 
 
 class Symbols(NamedTuple):
-    """The few signs a screen uses beyond ASCII, or what stands for them where they cannot be printed.
+    """Non-ASCII symbols of a screen, or their ASCII substitutes.
 
-    `bars` are nine, from nothing to the highest.
+    `bars` has nine levels, from empty to full.
     """
 
     right: str
@@ -44,7 +44,7 @@ _ASCII = Symbols("+", "x", "?", "x", "->", "|", "...", "u", ".:-=+*%@#")
 
 
 def symbols_for(encoding: str) -> Symbols:
-    """Choose the signs that `encoding` can print.
+    """Return the symbols that `encoding` can represent.
 
     >>> symbols_for("ascii").arrow, symbols_for("utf-8").arrow
     ('->', '→')
@@ -57,9 +57,9 @@ def symbols_for(encoding: str) -> Symbols:
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
-    r"""Keep what can be seen of `text`: no escape sequences, no control or direction marks, tabs as spaces.
+    r"""Return the visible part of `text`: without escape sequences, control or direction marks, and with tabs expanded.
 
-    Line breaks stay. What `encoding` lacks is spelled as a backslash escape.
+    Line breaks stay. A character that `encoding` lacks becomes a backslash escape.
 
     >>> printable("a\x1b[31mred\x1b[0m\u202eb\tc")
     'aredb   c'
@@ -73,7 +73,7 @@ def printable(text: str, encoding: str = "utf-8") -> str:
 
 
 def one_line(text: str, limit: int, encoding: str = "utf-8") -> str:
-    r"""Put `text` on one line of at most `limit` characters, made safe by `printable`.
+    r"""Return `text` on one line of at most `limit` characters, made safe by `printable`.
 
     >>> one_line("first\n   second", 40), one_line("abcdefghijkl", 8, "ascii")
     ('first second', 'abcde...')
@@ -84,7 +84,7 @@ def one_line(text: str, limit: int, encoding: str = "utf-8") -> str:
 
 
 def significant(value: float) -> str:
-    """Write a positive number with three significant digits and without an exponent.
+    """Format a positive number with three significant digits and without an exponent.
 
     >>> [significant(x) for x in (0.5, 1.234, 12.345, 999.9, 123456.0, 0.00123)]
     ['0.500', '1.23', '12.3', '1000', '123456', '0.00123']
@@ -100,7 +100,7 @@ def significant(value: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """Write a ratio whose distance from one matters: near one with three decimals.
+    """Format a ratio: three decimals near 1, otherwise three significant digits.
 
     >>> [ratio(x) for x in (0.9906, 1.0004, 1.0, 2.9771, 0.05)]
     ['0.991', '1.000', '1.000', '2.98', '0.0500']
@@ -109,14 +109,14 @@ def ratio(value: float) -> str:
 
 
 class Unit(NamedTuple):
-    """A unit of time and how many milliseconds it is."""
+    """A unit of time, with its length in milliseconds."""
 
     symbol: str
     milliseconds: float
 
 
 _UNITS = (Unit("s", 1e3), Unit("ms", 1.0), Unit("us", 1e-3), Unit("ns", 1e-6))
-_TOO_WIDE = 1e4  # beyond this, two numbers in one unit are harder to read than in two
+_TOO_WIDE = 1e4  # beyond this, one unit for both numbers is harder to read
 
 
 def _unit_of(value_ms: float) -> Unit:
@@ -124,7 +124,7 @@ def _unit_of(value_ms: float) -> Unit:
 
 
 def in_unit(value_ms: float, unit: Unit, micro: str = "µ") -> str:
-    """Write a time in `unit`, with three significant digits.
+    """Format a time in `unit`, with three significant digits.
 
     >>> in_unit(0.02138, Unit("us", 1e-3))
     '21.4 µs'
@@ -133,7 +133,7 @@ def in_unit(value_ms: float, unit: Unit, micro: str = "µ") -> str:
 
 
 def duration(value_ms: float, micro: str = "µ") -> str:
-    """Write a time in the unit that suits it.
+    """Format a time in its natural unit.
 
     >>> duration(3.0438), duration(0.02138), duration(61250.0)
     ('3.04 ms', '21.4 µs', '61.2 s')
@@ -142,7 +142,7 @@ def duration(value_ms: float, micro: str = "µ") -> str:
 
 
 def side_by_side(first_ms: float, second_ms: float, micro: str = "µ") -> tuple[str, str]:
-    """Write two times so that they compare at a glance: in one unit, unless they are worlds apart.
+    """Format two times for comparison: in one unit, unless their magnitudes differ widely.
 
     >>> side_by_side(1.25, 0.941), side_by_side(2000.0, 0.02)
     (('1250 µs', '941 µs'), ('2.00 s', '20.0 µs'))
@@ -157,7 +157,7 @@ _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def amount(value: float, unit: str) -> str:
-    """Write an amount with the decimal prefix that suits it.
+    """Format an amount with a decimal prefix.
 
     >>> amount(4.391e12, "B/s"), amount(12.0, "FLOP"), amount(6.442e9, "B")
     ('4.39 TB/s', '12.0 FLOP', '6.44 GB')
@@ -167,7 +167,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a count with its noun.
+    """Format a count with its noun.
 
     >>> counted(1, "call"), counted(12, "call")
     ('1 call', '12 calls')

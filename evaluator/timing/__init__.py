@@ -1,1 +1,1 @@
-"""From samples to what is quoted. Pure: values in, values out."""
+"""Statistics from samples to a quoted speedup. Pure: values in, values out."""

@@ -1,17 +1,17 @@
-"""What is known of two medians and of their ratio: a bootstrap over both sides.
+"""Bootstrap intervals of two medians and of their ratio.
 
-Each of `DRAWS` draws asks what another grade of the same two programs might have measured:
+Each of `DRAWS` draws simulates another grade of the same two programs:
 
-- The reference ran in two processes. Two are drawn from them with replacement, so what differs between processes
-  widens the interval: a bootstrap over clusters (Davison and Hinkley, Bootstrap Methods and their Application, 3.8).
-- From each side's samples as many are drawn with replacement as there are, and their median is taken. A median of n
-  draws from sorted samples is the sample at n times an order statistic of n uniform numbers, and such an order
-  statistic has a beta distribution: so a draw costs two random numbers, not n, and is exact.
-- The clock's own error is added to each side: anywhere within its resolution, alike (a rectangular distribution, as
-  JCGM 101 has it for a limit of error).
+- The reference ran in two processes. A draw samples two of them with replacement, and differences between processes
+  widen the interval: a cluster bootstrap (Davison and Hinkley, Bootstrap Methods and their Application, 3.8).
+- A draw resamples each side's samples with replacement and takes their median. A median of n draws from sorted samples
+  is the sample at n times an order statistic of n uniform numbers, which has a beta distribution. A draw therefore
+  costs two random numbers instead of n, and is exact.
+- A draw adds the clock's error to each side: uniform within the resolution (a rectangular distribution, which JCGM 101
+  prescribes for a limit of error).
 
-The random numbers are seeded from the samples, sorted and as multiples of their median: the same samples give the same
-interval, in any order and in any unit.
+The sorted samples, as multiples of their median, seed the random numbers. The same samples give the same interval, in
+any order and in any unit.
 """
 
 import hashlib
@@ -28,18 +28,18 @@ _TAIL = 0.025
 
 
 class Interval(NamedTuple):
-    """A 95 % interval, in the unit of what it is about. An end is infinite where nothing bounds it."""
+    """A 95 % interval in the unit of the quantity. An unbounded end is infinite."""
 
     low: float
     high: float
 
     @property
     def excludes_one(self) -> bool:
-        """Whether one is outside: of a ratio, whether there is a difference at all."""
+        """Whether 1 is outside the interval: for a ratio, whether the difference is significant."""
         return self.low > 1 or self.high < 1
 
     def width_of(self, value: float) -> float:
-        """Give the width relative to `value`.
+        """Return the width relative to `value`.
 
         >>> Interval(1.9, 2.1).width_of(2.0)
         0.10000000000000009
@@ -48,7 +48,7 @@ class Interval(NamedTuple):
 
 
 class _Draw(NamedTuple):
-    """Two resampled medians, and the clock's errors of each as multiples of its resolution."""
+    """Two resampled medians, and the clock's error of each as a multiple of its resolution."""
 
     reference_ms: float
     submission_ms: float
@@ -57,10 +57,10 @@ class _Draw(NamedTuple):
 
 
 class Bootstrap:
-    """The draws for one reference, measured in several runs, and one submission. All times are in ms, none empty."""
+    """Draws for one reference, measured in several runs, and one submission. All times are in ms; no list is empty."""
 
     def __init__(self, reference_runs_ms: Sequence[Sequence[float]], submission_ms: Sequence[float]) -> None:
-        """Make the draws; they are the same for every resolution that is asked about."""
+        """Make the draws. All resolutions share the same draws."""
         runs = sorted(sorted(run) for run in reference_runs_ms)
         pools = {
             (one, other): sorted([*runs[one], *runs[other]]) for one in range(len(runs)) for other in range(len(runs))
@@ -81,15 +81,15 @@ class Bootstrap:
             )
 
     def reference_ms(self, resolution_ms: float) -> Interval:
-        """Give the interval of the reference's median time."""
+        """Return the interval of the reference's median time."""
         return _interval([max(draw.reference_ms + draw.reference_error * resolution_ms, 0.0) for draw in self._draws])
 
     def submission_ms(self, resolution_ms: float) -> Interval:
-        """Give the interval of the submission's median time."""
+        """Return the interval of the submission's median time."""
         return _interval([max(draw.submission_ms + draw.submission_error * resolution_ms, 0.0) for draw in self._draws])
 
     def speedup(self, resolution_ms: float) -> Interval:
-        """Give the interval of the ratio, reference over submission; infinite where the submission may take no time."""
+        """Return the interval of the ratio reference over submission; infinite if the submission may take no time."""
         return _interval(
             [
                 _ratio(
@@ -102,14 +102,14 @@ class Bootstrap:
 
 
 def _resampled_median(ordered: Sequence[float], generator: random.Random) -> float:
-    """Draw the median of as many values as there are, drawn from `ordered` with replacement."""
+    """Return the median of a resample of `ordered` with replacement."""
     count = len(ordered)
     rank = (count + 1) // 2
     place = generator.betavariate(rank, count + 1 - rank)
     lower = ordered[min(int(place * count), count - 1)]
     if count % 2:
         return lower
-    # The next of the uniform numbers is the least of those that are left above this one.
+    # The next uniform number is the minimum of the rest above the current.
     place += (1 - place) * generator.betavariate(1, count - rank)
     return (lower + ordered[min(int(place * count), count - 1)]) / 2
 
@@ -125,7 +125,7 @@ def _interval(values: list[float]) -> Interval:
 
 
 def _seed(sides: Sequence[Sequence[float]]) -> int:
-    """Turn the samples into a seed. Only their ratios count, so the unit that they are given in does not."""
+    """Return a seed made of the samples. Only ratios of samples enter: the unit does not matter."""
     unit = median([value for side in sides for value in side]) or 1.0
     digest = hashlib.blake2b(digest_size=8)
     for side in sides:

@@ -1,4 +1,4 @@
-"""What a grade says of two sides: their medians, the speedup with its interval, and what makes them doubtful."""
+"""Reduction of both sides' samples to medians, a speedup with an interval, and findings about doubts."""
 
 import math
 from typing import NamedTuple
@@ -12,40 +12,41 @@ from evaluator.timing.stats import median
 from evaluator.timing.warnings import warnings
 
 WIDEST = 0.05
-"""Beyond this width, relative to the speedup, an interval leaves nothing to be quoted."""
+"""Largest width of a quoted speedup's interval, relative to the speedup."""
 CLOCK_ERROR_MS = {ClockKind.HOST: 0.0, ClockKind.SEALED: 0.015}
-"""How far a clock may be off beside the spread of its empty calls.
+"""Error of a clock beyond the spread of its empty calls.
 
-After a change of contexts no address is translated and no instruction cached, and a kernel reads up to 15 us high for
-it, one kernel more than another (docs/experiments, section 3). The host's clock has no such error that is known."""
+A context switch empties the GPU's address translation and instruction caches, and adds up to 15 us to a kernel's time,
+more to some kernels than to others (docs/experiments, section 3). The host's clock has no comparable known error.
+"""
 _LONGEST = 1 << 12
 
 
 def clock_error_ms(clock: ClockKind, *, overhead_ms: float, spread_ms: float) -> float:
-    """Say how far a time may be off that was measured by a clock whose empty calls take `overhead_ms`.
+    """Return the largest error of a time, for a clock whose empty calls take `overhead_ms`.
 
-    What is taken off a host's call was time for the runner too: a submission that answers in a way of its own, or whose
-    work overlaps with that of the judge, is quoted with less than it took. By that much at most, for no more is taken
-    off; and nobody with more by more than what empty calls spread by. One is never there where the other is.
+    The host clock subtracts the overhead from each call, but the runner can use this time as well. A submission that
+    answers by its own code, or overlaps its work with the judge's, is quoted too low, by at most the overhead. Errors
+    in the other direction are at most the spread of empty calls. The two errors exclude each other, so the larger one
+    counts.
     """
     return max(overhead_ms, spread_ms) if clock is ClockKind.HOST else spread_ms + CLOCK_ERROR_MS[clock]
 
 
 class Quote(NamedTuple):
-    """The timing as it stands in a card, and what is to be said about it."""
+    """Timing for the card, with findings."""
 
     timing: Timing
     findings: list[Finding]
 
 
 def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples) -> Quote:
-    """Reduce the two sides; the reference's samples before and after the submission count alike.
+    """Reduce both sides; the reference's samples before and after the submission have equal weight.
 
-    The resolution of the clock (`clock_error_ms`, and for how long a side's work may have begun unseen) is part of
-    every interval.
-    The speedup is None where its interval is wider than `WIDEST`; it may exclude 1, and be significant, all the same.
-    One without an upper end is not: where this clock cannot tell a submission from nothing, an overhead that moved
-    would look the same.
+    Every interval includes the clock's resolution: `clock_error_ms`, plus the unwatched time in which a side's work may
+    have begun. The speedup is None if its interval is wider than `WIDEST`; such an interval may still exclude 1 and be
+    significant. An interval without an upper end is never significant: if the clock cannot tell a submission from an
+    empty call, a drift of the overhead would look the same.
 
     Raises:
         ValueError: a side has no samples.
@@ -83,14 +84,14 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
 
 
 def unquoted(timing: Timing) -> Timing:
-    """Leave the speedup out of a timing whose two sides did not compute with weights of the same kind."""
+    """Return the timing without a speedup, for sides that computed with different kinds of weights."""
     return replace(timing, speedup=None, speedup_low=None, speedup_high=None, significant=None)
 
 
 def _below_resolution(
     draws: Bootstrap, interval: Interval, ratio: float, resolution_ms: float, unwatched_ms: float
 ) -> Finding:
-    """Say why there is no speedup, and whether calls that take longer would give one."""
+    """Return the reason for a missing speedup, and whether longer calls would help."""
     found = f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}"
     factor = _longer(draws, ratio, resolution_ms)
     if factor is None:
@@ -111,9 +112,9 @@ def _spelled(interval: Interval) -> str:
 
 
 def _longer(draws: Bootstrap, ratio: float, resolution_ms: float) -> int | None:
-    """Find the least power of two by which both sides' times must grow, if they scatter in proportion.
+    """Return the smallest power of two by which both sides' times must grow, if their scatter grows in proportion.
 
-    Growing the times is shrinking the resolution. None where the scatter alone is too wide, or nothing was measured.
+    Longer times are equivalent to a finer resolution. None if the scatter alone is too wide, or without measured time.
     """
     if not math.isfinite(ratio):
         return None

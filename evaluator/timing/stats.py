@@ -1,18 +1,18 @@
-"""The plain statistics of one side's samples. No sample is ever dropped: what lies far off is counted."""
+"""Statistics of a side's samples. No sample is dropped: outliers are counted."""
 
 import math
 import statistics
 from collections.abc import Sequence
 
 _TO_SIGMA = 1.4826
-"""A normal distribution's standard deviation, over its median absolute deviation."""
+"""Ratio of a normal distribution's standard deviation to its median absolute deviation."""
 _LEAST_SIGMA = 0.001
-"""Relative to the median: where most values are one, a step of the clock is no outlier."""
+"""Relative to the median: if most values are equal, a clock tick is no outlier."""
 _FAR = 10.0
 
 
 def median(values: Sequence[float]) -> float:
-    """Give the middle value.
+    """Return the median.
 
     >>> median([3.0, 1.0, 2.0])
     2.0
@@ -21,7 +21,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def interquartile_range(values: Sequence[float]) -> float:
-    """Give the width of the middle half.
+    """Return the width of the middle half.
 
     >>> interquartile_range([1.0, 2.0, 3.0, 4.0])
     1.5
@@ -33,10 +33,11 @@ def interquartile_range(values: Sequence[float]) -> float:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Give a 95 % interval of the median, from order statistics: it supposes nothing about the distribution.
+    """Return a 95 % interval of the median from order statistics, without assumptions about the distribution.
 
-    It costs one sort, so it can tell after every call whether there are enough; what is quoted is `quote`'s. The
-    number of samples below the median is binomial with p = 1/2, so its ends lie about 0.98 sqrt(n) from the middle.
+    The interval costs one sort, so it can decide after every call whether there are enough samples; `quote` computes
+    the quoted interval. The number of samples below the median is binomial with p = 1/2, so the ends are about 0.98
+    sqrt(n) from the middle.
 
     >>> median_interval([float(value) for value in range(1, 101)])
     (41.0, 60.0)
@@ -49,10 +50,10 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def outliers(values: Sequence[float]) -> list[float]:
-    """List the values more than ten standard deviations from the median, in their order.
+    """Return the values more than ten standard deviations from the median, in their order.
 
-    The standard deviation is taken from the median absolute deviation, which outliers hardly move (Iglewicz and
-    Hoaglin, How to Detect and Handle Outliers, 1993: the modified z-score), and is a thousandth of the median at least.
+    The standard deviation comes from the median absolute deviation, which is robust against outliers (Iglewicz and
+    Hoaglin, How to Detect and Handle Outliers, 1993: the modified z-score). Its minimum is a thousandth of the median.
 
     >>> outliers([1.0, 1.1, 0.9, 1.0, 1.2, 5.0])
     [5.0]

@@ -1,4 +1,4 @@
-"""What makes two sides' samples doubtful, or a submission slow in a way that its median does not show."""
+"""Findings about doubtful samples, and about slowness that the median hides."""
 
 from evaluator.findings import Code, finding
 from evaluator.records import Finding, Samples, Timing
@@ -6,15 +6,15 @@ from evaluator.timing.stats import outliers
 
 _DRIFT = 0.05
 _MANY = 0.05
-"""A median bears a few calls that were disturbed; from here on they tell of a machine that is not quiet."""
+"""A median tolerates a few disturbed calls; a larger share indicates a busy machine."""
 _SLOW_FIRST = 10.0
 _SLOWER_FIRST = 2.0
-"""Any model's first call is slow (memory, libraries); the reference's own says how slow that is here."""
+"""Any model's first call is slow (memory, libraries); the reference's first call calibrates this machine."""
 _QUIET = 1.0
 
 
 def warnings(timing: Timing) -> list[Finding]:
-    """Say what is doubtful about `timing`: at most one finding of each kind."""
+    """Return the doubts about `timing`: at most one finding of each kind."""
     candidates = [
         _copied(timing),
         _drifted(timing),
@@ -65,7 +65,7 @@ def _outliers(timing: Timing) -> Finding | None:
 
 
 def _first_call_slow(timing: Timing) -> Finding | None:
-    """Compare the submission's first call with the reference's: its second runner's, see `Samples`."""
+    """Compare the submission's first call with that of the reference's second runner (see `Samples`)."""
     submission = timing.submission
     first_ms, usual_ms = submission.first_call_ms, timing.reference_after.first_call_ms
     if first_ms <= max(_SLOW_FIRST * (submission.median_ms + timing.resolution_ms), _SLOWER_FIRST * usual_ms):
@@ -78,7 +78,7 @@ def _first_call_slow(timing: Timing) -> Finding | None:
 
 
 def _host_bound(submission: Samples, resolution_ms: float) -> Finding | None:
-    """Compare what the host needs to queue a call, beyond what an empty call needs, with what the GPU needs for it."""
+    """Compare the host's queueing time beyond an empty call with the GPU's execution time."""
     if submission.host_ms is None or submission.overhead_host_ms is None:
         return None
     host_ms = submission.host_ms - submission.overhead_host_ms
