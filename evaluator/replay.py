@@ -32,19 +32,19 @@ def changed_circumstances(before: Scorecard, after: Scorecard) -> list[str]:
 
 def _verdict(before: Scorecard, after: Scorecard) -> Iterator[str]:
     if before.status is not after.status:
-        yield f"it was {before.status.value}, it is {after.status.value}"
+        yield f"status {before.status.value}, now {after.status.value}"
     then, now = (card.reason.code if card.reason else "none" for card in (before, after))
     if then != now:
-        yield f"the reason was {then}, it is {now}"
+        yield f"reason {then}, now {now}"
 
 
 def _checks(before: list[Check], after: list[Check]) -> Iterator[str]:
     if len(before) != len(after):
-        yield f"there were {len(before)} checks, there are {len(after)}"
+        yield f"{len(before)} checks, now {len(after)}"
     for then, now in zip(before, after, strict=False):
         if then.seed != now.seed:
             yield f"check {then.index} has another seed"
         elif then.ok is not now.ok:
-            yield f"check {then.index} {'passed' if then.ok else 'failed'}, it {'passes' if now.ok else 'fails'}"
+            yield f"check {then.index} {'passed' if then.ok else 'failed'}, now {'passes' if now.ok else 'fails'}"
         elif then.tensors != now.tensors:
             yield f"check {then.index} has other errors"

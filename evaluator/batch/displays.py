@@ -43,7 +43,7 @@ class Lines:
             self._kept += 1
             return
         if self._kept:
-            self._write(f"{self._kept} have a card from before")
+            self._write(f"{self._kept} already have a card")
             self._kept = 0
         self._write(f"[{self._done}{f'/{self._total}' if self._total else ''}] {summary(result)}")
 

@@ -47,9 +47,9 @@ class Trust:
             return Looked(seen, None)
         known = None if seen.signer is None else self._keys.get(seen.signer.raw)
         if known is None:
-            return Looked(seen, f"is {seen}: that is none of the trusted keys" if seen.signer else "is not signed")
+            return Looked(seen, f"is {seen}, not by a trusted key" if seen.signer else "is not signed")
         seen = seen._replace(signer=known if known.name else seen.signer)
-        return Looked(seen, "is a replay: its seeds were known before" if _is_replay(content) else None)
+        return Looked(seen, "is a replay, with seeds known in advance" if _is_replay(content) else None)
 
 
 def signers(seen: Iterable[Seen]) -> list[str]:

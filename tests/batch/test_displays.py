@@ -92,7 +92,7 @@ def test_lines_pass_over_what_is_from_before():
     lines.result(result("kept"))
     lines.result(result())
     assert stream.getvalue().splitlines() == [
-        "2 have a card from before",
+        "2 already have a card",
         "[3/3] relu/relu_inline, correct, 2.98x, 29.3 s",
     ]
 

@@ -85,7 +85,7 @@ def test_details_beyond_the_limit_are_left_out_and_counted(run, tmp_path, monkey
     monkeypatch.setattr("evaluator.report.batch_html._DETAILS_BYTES", 10)
     run("report", "run", "--html", "page.html")
     text = (tmp_path / "page.html").read_text()
-    assert "For 4 of them, code and findings are left out here" in text
+    assert "Code and findings of 4 submissions are omitted" in text
     assert text.count("<details>") == 0
 
 

@@ -49,9 +49,9 @@ def test_times_are_not_compared(card):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"status": Status.WRONG_RESULT}, "it was correct, it is wrong_result"),
-        ({"checks": [check(0)]}, "there were 2 checks, there are 1"),
-        ({"checks": [check(0, ok=False), check(1, "0x0000000000000002")]}, "check 0 passed, it fails"),
+        ({"status": Status.WRONG_RESULT}, "status correct, now wrong_result"),
+        ({"checks": [check(0)]}, "2 checks, now 1"),
+        ({"checks": [check(0, ok=False), check(1, "0x0000000000000002")]}, "check 0 passed, now fails"),
         ({"checks": [check(0), check(1, "0x0000000000000002", error=0.5)]}, "check 1 has other errors"),
         ({"checks": [check(0), check(1, "0x0000000000000003")]}, "check 1 has another seed"),
     ],

@@ -269,7 +269,7 @@ def test_check_card_says_who_signed_and_what_was_changed(capsys):
     ("card", "why"),
     [
         (cards.card, "is not signed"),
-        (lambda: signed(cards.card(), OTHER), "that is none of the trusted keys"),
+        (lambda: signed(cards.card(), OTHER), "not by a trusted key"),
         (lambda: replace(signed(cards.card(), KEY), wall_s=1.0), "was changed after it was signed"),
         (
             lambda: signed(cards.card(seeds=replace(cards.card().seeds, replayed_from="2026")), KEY),
