@@ -51,7 +51,7 @@ class Line(Record, frozen=True):
 
 def measure(folder: Path, target: Path) -> None:
     """Append a line for each file of `folder` that `target` does not have yet."""
-    import evaluator.judge.admission  # noqa: F401 - each child would take seconds for it
+    import evaluator.admission.admission  # noqa: F401 - each child would take seconds for it
 
     known = {line.problem for line in _read(target)} if target.exists() else set()
     with target.open("ab", buffering=0) as out:
@@ -83,7 +83,7 @@ def _in_its_own_process(problem: Problem) -> Line:
 
 
 def _admit(problem: Problem, pipe: multiprocessing.connection.Connection) -> None:
-    from evaluator.judge.admission import admit
+    from evaluator.admission.admission import admit
 
     started = time.monotonic()
     size = SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL

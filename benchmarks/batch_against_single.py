@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from evaluator.files.store import read_card
+from evaluator.files.card_files import read_card
 from evaluator.paths import data_dir
 from evaluator.records import Scorecard
 

@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import psutil
 
-from evaluator.files.store import read_card
-from evaluator.isolation.scratch import remove_abandoned
+from evaluator.files.card_files import read_card
 from evaluator.records import Scorecard, Status
+from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
 
 TOP = Path(__file__).parents[1]
 _LONGEST_S = 3600.0

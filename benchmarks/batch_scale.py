@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.batch.inputs import Problems, named_once, read_folder
-from evaluator.batch.run_folder import Plan, RunFolder, manifest_for, opened
+from evaluator.batch.runs.inputs import Problems, named_once, read_folder
+from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
 from evaluator.catalog import list_problems
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SizeName, Status

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import speed_corpus
 from benchmarks.speed_corpus import Made
-from evaluator.files.store import read_card
+from evaluator.files.card_files import read_card
 from evaluator.records import Scorecard, Status
 
 TOP = Path(__file__).parents[1]

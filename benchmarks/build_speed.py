@@ -26,9 +26,9 @@ from typing import Any
 TOP = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TOP), str(TOP / "benchmarks")]
 
-from evaluator.build.builder import RunTool  # noqa: E402
-from evaluator.build.cuda_steps import Attempt, Step, steps  # noqa: E402
-from evaluator.build.prepared import prepare  # noqa: E402
+from evaluator.compile.cuda.build_steps import Attempt, Step, steps  # noqa: E402
+from evaluator.compile.cuda.precompiled import precompile  # noqa: E402
+from evaluator.compile.extension.builder import RunTool  # noqa: E402
 from evaluator.protocol.frames import BuildRequest  # noqa: E402
 from evaluator.toolchain import nvcc  # noqa: E402
 from tests.corpus.entries import entries  # noqa: E402
@@ -47,7 +47,7 @@ class Bench:
         self._wanted = wanted
         self.tool: RunTool = local_tool(stand_ins(folder / "stand-ins"))
         started = time.monotonic()
-        self.ready = prepare(self.tool, folder) is not None
+        self.ready = precompile(self.tool, folder) is not None
         self.prepare_s = time.monotonic() - started
 
     def ladder(self, request: BuildRequest) -> list[Step]:
@@ -60,25 +60,25 @@ class Bench:
             return requests_of(path, Path(folder))[1]
 
 
-def measured(bench: Bench, step: Step) -> tuple[Attempt, float, float]:
+def measured(trial_runner: Bench, step: Step) -> tuple[Attempt, float, float]:
     """Build once; give wall and CPU seconds too."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    attempt = step.build(bench.tool, TIMEOUT_S)
+    attempt = step.build(trial_runner.tool, TIMEOUT_S)
     wall_s, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     return attempt, wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def speed(bench: Bench, files: list[Path], repeat: int) -> list[dict[str, Any]]:
+def speed(trial_runner: Bench, files: list[Path], repeat: int) -> list[dict[str, Any]]:
     """Build the extensions of each file by each step, in turns."""
     rows = []
     for path in files:
-        for request in bench.requests(path):
-            there = {step.name: step for step in bench.ladder(request)}
+        for request in trial_runner.requests(path):
+            there = {step.name: step for step in trial_runner.ladder(request)}
             taken: dict[str, list[tuple[float, float]]] = {name: [] for name in there}
             built = dict.fromkeys(there, False)
             for _ in range(repeat):
                 for name, step in there.items():
-                    attempt, wall_s, cpu_s = measured(bench, step)
+                    attempt, wall_s, cpu_s = measured(trial_runner, step)
                     taken[name].append((wall_s, cpu_s))
                     built[name] = attempt.library is not None
             for name, seconds in taken.items():
@@ -102,12 +102,12 @@ def corpus_files() -> dict[str, Path]:
     return files | {f"{path.parent.name}/{path.stem}": path for path in sorted(TOP.glob("solutions/*/cuda*.py"))}
 
 
-def by_which_step(bench: Bench, request: BuildRequest) -> tuple[str, float, str]:
+def by_which_step(trial_runner: Bench, request: BuildRequest) -> tuple[str, float, str]:
     """Climb the ladder; give the step that built, its seconds with those of all before it, and why others did not."""
-    reasons = steps(request, ARCHITECTURE, bench.folder).notes
+    reasons = steps(request, ARCHITECTURE, trial_runner.folder).notes
     started = time.monotonic()
-    for step in bench.ladder(request):
-        attempt = step.build(bench.tool, TIMEOUT_S)
+    for step in trial_runner.ladder(request):
+        attempt = step.build(trial_runner.tool, TIMEOUT_S)
         if attempt.library is not None:
             return step.name, time.monotonic() - started, "; ".join(reasons)
         lines = [line for line in attempt.result.output.splitlines() if "error" in line]
@@ -115,24 +115,24 @@ def by_which_step(bench: Bench, request: BuildRequest) -> tuple[str, float, str]
     return "none", time.monotonic() - started, "; ".join(reasons)
 
 
-def corpus(bench: Bench, names: list[str], workers: int) -> list[dict[str, Any]]:
+def corpus(trial_runner: Bench, names: list[str], workers: int) -> list[dict[str, Any]]:
     """Build every submission."""
 
     def one(name: str, request: BuildRequest) -> dict[str, Any]:
-        step, seconds, reasons = by_which_step(bench, request)
+        step, seconds, reasons = by_which_step(trial_runner, request)
         print(f"{name:36} {step:6} {seconds:6.1f} s  {reasons}", flush=True)
         return {"name": name, "extension": request.name, "step": step, "seconds": seconds, "reasons": reasons}
 
-    wanted = [(name, request) for name in names for request in bench.requests(corpus_files()[name])]
+    wanted = [(name, request) for name in names for request in trial_runner.requests(corpus_files()[name])]
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(lambda pair: one(*pair), wanted))
 
 
-def results(bench: Bench, names: list[str], wanted: list[str], workers: int) -> dict[str, str]:
+def results(trial_runner: Bench, names: list[str], wanted: list[str], workers: int) -> dict[str, str]:
     """Run each entry of the corpus on the GPU, in a process of its own, with extensions that our steps built."""
 
     def one(name: str) -> str:
-        command = [sys.executable, __file__, "answer", name, "--cache", str(bench.folder), "--steps", *wanted]
+        command = [sys.executable, __file__, "answer", name, "--cache", str(trial_runner.folder), "--steps", *wanted]
         process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
         lines = process.stdout.splitlines()
         said = [line[8:] for line in lines if line.startswith("answer: ")]
@@ -153,7 +153,7 @@ def results(bench: Bench, names: list[str], wanted: list[str], workers: int) -> 
     return answers
 
 
-def answer(bench: Bench, name: str) -> None:
+def answer(trial_runner: Bench, name: str) -> None:
     """Be the process of one entry."""
     import corpus_on_gpu
     from torch.utils import cpp_extension
@@ -164,8 +164,8 @@ def answer(bench: Bench, name: str) -> None:
 
     class Loader(extensions.ExtensionLoader):
         def _build(self, request: BuildRequest) -> Any:
-            for step in bench.ladder(request):
-                attempt = step.build(bench.tool, TIMEOUT_S)
+            for step in trial_runner.ladder(request):
+                attempt = step.build(trial_runner.tool, TIMEOUT_S)
                 print(f"step: {step.name}")
                 if attempt.library is not None:
                     path = Path(tempfile.mkdtemp(), f"{request.name}.so")
@@ -194,23 +194,24 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as own:
-        bench = Bench(options.cache or Path(own), options.steps)
+        trial_runner = Bench(options.cache or Path(own), options.steps)
         if options.what == "answer":
-            answer(bench, options.targets[0])
+            answer(trial_runner, options.targets[0])
         print(
-            f"{nvcc.nvcc().version}; shared headers {'made' if bench.ready else 'NOT made'} in {bench.prepare_s:.1f} s"
+            f"{nvcc.nvcc().version}; "
+            f"shared headers {'made' if trial_runner.ready else 'NOT made'} in {trial_runner.prepare_s:.1f} s"
         )
         found: Any
         match options.what:
             case "speed":
-                found = speed(bench, [Path(name) for name in options.targets], options.repeat)
+                found = speed(trial_runner, [Path(name) for name in options.targets], options.repeat)
             case "corpus":
-                found = corpus(bench, options.only or list(corpus_files()), options.workers)
+                found = corpus(trial_runner, options.only or list(corpus_files()), options.workers)
                 counts = {step: sum(row["step"] == step for row in found) for step in (*STEPS, "none")}
                 print(", ".join(f"{step}: {count}" for step, count in counts.items()))
             case _:
                 names = options.only or [entry.name for entry in entries()]
-                found = results(bench, names, options.steps, options.workers)
+                found = results(trial_runner, names, options.steps, options.workers)
         if options.json is not None:
             options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -33,8 +33,8 @@ from torch import nn
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
-from evaluator.judge.compare import Sides, compare  # noqa: E402
-from evaluator.judge.tolerance import bounds  # noqa: E402
+from evaluator.judge.compare.tensor_comparison import Sides, compare  # noqa: E402
+from evaluator.judge.compare.tolerance import bounds  # noqa: E402
 from evaluator.records import SizeName, Status, ToleranceRule  # noqa: E402
 from tests.corpus.entries import UNDEFINED, Entry, entries  # noqa: E402
 from tests.naive import called, models, moved, reference_module, submission_class, tensors  # noqa: E402

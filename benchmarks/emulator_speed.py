@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from evaluator.emulator import runtime
 from evaluator.toolchain import host_compiler
 
-# As in evaluator/emulator/unit.py.
+# As in evaluator/emulator/frontend/build_ladder.py.
 _KERNEL_FLAGS = ["-O1", "-g1", "-w", "-fstack-clash-protection", "-fno-strict-aliasing", "-ffp-contract=off"]
 _NAMES = ("relu", "gelu", "tiled matmul", "block reduction", "warp reduction")
 _BARRIERS_PER_THREAD = {"block reduction": 9, "warp reduction": 5}

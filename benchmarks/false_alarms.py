@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
-from evaluator.files.store import read_card  # noqa: E402
+from evaluator.files.card_files import read_card  # noqa: E402
 from evaluator.records import Status  # noqa: E402
 
 _CLI = [sys.executable, str(TOP / "cli.py")]

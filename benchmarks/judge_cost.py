@@ -21,15 +21,14 @@ from typing import Any
 
 import msgspec
 
-from evaluator.build.builder import MOST_BUILT_BYTES, Builder
-from evaluator.build.cache import BuildCache
-from evaluator.build.emulated import EmulatedBuilder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
+from evaluator.compile.extension.builder import MOST_BUILT_BYTES, Builder
 from evaluator.cuda_source.symbols import instantiations, missing
-from evaluator.emulator.front import FrontEnd
-from evaluator.isolation import ToolResult
-from evaluator.judge.desk import BuildDesk
-from evaluator.judge.ledger import BuildLedger
-from evaluator.judge.session import Session, Stage
+from evaluator.emulator.frontend.front_end import FrontEnd
+from evaluator.judge.runners.build_budget import BuildBudget
+from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.runner_client import RunnerClient, Stage
 from evaluator.protocol.frames import (
     BuildRequest,
     Constructed,
@@ -43,6 +42,7 @@ from evaluator.protocol.frames import (
     TensorView,
 )
 from evaluator.protocol.frames.bounds import MOST_NODES
+from evaluator.sandbox import ToolResult
 from evaluator.toolchain.diagnostics import parse
 
 VIEW = TensorView(
@@ -90,12 +90,12 @@ def _front(request: BuildRequest) -> FrontEnd:
     return FrontEnd([], texts, texts, ["k"] * 256, marks_returns=True, vectors=True)
 
 
-def _heard(frame: object, desk: BuildDesk | None = None) -> Callable[[], object]:
+def _heard(frame: object, build_service: BuildService | None = None) -> Callable[[], object]:
     """Have the judge hear a frame and do what it does with it."""
     body = frame if isinstance(frame, bytes) else msgspec.msgpack.encode(frame)
 
     def hear() -> object:
-        with Session(_Runner(len(body).to_bytes(4, "big") + body), desk) as session:  # type: ignore[arg-type]
+        with RunnerClient(_Runner(len(body).to_bytes(4, "big") + body), build_service) as session:  # type: ignore[arg-type]
             return session.answer(Stage.CALL, 600.0)
 
     return hear
@@ -103,12 +103,12 @@ def _heard(frame: object, desk: BuildDesk | None = None) -> Callable[[], object]
 
 def _asked(request: BuildRequest, tool: Callable[..., ToolResult], folder: Path) -> Callable[[], object]:
     builder = Builder(tool, BuildCache(folder), TEXT, 600.0)
-    return _heard(request, BuildDesk(builder, BuildLedger(600.0)))
+    return _heard(request, BuildService(builder, BuildBudget(600.0)))
 
 
 def _emulated(request: BuildRequest, folder: Path) -> Callable[[], object]:
     builder = EmulatedBuilder(_failing, BuildCache(folder), TEXT, 600.0, _front)
-    return _heard(request, BuildDesk(builder, BuildLedger(600.0)))
+    return _heard(request, BuildService(builder, BuildBudget(600.0)))
 
 
 def _cases(folder: Path) -> dict[str, Callable[[], object]]:

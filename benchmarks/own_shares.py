@@ -25,12 +25,12 @@ from false_alarms import Honest, submissions  # noqa: E402
 from evaluator.catalog import find_problem  # noqa: E402
 from evaluator.grade_options import GradeOptions  # noqa: E402
 from evaluator.judge import stages  # noqa: E402
-from evaluator.judge.baseline import ReferenceTimer  # noqa: E402
-from evaluator.judge.left_out import Needs  # noqa: E402
-from evaluator.judge.ownership import not_known, own_kernels, too_little  # noqa: E402
-from evaluator.judge.seeds import SeedBook  # noqa: E402
-from evaluator.judge.terms import Terms  # noqa: E402
-from evaluator.judge.workshop import Workshop  # noqa: E402
+from evaluator.judge.context.grade_context import GradeContext  # noqa: E402
+from evaluator.judge.context.reference_timing import ReferenceTimer  # noqa: E402
+from evaluator.judge.own_kernels.ablation import AblationResults  # noqa: E402
+from evaluator.judge.own_kernels.own_kernels import not_known, own_kernels, too_little  # noqa: E402
+from evaluator.judge.setup.seed_book import SeedBook  # noqa: E402
+from evaluator.judge.setup.terms import Terms  # noqa: E402
 from evaluator.records import DeviceKind, OwnKernels, SizeName, Status  # noqa: E402
 
 _CALL_TIMEOUT_S = 120.0
@@ -52,20 +52,20 @@ class Row(NamedTuple):
 
 def rows(honest: Iterable[Honest], device: DeviceKind, required: float) -> Iterator[Row]:
     """Grade one after the other; those of a problem share its workshop."""
-    shop: Workshop | None = None
+    context: GradeContext | None = None
     try:
         for each in honest:
             terms, source = _terms(each.problem, device, required), each.path.read_text(encoding="utf-8")
-            if shop is None or shop.terms != terms:
-                if shop is not None:
-                    shop.__exit__(None, None, None)
-                shop = Workshop(terms, source, SeedBook(None)).__enter__()
+            if context is None or context.terms != terms:
+                if context is not None:
+                    context.__exit__(None, None, None)
+                context = GradeContext(terms, source, SeedBook(None)).__enter__()
             else:
-                shop.turn_to(source, SeedBook(None, weight=shop.seeds.weight))
-            yield _row(shop, each, required)
+                context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
+            yield _row(context, each, required)
     finally:
-        if shop is not None:
-            shop.__exit__(None, None, None)
+        if context is not None:
+            context.__exit__(None, None, None)
 
 
 def _terms(problem: str, device: DeviceKind, required: float) -> Terms:
@@ -84,17 +84,17 @@ def _terms(problem: str, device: DeviceKind, required: float) -> Terms:
     )
 
 
-def _row(shop: Workshop, each: Honest, required: float) -> Row:
+def _row(context: GradeContext, each: Honest, required: float) -> Row:
     began = time.monotonic()
-    built = stages.build(shop)
+    built = stages.build(context)
     if built.fault is not None:
         took_s = time.monotonic() - began
         verdict = _said(built.fault.status, built.fault.finding.message)
         return Row(each.problem, each.path.stem, "", "", "", verdict, took_s, false_alarm=True)
-    with ReferenceTimer(shop) as timer:
-        checked = stages.check(shop, timer, built.build)
+    with ReferenceTimer(context) as timer:
+        checked = stages.check(context, timer, built.build)
     own = own_kernels(checked.evidence)
-    counted = own_kernels(checked.evidence._replace(needs=Needs()))
+    counted = own_kernels(checked.evidence._replace(needs=AblationResults()))
     fault = checked.fault or too_little(own, required) or not_known(own, required)
     verdict = Status.CORRECT.value if fault is None else _said(fault.status, fault.finding.message)
     # One with too few kernels of its own is refused for that, and rightly.

@@ -28,7 +28,7 @@ from evaluator.catalog import find_problem  # noqa: E402
 from evaluator.devices.gpu import Gpu, choose  # noqa: E402
 from evaluator.grade_options import GradeOptions  # noqa: E402
 from evaluator.records import DeviceKind, Problem, SandboxMode, SizeName, Timing  # noqa: E402
-from evaluator.report.text import duration  # noqa: E402
+from evaluator.report.layout.text import duration  # noqa: E402
 
 AS_SUBMISSION = "from model import Model\n\n\nclass ModelNew(Model):\n    pass\n"
 LONG_MS, SHORT_MS = 0.2, 0.02
@@ -65,13 +65,13 @@ def problem_of(case: Case, device: DeviceKind) -> tuple[Problem, SizeName]:
     return replace(problem, sizes=sizes, split=problem.split), SizeName.FULL
 
 
-def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, starter, share_s: float) -> Iterator[Timing]:  # noqa: ANN001
+def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, fork_server, share_s: float) -> Iterator[Timing]:  # noqa: ANN001
     """Time one case again and again, until its share of the time is spent."""
     from evaluator.judge import stages
-    from evaluator.judge.baseline import ReferenceTimer
-    from evaluator.judge.seeds import SeedBook
-    from evaluator.judge.terms import Terms
-    from evaluator.judge.workshop import Workshop
+    from evaluator.judge.context.grade_context import GradeContext
+    from evaluator.judge.context.reference_timing import ReferenceTimer
+    from evaluator.judge.setup.seed_book import SeedBook
+    from evaluator.judge.setup.terms import Terms
 
     began_s = time.monotonic()
     problem, size = problem_of(case, device)
@@ -81,10 +81,13 @@ def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, starter, share_s: f
         gpu,
         threads=len(os.sched_getaffinity(0)),
     )
-    with Workshop(terms, AS_SUBMISSION, SeedBook(None), starter=starter) as shop, ReferenceTimer(shop) as timer:
-        shop.have_device()
+    with (
+        GradeContext(terms, AS_SUBMISSION, SeedBook(None), fork_server=fork_server) as context,
+        ReferenceTimer(context) as timer,
+    ):
+        context.have_device()
         while time.monotonic() - began_s < share_s:
-            timed = stages.measure_both(shop, timer)
+            timed = stages.measure_both(context, timer)
             if timed.timing is None:
                 raise SystemExit(f"{case.name}: the reference does not pass as its own submission: {timed.fault}")
             yield timed.timing
@@ -198,7 +201,7 @@ def main() -> None:
         parser.error(f"no case has that name; there are {', '.join(case.name for case in CASES)}")
 
     from evaluator.environment import environment
-    from evaluator.judge.starting import starter_for
+    from evaluator.judge.runners.fork_servers import fork_server_for
 
     threads = len(os.sched_getaffinity(0))
     machine = environment(threads)
@@ -212,13 +215,13 @@ def main() -> None:
     }
     began_s = time.monotonic()
     write(results, options.output)
-    with starter_for(device, None if gpu is None else gpu.uuid, SandboxMode.FULL, threads) as starter:
+    with fork_server_for(device, None if gpu is None else gpu.uuid, SandboxMode.FULL, threads) as fork_server:
         for number, case in enumerate(chosen):
             found: dict = {"name": case.name, "problem": case.problem, "constants": case.constants, "repeats": []}
             results["cases"].append(found)
             # What a case leaves of its share, the others have.
             share_s = (options.budget - (time.monotonic() - began_s)) / (len(chosen) - number)
-            for timing in repeats(case, device, gpu, starter, share_s):
+            for timing in repeats(case, device, gpu, fork_server, share_s):
                 found["repeats"].append(record(timing))
                 write(results, options.output)
                 done = len(found["repeats"])

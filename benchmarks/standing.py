@@ -12,9 +12,9 @@ from collections.abc import Callable
 import torch
 
 from evaluator.devices.memory import HostRegion
-from evaluator.judge.standing import Standing
-from evaluator.judge.trees import Pair
-from evaluator.judge.words import Words
+from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
+from evaluator.judge.tensors.pytree import Pair
 from evaluator.protocol.frames import TensorView
 from evaluator.timing.stats import median
 
@@ -34,8 +34,8 @@ def main() -> None:
             elements = region.size_bytes // _OUTPUT_PART // 4
             view = TensorView(dtype="float32", shape=(elements,), strides=(1,), offset_bytes=0)
             pairs = [Pair("output", torch.empty(elements, device="meta"), view)]
-            words = Words(region)
-            standing = Standing(words)
+            words = MemorySamples(region)
+            standing = PrecomputedOutputCheck(words)
             steps: list[Callable[[], object]] = [
                 functools.partial(written.fill_, 1),
                 functools.partial(standing.look, 1),

@@ -12,12 +12,12 @@ from typing import Any
 import click
 import msgspec
 
-from evaluator.batch.manifest import RUN_VERSION, RunManifest
+from evaluator.batch.runs.manifest import RUN_VERSION, RunManifest
+from evaluator.cards.consistency import inconsistencies
 from evaluator.catalog.folder import ProblemFile, Sizes
 from evaluator.errors import CardError
-from evaluator.files.store import read_bytes
+from evaluator.files.card_files import read_bytes
 from evaluator.records import SCHEMA_VERSION, Scorecard
-from evaluator.report.contradictions import contradictions
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MOST_FAULTS = 20
@@ -92,7 +92,7 @@ def faults_of(content: bytes, path: Path) -> list[str]:
         raise CardError(f"{path} is not a scorecard: nested too deeply") from error
     except ValueError as error:  # a number valid in the schema and not in the record
         return [f"the card: {error}"]
-    return _cut_short([str(each) for each in contradictions(card)])
+    return _cut_short([str(each) for each in inconsistencies(card)])
 
 
 def _document(name: SchemaName, record: type, title: str) -> dict[str, Any]:

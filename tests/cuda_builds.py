@@ -17,9 +17,9 @@ import torch
 from torch.utils import cpp_extension
 
 from evaluator.errors import ToolchainMissing
-from evaluator.isolation import ToolResult
 from evaluator.protocol.frames import BuildRequest
 from evaluator.runner.extensions import ExtensionLoader
+from evaluator.sandbox import ToolResult
 from evaluator.submission.read import Submission, read_submission
 from evaluator.toolchain import nvcc
 

@@ -9,8 +9,8 @@ if card.status is Status.CORRECT:
 Everything else lives in the package `evaluator`, whose names may change at any time.
 """
 
-from evaluator.batch.grader import Grader
-from evaluator.batch.library import Candidate, grade, grade_many, grade_many_async
+from evaluator.api.grader import Grader
+from evaluator.api.library import Candidate, grade, grade_many, grade_many_async
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound, UsageError, WarpgradeError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Build, Check, Finding, Scorecard, Status, Timing

@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evaluator.devices.gpu import choose, show_only
 from evaluator.grade_options import GradeOptions
-from evaluator.judge import measure
-from evaluator.judge.baseline import AS_REFERENCE, ReferenceTimer
-from evaluator.judge.seeds import SeedBook, fresh_seed
-from evaluator.judge.terms import Terms
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.reference_timing import AS_REFERENCE, ReferenceTimer
+from evaluator.judge.setup.seed_book import SeedBook, fresh_seed
+from evaluator.judge.setup.terms import Terms
+from evaluator.judge.trial import timing_loop
 from evaluator.judge.verdict import judge
-from evaluator.judge.workshop import Workshop
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, Mode, Precision, Problem, SizeName, ToleranceOverride
 
@@ -101,7 +101,7 @@ class ModelNew(nn.Module):
 INSIDE = """
 import gc, torch
 from torch import nn
-from evaluator.runner.gpu import Gate
+from evaluator.runner.device_arena import Gate
 from evaluator.devices import driver, page
 def gate():
     return next(thing for thing in gc.get_objects() if isinstance(thing, Gate))
@@ -279,23 +279,23 @@ def problem(text: str, n: int) -> Problem:
     )
 
 
-def workshop(text: str, n: int, source: str, gpu) -> Workshop:
+def workshop(text: str, n: int, source: str, gpu) -> GradeContext:
     terms = Terms(
         problem(text, n),
         GradeOptions(device=DeviceKind.CUDA, size=SizeName.FULL, build_timeout_s=300.0),
         gpu,
         threads=8,
     )
-    return Workshop(terms, source, SeedBook(None))
+    return GradeContext(terms, source, SeedBook(None))
 
 
 def kernels(gpu, *_) -> Iterator[dict]:
     for name, text, n in KERNELS:
         row: dict[str, object] = {"kernel": name, "n": n}
         try:
-            with workshop(text, n, HONEST, gpu) as shop:
-                shop.have_device()
-                with ReferenceTimer(shop) as timer:
+            with workshop(text, n, HONEST, gpu) as context:
+                context.have_device()
+                with ReferenceTimer(context) as timer:
                     before = timer.before()
             samples, empty = before.samples, before.overhead
             inside = in_process(text, n)
@@ -344,8 +344,8 @@ def in_process(text: str, n: int, submission: str = "ModelNew = None") -> dict[s
 def side(n: int, source: str, gpu) -> dict:
     """Grade one submission of the clamp, whole."""
     started = time.monotonic()
-    with workshop(CLAMP, n, source, gpu) as shop, ReferenceTimer(shop) as timer:
-        outcome = judge(shop, timer, Stopwatch(Silent()))
+    with workshop(CLAMP, n, source, gpu) as context, ReferenceTimer(context) as timer:
+        outcome = judge(context, timer, Stopwatch(Silent()))
     told: dict[str, object] = {"status": outcome.status.value, "grade_s": round(time.monotonic() - started, 1)}
     if outcome.reason is not None:
         told["reason"] = f"{outcome.reason.code} {outcome.reason.message}"[:200]
@@ -387,24 +387,24 @@ def cheats(gpu, sizes, names) -> Iterator[dict]:
 
 def prepared(gpu, sizes, _) -> Iterator[dict]:
     for n in sizes:
-        with workshop(CLAMP, n, HONEST, gpu) as shop:
-            shop.have_device()
-            with shop.runner(AS_REFERENCE) as place:
+        with workshop(CLAMP, n, HONEST, gpu) as context:
+            context.have_device()
+            with context.runner(AS_REFERENCE) as place:
                 place.load()
                 place.construct()
-                bench = place.bench()
-                empty = measure.overhead(bench, 10.0)
-                yield {"n": n, "submission": "the reference, after empty calls", **calls_of(bench, empty)}
+                trial_runner = place.trial_runner()
+                empty = timing_loop.overhead(trial_runner, 10.0)
+                yield {"n": n, "submission": "the reference, after empty calls", **calls_of(trial_runner, empty)}
             for name, source in WAITING.items():
-                with shop.runner(source) as place:
+                with context.runner(source) as place:
                     place.load()
                     place.construct()
-                    yield {"n": n, "submission": name, **calls_of(place.bench(), empty)}
+                    yield {"n": n, "submission": name, **calls_of(place.trial_runner(), empty)}
 
 
-def calls_of(bench, empty: measure.Overhead) -> dict[str, object]:
+def calls_of(trial_runner, empty: timing_loop.Overhead) -> dict[str, object]:
     """Make a dozen calls; say what the clock saw of each."""
-    trials = [bench.run(index, fresh_seed(), timeout_s=10.0, quick=True) for index in range(12)]
+    trials = [trial_runner.run(index, fresh_seed(), timeout_s=10.0, quick=True) for index in range(12)]
     told: dict[str, object] = {"empty": empty._asdict()}
     told |= {name: [getattr(each, name) for each in trials] for name in ("prepared_ms", "elapsed_ms", "lag_ms")}
     return told | {"faults": sorted({each.fault.finding.code for each in trials if each.fault})}

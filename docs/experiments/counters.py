@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from evaluator.devices.gpu import choose
-from evaluator.isolation import run_tool
-from evaluator.judge.rig import GpuRig
-from evaluator.judge.starting import starter_for
+from evaluator.judge.backend.device_backend import GpuBackend
+from evaluator.judge.runners.fork_servers import fork_server_for
 from evaluator.records import DeviceKind, SandboxMode
+from evaluator.sandbox import run_tool
 
 PROGRAM = """
 import torch
@@ -47,14 +47,14 @@ def main() -> None:
         began_s = time.monotonic()
         plain = subprocess.run(argv, capture_output=True, text=True, check=False)
         print(f"plain: exit status {plain.returncode}, {time.monotonic() - began_s:.1f} s\n{plain.stdout[-2000:]}")
-        with starter_for(DeviceKind.CUDA, gpu.uuid, SandboxMode.FULL, 8) as starter:
+        with fork_server_for(DeviceKind.CUDA, gpu.uuid, SandboxMode.FULL, 8) as fork_server:
             readable = [path for path in (Path("/usr/local"), Path("/opt")) if path.exists()]
             walled = run_tool(
-                starter,
+                fork_server,
                 argv,
                 work=work,
                 timeout_s=120.0,
-                limits=GpuRig.limits,
+                limits=GpuBackend.limits,
                 readable=readable,
                 devices=gpu.nodes,
                 environment={"HOME": str(work), "TMPDIR": str(work)},

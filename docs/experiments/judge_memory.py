@@ -6,8 +6,8 @@ PYTHONPATH=. python docs/experiments/judge_memory.py
 import torch
 
 from evaluator.catalog import list_problems
-from evaluator.judge.ready import planned, try_one_call
-from evaluator.judge.reference import Reference
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.setup.problem_setup import planned, try_one_call
 from evaluator.records import SizeName
 
 _GIB = 1 << 30

@@ -21,10 +21,10 @@ import msgspec
 import torch
 
 from evaluator.devices import driver, gpu
-from evaluator.isolation import Limits, Starter, supervision
-from evaluator.isolation.cage import Cage
-from evaluator.isolation.namespaces import Namespaces
 from evaluator.records import SandboxMode
+from evaluator.sandbox import ForkServer, Limits, fork_server_client
+from evaluator.sandbox.kernel.namespaces import Namespaces
+from evaluator.sandbox.kernel.process_group import ProcessGroup
 
 _PAGE_BYTES = 4096
 _LIMITS = Limits(memory_bytes=1 << 46)
@@ -39,27 +39,29 @@ def main() -> None:
     rows = []
     tools = Path("/dev/nvidia-uvm-tools")
     nodes = [*gpu.choose(None).nodes, *([tools] if tools.exists() else [])]
-    choose = supervision.choose_walls
-    with Starter(extra_sys_path=[Path(__file__).parent], preload=["torch", "walls_entry"]) as starter:
-        print(starter.machine, file=sys.stderr)
-        full = choose(SandboxMode.FULL, starter.machine)
+    choose = fork_server_client.choose_layers
+    with ForkServer(extra_sys_path=[Path(__file__).parent], preload=["torch", "walls_entry"]) as fork_server:
+        print(fork_server.machine, file=sys.stderr)
+        full = choose(SandboxMode.FULL, fork_server.machine)
         variants = {
             "every wall": (full, nodes),
             "no Landlock": (msgspec.structs.replace(full, landlock=False), nodes),
             "no seccomp": (msgspec.structs.replace(full, seccomp=False), nodes),
             "no file view": (msgspec.structs.replace(full, private_view=False), nodes),
             "no namespaces, Landlock and own user": (
-                msgspec.structs.replace(full, namespaces=Namespaces.NONE, private_view=False, cage=Cage.OWN_USER),
+                msgspec.structs.replace(
+                    full, namespaces=Namespaces.NONE, private_view=False, process_group=ProcessGroup.OWN_USER
+                ),
                 nodes,
             ),
             "user namespace": (msgspec.structs.replace(full, namespaces=Namespaces.USER), nodes),
-            "no walls": (choose(SandboxMode.NONE, starter.machine), nodes),
+            "no walls": (choose(SandboxMode.NONE, fork_server.machine), nodes),
         }
         for left_out in nodes:
             variants[f"every wall, without {left_out}"] = (full, [node for node in nodes if node != left_out])
         for name, (walls, devices) in variants.items():
-            supervision.choose_walls = lambda *_, walls=walls: walls
-            row = {"walls": name, **judge.asked(lambda: Walled(starter, devices))}  # noqa: B023 - called at once
+            fork_server_client.choose_layers = lambda *_, walls=walls: walls
+            row = {"walls": name, **judge.asked(lambda: Walled(fork_server, devices))}  # noqa: B023 - called at once
             rows.append(row)
             print(row, file=sys.stderr, flush=True)
     text = json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}, indent=1)
@@ -81,8 +83,8 @@ class Runner(Protocol):
 class Walled:
     """A runner of the product's own."""
 
-    def __init__(self, starter: Starter, devices: list[Path]) -> None:
-        self._child = starter.spawn("walls_entry:run", limits=_LIMITS, devices=devices)
+    def __init__(self, fork_server: ForkServer, devices: list[Path]) -> None:
+        self._child = fork_server.spawn("walls_entry:run", limits=_LIMITS, devices=devices)
         self.socket = self._child.socket
 
     def said(self) -> str:

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
-from evaluator.batch.displays import display_on
-from evaluator.batch.handle import Hire, Slot
-from evaluator.batch.inputs import Item, Problems, expected, named_once, open_lines, read_folder, read_lines
-from evaluator.batch.run_folder import Plan, manifest_for, opened
-from evaluator.batch.session import Session, Tally
-from evaluator.batch.slots import gpus_for, slots_for
-from evaluator.batch.tasks import Shard
+from evaluator.batch.progress_display import display_on
+from evaluator.batch.runs.inputs import Item, Problems, expected, named_once, open_lines, read_folder, read_lines
+from evaluator.batch.runs.run_folder import Plan, manifest_for, opened
+from evaluator.batch.runs.tasks import Shard
+from evaluator.batch.scheduler import Scheduler, Tally
+from evaluator.batch.workers.slots import gpus_for, slots_for
+from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.errors import UsageError
 from evaluator.grade_options import GradeOptions
-from evaluator.request import options_for
+from evaluator.grading.resolved_request import options_for
 from evaluator.signatures.keys import signing_key
 from evaluator.submission.read import STDIN
 
@@ -64,7 +64,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         # Before the run's folder is made, or emptied with --fresh: this may be refused.
         source = _source(arguments.submissions, stack)
         total = _total(source, arguments.limit) if shard is None else None
-        slots, hire = _crew(arguments, options, stack)
+        slots, hire = _worker_pool(arguments, options, stack)
         manifest = manifest_for(options, arguments.submissions)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
         plan = stack.enter_context(Plan(folder))
@@ -72,7 +72,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         if shard is not None:
             items = filter(shard.holds, items)
         display = stack.enter_context(display_on(stream, total, jsonl=jsonl))
-        return Session(
+        return Scheduler(
             folder,
             plan,
             itertools.islice(items, arguments.limit),
@@ -86,7 +86,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         ).run()
 
 
-def _crew(
+def _worker_pool(
     arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack
 ) -> tuple[list[Slot], Hire | None]:
     """Return who grades: this machine, or those of a Ray cluster, which is left with `stack`."""
@@ -94,9 +94,9 @@ def _crew(
         return slots_for(options.device, arguments.jobs, gpus_for(options)), None
     if options.gpu is not None:
         raise UsageError("--gpu has no effect with --ray: Ray assigns the GPUs")
-    from evaluator.batch.cluster import Cluster
+    from evaluator.batch.workers.ray_cluster import RayCluster
 
-    cluster = stack.enter_context(Cluster(arguments.ray))
+    cluster = stack.enter_context(RayCluster(arguments.ray))
     return cluster.slots(options.device, arguments.jobs), cluster.hire(options.device)
 
 

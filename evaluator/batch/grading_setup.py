@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from evaluator.batch.handle import Slot
-from evaluator.batch.inputs import Problems
-from evaluator.batch.slots import gpus_for, slots_for
+from evaluator.batch.runs.inputs import Problems
+from evaluator.batch.workers.slots import gpus_for, slots_for
+from evaluator.batch.workers.worker_handle import Slot
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Unread
+from evaluator.grading.resolved_request import options_for
 from evaluator.records import Finding
-from evaluator.request import options_for
 from evaluator.signatures.keys import SigningKey, signing_key
 from evaluator.submission.read import Submission
 

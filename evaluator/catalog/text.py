@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evaluator.errors import ProblemError
-from evaluator.files.reading import NotRegular, read_found, read_named_regular
+from evaluator.files.safe_open import NotRegular, read_found, read_named_regular
 
 MAX_FILE_BYTES = 8 << 20
 """Far above any file of a problem."""

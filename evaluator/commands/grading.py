@@ -78,10 +78,10 @@ def grade(
     With --replay CARD both arguments are optional: the card contains the submission, and the card's problem name is
     looked up among the shipped problems or in --problems. A card never causes another file to be read or run.
     """
-    from evaluator.files.store import card_bytes, check_target, write_card
+    from evaluator.files.card_files import card_bytes, check_target, write_card
     from evaluator.grading import pipeline
-    from evaluator.report.live import progress_on
-    from evaluator.request import GradeArguments, default_target, request_for
+    from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
+    from evaluator.report.progress_line import progress_on
     from evaluator.signatures.keys import signing_key
     from evaluator.signatures.signing import signed
 
@@ -123,7 +123,7 @@ def grade(
 
 def _card_at(path: Path) -> Scorecard | None:
     """Read an existing card at the target path; None if the file is missing or not a card."""
-    from evaluator.files.store import read_card
+    from evaluator.files.card_files import read_card
 
     try:
         return read_card(path, path.parent)
@@ -145,7 +145,7 @@ def _kind(card: Scorecard) -> tuple[str, str]:
 
 def _tell_replay(before: Scorecard, after: Scorecard) -> None:
     """Report whether a replay had the same result, and which circumstances changed."""
-    from evaluator.replay import changed_circumstances, differences
+    from evaluator.cards.replay import changed_circumstances, differences
 
     found, changed = differences(before, after), changed_circumstances(before, after)
     terminal.tell("replay: same result" if not found else f"replay: different result: {'; '.join(found)}")

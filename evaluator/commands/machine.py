@@ -19,9 +19,10 @@ def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
 
     A device is ready after the grade of a tiny submission; the first such grade takes minutes.
     """
-    from evaluator import doctor, tryout
-    from evaluator.report import checkup
-    from evaluator.report.live import progress_on
+    from evaluator.doctor import diagnosis as doctor
+    from evaluator.doctor import sample_grade
+    from evaluator.report import doctor_screen
+    from evaluator.report.progress_line import progress_on
 
     if prepare:
         with progress_on(sys.stderr) as progress:
@@ -30,15 +31,15 @@ def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
         if as_json:
             terminal.emit(terminal.json_text(preparations))
         else:
-            terminal.show(lambda console: checkup.render_preparations(preparations, console))
+            terminal.show(lambda console: doctor_screen.render_preparations(preparations, console))
         return preparations.exit_code
     with progress_on(sys.stderr) as progress:
         progress.stage("look", "this machine")
-        diagnosis = tryout.tried(doctor.diagnose(), progress)
+        diagnosis = sample_grade.tried(doctor.diagnose(), progress)
     if as_json:
         terminal.emit(terminal.json_text(diagnosis))
     else:
-        terminal.show(lambda console: checkup.render_diagnosis(diagnosis, console))
+        terminal.show(lambda console: doctor_screen.render_diagnosis(diagnosis, console))
     return diagnosis.exit_code
 
 
@@ -61,8 +62,8 @@ def cache() -> None:
 @json_option
 def cache_info(*, as_json: bool) -> None:
     """Show the cache's folder, size and contents."""
-    from evaluator.build.cache import cache_folder
-    from evaluator.build.cache_room import cache_limit_bytes, usage
+    from evaluator.cache.build_cache import cache_folder
+    from evaluator.cache.eviction import cache_limit_bytes, usage
     from evaluator.report.cache import usage_text
 
     found = usage(cache_folder(), cache_limit_bytes())
@@ -73,8 +74,8 @@ def cache_info(*, as_json: bool) -> None:
 @json_option
 def cache_clear(*, as_json: bool) -> None:
     """Remove all entries, except those that a running grade uses."""
-    from evaluator.build.cache import cache_folder
-    from evaluator.build.cache_room import clear
+    from evaluator.cache.build_cache import cache_folder
+    from evaluator.cache.eviction import clear
     from evaluator.report.cache import cleared_text
 
     cleared = clear(cache_folder())

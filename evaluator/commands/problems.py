@@ -63,8 +63,8 @@ def validate_them(
 
     Without NAME the command validates all problems. A problem that passes a bad submission is weak: exit status 1.
     """
+    from evaluator.admission.validation import validate
     from evaluator.report.admission import admission_text, details_text
-    from evaluator.validation import validate
 
     found = []
     chosen = None if size is None else SizeName(size)
@@ -93,9 +93,9 @@ def new() -> None:
 )
 def new_problem(*, name: str, problems: Path) -> None:
     """Write a working problem called NAME as a starting point."""
-    from evaluator import scaffold
+    from evaluator.scaffold import new_files
 
-    folder = scaffold.new_problem(name, problems)
+    folder = new_files.new_problem(name, problems)
     terminal.emit(f"wrote {folder}: problem.toml and reference.py\n")
     terminal.emit("the example is a linear layer, ReLU and a division: put your own Model into reference.py\n")
     terminal.emit(f"next: warpgrade new solution {name} --problems {problems}\n")
@@ -115,11 +115,11 @@ def new_problem(*, name: str, problems: Path) -> None:
 )
 def new_solution(*, problem: str, problems: Path | None, language: str, output: Path | None) -> None:
     """Write a correct submission for PROBLEM, with a kernel to fill in."""
-    from evaluator import scaffold
-    from evaluator.skeleton import Language
+    from evaluator.scaffold import new_files
+    from evaluator.scaffold.first_solution import Language
 
     found = find_problem(problem, problems)
     path = output or Path(f"{found.name.rpartition('/')[2]}.py")
-    scaffold.new_solution(found, path, Language(language))
+    new_files.new_solution(found, path, Language(language))
     terminal.emit(f"wrote {path}\n")
     terminal.emit(f"next: warpgrade grade {problem} {path}{f' --problems {problems}' if problems else ''}\n")

@@ -7,7 +7,7 @@ import click
 from evaluator.commands import terminal
 from evaluator.errors import UsageError
 from evaluator.findings import ENTRIES, Code
-from evaluator.report.text import one_line
+from evaluator.report.layout.text import one_line
 
 SCHEMAS = ["scorecard", "problem", "run"]
 """Values of evaluator.schema.SchemaName, without importing the module for a help text; a test compares the two."""

@@ -9,12 +9,12 @@ from evaluator.commands import terminal
 from evaluator.commands.options import json_option, run_argument, trusted_option
 from evaluator.errors import ExitCode, UsageError
 from evaluator.records import Scorecard
-from evaluator.report.text import counted, one_line
+from evaluator.report.layout.text import counted, one_line
 
 if TYPE_CHECKING:
-    from evaluator.batch.results import Results
-    from evaluator.report.contradictions import Contradiction
-    from evaluator.report.regrade import Change
+    from evaluator.batch.runs.results import Results
+    from evaluator.cards.consistency import Contradiction
+    from evaluator.cards.regrade import Change
 
 _MOST_SAID = 5
 """Maximum number of printed contradictions per card."""
@@ -56,10 +56,10 @@ def report(
 
     Several RUNs are the shards of one batch. A submission without a card counts as not correct.
     """
-    from evaluator.batch import reporting
-    from evaluator.batch.results import read_runs
-    from evaluator.report import batch as said
-    from evaluator.report.summary import sections
+    from evaluator.batch.runs import report_files
+    from evaluator.batch.runs.results import read_runs
+    from evaluator.report.run import run_tables as said
+    from evaluator.report.run.summary import sections
     from evaluator.signatures.keys import public_keys
     from evaluator.signatures.trust import Trust, signers
 
@@ -68,9 +68,9 @@ def report(
     results = read_runs(runs, Trust(None if trusted is None else public_keys(trusted)))
     summaries = sections(results.samples, results.asked)
     if junit is not None:
-        reporting.write_junit(results, junit)
+        report_files.write_junit(results, junit)
     if html is not None:
-        reporting.write_html(results, html)
+        report_files.write_html(results, html)
     if kernelbench is not None:
         _write_kernelbench(results, kernelbench)
     if as_json:
@@ -79,9 +79,9 @@ def report(
     elif as_csv:
         terminal.emit(said.csv_text(summaries))
     elif as_markdown:
-        terminal.emit(said.markdown(summaries, reporting.failed(results)))
+        terminal.emit(said.markdown(summaries, report_files.failed(results)))
     else:
-        terminal.show(lambda console: said.render(summaries, console, reporting.failed(results)))
+        terminal.show(lambda console: said.render(summaries, console, report_files.failed(results)))
     for line in signers(results.signatures.values()):
         terminal.tell(line)
     for broken in results.broken:
@@ -90,9 +90,9 @@ def report(
 
 
 def _write_kernelbench(results: "Results", folder: Path) -> None:
-    from evaluator.batch import reporting
+    from evaluator.batch.runs import report_files
 
-    written = reporting.write_kernelbench(results, folder)
+    written = report_files.write_kernelbench(results, folder)
     for path in written.paths:
         terminal.tell(f"wrote {path}")
     if written.left_out:
@@ -121,9 +121,9 @@ def _write_kernelbench(results: "Results", folder: Path) -> None:
 @json_option
 def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: bool) -> ExitCode:
     """Compare the submissions of two runs: which broke, which were fixed, and how much faster RUN_B is."""
-    from evaluator.batch.results import compare_runs
-    from evaluator.report.compare import failures, parse_rule
-    from evaluator.report.comparison import comparison_document, render_comparison
+    from evaluator.batch.runs.results import compare_runs
+    from evaluator.report.run.comparison_screen import comparison_document, render_comparison
+    from evaluator.report.run.run_comparison import failures, parse_rule
 
     rules = [parse_rule(rule) for rule in fail_on]
     comparison = compare_runs(before, after)
@@ -152,7 +152,7 @@ def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
     Regrading covers every card and builds or runs nothing. The exit status is 1 if a verdict differs or a card
     contradicts itself.
     """
-    from evaluator.batch.regrading import regrade as again
+    from evaluator.batch.runs.regrade_run import regrade as again
 
     found = again(run, output)
     if as_json:
@@ -201,7 +201,7 @@ def _changed(change: "Change") -> str:
 )
 def show_card(*, file: Path, svg: Path | None) -> None:
     """Show the scorecard CARD, and the distribution of both sides' samples."""
-    from evaluator.files.store import read_card
+    from evaluator.files.card_files import read_card
 
     card = read_card(file)
     if svg is not None:
@@ -212,7 +212,7 @@ def show_card(*, file: Path, svg: Path | None) -> None:
 
 
 def _draw(card: Scorecard, path: Path) -> None:
-    from evaluator.report.picture import svg_bytes
+    from evaluator.report.card.svg import svg_bytes
 
     if card.timing is None:
         raise UsageError("the card has no times to draw", hint="omit --svg")

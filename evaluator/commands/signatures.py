@@ -8,7 +8,7 @@ import click
 from evaluator.commands import terminal
 from evaluator.commands.options import trusted_option
 from evaluator.errors import CardError, ExitCode
-from evaluator.report.text import counted, one_line
+from evaluator.report.layout.text import counted, one_line
 
 if TYPE_CHECKING:
     from evaluator.signatures.trust import Trust
@@ -54,7 +54,7 @@ def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
 
 def _refusal(file: Path, trust: "Trust") -> CardError | None:
     """Check a card and print the result on stdout; return the error of a refused card."""
-    from evaluator.files.store import read_bytes
+    from evaluator.files.card_files import read_bytes
     from evaluator.schema import faults_of
 
     try:

@@ -14,7 +14,7 @@ import msgspec
 from evaluator.commands.streams import coloured, is_forced, lose
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.records import Scorecard
-from evaluator.report.text import NO_WIDTH, printable
+from evaluator.report.layout.text import NO_WIDTH, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def show_card(card: Scorecard, written_to: Path | None, *, with_samples: bool = False) -> None:
     """Draw a scorecard on stdout; `written_to` is the scorecard's file, if written."""
-    from evaluator.report.terminal import render_card
+    from evaluator.report.card.card_screen import render_card
 
     show(lambda console: render_card(card, console, written_to, with_samples=with_samples))
 
@@ -124,7 +124,7 @@ def leave(code: int) -> NoReturn:
             stream.flush()
         except OSError:
             lose(stream)  # Otherwise Python would flush again and change the exit code.
-    if (builds := sys.modules.get("evaluator.build.spill")) is not None:
+    if (builds := sys.modules.get("evaluator.cache.fallback_folder")) is not None:
         builds.remove()
     if "torch" not in sys.modules:
         sys.exit(code)

@@ -17,14 +17,14 @@ from evaluator.catalog import sized_source
 from evaluator.deadline import Deadline, Guard
 from evaluator.errors import JudgeFailed, WarpgradeError
 from evaluator.findings import Code, finding
-from evaluator.grading import alone
+from evaluator.grading import single_grade
 from evaluator.grading.card import card_of
-from evaluator.grading.remarks import remarks_on
+from evaluator.grading.card_remarks import remarks_on
 from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import nothing_collected
-from evaluator.grading.timed import LastResort, in_time
+from evaluator.grading.run_until_deadline import LastResort, in_time
 from evaluator.interrupts import held_back
-from evaluator.judge.starting import starter_for
+from evaluator.judge.runners.fork_servers import fork_server_for
 from evaluator.progress import Progress, Stopwatch
 from evaluator.records import (
     Finding,
@@ -33,12 +33,12 @@ from evaluator.records import (
     Seeds,
     Status,
 )
-from evaluator.report.text import printable
+from evaluator.report.layout.text import printable
 from evaluator.submission.model_new import can_define_model_new
 from evaluator.submission.read import Submission
 
 if TYPE_CHECKING:
-    from evaluator.judge.keeper import Keeper
+    from evaluator.judge.context.context_pool import ContextPool
 
 _log = logging.getLogger("warpgrade")
 _FAULT_CHARACTERS = 1000
@@ -47,7 +47,7 @@ _FAULT_CHARACTERS = 1000
 def grade(
     request: GradeRequest,
     progress: Progress,
-    keeper: "Keeper | None" = None,
+    context_pool: "ContextPool | None" = None,
     begun: Begun | None = None,
     last_resort: LastResort | None = None,
 ) -> Scorecard:
@@ -56,7 +56,7 @@ def grade(
     Args:
         request: what is graded, and how.
         progress: is told of each stage.
-        keeper: keeps what several grades share; None for a grade on its own.
+        context_pool: keeps what several grades share; None for a grade on its own.
         begun: what `begin` made of the same request, on this machine; None begins here.
         last_resort: ends a process that is stuck behind the deadline; without it the grade ends when the operation
             of this thread does.
@@ -68,7 +68,7 @@ def grade(
     stopwatch = _stopwatch(request, progress, begun)
     outcome, seeds = in_time(
         stopwatch,
-        lambda guard: _outcome(request, stopwatch, keeper, begun, guard),
+        lambda guard: _outcome(request, stopwatch, context_pool, begun, guard),
         lambda outcome: card_of(request, outcome, None, stopwatch),
         last_resort,
     )
@@ -78,14 +78,14 @@ def grade(
 def begin(
     request: GradeRequest,
     progress: Progress,
-    keeper: "Keeper | None" = None,
+    context_pool: "ContextPool | None" = None,
     last_resort: LastResort | None = None,
 ) -> Begun | Scorecard:
     """Do as much of a grade as needs no GPU: a scorecard, if that settles it. Raises as `grade` does."""
     stopwatch = _stopwatch(request, progress, None)
     outcome, seeds = in_time(
         stopwatch,
-        lambda guard: _outcome(request, stopwatch, keeper, None, guard, built_only=True),
+        lambda guard: _outcome(request, stopwatch, context_pool, None, guard, built_only=True),
         lambda outcome: card_of(request, outcome, None, stopwatch),
         last_resort,
     )
@@ -105,7 +105,7 @@ def _stopwatch(request: GradeRequest, progress: Progress, begun: Begun | None) -
 def _outcome(
     request: GradeRequest,
     stopwatch: Stopwatch,
-    keeper: "Keeper | None",
+    context_pool: "ContextPool | None",
     begun: Begun | None,
     guard: Guard,
     *,
@@ -123,7 +123,9 @@ def _outcome(
             outcome = Outcome(findings=list(submission.findings))
             return outcome.failed(Status.BUILD_ERROR, reason), None
         case Submission() as submission:
-            outcome, seeds = _judged(request, submission.source, stopwatch, keeper, begun, guard, built_only=built_only)
+            outcome, seeds = _judged(
+                request, submission.source, stopwatch, context_pool, begun, guard, built_only=built_only
+            )
             if built_only and outcome.reason is None:
                 return outcome, seeds
             findings = [
@@ -138,7 +140,7 @@ def _judged(
     request: GradeRequest,
     source: str,
     stopwatch: Stopwatch,
-    keeper: "Keeper | None",
+    context_pool: "ContextPool | None",
     begun: Begun | None,
     guard: Guard,
     *,
@@ -147,21 +149,23 @@ def _judged(
     # Here torch comes in; the cheap commands never get this far. Its threads shall sleep while they wait, not spin:
     # judge and runner share the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if keeper is not None:
-        guard.kill_with(keeper.kill_all)
-        return _judged_by(lambda: keeper, request, source, stopwatch, begun, built_only=built_only)
+    if context_pool is not None:
+        guard.kill_with(context_pool.kill_all)
+        return _judged_by(lambda: context_pool, request, source, stopwatch, begun, built_only=built_only)
     # First of all the starter: it imports torch while the judge does.
     terms = request.terms
     uuid = None if terms.gpu is None else terms.gpu.uuid
     with contextlib.ExitStack() as own:
-        starter = own.enter_context(starter_for(terms.device, uuid, terms.options.sandbox_mode, terms.threads))
-        guard.kill_with(starter.condemn_all)
-        foothold = None if terms.gpu is None or built_only else alone.reach_for(terms.gpu, starter, own)
-        early = (
-            alone.begin_early(terms, source, own, guard, stopwatch.deadline) if alone.may_begin_early(terms) else None
+        fork_server = own.enter_context(fork_server_for(terms.device, uuid, terms.options.sandbox_mode, terms.threads))
+        guard.kill_with(fork_server.condemn_all)
+        gpu_session = None if terms.gpu is None or built_only else single_grade.reach_for(terms.gpu, fork_server, own)
+        speculative_build = (
+            single_grade.begin_early(terms, source, own, guard, stopwatch.deadline)
+            if single_grade.may_begin_early(terms)
+            else None
         )
         return _judged_by(
-            lambda: own.enter_context(alone.keeper_of(starter, early, foothold)),
+            lambda: own.enter_context(single_grade.keeper_of(fork_server, speculative_build, gpu_session)),
             request,
             source,
             stopwatch,
@@ -172,13 +176,13 @@ def _judged(
 
 def _first_of_all(request: GradeRequest) -> str:
     """Say what the first grade on a machine waits for."""
-    from evaluator.build.equipment import to_build
+    from evaluator.compile.device_builders import to_build
 
     return to_build(request.terms.device)
 
 
 def _judged_by(
-    have_keeper: Callable[[], "Keeper"],
+    have_keeper: Callable[[], "ContextPool"],
     request: GradeRequest,
     source: str,
     stopwatch: Stopwatch,
@@ -188,25 +192,27 @@ def _judged_by(
 ) -> tuple[Outcome, Seeds | None]:
     with stopwatch.stage("read", request.terms.problem.name), held_back():
         with nothing_collected():
+            from evaluator.devices.out_of_memory import out_of_memory
             from evaluator.judge import verdict
-            from evaluator.judge.shortage import shortage
 
-        keeper, terms = have_keeper(), request.terms
-        keeper.make_room(terms)
+        context_pool, terms = have_keeper(), request.terms
+        context_pool.make_room(terms)
     seeds: Seeds | None = None
     try:
-        with shortage(), contextlib.ExitStack() as stack:
+        with out_of_memory(), contextlib.ExitStack() as stack:
             with stopwatch.stage("prepare", _first_of_all(request)):
-                shop, timer = stack.enter_context(keeper.workshop(terms, source, request.replay, stopwatch.deadline))
-            seeds = shop.seeds.record()
+                context, timer = stack.enter_context(
+                    context_pool.workshop(terms, source, request.replay, stopwatch.deadline)
+                )
+            seeds = context.seeds.record()
             if built_only:
-                return verdict.begin(shop, stopwatch), seeds
+                return verdict.begin(context, stopwatch), seeds
             if begun is None:
-                graded = verdict.judge(shop, timer, stopwatch)
+                graded = verdict.judge(context, timer, stopwatch)
             else:
-                graded = verdict.finish(shop, timer, begun.outcome, stopwatch)
+                graded = verdict.finish(context, timer, begun.outcome, stopwatch)
             # Only now: which values calls may have is settled where the device is at hand.
-            return graded, shop.seeds.record()
+            return graded, context.seeds.record()
     except MemoryError as error:
         reason = finding(Code.JUDGE_MEMORY, f"the judge ran out of memory: {error}")
     except JudgeFailed as error:

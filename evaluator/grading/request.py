@@ -1,6 +1,6 @@
 """What is to be graded and how, and a grade that is begun: built, to be finished where a GPU is."""
 
-from evaluator.judge.terms import Terms
+from evaluator.judge.setup.terms import Terms
 from evaluator.progress import Lap
 from evaluator.records import Finding, Outcome, Record, Scorecard, Sha256
 from evaluator.submission.read import Submission

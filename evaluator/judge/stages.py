@@ -8,23 +8,24 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
-from evaluator.build.imports import together
+from evaluator.compile.binaries.imported_symbols import together
 from evaluator.cuda_source.kernel_names import joined
 from evaluator.findings import Code, finding
-from evaluator.judge import measure, other_baselines
-from evaluator.judge.baseline import ReferenceTimer
-from evaluator.judge.desk import BuildDesk
-from evaluator.judge.emulation import hard_coded_size
-from evaluator.judge.left_out import Answer, Needs, right_without
-from evaluator.judge.ownership import Evidence
-from evaluator.judge.place import Place
-from evaluator.judge.profiles import PROFILES
-from evaluator.judge.repeat import differing, made_again
-from evaluator.judge.tolerance import bounds
-from evaluator.judge.trial import Bench, Trial
-from evaluator.judge.weights import NO_SITES, Sites, record
-from evaluator.judge.work_count import count_work
-from evaluator.judge.workshop import Workshop
+from evaluator.judge.baselines import other_baselines
+from evaluator.judge.compare.tolerance import bounds
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
+from evaluator.judge.inputs.input_distributions import PROFILES
+from evaluator.judge.own_kernels.ablation import AblationResult, AblationResults, right_without
+from evaluator.judge.own_kernels.op_count import count_ops
+from evaluator.judge.own_kernels.own_kernels import Evidence
+from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.emulator_faults import hard_coded_size
+from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial.model_runner import ModelRunner
+from evaluator.judge.trial.retry import differing, retried
+from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol.frames import Counted
 from evaluator.records import (
     Baseline,
@@ -70,7 +71,7 @@ class CheckOutcome(NamedTuple):
 class _Called(NamedTuple):
     """The checked calls of one runner, and what asked them; without it the submission could not be called."""
 
-    bench: Bench | None
+    trial_runner: TrialRunner | None
     checks: list[Check]
     fault: Fault | None
     remarks: list[Finding]
@@ -88,83 +89,85 @@ class TimeOutcome(NamedTuple):
     weights: Weights | None = None
 
 
-def build(shop: Workshop) -> BuildOutcome:
+def build(context: GradeContext) -> BuildOutcome:
     """Have the submission read in once, and everything built that it asks for on the way."""
-    desk = shop.desk()
+    build_service = context.build_service()
     started = time.monotonic()
-    fault = shop.read_in(desk)
-    if fault is not None and shop.terms.gpu is not None and not desk.failures:
+    fault = context.read_in(build_service)
+    if fault is not None and context.terms.gpu is not None and not build_service.failures:
         fault = (
             None  # It may need the GPU to be read in. It will be read in again, with one, and then its faults count.
         )
-    import_s = max(time.monotonic() - started - desk.waited_s, 0.0)
-    return BuildOutcome(Build(ok=fault is None and not desk.failures, import_s=import_s, units=desk.units), fault)
+    import_s = max(time.monotonic() - started - build_service.waited_s, 0.0)
+    return BuildOutcome(
+        Build(ok=fault is None and not build_service.failures, import_s=import_s, units=build_service.units), fault
+    )
 
 
-def check(shop: Workshop, timer: ReferenceTimer, built: Build) -> CheckOutcome:
+def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOutcome:
     """Hold the submission's answers to fresh inputs against the expected ones."""
-    desk = shop.desk()
-    with shop.runner(shop.source, desk) as place:
-        shop.spares.refill()
-        if shop.terms.device is not DeviceKind.EMULATED:
+    build_service = context.build_service()
+    with context.runner(context.source, build_service) as model_runner:
+        context.runner_pool.refill()
+        if context.terms.device is not DeviceKind.EMULATED:
             timer.begin()
-        bench, checks, fault, remarks, sites = _checked_calls(shop, place)
+        trial_runner, checks, fault, remarks, sites = _checked_calls(context, model_runner)
         counted = None
-        wanted = shop.terms.options.require_own_kernel is not None and shop.terms.gpu is None
+        wanted = context.terms.options.require_own_kernel is not None and context.terms.gpu is None
         if fault is None and sites is not None and wanted:
-            counted = count_work(place, sites, shop.call_timeout_s)
-    if bench is not None and fault is None:
-        lowered, untried = _looked_closely(bench, "checked")
+            counted = count_ops(model_runner, sites, context.call_timeout_s)
+    if trial_runner is not None and fault is None:
+        lowered, untried = _looked_closely(trial_runner, "checked")
         remarks += untried
         if lowered is not None:
             fault, checks = lowered.fault, _with(checks, lowered.check)
     known = {unit.key for unit in built.units}
-    units = [*built.units, *(unit for unit in desk.units if unit.key not in known)]
-    findings = [*_build_findings(desk), *remarks, *_about_values(shop, checks)]
-    needs = Needs()
-    if fault is None and shop.terms.options.require_own_kernel is not None:
-        needs = _needs(shop, counted)
-    build = replace(built, ok=built.ok and not desk.failures, units=units)
-    weights = None if sites is None else record(shop.terms.weights, shop.reference.weights, sites)
-    evidence = _evidence(shop, desk, counted)._replace(needs=needs)
+    units = [*built.units, *(unit for unit in build_service.units if unit.key not in known)]
+    findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks)]
+    needs = AblationResults()
+    if fault is None and context.terms.options.require_own_kernel is not None:
+        needs = _needs(context, counted)
+    build = replace(built, ok=built.ok and not build_service.failures, units=units)
+    weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
+    evidence = _evidence(context, build_service, counted)._replace(needs=needs)
     return CheckOutcome(build, checks, fault, findings, evidence, weights)
 
 
-def _needs(shop: Workshop, counted: Counted | None) -> Needs:
+def _needs(context: GradeContext, counted: Counted | None) -> AblationResults:
     """Try what an answer needs. Where the count says that PyTorch computes, it is not asked whether it must."""
-    if shop.terms.gpu is not None:
-        return Needs(right_without(shop, "kernels", shop.idle_desk()))
-    without_kernels = right_without(shop, "kernels")
-    if without_kernels is Answer.RIGHT or counted is None or counted.library_calls:
-        return Needs(without_kernels)
-    return Needs(without_kernels, right_without(shop, "library"))
+    if context.terms.gpu is not None:
+        return AblationResults(right_without(context, "kernels", context.idle_desk()))
+    without_kernels = right_without(context, "kernels")
+    if without_kernels is AblationResult.RIGHT or counted is None or counted.library_calls:
+        return AblationResults(without_kernels)
+    return AblationResults(without_kernels, right_without(context, "library"))
 
 
-def _evidence(shop: Workshop, desk: BuildDesk, counted: Counted | None) -> Evidence:
+def _evidence(context: GradeContext, build_service: BuildService, counted: Counted | None) -> Evidence:
     return Evidence(
-        shop.terms.device,
-        joined(desk.device_code),
-        len(desk.device_code),
-        shop.source,
+        context.terms.device,
+        joined(build_service.device_code),
+        len(build_service.device_code),
+        context.source,
         counted,
-        imports=together(desk.imports),
+        imports=together(build_service.imports),
     )
 
 
-def _checked_calls(shop: Workshop, place: Place) -> _Called:
-    if (fault := place.load()) is not None:
-        return _Called(None, [], _for_the_cpu(fault, shop), [])
-    constructed = place.construct()
+def _checked_calls(context: GradeContext, model_runner: ModelRunner) -> _Called:
+    if (fault := model_runner.load()) is not None:
+        return _Called(None, [], _for_the_cpu(fault, context), [])
+    constructed = model_runner.construct()
     if isinstance(constructed, Fault):
-        return _Called(None, [], _for_the_cpu(constructed, shop), [])
+        return _Called(None, [], _for_the_cpu(constructed, context), [])
     checks: list[Check] = []
-    sites = place.sites(constructed)
-    bench = place.bench(sites)
-    emulated = shop.terms.device is DeviceKind.EMULATED
-    schedules: Iterator[Schedule | None] = shop.seeds.schedules() if emulated else itertools.repeat(None)
+    sites = model_runner.sites(constructed)
+    trial_runner = model_runner.trial_runner(sites)
+    emulated = context.terms.device is DeviceKind.EMULATED
+    schedules: Iterator[Schedule | None] = context.seeds.schedules() if emulated else itertools.repeat(None)
     right: set[int] = set()
-    for index, seed in enumerate(shop.seeds.checks(timed=not emulated)):
-        trial = bench.run(index, seed, schedule=next(schedules), timeout_s=shop.call_timeout_s)
+    for index, seed in enumerate(context.seeds.checks(timed=not emulated)):
+        trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:
             right.add(seed)
@@ -172,20 +175,20 @@ def _checked_calls(shop: Workshop, place: Place) -> _Called:
         if seed in right:
             fault, again = differing(trial.fault), None
         else:
-            fault, again = made_again(bench, trial, index, seed, schedules, shop.call_timeout_s)
+            fault, again = retried(trial_runner, trial, index, seed, schedules, context.call_timeout_s)
         checks += [again] if again is not None else []
-        excused = None if fault is None else _excused(_for_the_cpu(fault, shop), shop)
-        return _Called(bench, checks, excused, _remarks(constructed.difference, checks, sites), sites)
-    return _Called(bench, checks, None, _remarks(constructed.difference, checks, sites), sites)
+        excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
+        return _Called(trial_runner, checks, excused, _remarks(constructed.difference, checks, sites), sites)
+    return _Called(trial_runner, checks, None, _remarks(constructed.difference, checks, sites), sites)
 
 
-def _looked_closely(bench: Bench, which: str) -> tuple[Trial | None, list[Finding]]:
+def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:
     """Look at the errors of a runner's right answers, and say where memory was too little for that.
 
     Only once the runner has ended: what it holds of a GPU must not decide.
     """
     try:
-        return bench.look_closely(), []
+        return trial_runner.look_closely(), []
     except MemoryError as error:
         return None, [
             finding(Code.ROUNDING_UNTRIED, f"reduced precision was not checked for the {which} calls: {error}")
@@ -214,51 +217,57 @@ _REFUSALS = frozenset(
 )
 
 
-def _for_the_cpu(fault: Fault, shop: Workshop) -> Fault:
+def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
     """Give no verdict on C++ for the CPU that failed on another device: its tensors are not what it was written for."""
-    if shop.terms.device is DeviceKind.CPU or fault.finding.code not in _REFUSALS or not is_for_the_cpu(shop.source):
+    if (
+        context.terms.device is DeviceKind.CPU
+        or fault.finding.code not in _REFUSALS
+        or not is_for_the_cpu(context.source)
+    ):
         return fault
-    device = shop.terms.device.value
+    device = context.terms.device.value
     message = f"the submission builds C++ for the CPU, and this grade is on {device}: {fault.finding.message}"
     return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=fault.finding.line))
 
 
-def _excused(fault: Fault, shop: Workshop) -> Fault:
+def _excused(fault: Fault, context: GradeContext) -> Fault:
     """Give no verdict on a kernel that failed at a small size and was written for the full one.
 
     Only on `emulated`, which has no full size to grade it at, and only for what a wrong size leads to: elsewhere a
     number in the text would be a way around a verdict.
     """
     if (
-        shop.terms.device is not DeviceKind.EMULATED
-        or shop.terms.size is SizeName.FULL
+        context.terms.device is not DeviceKind.EMULATED
+        or context.terms.size is SizeName.FULL
         or Code(fault.finding.code) not in _EXCUSABLE
     ):
         return fault
-    excuse = hard_coded_size(shop.full_size_numbers(), fault.finding)
+    excuse = hard_coded_size(context.full_size_numbers(), fault.finding)
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 
 
-def measure_both(shop: Workshop, timer: ReferenceTimer) -> TimeOutcome:
+def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
     """Time the reference, then the submission, then the reference again, each in a runner of its own."""
-    shop.end_early()
-    shop.spares.settle()
+    context.end_early()
+    context.runner_pool.settle()
     before = timer.before()
-    others = other_baselines.measured(shop, before)
-    timed, remarks, sites = _timed_submission(shop, before.overhead)
+    others = other_baselines.measured(context, before)
+    timed, remarks, sites = _timed_submission(context, before.overhead)
     if isinstance(timed, TimeOutcome):
         return timed
     after = timer.after()
-    clock = ClockKind.HOST if shop.terms.gpu is None else ClockKind.SEALED
+    clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
     said = quote(clock, before.samples, timed, after)
-    weights = record(shop.terms.weights, shop.reference.weights, sites)
+    weights = record(context.terms.weights, context.reference.weights, sites)
     if sites.unmatched:
         return TimeOutcome(unquoted(said.timing), None, None, [*said.findings, *remarks], others, weights)
     others = other_baselines.held_against(others, timed, said.timing.resolution_ms)
     return TimeOutcome(said.timing, None, None, [*said.findings, *remarks], others, weights)
 
 
-def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples | TimeOutcome, list[Finding], Sites]:
+def _timed_submission(
+    context: GradeContext, empty: timing_loop.Overhead
+) -> tuple[Samples | TimeOutcome, list[Finding], Sites]:
     """Time the submission in a runner of its own, or say why not; with what there is to be said, and its weights.
 
     A GPU that was not quiet is tried again. Of the tries the slowest is quoted: nobody gains by failing one.
@@ -266,40 +275,40 @@ def _timed_submission(shop: Workshop, empty: measure.Overhead) -> tuple[Samples 
     tried: list[Samples] = []
     remarks: list[Finding] = []
     for number in itertools.count(1):
-        with shop.runner(shop.source, shop.desk()) as place:
-            fault = place.load()
-            constructed = fault if fault is not None else place.construct()
+        with context.runner(context.source, context.build_service()) as model_runner:
+            fault = model_runner.load()
+            constructed = fault if fault is not None else model_runner.construct()
             if isinstance(constructed, Fault):
                 return TimeOutcome(None, None, constructed, []), [], NO_SITES
-            sites = place.sites(constructed)
-            bench, seeds = place.bench(sites), shop.seeds.timed("submission")
-            side = measure.side("submission", bench, seeds, empty, shop.call_timeout_s, closely=True)
-            shop.look()
-        failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(bench, "timed")
+            sites = model_runner.sites(constructed)
+            trial_runner, seeds = model_runner.trial_runner(sites), context.seeds.timed("submission")
+            side = timing_loop.side("submission", trial_runner, seeds, empty, context.call_timeout_s, closely=True)
+            context.look()
+        failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(trial_runner, "timed")
         tried += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:
             return max(tried, key=lambda each: each.median_ms), [*remarks, *untried], sites
         fault = None if failed is None else failed.fault
-        if fault is None or fault.finding.code not in measure.DISTURBED or number == measure.TRIES:
+        if fault is None or fault.finding.code not in timing_loop.DISTURBED or number == timing_loop.TRIES:
             return TimeOutcome(None, failed.check if failed else None, fault, []), [], sites
         message = f"timed again, and the slowest time is quoted: {fault.finding.message}"
         remarks.append(finding(Code(fault.finding.code), message, attempt=number))
     raise AssertionError("one of these tries is the last")
 
 
-def _build_findings(desk: BuildDesk) -> list[Finding]:
+def _build_findings(build_service: BuildService) -> list[Finding]:
     """A submission that got here although a build failed went on without it."""
     return [
         finding(
             Code.FAILED_BUILD_IGNORED, f"the submission ignored a failed build: {failure.message}", line=failure.line
         )
-        for failure in desk.failures
+        for failure in build_service.failures
     ]
 
 
-def _about_values(shop: Workshop, checks: list[Check]) -> list[Finding]:
+def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
     """Say what makes the checks weaker than they could be: a wide tolerance, and values that nobody had time to try."""
-    rule, problem = shop.terms.options.tolerance, shop.terms.problem
+    rule, problem = context.terms.options.tolerance, context.terms.problem
     given = [tensor for each in checks if each.profile is Profile.AS_GIVEN for tensor in each.tensors]
     widest: dict[str, tuple[float, float]] = {}
     for tensor in given:
@@ -316,7 +325,7 @@ def _about_values(shop: Workshop, checks: list[Check]) -> list[Finding]:
         )
         for path, (tolerance, floor) in widest.items()
     ]
-    if untried := shop.seeds.mixture.untried:
+    if untried := context.seeds.distribution_mix.untried:
         names = ", ".join(profile.value for profile in untried)
         message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: the problem is too large"
         found.append(finding(Code.VALUES_UNTRIED, message, profiles=names))

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from evaluator.cuda_source.lexer import DEVICE, Code, Kind
 from evaluator.findings import Code as Finding
 from evaluator.lint.embedded import Piece, calls
+from evaluator.lint.messages import Remark, shown
 from evaluator.lint.names import word_set
 from evaluator.lint.operations import computes_in_cpp, method_in_cpp, of_library
-from evaluator.lint.remark import Remark, shown
 
 _CALLED: dict[Finding, tuple[frozenset[str], str]] = {
     Finding.SECOND_STREAM: (

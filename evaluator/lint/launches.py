@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from evaluator.cuda_source.lexer import Code, Function, Kind, macros
 from evaluator.findings import Code as Finding
 from evaluator.lint.embedded import Piece, calls, texts
-from evaluator.lint.remark import Remark, shown
+from evaluator.lint.messages import Remark, shown
 
 _MACRO_FUNCTIONS = frozenset(
     ("PYBIND11_MODULE", "TORCH_LIBRARY", "TORCH_LIBRARY_IMPL", "TORCH_LIBRARY_FRAGMENT", "STABLE_TORCH_LIBRARY")

@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator
 
 from evaluator.findings import Code
+from evaluator.lint.messages import Remark, shown
 from evaluator.lint.names import root_name
 from evaluator.lint.operations import METHODS, computes
-from evaluator.lint.reach import Body, Module
-from evaluator.lint.remark import Remark, shown
+from evaluator.lint.reachable import Body, Module
 
 _BUILDS = ("torch.utils.cpp_extension.load_inline", "torch.utils.cpp_extension.load")
 _REFERENCE = "model.Model"

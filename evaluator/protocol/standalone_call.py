@@ -1,4 +1,4 @@
-"""Parameters of a submission run without a judge: written by the judge, read by `evaluator.runner.alone`."""
+"""Parameters of a submission run without a judge: written by the judge, read by `evaluator.runner.standalone`."""
 
 from pathlib import Path
 

@@ -1,13 +1,13 @@
 """The cache as text: contents and removed entries."""
 
-from evaluator.build.cache_room import LIMIT_VARIABLE, CacheCleared, CacheUsage, Shelf, ShelfUsage
+from evaluator.cache.eviction import LIMIT_VARIABLE, CacheCleared, CacheNamespace, CacheUsage, ShelfUsage
 
 _MEANING = {
-    Shelf.BUILDS: "submissions' extensions",
-    Shelf.FAILURES: "failed compilations with their messages",
-    Shelf.PARTS: "Warpgrade's own runtime, headers, allocators, kernels",
-    Shelf.PREPARED: "parts shared by CUDA builds",
-    Shelf.MEASURED: "measurements of GPUs and problems",
+    CacheNamespace.BUILDS: "submissions' extensions",
+    CacheNamespace.FAILURES: "failed compilations with their messages",
+    CacheNamespace.PARTS: "Warpgrade's own runtime, headers, allocators, kernels",
+    CacheNamespace.PREPARED: "parts shared by CUDA builds",
+    CacheNamespace.MEASURED: "measurements of GPUs and problems",
 }
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 

@@ -2,7 +2,7 @@
 
 from evaluator.catalog import Listing
 from evaluator.records import Problem
-from evaluator.report.text import one_line, printable
+from evaluator.report.layout.text import one_line, printable
 
 
 def listing_text(listing: Listing) -> str:

@@ -34,16 +34,16 @@ from evaluator.protocol.frames import (
     Warmed,
 )
 from evaluator.protocol.seeding import seed_torch
-from evaluator.runner import module
+from evaluator.runner import submission_module
+from evaluator.runner.device_arena import places, warm_up
 from evaluator.runner.extensions import ExtensionLoader
-from evaluator.runner.gpu import places, warm_up
-from evaluator.runner.leaving_out import WithoutEffect, leave_out_library
-from evaluator.runner.memory import Shared, take_over
-from evaluator.runner.printing import Printing
-from evaluator.runner.profiling import profiled
-from evaluator.runner.trees import Outbox, to_tensor, to_value
-from evaluator.runner.weights import counterparts, follow
-from evaluator.runner.witness import Witness
+from evaluator.runner.instrumentation.ablation import WithoutEffect, leave_out_library
+from evaluator.runner.instrumentation.op_counter import OpCounter
+from evaluator.runner.instrumentation.profiler import profiled
+from evaluator.runner.parameters import counterparts, follow
+from evaluator.runner.printed_output import Printing
+from evaluator.runner.pytree import Outbox, to_tensor, to_value
+from evaluator.runner.shared_memory import Shared, take_over
 
 
 def run(sock: socket.socket, private: Path) -> NoReturn:
@@ -69,7 +69,7 @@ class Runner:
         self._held: list[model_call.Result] = []
         self._weights: dict[str, torch.Tensor] = {}
         self._extensions: ExtensionLoader | None = None
-        self._witness: Witness | None = None
+        self._op_counter: OpCounter | None = None
         self.printing = Printing()
         self._called = False
         self._without: WithoutEffect | None = None
@@ -82,7 +82,7 @@ class Runner:
         except Closed:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
-            answer = module.describe(error, self._private)
+            answer = submission_module.describe(error, self._private)
         if not isinstance(answer, Done) or isinstance(frame, Prepare):
             self.printing.flush()  # Outside the timed interval.
         if isinstance(frame, Prepare) and self._called:
@@ -122,7 +122,7 @@ class Runner:
             None if self._without is None else self._without.replace,
         )
         self._extensions.install()
-        self._model_new = module.read_in(self._private, frame.submission, frame.model)
+        self._model_new = submission_module.read_in(self._private, frame.submission, frame.model)
         return Loaded()
 
     def _construct(self, frame: Construct) -> Frame:
@@ -133,7 +133,7 @@ class Runner:
         kwargs = _cloned(to_value(frame.kwargs, memory.inputs))
         if frame.changing:
             memory.arena.open()
-        self._model = module.construct(
+        self._model = submission_module.construct(
             self._model_new,
             args,
             kwargs,
@@ -142,7 +142,7 @@ class Runner:
             device=memory.arena.device,
         )
         state = to_value(frame.state, memory.inputs)
-        difference = module.copy_weights(self._model, state)
+        difference = submission_module.copy_weights(self._model, state)
         self._weights = counterparts(self._model, state, frame.changing, copied=difference is None)
         outbox = Outbox(memory.arena)
         return Constructed(
@@ -173,7 +173,7 @@ class Runner:
             memory.arena.probe(forked=frame.forked)
             result, launches = self._held.pop(), None
         else:
-            with self._witness or contextlib.nullcontext():
+            with self._op_counter or contextlib.nullcontext():
                 result, launches = self._run(args, kwargs, gradients, frame.schedule)
             result = model_call.readable(result)
         outbox = Outbox(memory.arena)
@@ -211,15 +211,15 @@ class Runner:
         return self._shared.emulation.run(self._model, args, kwargs, gradients, schedule)
 
     def _counted(self) -> Counted:
-        if self._witness is None:
+        if self._op_counter is None:
             emulation, extensions = self._shared.emulation, self._extensions
             launches = (lambda: (0, 0)) if emulation is None else emulation.launches
-            self._witness = Witness(
+            self._op_counter = OpCounter(
                 lambda: [] if extensions is None else extensions.names,
                 lambda: [] if extensions is None else [each._op for each in extensions.operators],  # noqa: SLF001
                 launches,
             )
-        return self._witness.counted()
+        return self._op_counter.counted()
 
     def _leave_out(self, frame: LeaveOut) -> None:
         """Prepare or begin the omission of one part of the work."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evaluator.errors import UsageError
-from evaluator.files.reading import read_named_regular
-from evaluator.report.text import one_line
+from evaluator.files.safe_open import read_named_regular
+from evaluator.report.layout.text import one_line
 
 VARIABLE = "WARPGRADE_SIGNING_KEY"
 """Environment variable with a private key or the path of a key file."""
@@ -181,7 +181,7 @@ def _read_private(path: Path) -> str:
 
 def _in_view(path: Path) -> bool:
     """Return whether runners can read the path through their file view."""
-    from evaluator.isolation.files import hidden_paths, readable_paths
+    from evaluator.sandbox.filesystem.visible_files import hidden_paths, readable_paths
 
     seen = any(path.is_relative_to(each) for each in readable_paths())
     return seen and not any(path.is_relative_to(each) for each in hidden_paths())

@@ -8,7 +8,7 @@ import msgspec
 
 from evaluator.errors import CardError
 from evaluator.records import Scorecard
-from evaluator.report.text import counted
+from evaluator.report.layout.text import counted
 from evaluator.signatures.keys import PublicKey
 from evaluator.signatures.signing import Seen, State, signature_of
 

@@ -17,7 +17,7 @@ from evaluator.catalog import sized_source
 from evaluator.protocol import model_call
 from evaluator.protocol.op_mode import OperationMode
 from evaluator.records import Problem, SizeName
-from evaluator.roofline.count import arguments, on_meta, registered
+from evaluator.roofline.work_count import arguments, on_meta, registered
 
 FILE = "reference.py"
 """File name under which a reference is compiled, used to find the line of an operation."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from evaluator.errors import SubmissionUnreadable
-from evaluator.files.reading import NotRegular, read_found, read_named
+from evaluator.files.safe_open import NotRegular, read_found, read_named
 from evaluator.findings import Code, finding
 from evaluator.records import Finding, Record, Sha256
 from evaluator.submission.model_new import looks_like_python

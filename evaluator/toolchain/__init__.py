@@ -1,1 +1,1 @@
-"""Compilers of this machine: location, allowed flags, command lines, messages."""
+"""Compilers of this machine, their flags, their headers and their messages."""

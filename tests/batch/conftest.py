@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from evaluator import environment
-from evaluator.batch import crew
+from evaluator.batch.workers import worker_pool
 from tests.batch.fakes import FakeWorker
 
 
@@ -12,8 +12,8 @@ def worker(monkeypatch):
     """Every worker is a fake one, and nobody waits before trying again."""
     monkeypatch.setattr(FakeWorker, "graded", Counter(), raising=False)
     monkeypatch.setattr(FakeWorker, "started", [], raising=False)
-    monkeypatch.setattr(crew, "Worker", FakeWorker)
-    monkeypatch.setattr(crew, "BACKOFF_S", (0.0, 0.0))
+    monkeypatch.setattr(worker_pool, "LocalWorker", FakeWorker)
+    monkeypatch.setattr(worker_pool, "BACKOFF_S", (0.0, 0.0))
     # The card of a lost one is made by the pipeline itself, on this machine.
     monkeypatch.setattr(environment, "_cpu_name", lambda: "a processor")
     return FakeWorker

@@ -5,7 +5,7 @@ from collections import Counter
 
 import msgspec
 
-from evaluator.batch.protocol import Graded, NotGraded, Stage
+from evaluator.batch.workers.messages import Graded, NotGraded, Stage
 from evaluator.findings import Code, finding
 from evaluator.records import DeviceFacts, Status
 from tests import cards

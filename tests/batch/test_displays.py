@@ -5,12 +5,12 @@ import sys
 
 from rich.console import Console
 
-from evaluator.batch.crew import Began
-from evaluator.batch.displays import Lines, Table, display_on
-from evaluator.batch.index import row_of
-from evaluator.batch.inputs import Problems, from_text
-from evaluator.batch.session import Result
-from evaluator.batch.tasks import Refused
+from evaluator.batch.progress_display import Lines, Table, display_on
+from evaluator.batch.runs.index import row_of
+from evaluator.batch.runs.inputs import Problems, from_text
+from evaluator.batch.runs.tasks import Refused
+from evaluator.batch.scheduler import Result
+from evaluator.batch.workers.worker_pool import Began
 from evaluator.commands import main as cli
 from evaluator.records import SizeName
 from tests import cards

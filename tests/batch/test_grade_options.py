@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 import pytest
 
-from evaluator.batch.protocol import Order
+from evaluator.batch.workers.messages import Order
 from evaluator.commands import main as cli
 from evaluator.commands.options import field_of
 from evaluator.errors import UsageError

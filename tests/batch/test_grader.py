@@ -92,7 +92,7 @@ def test_one_grade_has_no_number_of_jobs():
 
 def test_one_grade_of_cpp_for_the_cpu_is_made_there(worker, monkeypatch):
     cpp = '# right load_inline(cpp_sources="x.data_ptr<float>()")'
-    monkeypatch.setattr("evaluator.request.default_device", lambda: DeviceKind.EMULATED)
+    monkeypatch.setattr("evaluator.grading.resolved_request.default_device", lambda: DeviceKind.EMULATED)
     assert grade("relu", cpp).device.kind is DeviceKind.CPU
     assert grade("relu", f"```python\n{cpp}\nclass ModelNew: pass\n```").device.kind is DeviceKind.CPU
     assert grade("relu", cpp, device="emulated").device.kind is DeviceKind.EMULATED
@@ -160,7 +160,7 @@ def test_a_program_that_loses_interest_ends_the_workers(worker):
 
 
 def test_a_program_signs_its_cards(worker, tmp_path, monkeypatch):
-    from evaluator.files.store import card_bytes
+    from evaluator.files.card_files import card_bytes
     from evaluator.signatures import keys
     from evaluator.signatures.signing import State, signature_of
 

@@ -5,10 +5,10 @@ import os
 import msgspec
 import pytest
 
-from evaluator.batch.index import Index
-from evaluator.batch.regrading import regrade
-from evaluator.batch.run_folder import RunFolder
-from evaluator.files.store import card_bytes, read_card, write_card
+from evaluator.batch.runs.index import Index
+from evaluator.batch.runs.regrade_run import regrade
+from evaluator.batch.runs.run_folder import RunFolder
+from evaluator.files.card_files import card_bytes, read_card, write_card
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.batch import inputs
-from evaluator.batch.inputs import Problems, named_once, read_folder, read_lines
-from evaluator.batch.tasks import Refused, Shard, Task
+from evaluator.batch.runs import inputs
+from evaluator.batch.runs.inputs import Problems, named_once, read_folder, read_lines
+from evaluator.batch.runs.tasks import Refused, Shard, Task
 from evaluator.errors import UsageError
 from evaluator.files.file_names import file_name
 from evaluator.grading.request import Unread

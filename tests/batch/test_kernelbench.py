@@ -13,9 +13,9 @@ import pytest
 
 from evaluator.commands import main as cli
 from evaluator.errors import UsageError
-from evaluator.files.store import read_card
+from evaluator.files.card_files import read_card
 from evaluator.records import Status
-from evaluator.report.batch_kernelbench import Graded, documents
+from evaluator.report.run.kernelbench import Graded, documents
 from tests import cards
 from tests.batch import fakes
 from tests.batch.test_session import batch  # noqa: F401 - a fixture

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from evaluator.commands import main as cli
-from evaluator.files.store import read_card
+from evaluator.files.card_files import read_card
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 HOSTILE = "<script>alert(1)</script>"
@@ -82,7 +82,7 @@ def test_every_submission_is_on_the_page_with_its_code(run, tmp_path):
 
 
 def test_details_beyond_the_limit_are_left_out_and_counted(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("evaluator.report.batch_html._DETAILS_BYTES", 10)
+    monkeypatch.setattr("evaluator.report.run.html._DETAILS_BYTES", 10)
     run("report", "run", "--html", "page.html")
     text = (tmp_path / "page.html").read_text()
     assert "Code and findings of 4 submissions are omitted" in text

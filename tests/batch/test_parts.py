@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evaluator.batch import crew
-from evaluator.batch.crew import Crew, Drained, Ended
-from evaluator.batch.handle import Slot
-from evaluator.batch.inputs import Problems, from_text
-from evaluator.batch.protocol import Built, Graded, NotGraded, Order, Part, Stage
-from evaluator.batch.ready import Ready, Waiting
+from evaluator.batch.runs.inputs import Problems, from_text
+from evaluator.batch.workers import worker_pool
+from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
+from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Stage
+from evaluator.batch.workers.worker_handle import Slot
+from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun
@@ -61,14 +61,14 @@ class TwoParts(FakeWorker):
 def two_parts(worker, monkeypatch):
     monkeypatch.setattr(TwoParts, "orders", [], raising=False)
     monkeypatch.setattr(TwoParts, "on_gpu", Counter(), raising=False)
-    monkeypatch.setattr(crew, "Worker", TwoParts)
+    monkeypatch.setattr(worker_pool, "LocalWorker", TwoParts)
     return TwoParts
 
 
 def run(tasks, gpus=("a",), builders=3, **options):
     slots = [*(Slot(gpu=gpu, part=Part.FINISH) for gpu in gpus), *[Slot(gpu=gpus[0], part=Part.BEGIN)] * builders]
     left, ended, coming = len(slots), [], iter(tasks)
-    with Crew(slots, GradeOptions(DeviceKind.CUDA), lambda: next(coming, None), **options) as working:
+    with WorkerPool(slots, GradeOptions(DeviceKind.CUDA), lambda: next(coming, None), **options) as working:
         while left:
             event = working.events.get(timeout=120)
             if isinstance(event, Ended):
@@ -113,7 +113,7 @@ def waiting(problem, number):
 
 
 def test_problems_of_one_kind_follow_each_other():
-    ready = Ready(builders=1, room=100)
+    ready = GpuQueue(builders=1, room=100)
     for number, problem in enumerate(["relu", "gelu", "relu", "gelu", "gelu", "add", "relu"]):
         ready.put(waiting(problem, number))
     ready.builder_left()
@@ -128,7 +128,7 @@ def test_problems_of_one_kind_follow_each_other():
 
 
 def test_builders_wait_for_room_and_nobody_waits_for_ever():
-    ready = Ready(builders=1, room=1)
+    ready = GpuQueue(builders=1, room=1)
     ready.put(waiting("relu", 0))
     second = threading.Thread(target=ready.put, args=(waiting("relu", 1),), daemon=True)
     second.start()

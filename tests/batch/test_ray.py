@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from evaluator.files.store import read_card
+from evaluator.files.card_files import read_card
 from evaluator.records import Status
 from tests.grading.harness import TOP, module, passable_folder
 

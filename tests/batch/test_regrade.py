@@ -5,12 +5,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from evaluator.batch.results import read_run
+from evaluator.batch.runs.results import read_run
+from evaluator.cards.regrade import changes, regraded
 from evaluator.commands import main as cli
-from evaluator.files.store import read_card, write_card
+from evaluator.files.card_files import read_card, write_card
 from evaluator.findings import Code, finding
 from evaluator.records import Status
-from evaluator.report.regrade import changes, regraded
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 

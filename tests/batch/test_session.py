@@ -13,11 +13,12 @@ import filelock
 import pytest
 from jsonschema import Draft202012Validator
 
-from evaluator.batch import inputs, run_folder, session
-from evaluator.batch.run_folder import RunFolder
+from evaluator.batch import scheduler
+from evaluator.batch.runs import inputs, run_folder
+from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.commands import main as cli
 from evaluator.errors import CardNotWritten, UsageError
-from evaluator.files.store import read_card, write_card
+from evaluator.files.card_files import read_card, write_card
 from evaluator.grade_options import GradeOptions
 from evaluator.records import BaselineKind, DeviceKind, SizeName, Status
 from evaluator.schema import SchemaName, schema
@@ -178,7 +179,7 @@ def test_a_disk_that_is_full_ends_it_and_the_same_command_goes_on(batch, hand_in
             case "plan":
                 patch.setattr(run_folder.Plan, "__init__", with_a_full_file)
             case "log":
-                patch.setattr(session.Session, "_note", full)
+                patch.setattr(scheduler.Scheduler, "_note", full)
             case "card":
                 patch.setattr("os.fsync", full)
         assert batch() == 3
@@ -381,7 +382,7 @@ def test_lines_of_json(batch, tmp_path, worker):
 
 def test_a_full_disk_ends_the_batch_and_the_same_command_goes_on(batch, hand_in, tmp_path, monkeypatch):
     hand_in({f"relu/{n}.py": f"# right {n}" for n in range(5)})
-    write = session.write_card
+    write = scheduler.write_card
     room = iter([True, True, False])
 
     def full(card, path, **how):
@@ -389,10 +390,10 @@ def test_a_full_disk_ends_the_batch_and_the_same_command_goes_on(batch, hand_in,
             raise CardNotWritten("no space left")
         write(card, path, **how)
 
-    monkeypatch.setattr(session, "write_card", full)
+    monkeypatch.setattr(scheduler, "write_card", full)
     assert batch() == 3
     assert len(statuses(tmp_path)) == 2
-    monkeypatch.setattr(session, "write_card", write)
+    monkeypatch.setattr(scheduler, "write_card", write)
     assert batch() == 0
     assert set(statuses(tmp_path).values()) == {Status.CORRECT}
     assert len(statuses(tmp_path)) == 5

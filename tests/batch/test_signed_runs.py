@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.commands import main as cli
-from evaluator.files.store import read_card, write_card
+from evaluator.files.card_files import read_card, write_card
 from evaluator.records import Status
 from evaluator.signatures import keys
 from evaluator.signatures.keys import VARIABLE, make_key, signing_key

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.records import Status
-from evaluator.report.intervals import geometric_mean, share, student_95
-from evaluator.report.summary import MISSING, THRESHOLDS, Device, Sample, pass_at_k, sections, summarise
+from evaluator.report.run.intervals import geometric_mean, share, student_95
+from evaluator.report.run.summary import MISSING, THRESHOLDS, Device, Sample, pass_at_k, sections, summarise
 
 CPU = Device("cpu", "a processor", timed=True)
 OTHER = Device("cpu", "another one", timed=True)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.batch.inputs import Problems, read_folder
-from evaluator.batch.tasks import Refused, Task
+from evaluator.batch.runs.inputs import Problems, read_folder
+from evaluator.batch.runs.tasks import Refused, Task
 from evaluator.commands import main as cli
-from evaluator.files.store import write_card
+from evaluator.files.card_files import write_card
 from evaluator.records import SizeName
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
-from tests.unit.test_reading import bound, dangling, link, link_to_folder
+from tests.unit.files.test_safe_open import bound, dangling, link, link_to_folder
 
 IRREGULAR = [link, link_to_folder, dangling, os.mkfifo, bound]
 
@@ -177,12 +177,12 @@ def test_a_linked_problem_of_a_folder_is_named_and_may_be_named(tmp_path, monkey
 
 
 def test_a_named_pipe_of_lines_is_given_up_when_nobody_writes(tmp_path, monkeypatch):
-    from evaluator.batch.inputs import open_lines
+    from evaluator.batch.runs.inputs import open_lines
     from evaluator.errors import UsageError
-    from evaluator.files import reading
+    from evaluator.files import safe_open
 
     os.mkfifo(tmp_path / "lines")
-    monkeypatch.setattr(reading.open_named, "__defaults__", (0.05,))
+    monkeypatch.setattr(safe_open.open_named, "__defaults__", (0.05,))
     with pytest.raises(UsageError, match="nothing was written into this pipe"):
         open_lines(tmp_path / "lines")
     with socket.socket(socket.AF_UNIX) as end:

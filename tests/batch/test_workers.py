@@ -11,13 +11,13 @@ import time
 import psutil
 import pytest
 
-from evaluator.batch.protocol import Part
-from evaluator.batch.results import read_run
-from evaluator.batch.slots import slots_for
+from evaluator.batch.runs.results import read_run
+from evaluator.batch.workers.messages import Part
+from evaluator.batch.workers.slots import slots_for
 from evaluator.errors import UsageError
-from evaluator.files.store import read_card
-from evaluator.isolation.scratch import remove_abandoned
+from evaluator.files.card_files import read_card
 from evaluator.records import DeviceKind, Status
+from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
 from warpgrade import Candidate, grade, grade_many
 

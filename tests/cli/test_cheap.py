@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.files.store import write_card
+from evaluator.files.card_files import write_card
 from tests import cards
 
 TOP = Path(__file__).parents[2]

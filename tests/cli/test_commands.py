@@ -13,16 +13,16 @@ import click
 import msgspec
 import pytest
 
-from evaluator.build.ahead import Part
-from evaluator.build.cache import BuildCache
+from evaluator.cache.build_cache import BuildCache
 from evaluator.commands import main as cli
-from evaluator.doctor import Diagnosis
+from evaluator.compile.warm_up import Part
+from evaluator.doctor.diagnosis import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
-from evaluator.files.store import card_bytes, read_card, write_card
+from evaluator.files.card_files import card_bytes, read_card, write_card
 from evaluator.findings import Code
 from evaluator.grading import pipeline
 from evaluator.grading.request import GradeRequest, Unread
-from evaluator.grading.timed import LastResort
+from evaluator.grading.run_until_deadline import LastResort
 from evaluator.progress import Progress
 from evaluator.records import (
     DeviceKind,
@@ -368,7 +368,7 @@ def test_a_card_that_cannot_be_stored_is_shown_all_the_same(
     def full(*_: object, **__: object) -> None:
         raise CardNotWritten("cannot write the scorecard: No space left on device")
 
-    monkeypatch.setattr("evaluator.files.store.write_card", full)
+    monkeypatch.setattr("evaluator.files.card_files.write_card", full)
     assert run("grade", "relu", submission) == 3
     assert run.out.startswith("✓ correct")
     assert "Scorecard" not in run.out
@@ -499,8 +499,8 @@ def test_a_fault_of_our_own_is_never_a_verdict(run: Run, graded: FakeGrade, subm
 
 @pytest.fixture(autouse=True)
 def no_tiny_grades(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the doctor's own grades: tests/unit/test_doctor.py has them."""
-    monkeypatch.setattr("evaluator.tryout.tried", lambda diagnosis, _progress: diagnosis)
+    """Leave out the doctor's own grades: tests/unit/doctor/test_doctor.py has them."""
+    monkeypatch.setattr("evaluator.doctor.sample_grade.tried", lambda diagnosis, _progress: diagnosis)
 
 
 def test_the_doctor_sees_this_machine(run: Run) -> None:
@@ -542,8 +542,8 @@ def test_the_doctor_says_that_python_compiles_pytorch_at_each_start(
 def _stand_in(monkeypatch: pytest.MonkeyPatch, *parts: Part) -> None:
     """Have these parts in the place of the machine's own."""
     ready = Diagnosis(lines=[], ready=[DeviceKind.CPU], prepared=[])
-    monkeypatch.setattr("evaluator.doctor.diagnose", lambda: ready)
-    monkeypatch.setattr("evaluator.build.ahead.parts", lambda *_: list(parts))
+    monkeypatch.setattr("evaluator.doctor.diagnosis.diagnose", lambda: ready)
+    monkeypatch.setattr("evaluator.compile.warm_up.parts", lambda *_: list(parts))
 
 
 class MadeOnce:
@@ -580,7 +580,7 @@ def test_the_doctor_prepares_and_says_what_was_made(run: Run, monkeypatch: pytes
 
 
 def test_a_machine_that_cannot_grade_prepares_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaluator.doctor.diagnose", lambda: Diagnosis(lines=[], ready=[], prepared=[]))
+    monkeypatch.setattr("evaluator.doctor.diagnosis.diagnose", lambda: Diagnosis(lines=[], ready=[], prepared=[]))
     assert run("doctor", "--prepare") == 3
     assert "error: this machine cannot grade yet\n  hint: `warpgrade doctor` lists what is missing\n" in run.err
     assert run.out == ""
@@ -669,7 +669,7 @@ CPP = 'load_inline(cpp_sources="float* p = x.data_ptr<float>();")\nclass ModelNe
 def test_cpp_for_the_cpu_is_graded_there_where_no_device_is_asked_for(
     usual: DeviceKind, graded: FakeGrade, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluator.request.default_device", lambda: usual)
+    monkeypatch.setattr("evaluator.grading.resolved_request.default_device", lambda: usual)
     (tmp_path / "mine.py").write_text(CPP)
     run("grade", "relu", "mine.py")
     run("grade", "relu", "mine.py", "--device", "emulated")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.commands import main as cli
-from evaluator.files.store import write_card
+from evaluator.files.card_files import write_card
 from evaluator.grading import pipeline
 from tests import cards
 

@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.commands import main as cli
 from evaluator.errors import SandboxUnavailable
-from evaluator.judge.workshop import Workshop
+from evaluator.judge.context.grade_context import GradeContext
 
 SUBMISSION = "class ModelNew: pass\n"
 
@@ -38,16 +38,16 @@ def test_every_wall_and_none_cannot_be_had_together(run, command):
     assert "--strict" in said
 
 
-def shop(missing, *, strict):
+def context(missing, *, strict):
     return SimpleNamespace(
         terms=SimpleNamespace(options=SimpleNamespace(strict=strict)),
-        _starter=SimpleNamespace(facts=SimpleNamespace(missing=missing)),
+        _fork_server=SimpleNamespace(facts=SimpleNamespace(missing=missing)),
     )
 
 
 def test_a_missing_wall_is_refused_where_every_one_is_asked_for():
     with pytest.raises(SandboxUnavailable, match="this machine lacks seccomp, own-proc") as raised:
-        Workshop.insist_on_walls(shop(["seccomp", "own-proc"], strict=True))
+        GradeContext.insist_on_walls(context(["seccomp", "own-proc"], strict=True))
     assert "doctor" in raised.value.hint
-    Workshop.insist_on_walls(shop(["seccomp"], strict=False))
-    Workshop.insist_on_walls(shop([], strict=True))
+    GradeContext.insist_on_walls(context(["seccomp"], strict=False))
+    GradeContext.insist_on_walls(context([], strict=True))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.commands.streams import coloured
-from evaluator.files.store import card_bytes
+from evaluator.files.card_files import card_bytes
 from tests import cards
 
 CLI = [sys.executable, "-c", "import cli; cli.main()"]

@@ -8,11 +8,11 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from evaluator.admission import admission
 from evaluator.catalog import list_problems
 from evaluator.catalog.lock import LOCK_FILE, fits, lock_text, read_lock
 from evaluator.commands import main as cli
-from evaluator.judge import admission
-from evaluator.judge.profiles import RULES
+from evaluator.judge.inputs.input_distributions import RULES
 from evaluator.records import Profile, SizeName
 
 TOP = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.emulator import runtime
-from evaluator.emulator.unit import KERNEL_FLAGS
+from evaluator.emulator.frontend.build_ladder import KERNEL_FLAGS
 
 COMPILER, MACHINE = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
 pytestmark = [

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from evaluator.emulator import rehearsal
-from evaluator.emulator.child import find_sizes
-from evaluator.emulator.rehearsal import full_size_numbers
+from evaluator.emulator.parsing import parse_in_sandbox
+from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
+from evaluator.emulator.parsing.sandboxed_parser import find_sizes
 
 
 class Child:
@@ -43,7 +43,7 @@ def asked(act):
     ],
 )
 def test_who_brings_the_child_down_has_no_excuse(act, monkeypatch):
-    monkeypatch.setattr(rehearsal, "_LIMIT_S", 0.2)
+    monkeypatch.setattr(parse_in_sandbox, "_LIMIT_S", 0.2)
     assert asked(act) == []
 
 

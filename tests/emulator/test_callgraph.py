@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.emulator.callgraph import CallGraph
+from evaluator.emulator.frontend.callgraph import CallGraph
 
 
 def waits(*texts, kernel="k"):

@@ -9,7 +9,7 @@ from evaluator.grade_options import GradeOptions
 from evaluator.grading.pipeline import grade
 from evaluator.grading.request import GradeRequest
 from evaluator.grading.resources import threads
-from evaluator.judge.terms import Terms
+from evaluator.judge.setup.terms import Terms
 from evaluator.progress import Silent
 from evaluator.records import DeviceKind, Order, SizeName, Status
 from evaluator.submission.read import read_submission

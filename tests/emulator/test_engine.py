@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.emulator import runtime
-from evaluator.emulator.unit import KERNEL_FLAGS
+from evaluator.emulator.frontend.build_ladder import KERNEL_FLAGS
 from evaluator.toolchain import host_compiler
 
 pytestmark = pytest.mark.slow

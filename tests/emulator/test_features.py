@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.emulator.features import lacking, unsupported
+from evaluator.emulator.frontend.unsupported_features import lacking, unsupported
 
 
 def found(text):

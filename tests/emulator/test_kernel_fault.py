@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
-from evaluator.judge.emulation import kernel_fault
+from evaluator.judge.runners.emulator_faults import kernel_fault
 
 SUBMISSION = """import torch
 cuda = '''

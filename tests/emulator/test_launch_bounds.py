@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.emulator.rewriter import rewrite_unit
+from evaluator.emulator.frontend.rewriter import rewrite_unit
 
 ASKS = "{{ if (emu::beyond_bounds({})) return; x[0] = 1; }}"
 BODY = "{ x[0] = 1; }"

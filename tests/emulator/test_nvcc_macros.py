@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
-from evaluator.build.ptx import nvcc_version
+from evaluator.compile.emulated.nvcc_check import nvcc_version
 from evaluator.emulator import runtime
-from evaluator.emulator.front import front_end
-from evaluator.emulator.nvcc_macros import as_nvcc
-from evaluator.emulator.unit import build_steps
+from evaluator.emulator.frontend.build_ladder import build_steps
+from evaluator.emulator.frontend.front_end import front_end
+from evaluator.emulator.frontend.nvcc_macros import as_nvcc
 from evaluator.protocol.frames import BuildRequest
 from evaluator.toolchain import host_compiler, nvcc
 

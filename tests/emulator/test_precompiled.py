@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.build.cache import BuildCache, cache_folder
-from evaluator.build.emulator_parts import precompiled_headers
-from evaluator.emulator.front import front_end
-from evaluator.emulator.precompiled import PRECOMPILED
-from evaluator.emulator.unit import build_steps
-from evaluator.isolation import ToolResult
+from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.compile.emulated.emulator_libraries import precompiled_headers
+from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
+from evaluator.emulator.frontend.build_ladder import build_steps
+from evaluator.emulator.frontend.front_end import front_end
 from evaluator.protocol.frames import BuildRequest
+from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler
 
 pytestmark = [

@@ -12,8 +12,8 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import torch
 from torch import nn
-from evaluator.runner.pretence import pretend_to_have_a_gpu, real_device
-pretend_to_have_a_gpu()
+from evaluator.runner.emulated.fake_cuda import install_fake_cuda, real_device
+install_fake_cuda()
 x = torch.ones(3)
 """
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.cuda_source.lexer import Code, Kind, tokens
-from evaluator.emulator.rewriter import marks_returns, rewrite_host, rewrite_unit
+from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, rewrite_unit
 from evaluator.submission.read import Submission, read_submission
 
 ROOT = Path(__file__).parent.parent.parent

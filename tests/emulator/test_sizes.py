@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from evaluator.emulator import sizes
-from evaluator.emulator.sizes import hard_coded
+from evaluator.emulator.frontend import hard_coded_sizes
+from evaluator.emulator.frontend.hard_coded_sizes import hard_coded
 
 FULL = {"batch": 4096, "dim": 393216, "kernel": 3, "name": "x", "flag": True, "shape": [128, 500]}
 SMALL = {"batch": 64, "dim": 512, "kernel": 3, "name": "x", "flag": True, "shape": [16, 40]}
@@ -65,7 +65,7 @@ def test_a_constant_counts_where_something_needs_it_by_way_of_others():
 def test_a_long_chain_of_constants_is_followed_once(monkeypatch):
     """It was walked through as often as it has links: 30 000 of them took hours."""
     walked = []
-    monkeypatch.setattr(sizes.ast, "walk", lambda node, walk=ast.walk: walked.append(node) or walk(node))
+    monkeypatch.setattr(hard_coded_sizes.ast, "walk", lambda node, walk=ast.walk: walked.append(node) or walk(node))
     chain = "".join(f"a{i} = a{i - 1}\n" for i in range(1, 500))
     assert hard_coded(f"a0 = 4096\n{chain}", FULL, SMALL) == []
     assert len(walked) < 20 * 500

@@ -3,7 +3,7 @@
 import sys
 from types import ModuleType
 
-from evaluator.runner.triton_launches import TritonLaunches
+from evaluator.runner.emulated.triton_launches import TritonLaunches
 
 NAME = "triton.runtime.interpreter"
 

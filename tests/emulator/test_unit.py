@@ -6,8 +6,8 @@ import pytest
 
 from evaluator.cuda_source.source_files import source_files
 from evaluator.emulator import headers
-from evaluator.emulator.front import Lacking, front_end, lacking_constructs
-from evaluator.emulator.unit import StepName, build_steps, final_errors
+from evaluator.emulator.frontend.build_ladder import StepName, build_steps, final_errors
+from evaluator.emulator.frontend.front_end import Lacking, front_end, lacking_constructs
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
 
@@ -201,7 +201,7 @@ def test_alignment_is_checked_where_there_are_vectors(monkeypatch, kernel, check
     request = BuildRequest(name="ext", cpp_sources=[""], cuda_sources=[kernel], with_cuda=True)
     steps = steps_of(request)
     assert all(("-fsanitize=alignment" in step.argv) is checked for step in steps)
-    monkeypatch.setattr("evaluator.emulator.unit.compiler_has", lambda _library: False)
+    monkeypatch.setattr("evaluator.emulator.frontend.build_ladder.compiler_has", lambda _library: False)
     assert not any("-fsanitize=alignment" in step.argv for step in steps_of(request))
 
 

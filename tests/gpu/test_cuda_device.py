@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from evaluator.findings import Code
-from evaluator.judge.compare import Sides, compare
-from evaluator.judge.tolerance import bounds
+from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import bounds
 from evaluator.paths import data_dir
 from evaluator.records import Status
 from tests.grading.harness import Grader
@@ -335,16 +335,16 @@ def test_the_gpu_counts_what_is_far_off_as_the_host_does(fused, dtype, rare, fli
 
 @pytest.fixture(scope="module")
 def fused(tmp_path_factory):
-    from evaluator.build.cache import BuildCache
-    from evaluator.build.native import build_kernels
-    from evaluator.isolation import Starter, run_tool
-    from evaluator.judge.fused import FusedComparison
+    from evaluator.cache.build_cache import BuildCache
+    from evaluator.compile.own_libraries import build_kernels
+    from evaluator.judge.compare.fused_kernel import FusedComparison
     from evaluator.records import SandboxMode
+    from evaluator.sandbox import ForkServer, run_tool
     from evaluator.toolchain.nvcc import architecture
 
-    with Starter(mode=SandboxMode.FULL, preload=[]) as starter:
+    with ForkServer(mode=SandboxMode.FULL, preload=[]) as fork_server:
         kernels = build_kernels(
-            lambda argv, *, readable=(), **rest: run_tool(starter, argv, readable=readable, **rest),
+            lambda argv, *, readable=(), **rest: run_tool(fork_server, argv, readable=readable, **rest),
             BuildCache(tmp_path_factory.mktemp("kernels")),
             architecture(*torch.cuda.get_device_capability()),
         )

@@ -7,7 +7,7 @@ import torch
 
 from evaluator.commands import main as cli
 from evaluator.findings import Code
-from evaluator.judge.profiles import PROFILES, _where_not_zero, change, rehearse
+from evaluator.judge.inputs.input_distributions import PROFILES, _where_not_zero, change, rehearse
 from evaluator.records import Layout, Profile, Status
 from tests.gpu.test_cuda_device import HEAD, grade, grader
 from tests.grading.harness import TOP

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from evaluator.catalog import find_problem
-from evaluator.judge.compare import Sides, compare
-from evaluator.judge.tolerance import bounds
+from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import bounds
 from evaluator.paths import data_dir
 from evaluator.records import SizeName, ToleranceRule
 from tests.naive import called, models, moved, reference_module, submission_class, tensors

@@ -5,11 +5,11 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
-from evaluator.judge.baseline import ReferenceTimer
-from evaluator.judge.seeds import SeedBook
-from evaluator.judge.terms import Terms
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.setup.seed_book import SeedBook
+from evaluator.judge.setup.terms import Terms
 from evaluator.judge.verdict import judge
-from evaluator.judge.workshop import Workshop
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, Grader, passable_folder
@@ -44,11 +44,11 @@ def judged(grader):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-        with Workshop(terms, "", SeedBook(None)) as shop, ReferenceTimer(shop) as timer:
+        with GradeContext(terms, "", SeedBook(None)) as context, ReferenceTimer(context) as timer:
 
             def run(source, timeout_s=PATIENT_S):
-                shop.source = source
-                shop.terms = terms._replace(options=replace(terms.options, timeout_s=timeout_s))
-                return judge(shop, timer, Stopwatch(Silent()))
+                context.source = source
+                context.terms = terms._replace(options=replace(terms.options, timeout_s=timeout_s))
+                return judge(context, timer, Stopwatch(Silent()))
 
             yield run

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import psutil
 
-from evaluator.files.store import card_bytes, read_card
+from evaluator.files.card_files import card_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import Scorecard, Status
 from evaluator.schema import check_card

@@ -107,7 +107,7 @@ SNOOP = module(
     "        if SECRET in readable(os.path.join(root, name)): tell('file', os.path.join(root, name))",
     "if SECRET.decode() in str(dict(os.environ)) + str(sys.argv): tell('own environment', os.environ)",
     "try:",
-    "    import evaluator.judge.trial; tell('imported', evaluator.judge.trial)",
+    "    import evaluator.judge.trial.trial_runner; tell('imported', evaluator.judge.trial.trial_runner)",
     "except ImportError: pass",
     "tell('judge', [name for name in sys.modules if 'judge' in name])",
     "tell('end', 0)",

@@ -13,26 +13,26 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from evaluator.build.builder import Builder
-from evaluator.build.built import Built
-from evaluator.build.cache import BuildCache
+from evaluator.cache.build_cache import BuildCache
 from evaluator.catalog import find_problem
+from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.extension.builder import Builder
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
-from evaluator.grading import alone, pipeline
+from evaluator.grading import pipeline, single_grade
 from evaluator.grading.request import GradeRequest
 from evaluator.grading.resources import threads
-from evaluator.isolation import Limits
-from evaluator.isolation.tool import ToolResult
-from evaluator.judge import measure
-from evaluator.judge.early import Early
-from evaluator.judge.starting import light_starter_for
-from evaluator.judge.terms import Terms
-from evaluator.judge.tools import Tools
+from evaluator.judge.runners.fork_servers import light_fork_server_for
+from evaluator.judge.runners.sandboxed_tools import SandboxedTools
+from evaluator.judge.runners.speculative_build import SpeculativeBuild
+from evaluator.judge.setup.terms import Terms
+from evaluator.judge.trial import timing_loop
 from evaluator.progress import Silent
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, DeviceKind, SandboxMode, SizeName, Status
+from evaluator.sandbox import Limits
+from evaluator.sandbox.tool import ToolResult
 from evaluator.submission.read import Submission
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, TOP, module, nobody_left_behind
 from tests.grading.test_interruption import said_by
@@ -64,7 +64,7 @@ def built(request, library=b"library"):
     unit = BuildUnit(
         name=request.name, key="key", ok=library is not None, cached=False, wall_s=1.0, diagnostics=[], log=""
     )
-    return Built(unit=unit, library=library, finding=None)
+    return BuildResult(unit=unit, library=library, finding=None)
 
 
 class Noting:
@@ -80,17 +80,19 @@ class Noting:
 
 
 @contextlib.contextmanager
-def early(builder_of, run_tool=None, text=TEXT):
+def speculative_build(builder_of, run_tool=None, text=TEXT):
     with (
-        light_starter_for(DeviceKind.CPU, SandboxMode.FULL) as starter,
-        Early(starter, run_tool or Tools(starter, DeviceKind.CPU), builder_of, text) as begun,
+        light_fork_server_for(DeviceKind.CPU, SandboxMode.FULL) as fork_server,
+        SpeculativeBuild(
+            fork_server, run_tool or SandboxedTools(fork_server, DeviceKind.CPU), builder_of, text
+        ) as begun,
     ):
         yield begun
 
 
 def test_what_was_foreseen_is_built_once_and_handed_out():
     ahead, later = Noting(), Noting()
-    with early(lambda _: ahead) as begun:
+    with speculative_build(lambda _: ahead) as begun:
         builder = begun.in_front_of(later)
         first, second = builder.build(ASKED), builder.build(ASKED)
     assert (ahead.asked, later.asked) == ([ASKED], [])
@@ -101,7 +103,7 @@ def test_what_was_foreseen_is_built_once_and_handed_out():
 
 def test_what_was_not_foreseen_is_built_when_it_is_asked_for():
     ahead, later = Noting(), Noting()
-    with early(lambda _: ahead) as begun:
+    with speculative_build(lambda _: ahead) as begun:
         assert begun.in_front_of(later).build(OTHER) == built(OTHER)
     assert (ahead.asked, later.asked) == ([ASKED], [OTHER])
 
@@ -115,7 +117,7 @@ def test_it_says_when_all_that_was_foreseen_is_built():
             return super().build(request)
 
     ahead = Waiting()
-    with early(lambda _: ahead) as begun:
+    with speculative_build(lambda _: ahead) as begun:
         assert not begun.has_built()
         may_end.set()
         soon(begun.has_built)
@@ -132,7 +134,7 @@ def test_what_failed_or_was_not_foreseen_is_not_built():
             raise MemoryError
 
     for builder, text in ((Failing(), TEXT), (Broken(), TEXT), (Noting(), FORWARD)):
-        with early(lambda _, builder=builder: builder, text=text) as begun:
+        with speculative_build(lambda _, builder=builder: builder, text=text) as begun:
             begun.remarks()
             wait([build for _, build in begun._builds])
             assert not begun.has_built()
@@ -143,7 +145,7 @@ def test_a_machine_that_fails_is_told_to_who_asks():
         def build(self, request):
             raise MemoryError
 
-    with early(lambda _: Broken()) as begun, pytest.raises(MemoryError):
+    with speculative_build(lambda _: Broken()) as begun, pytest.raises(MemoryError):
         begun.in_front_of(Noting()).build(ASKED)
 
 
@@ -180,7 +182,7 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
         made.append(Sleeping(run_tool, tmp_path))
         return made[0]
 
-    with early(builder_of) as begun:
+    with speculative_build(builder_of) as begun:
         begun.remarks()
         assert made[0].began.wait(120)
         soon(asleep)
@@ -196,13 +198,13 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
 def test_what_is_noticed_of_a_text_is_not_lost_where_builds_are_ended():
     """Where nothing is known of a problem yet they are ended first of all; the look may still be under way."""
     long = "x = 1\n" * 30_000 + "import torch\nclass ModelNew(torch.nn.Module):\n"
-    with early(lambda _: Noting(), text=long + FORWARD) as begun:
+    with speculative_build(lambda _: Noting(), text=long + FORWARD) as begun:
         begun.end()
         assert [each.code for each in begun.remarks()] == [Code.LIBRARY_IN_FORWARD.value]
 
 
 def test_leaving_it_ends_it(tmp_path):
-    with early(functools.partial(Sleeping, folder=tmp_path)):
+    with speculative_build(functools.partial(Sleeping, folder=tmp_path)):
         soon(asleep)
         started = time.monotonic()
     assert time.monotonic() - started < 55
@@ -218,7 +220,7 @@ def test_a_build_that_took_too_long_beside_others_is_made_again():
             return late
 
     later = Noting()
-    with early(lambda _: Late()) as begun:
+    with speculative_build(lambda _: Late()) as begun:
         assert begun.in_front_of(later).build(ASKED) == built(ASKED)
     assert later.asked == [ASKED]
 
@@ -233,7 +235,7 @@ def test_a_build_that_was_ended_is_not_remembered_as_one_that_failed(tmp_path):
         return ToolResult(exit_code=1, signal=None, timed_out=False, output=said, wall_s=1.0)
 
     cache = BuildCache(tmp_path)
-    with early(lambda run_tool: Builder(run_tool, cache, TEXT, 60.0), killed_compiler) as begun:
+    with speculative_build(lambda run_tool: Builder(run_tool, cache, TEXT, 60.0), killed_compiler) as begun:
         assert began.wait(120)
         threading.Timer(0.2, stopped.set).start()
         begun.end()
@@ -244,7 +246,7 @@ def test_a_build_that_was_ended_is_not_remembered_as_one_that_failed(tmp_path):
 def graded(grader, monkeypatch):
     """Grade in this process, as on a machine with many cores."""
     monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-    monkeypatch.setattr(alone, "_CORES_FOR_EARLY", 1)
+    monkeypatch.setattr(single_grade, "_CORES_FOR_EARLY", 1)
 
     def run(source, strict=False):
         request = GradeRequest(
@@ -279,14 +281,14 @@ def graded(grader, monkeypatch):
 def begun(monkeypatch):
     """Note what was asked of those that are begun early, and whether they had it."""
     noted = []
-    had = Early.build_of
+    had = SpeculativeBuild.build_of
 
     def build_of(self, request):
         found = had(self, request)
         noted.append((request.name, found is not None))
         return found
 
-    monkeypatch.setattr(Early, "build_of", build_of)
+    monkeypatch.setattr(SpeculativeBuild, "build_of", build_of)
     return noted
 
 
@@ -314,9 +316,9 @@ def test_a_compile_error_is_the_same_early(graded, begun):
 @pytest.mark.slow
 def test_what_is_never_asked_for_is_no_part_of_the_card_and_at_an_end_before_anything_is_timed(graded, monkeypatch):
     order = []
-    end, side = Early.end, measure.side
-    monkeypatch.setattr(Early, "end", lambda self: (order.append("end"), end(self)))
-    monkeypatch.setattr(measure, "side", lambda *given, **named: (order.append("side"), side(*given, **named))[1])
+    end, side = SpeculativeBuild.end, timing_loop.side
+    monkeypatch.setattr(SpeculativeBuild, "end", lambda self: (order.append("end"), end(self)))
+    monkeypatch.setattr(timing_loop, "side", lambda *given, **named: (order.append("side"), side(*given, **named))[1])
     unasked = 'if False:\n    load_inline("unasked", "int f() { return }", functions="f")\n'
     card = graded(WORKING.replace("class ModelNew", unasked + "\n\nclass ModelNew"))
     assert card.status is Status.CORRECT
@@ -332,7 +334,7 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
     def begin(*_):
         raise Begun
 
-    monkeypatch.setattr(alone, "begin_early", begin)
+    monkeypatch.setattr(single_grade, "begin_early", begin)
     with contextlib.suppress(SandboxUnavailable), pytest.raises(Begun) if begins else contextlib.nullcontext():
         graded(module(), strict=strict)
 
@@ -343,7 +345,7 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
 def test_a_grade_that_is_ended_leaves_nobody(grader, tmp_path, number, later_s):
     slow = 'load_inline("slow", "int f();")\n'
     (tmp_path / "mine.py").write_text(WORKING.replace("extension = load", slow + "extension = load"))
-    script = "import evaluator.grading.alone as p; p._CORES_FOR_EARLY = 1; import cli; cli.main()"
+    script = "import evaluator.grading.single_grade as p; p._CORES_FOR_EARLY = 1; import cli; cli.main()"
     with (
         nobody_left_behind(),
         subprocess.Popen(

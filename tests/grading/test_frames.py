@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory, strided
 from evaluator.findings import Code
-from evaluator.isolation.child import ExitInfo
-from evaluator.judge import asking
-from evaluator.judge.host_clock import HostClock
-from evaluator.judge.reference import Reference
-from evaluator.judge.session import Session
-from evaluator.judge.trial import Bench
+from evaluator.judge.clock.host_clock import HostClock
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.judge.trial import call_driver
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Call, Done, Prepare, Scalar, ToRunner
 from evaluator.records import SizeName, Status, ToleranceRule
+from evaluator.sandbox.confined_process import ExitInfo
 from tests.grading.harness import module
 
 TOKEN = 7
-UNKNOWN_TOKEN = asking._token
+UNKNOWN_TOKEN = call_driver._token
 SHAPE = (7, 1023)
 STRIDES = (1023, 1)
 OUTPUT_BYTES = 1 << 20
@@ -73,7 +73,7 @@ def framed(body: bytes) -> bytes:
 def known_token():
     """Let the frames of these tests be made before the question: what keeps them out otherwise is not all there is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asking, "_token", lambda: TOKEN)
+        patch.setattr(call_driver, "_token", lambda: TOKEN)
         yield
 
 
@@ -89,12 +89,12 @@ def play(reference):
     def run(act, timeout_s=2.0):
         with HostRegion(1 << 20) as inputs, HostRegion(OUTPUT_BYTES) as outputs:
             puppet = Puppet()
-            with Session(puppet, None) as session:
+            with RunnerClient(puppet, None) as session:
                 memory = SharedMemory(inputs, outputs, 1 << 16, None, 1 << 17)
-                bench = Bench(reference, HostClock(session, outputs), memory, ToleranceRule.MEASURED, None)
+                trial_runner = TrialRunner(reference, HostClock(session, outputs), memory, ToleranceRule.MEASURED, None)
                 actor = threading.Thread(target=_perform, args=(act, puppet, inputs, outputs), daemon=True)
                 actor.start()
-                trial = bench.run(0, SEED, timeout_s=timeout_s)
+                trial = trial_runner.run(0, SEED, timeout_s=timeout_s)
             actor.join(60)
             return trial
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
-from evaluator.judge import session
+from evaluator.judge.runners import runner_client
 from evaluator.records import Status
 from tests.grading.harness import module
 
@@ -63,7 +63,7 @@ def test_waking_one_another_is_refused(judged):
 
 @pytest.mark.parametrize("source", NEVER_STOPS.values(), ids=NEVER_STOPS)
 def test_what_never_stops_is_no_fault_of_the_machine(judged, monkeypatch, source):
-    monkeypatch.setattr(session, "_STOP_S", 0.3)
+    monkeypatch.setattr(runner_client, "_STOP_S", 0.3)
     outcome = judged(source)
     assert (outcome.status, outcome.reason.code) == (Status.RUNTIME_ERROR, Code.NOT_STOPPED.value)
 

@@ -17,18 +17,18 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.grade_options import GradeOptions
-from evaluator.judge import work_count
-from evaluator.judge.baseline import ReferenceTimer
-from evaluator.judge.host_clock import HostClock
-from evaluator.judge.place import Place
-from evaluator.judge.reference import Reference
-from evaluator.judge.seeds import SeedBook
-from evaluator.judge.session import Session, Stage
-from evaluator.judge.terms import Terms
-from evaluator.judge.trial import Bench
+from evaluator.judge.clock.host_clock import HostClock
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.own_kernels import op_count
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.setup.seed_book import SeedBook
+from evaluator.judge.setup.terms import Terms
+from evaluator.judge.trial.model_runner import ModelRunner
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.verdict import judge
-from evaluator.judge.workshop import Workshop
-from evaluator.lint.look import look
+from evaluator.lint.lint import look
 from evaluator.progress import Silent, Stopwatch
 from evaluator.protocol.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
 from evaluator.records import DeviceKind, Fault, Finding, SizeName, Status, ToleranceRule
@@ -166,9 +166,9 @@ class Hostile(Puppet):
 def test_no_stream_is_a_right_answer(reference, memory, stream):
     started = time.monotonic()
     memory.outputs.flat.zero_()
-    with Session(Hostile(stream, prepares=True), None) as session:
-        bench = Bench(reference, HostClock(session, memory.outputs), memory, ToleranceRule.MEASURED, None)
-        trial = bench.run(0, 7, timeout_s=2.0)
+    with RunnerClient(Hostile(stream, prepares=True), None) as session:
+        trial_runner = TrialRunner(reference, HostClock(session, memory.outputs), memory, ToleranceRule.MEASURED, None)
+        trial = trial_runner.run(0, 7, timeout_s=2.0)
     assert trial.fault.status in FAILURES
     assert trial.check is None or not trial.check.ok
     assert time.monotonic() - started < LIMIT_S
@@ -178,15 +178,15 @@ def test_no_stream_is_a_right_answer(reference, memory, stream):
 @given(stream=streams)
 def test_no_stream_upsets_what_comes_before_a_call(memory, stream):
     """Loading and constructing: what is not the one frame that belongs there is a failure."""
-    with Session(Hostile(stream, prepares=False), None) as session:
+    with RunnerClient(Hostile(stream, prepares=False), None) as session:
         load = Load("", "", 1 << 20, 1 << 20, 1 << 16, "cpu", library=False, threads=1)
         loaded = session.ask(load, Stage.IMPORT, 2.0)
         assert not isinstance(loaded, Fault) or loaded.status in FAILURES
         nothing = Items(is_tuple=False, items=[])
         made = session.construct(Construct(1, False, nothing, Table([], []), Table([], [])), timeout_s=2.0)
         assert isinstance(made, Constructed | Fault)
-        place = Place(None, "", session, memory, HostClock(session, memory.outputs))
-        counted = work_count._asked(place, 2.0)
+        place = ModelRunner(None, "", session, memory, HostClock(session, memory.outputs))
+        counted = op_count._asked(place, 2.0)
         assert counted is None or isinstance(counted, Counted)
 
 
@@ -231,7 +231,7 @@ programs = st.lists(st.sampled_from(LINES), min_size=1, max_size=3).map(
 
 
 @pytest.fixture(scope="module")
-def shop():
+def context():
     with passable_folder() as cache, pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", os.environ.get("WARPGRADE_CACHE", str(cache)))
         terms = Terms(
@@ -240,18 +240,18 @@ def shop():
             None,
             threads=1,
         )
-        with Workshop(terms, "", SeedBook(None)) as made:
+        with GradeContext(terms, "", SeedBook(None)) as made:
             yield made
 
 
 @settings(fuzzed, max_examples=max(CASES // 20, 3))
 @given(program=programs, own_kernel=st.booleans())
-def test_no_program_of_nonsense_is_correct(shop, program, own_kernel):
+def test_no_program_of_nonsense_is_correct(context, program, own_kernel):
     """None of these lines computes a ReLU; each program runs in a runner of its own, behind the walls."""
     source = f"import torch\nfrom torch import nn\nclass ModelNew(nn.Module):\n    {program}\n"
-    options = replace(shop.terms.options, require_own_kernel=0.5 if own_kernel else None)
-    shop.terms = shop.terms._replace(options=options)
-    shop.turn_to(source, SeedBook(None, weight=shop.seeds.weight))
-    with ReferenceTimer(shop) as timer:
-        outcome = judge(shop, timer, Stopwatch(Silent()))
+    options = replace(context.terms.options, require_own_kernel=0.5 if own_kernel else None)
+    context.terms = context.terms._replace(options=options)
+    context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
+    with ReferenceTimer(context) as timer:
+        outcome = judge(context, timer, Stopwatch(Silent()))
     assert outcome.status not in (Status.CORRECT, Status.INFRA_ERROR), outcome

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from evaluator.files.store import read_card
+from evaluator.files.card_files import read_card
 from evaluator.records import Status
 from tests.grading.harness import module, nobody_left_behind
 

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from evaluator.findings import Code
-from evaluator.judge import trial
-from evaluator.judge.host_clock import HostClock
-from evaluator.judge.session import Session
+from evaluator.judge.clock.host_clock import HostClock
+from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.judge.trial import trial_runner
 from evaluator.records import Status
 from tests.grading.harness import module
 
@@ -86,8 +86,8 @@ def test_what_is_written_after_done_is_not_compared(judged, signalled, source):
 @pytest.mark.parametrize("source", LEFT.values(), ids=LEFT)
 def test_it_would_be_if_the_runner_were_not_stopped(judged, signalled, source, monkeypatch):
     """Else the test above would show nothing."""
-    monkeypatch.setattr(Session, "stop", lambda self: None)
-    monkeypatch.setattr(trial, "late_on_host", lambda *_: None)
+    monkeypatch.setattr(RunnerClient, "stop", lambda self: None)
+    monkeypatch.setattr(trial_runner, "late_on_host", lambda *_: None)
     answers = signalled(at_most_s=60.0)
     outcome = judged(source)
     assert answers == [True]
@@ -118,13 +118,13 @@ LATE = module(
 )
 def test_what_is_finished_between_done_and_the_stop_is_seen(judged, monkeypatch, source, status):
     """A runner that is stopped so late has all of its answer there; without a look on `done` it was right."""
-    stop = Session.stop
+    stop = RunnerClient.stop
 
     def later(self):
         time.sleep(0 if self._stopped else 0.03)
         return stop(self)
 
-    monkeypatch.setattr(Session, "stop", later)
+    monkeypatch.setattr(RunnerClient, "stop", later)
     outcome = judged(source)
     assert outcome.status is status
     assert (outcome.reason and outcome.reason.code) == (None if status is Status.CORRECT else Code.LATE_OUTPUT.value)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.build import prepared
-from evaluator.build.preparation import Preparation
-from evaluator.build.prepared import prepared_folder, why_not_prepared, worth_trying
 from evaluator.catalog import find_problem
+from evaluator.compile.cuda import precompiled
+from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
+from evaluator.compile.cuda.precompiled import precompiled_folder, why_not_precompiled, worth_trying
 from evaluator.grade_options import GradeOptions
-from evaluator.judge import workshop
-from evaluator.judge.seeds import SeedBook
-from evaluator.judge.terms import Terms
-from evaluator.judge.workshop import Workshop
+from evaluator.judge.context import grade_context
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.setup.seed_book import SeedBook
+from evaluator.judge.setup.terms import Terms
 from evaluator.records import DeviceKind, SizeName
 from evaluator.toolchain import host_compiler
 from tests.grading.harness import nobody_left_behind, passable_folder
@@ -37,7 +37,7 @@ build support.o: make
 @pytest.fixture
 def cache(monkeypatch, grader):
     """A folder for what is prepared alone: the allocator need not be built for every test."""
-    monkeypatch.setattr(prepared, "_key", lambda: "0" * 32)
+    monkeypatch.setattr(precompiled, "_key", lambda: "0" * 32)
     monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
     with passable_folder() as folder, passable_folder() as temporary:
         monkeypatch.setattr("tempfile.tempdir", str(temporary))
@@ -46,26 +46,26 @@ def cache(monkeypatch, grader):
 
 
 @pytest.fixture
-def shop(cache, monkeypatch):
+def context(cache, monkeypatch):
     """Open a workshop beside which `command` is run twice."""
-    made = workshop.equipment
+    made = grade_context.device_builders
 
     def with_preparation(device, gpu, run_tool, *rest):
         equipped = made(device, gpu, run_tool, *rest)
-        return equipped._replace(preparation=Preparation(run_tool, cache))
+        return equipped._replace(preparation=BackgroundPrecompile(run_tool, cache))
 
     @contextlib.contextmanager
     def opened(command):
-        monkeypatch.setattr(prepared, "_ninja_text", lambda: NINJA.format(command=command))
-        monkeypatch.setattr(workshop, "equipment", with_preparation)
+        monkeypatch.setattr(precompiled, "_ninja_text", lambda: NINJA.format(command=command))
+        monkeypatch.setattr(grade_context, "device_builders", with_preparation)
         terms = Terms(
             find_problem("relu"),
             GradeOptions(device=DeviceKind.CPU, size=SizeName.AWKWARD, timeout_s=60.0, build_timeout_s=60.0),
             None,
             threads=1,
         )
-        with Workshop(terms, "", SeedBook(None)) as shop:
-            yield shop
+        with GradeContext(terms, "", SeedBook(None)) as context:
+            yield context
 
     return opened
 
@@ -79,21 +79,21 @@ def until_it_runs():
 
 
 def entries(cache):
-    return [path.name for path in prepared_folder(cache).iterdir() if path.name != ".lock"]
+    return [path.name for path in precompiled_folder(cache).iterdir() if path.name != ".lock"]
 
 
-def test_leaving_in_order_waits_for_it(shop, cache):
+def test_leaving_in_order_waits_for_it(context, cache):
     with nobody_left_behind():
-        with shop("sleep 1.5"):
-            assert prepared.prepared(cache) is None
-        assert prepared.prepared(cache).support.read_text() == "made\n"
+        with context("sleep 1.5"):
+            assert precompiled.precompiled(cache) is None
+        assert precompiled.precompiled(cache).support.read_text() == "made\n"
     assert entries(cache) == ["0" * 32]
     assert not worth_trying(cache)
 
 
-def leave_by(error, shop, later_s):
+def leave_by(error, context, later_s):
     """Leave a workshop by an exception while the compiler runs; give the time of that."""
-    with contextlib.suppress(error), shop("sleep 300"):
+    with contextlib.suppress(error), context("sleep 300"):
         until_it_runs()
         time.sleep(later_s)
         left_s = time.monotonic()
@@ -103,15 +103,15 @@ def leave_by(error, shop, later_s):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("later_s", [0.0, 0.02, 0.1, 0.6])
-def test_leaving_by_an_exception_kills_it_at_once(shop, cache, error, later_s):
+def test_leaving_by_an_exception_kills_it_at_once(context, cache, error, later_s):
     """At 0 s the compiler is just about to start."""
     with nobody_left_behind():
-        assert time.monotonic() - leave_by(error, shop, later_s) < 120
+        assert time.monotonic() - leave_by(error, context, later_s) < 120
     assert entries(cache) == []
     assert worth_trying(cache)
 
 
-def test_ctrl_c_during_the_wait_kills_it_too(shop, cache):
+def test_ctrl_c_during_the_wait_kills_it_too(context, cache):
     def press():
         until_it_runs()
         time.sleep(1.0)
@@ -120,33 +120,33 @@ def test_ctrl_c_during_the_wait_kills_it_too(shop, cache):
     started_s = time.monotonic()
     presser = threading.Thread(target=press)
     with nobody_left_behind():
-        with pytest.raises(KeyboardInterrupt), shop("sleep 300"):
+        with pytest.raises(KeyboardInterrupt), context("sleep 300"):
             presser.start()
         presser.join()
     assert time.monotonic() - started_s < 120
     assert entries(cache) == []
 
 
-def test_its_failure_is_nobodys_and_is_not_repeated_by_every_grade(shop, cache):
+def test_its_failure_is_nobodys_and_is_not_repeated_by_every_grade(context, cache):
     # ninja shows the command, too; it must not hold the message.
-    with shop("printf 'host.h:3: %s: no cublas_v2.h\\n' error && false") as opened:
+    with context("printf 'host.h:3: %s: no cublas_v2.h\\n' error && false") as opened:
         assert opened.reference is not None
-    assert prepared.prepared(cache) is None
+    assert precompiled.precompiled(cache) is None
     assert not worth_trying(cache)
-    assert why_not_prepared(cache) == "host.h:3: error: no cublas_v2.h"
+    assert why_not_precompiled(cache) == "host.h:3: error: no cublas_v2.h"
 
 
-def test_no_compiler_is_no_failure_of_the_grade(shop, cache, monkeypatch):
-    with shop("true"):
+def test_no_compiler_is_no_failure_of_the_grade(context, cache, monkeypatch):
+    with context("true"):
         pass
-    assert prepared.prepared(cache) is not None
+    assert precompiled.precompiled(cache) is not None
 
     def missing():
         raise host_compiler.ToolchainMissing("no ninja")
 
-    monkeypatch.setattr(prepared, "_key", lambda: "1" * 32)
+    monkeypatch.setattr(precompiled, "_key", lambda: "1" * 32)
     monkeypatch.setattr(host_compiler, "ninja", missing)
-    with shop("true"):
+    with context("true"):
         pass
-    assert prepared.prepared(cache) is None
+    assert precompiled.precompiled(cache) is None
     assert worth_trying(cache)

@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import Code, finding
-from evaluator.judge.trial import Bench, Trial
+from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.records import Fault, Profile, Status
 from tests.grading.harness import TOP, module
 
@@ -171,15 +171,15 @@ def test_one_number_that_is_summed_in_another_order_is_no_lower_precision(grade)
 def test_one_of_the_timed_calls_is_looked_at_too(judged, monkeypatch):
     """Which process is timed can be guessed, so one that rounds there alone must not be correct."""
     looks = []
-    usual = Bench.look_closely
+    usual = TrialRunner.look_closely
 
-    def look(bench):
-        looks.append(usual(bench))
+    def look(trial_runner):
+        looks.append(usual(trial_runner))
         return looks[-1] if len(looks) == 1 else timed_too
 
     problem = finding(Code.LOWER_PRECISION, "as if")
     timed_too = Trial(None, Fault(Status.WRONG_RESULT, problem), 0.0, copied=False)
-    monkeypatch.setattr(Bench, "look_closely", look)
+    monkeypatch.setattr(TrialRunner, "look_closely", look)
     verdict = judged(module())
     assert looks == [None, None]
     assert (verdict.status, verdict.reason) == (Status.WRONG_RESULT, problem)

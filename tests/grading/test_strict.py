@@ -2,15 +2,15 @@
 
 import pytest
 
-from evaluator.isolation import Starter
 from evaluator.records import Status
+from evaluator.sandbox import ForkServer
 from tests.grading.harness import module
 
 
 @pytest.fixture(scope="module")
 def missing():
-    with Starter(preload=()) as starter:
-        return starter.facts.missing
+    with ForkServer(preload=()) as fork_server:
+        return fork_server.facts.missing
 
 
 def test_it_grades_with_every_wall_or_names_what_is_missing(grade, missing):

@@ -9,11 +9,11 @@ from evaluator.catalog import find_problem
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages
-from evaluator.judge.baseline import ReferenceTimer
-from evaluator.judge.seeds import SeedBook
-from evaluator.judge.terms import Terms
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.setup.seed_book import SeedBook
+from evaluator.judge.setup.terms import Terms
 from evaluator.judge.verdict import judge
-from evaluator.judge.workshop import Workshop
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName, Status, WeightsGraded, WeightsRule
 from tests.grading.harness import PATIENT_S
@@ -165,7 +165,7 @@ class ModelNew(Model):
 OWN_WORD = """
 import itertools
 import msgspec.structs
-from evaluator.runner.trees import Outbox
+from evaluator.runner.pytree import Outbox
 
 count, real = itertools.count(), Outbox.from_tensor
 Outbox.from_tensor = lambda self, tensor: msgspec.structs.replace(
@@ -196,8 +196,8 @@ def table(request, tmp_path):
 @pytest.mark.parametrize("source", LENDS.values(), ids=LENDS)
 def test_the_judges_writing_of_weights_is_no_answer(grader, table, source):
     problem, given = table
-    with _shop(grader, problem) as shop:
-        outcome = _judged(shop, source)
+    with _context(grader, problem) as context:
+        outcome = _judged(context, source)
     if given == ".detach()":
         assert outcome.status is Status.CORRECT, outcome.reason
     else:
@@ -206,36 +206,36 @@ def test_the_judges_writing_of_weights_is_no_answer(grader, table, source):
 
 
 def test_signs_of_earlier_weights_are_wrong(grader, table):
-    with _shop(grader, table[0]) as shop:
-        outcome = _judged(shop, STALE_SIGNS)
+    with _context(grader, table[0]) as context:
+        outcome = _judged(context, STALE_SIGNS)
         assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.STALE_WEIGHTS.value)
-        honest = _judged(shop, SUBMISSION.format("", PLAIN_SIGNS + "self.table.clone()"))
+        honest = _judged(context, SUBMISSION.format("", PLAIN_SIGNS + "self.table.clone()"))
         assert honest.status is Status.CORRECT, honest.reason
 
 
 @pytest.fixture(scope="module")
 def graded(grader):
     """Judge a submission for two linear layers; without `timed`, its checks alone."""
-    with _shop(grader, find_problem(str(ZOO / "problems" / "two_linears")), SizeName.AWKWARD) as shop:
+    with _context(grader, find_problem(str(ZOO / "problems" / "two_linears")), SizeName.AWKWARD) as context:
 
         def run(source, rule=WeightsRule.CHANGING, *, timed=False):
-            shop.terms = shop.terms._replace(options=replace(shop.terms.options, weights=rule))
-            return _judged(shop, source, timed=timed)
+            context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
+            return _judged(context, source, timed=timed)
 
         yield run
 
 
-def _judged(shop, source, *, timed=False):
-    shop.source = source
+def _judged(context, source, *, timed=False):
+    context.source = source
     with pytest.MonkeyPatch.context() as untimed:
         if not timed:
             untimed.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
-        with ReferenceTimer(shop) as timer:
-            return judge(shop, timer, Stopwatch(Silent()))
+        with ReferenceTimer(context) as timer:
+            return judge(context, timer, Stopwatch(Silent()))
 
 
 @contextlib.contextmanager
-def _shop(grader, problem, size=SizeName.FULL):
+def _context(grader, problem, size=SizeName.FULL):
     terms = Terms(
         problem,
         GradeOptions(device=DeviceKind.CPU, size=size, timeout_s=PATIENT_S, build_timeout_s=1200.0),
@@ -244,8 +244,8 @@ def _shop(grader, problem, size=SizeName.FULL):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-        with Workshop(terms, "", SeedBook(None)) as shop:
-            yield shop
+        with GradeContext(terms, "", SeedBook(None)) as context:
+            yield context
 
 
 def codes(outcome):

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from evaluator.judge.reference import Reference
+from evaluator.judge.reference.reference import Reference
 from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride
 
 SOURCE = """

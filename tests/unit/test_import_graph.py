@@ -19,14 +19,23 @@ from benchmarks.import_graph import (
     upward,
     with_picture,
 )
-from evaluator.build.cuda import builder_sources
-from evaluator.isolation import DEFAULT_PRELOAD
-from evaluator.judge.counters import own_parts
+from evaluator.compile.cuda.cuda_builder import builder_sources
+from evaluator.judge.profiling.hardware_counters import own_parts
+from evaluator.sandbox import DEFAULT_PRELOAD
 
-OF_A_RUNNER = {"runner", "protocol", "protocol/frames", "devices", "errors", "evaluator"}
+OF_A_RUNNER = {
+    "runner",
+    "runner/emulated",
+    "runner/instrumentation",
+    "protocol",
+    "protocol/frames",
+    "devices",
+    "errors",
+    "evaluator",
+}
 """The rooms that a submission's process may have in memory."""
 RUNNER = "evaluator.runner.main"
-STANDALONE = "evaluator.runner.alone"
+STANDALONE = "evaluator.runner.standalone"
 
 
 @pytest.mark.parametrize("start", [RUNNER, STANDALONE])
@@ -36,8 +45,8 @@ def test_a_runner_imports_nothing_of_the_judge(start):
 
 def test_nothing_but_a_runner_imports_a_runner():
     graph = module_graph()
-    importers = {name for name in graph if any(room_of(other) == "runner" for other in graph[name])}
-    assert {room_of(name) for name in importers} == {"runner"}
+    importers = {name for name in graph if any(room_of(other).startswith("runner") for other in graph[name])}
+    assert {room_of(name).split("/")[0] for name in importers} == {"runner"}
 
 
 def test_a_starter_loads_what_a_runner_needs_before_the_walls_hide_it():
@@ -98,7 +107,7 @@ def test_a_key_of_a_build_holds_all_that_decides_what_is_built():
     hashed, files = builder_sources(), module_files()
     deciding = [
         name
-        for name in reached(module_graph(), "evaluator.build.cuda")
+        for name in reached(module_graph(), "evaluator.compile.cuda.cuda_builder")
         if room_of(name) in ("build", "cuda_source", "toolchain")
     ]
     assert {files[name] for name in deciding} <= set(hashed)

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from evaluator.catalog import list_problems
 from evaluator.commands.reference import SCHEMAS
 from evaluator.errors import CardError
-from evaluator.files.store import MAX_CARD_BYTES, write_card
+from evaluator.files.card_files import MAX_CARD_BYTES, write_card
 from evaluator.schema import SchemaName, check_card, schema, schema_bytes, schema_file
 from tests import cards
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from evaluator.isolation import landlock, syscalls
+from evaluator.sandbox.kernel import landlock, syscalls
 
 NO_LANDLOCK = 77
 

@@ -16,17 +16,17 @@ import pytest
 
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import choose
-from evaluator.judge.seeds import SeedBook
+from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.verdict import judge
-from evaluator.judge.terms import Terms
-from evaluator.judge.baseline import ReferenceTimer
-from evaluator.judge.workshop import Workshop
+from evaluator.judge.setup.terms import Terms
+from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.context.grade_context import GradeContext
 from evaluator.records import Outcome
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
 from evaluator.progress import Silent
 from evaluator.progress import Stopwatch
-from evaluator.validation import validate
+from evaluator.admission.validation import validate
 from tests.zoo.confine import NO_LANDLOCK
 from tests.zoo.entries import Entry, Evidence, Expectation
 from tests.zoo.mutations import Mutation
@@ -63,7 +63,7 @@ class Judge:
 
     def __init__(self) -> None:
         """Set up nothing yet."""
-        self._shop: Workshop | None = None
+        self._context: GradeContext | None = None
         self._timer: ReferenceTimer | None = None
         self._leaving = contextlib.ExitStack()
         self._honest: dict[tuple[str, str, str, float | None], Outcome] = {}
@@ -78,7 +78,7 @@ class Judge:
 
     def close(self) -> None:
         """End the processes of the problem that is set up."""
-        self._shop = self._timer = None
+        self._context = self._timer = None
         self._leaving.close()
 
     def cheat(self, entry: Entry) -> Verdict:
@@ -119,14 +119,14 @@ class Judge:
                 self.close()
 
     def _judged(self, entry: Entry, source: str, own_kernel: float | None) -> Outcome:
-        shop, timer = self._set_up(entry, source, own_kernel)
+        context, timer = self._set_up(entry, source, own_kernel)
         try:
-            return judge(shop, timer, Stopwatch(Silent()))
+            return judge(context, timer, Stopwatch(Silent()))
         except BaseException:
             self.close()
             raise
 
-    def _set_up(self, entry: Entry, source: str, own_kernel: float | None) -> tuple[Workshop, ReferenceTimer]:
+    def _set_up(self, entry: Entry, source: str, own_kernel: float | None) -> tuple[GradeContext, ReferenceTimer]:
         expected = entry.expected
         gpu = choose(None) if expected.device is DeviceKind.CUDA else None
         options = GradeOptions(
@@ -137,15 +137,15 @@ class Judge:
             require_own_kernel=own_kernel,
         )
         terms = Terms(entry.problem(), options, gpu, threads=1)
-        if self._shop is None or self._timer is None or self._shop.terms != terms:
+        if self._context is None or self._timer is None or self._context.terms != terms:
             self.close()
             # One that lasts keeps a GPU for itself; on a CPU each grade has processes of its own.
             lasting = gpu is not None
-            self._shop = self._leaving.enter_context(Workshop(terms, source, SeedBook(None), lasting=lasting))
-            self._timer = self._leaving.enter_context(ReferenceTimer(self._shop, lasting=lasting))
+            self._context = self._leaving.enter_context(GradeContext(terms, source, SeedBook(None), lasting=lasting))
+            self._timer = self._leaving.enter_context(ReferenceTimer(self._context, lasting=lasting))
         else:
-            self._shop.turn_to(source, SeedBook(None, weight=self._shop.seeds.weight))
-        return self._shop, self._timer
+            self._context.turn_to(source, SeedBook(None, weight=self._context.seeds.weight))
+        return self._context, self._timer
 
 
 def _call_timeout_s(expected: Expectation, *, on_gpu: bool) -> float:

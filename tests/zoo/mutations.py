@@ -13,21 +13,25 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.protocol.frames import Constructed
-from evaluator.emulator import unit
-from evaluator.judge import ownership, seeds, stages, trial, verdict
-from evaluator.judge.compare import Sides
-from evaluator.judge.host_clock import HostClock
-from evaluator.judge.left_out import Needs
-from evaluator.judge.mixture import Mixture
-from evaluator.judge.place import Place
-from evaluator.judge.arguments import Arguments
-from evaluator.judge.reference import Reference
-from evaluator.judge.rig import HostRig
-from evaluator.judge.seeds import SeedBook
-from evaluator.judge.session import Session
+from evaluator.emulator.frontend import build_ladder
+from evaluator.judge.own_kernels import own_kernels
+from evaluator.judge.setup import seed_book
+from evaluator.compile.binaries.imported_symbols import ImportedSymbols
+from evaluator.judge import stages, verdict
+from evaluator.judge.trial import trial_runner as trial
+from evaluator.judge.compare.tensor_comparison import Sides
+from evaluator.judge.clock.host_clock import HostClock
+from evaluator.judge.own_kernels.ablation import AblationResults
+from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.trial.model_runner import ModelRunner
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.backend.device_backend import HostBackend
+from evaluator.judge.setup.seed_book import SeedBook
+from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.records import Fault
-from evaluator.judge.trees import Pair, pair_up
-from evaluator.judge.trial import Bench
+from evaluator.judge.tensors.pytree import Pair, pair_up
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import Fill, Profile
 
 Switch = Callable[[pytest.MonkeyPatch], None]
@@ -55,7 +59,7 @@ def _known_inputs(patch: pytest.MonkeyPatch) -> None:
 
 
 def _guessable_seeds(patch: pytest.MonkeyPatch) -> None:
-    draw, construct = Reference.draw, Place.construct
+    draw, construct = Reference.draw, ModelRunner.construct
     count = 0
 
     def constructed(place):
@@ -68,7 +72,7 @@ def _guessable_seeds(patch: pytest.MonkeyPatch) -> None:
         count += 1
         return draw(self, _GUESSES[min(count, len(_GUESSES)) - 1])
 
-    patch.setattr(Place, "construct", constructed)
+    patch.setattr(ModelRunner, "construct", constructed)
     patch.setattr(Reference, "draw", drawn)
     _outputs_may_share(patch)  # What was computed ahead stands there before the inputs do, and that is seen too.
     _one_by_one(patch)
@@ -87,14 +91,14 @@ def _untimed(patch: pytest.MonkeyPatch) -> None:
 
 def _comparing(patch: pytest.MonkeyPatch, before: Callable[[Sides], Sides], after: Callable) -> None:
     """Compare other values than the answer's, or read another result out of the comparison."""
-    made = HostRig.__init__
+    made = HostBackend.__init__
 
     def init(self, *args, **kwargs):
         made(self, *args, **kwargs)
         begin = self.compare
         self.compare = lambda path, sides, bounds: _read(begin(path, before(sides), bounds), after)
 
-    patch.setattr(HostRig, "__init__", init)
+    patch.setattr(HostBackend, "__init__", init)
 
 
 def _read(reading, after):
@@ -131,7 +135,7 @@ def _close(check):
 
 def _one_tolerance_for_all(patch: pytest.MonkeyPatch) -> None:
     _comparing(patch, _same, _close)
-    patch.setattr(Bench, "look_closely", lambda _: None)
+    patch.setattr(TrialRunner, "look_closely", lambda _: None)
     _as_given_alone(patch)
 
 
@@ -162,17 +166,17 @@ def _work_after_done_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _outputs_may_share(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Bench, "_not_of_this_call", lambda *_: None)
+    patch.setattr(TrialRunner, "_not_of_this_call", lambda *_: None)
 
 
 def _reference_on_the_runners_inputs(patch: pytest.MonkeyPatch) -> None:
-    judged = Bench._judge
+    judged = TrialRunner._judge
 
     def on_shared(self, answer, wanted, expected, placed, honest):
         shared = Arguments([view for _, _, view in placed.pairs], {})
         return judged(self, answer, wanted, [self._reference.expected(shared, 0, None)], placed, honest)
 
-    patch.setattr(Bench, "_judge", on_shared)
+    patch.setattr(TrialRunner, "_judge", on_shared)
     patch.setattr(trial, "changed_input", lambda placed, exempt: None)
 
 
@@ -181,7 +185,7 @@ def _forgiving(*codes: Code) -> Switch:
     values = {code.value for code in codes}
 
     def off(patch: pytest.MonkeyPatch) -> None:
-        run, load, construct = Bench.run, Session.load, Session.construct
+        run, load, construct = TrialRunner.run, RunnerClient.load, RunnerClient.construct
 
         def forgive(fault, instead):
             return instead if isinstance(fault, Fault) and fault.finding.code in values else fault
@@ -190,21 +194,21 @@ def _forgiving(*codes: Code) -> Switch:
             found = run(self, *args, **kwargs)
             return found._replace(fault=forgive(found.fault, None))
 
-        patch.setattr(Bench, "run", ran)
-        patch.setattr(Session, "load", lambda self, *a, **k: forgive(load(self, *a, **k), None))
+        patch.setattr(TrialRunner, "run", ran)
+        patch.setattr(RunnerClient, "load", lambda self, *a, **k: forgive(load(self, *a, **k), None))
         patch.setattr(
-            Session, "construct", lambda self, *a, **k: forgive(construct(self, *a, **k), Constructed(difference=None))
+            RunnerClient, "construct", lambda self, *a, **k: forgive(construct(self, *a, **k), Constructed(difference=None))
         )
         _untimed(patch)
 
     return off
 
 
-def _believing(says_so: Callable[[Bench, str], bool]) -> Switch:
+def _believing(says_so: Callable[[TrialRunner, str], bool]) -> Switch:
     """Take a wrong answer for right where something that the submission says claims so."""
 
     def off(patch: pytest.MonkeyPatch) -> None:
-        run, loaded = Bench.run, Session.load
+        run, loaded = TrialRunner.run, RunnerClient.load
         source = ""
 
         def load(self, frame, *args, **kwargs):
@@ -216,17 +220,17 @@ def _believing(says_so: Callable[[Bench, str], bool]) -> Switch:
             found = run(self, *args, **kwargs)
             return found._replace(fault=None) if found.fault and says_so(self, source) else found
 
-        patch.setattr(Session, "load", load)
-        patch.setattr(Bench, "run", ran)
+        patch.setattr(RunnerClient, "load", load)
+        patch.setattr(TrialRunner, "run", ran)
         _untimed(patch)
 
     return off
 
 
-def _printed(bench: Bench, _: str) -> bool:
+def _printed(trial_runner: TrialRunner, _: str) -> bool:
     deadline = time.monotonic() + 30.0
     while time.monotonic() < deadline:  # What was printed arrives through a thread.
-        if '"correct": true' in bench._clock._session.child.output().text:
+        if '"correct": true' in trial_runner._clock._session.child.output().text:
             return True
         time.sleep(0.01)
     return False
@@ -235,24 +239,25 @@ def _printed(bench: Bench, _: str) -> bool:
 def _no_policy(patch: pytest.MonkeyPatch) -> None:
     for name in ("too_little", "not_known"):
         patch.setattr(verdict, name, lambda own, required: None)
-    assert ownership.too_little is not verdict.too_little
+    assert own_kernels.too_little is not verdict.too_little
 
 
 def _nothing_left_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stages, "_needs", lambda *_: Needs())
+    patch.setattr(stages, "_needs", lambda *_: AblationResults())
+    patch.setattr(stages, "together", lambda _: ImportedSymbols())
 
 
 def _one_fill(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(seeds, "_FILLS", (Fill.NAN,))
+    patch.setattr(seed_book, "_FILLS", (Fill.NAN,))
 
 
 def _no_nvcc(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(unit, "_IMPLICIT", "#include <cuda_runtime.h>\n")
+    patch.setattr(build_ladder, "_IMPLICIT", "#include <cuda_runtime.h>\n")
 
 
 def _as_given_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SeedBook, "settle", lambda self, mixture: None)
-    patch.setattr(Mixture, "pick", lambda self, seed: Profile.AS_GIVEN)  # Else one seed in five has other values.
+    patch.setattr(SeedBook, "settle", lambda self, distribution_mix: None)
+    patch.setattr(DistributionMix, "pick", lambda self, seed: Profile.AS_GIVEN)  # Else one seed in five has other values.
 
 
 NO_WORK = (
@@ -283,7 +288,7 @@ MUTATIONS = (
     Mutation("expected outputs come from the judge's inputs", _reference_on_the_runners_inputs, ("input-mutation",)),
     Mutation("every timed output is verified", _one_by_one, ("correct-then-corrupt",)),
     Mutation("own kernels are asked for", _no_policy, NO_WORK),
-    Mutation("what an answer needs is looked at", _nothing_left_out, NEEDLESS),
+    Mutation("what an answer needs, and what libraries import, is looked at", _nothing_left_out, NEEDLESS),
     Mutation("seeds cannot be guessed, no output stands ready", _guessable_seeds, ("precompute-at-init",)),
     Mutation("content is fresh in every call", _known_inputs, _FRESH),
     Mutation("outputs are read when the call is over", _work_after_done_counts, _READ_WHEN_DONE),

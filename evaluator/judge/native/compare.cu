@@ -1,4 +1,4 @@
-// One pass over an output instead of thirty: the comparison of evaluator/judge/compare.py, element by element.
+// One pass over an output instead of thirty: the comparison of evaluator/judge/compare/tensor_comparison.py, element by element.
 //
 // A tensor is rows of `width` elements; a warp takes a piece of a row at a time. `Value` is the output's type, `Exact`
 // double or the same; everything is computed in double. `exact` counts where it is finite, `honest` elsewhere.

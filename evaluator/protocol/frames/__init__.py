@@ -4,8 +4,8 @@ A frame is a length of four bytes (big-endian) and one tagged msgpack map, optio
 runner never share a Python object: no pickle, no `torch.load`, and no parser reads printed output. Tensors travel as
 `TensorView`, a location in memory allocated by the judge, never as bytes of a frame.
 
-Runner frames are untrusted. Decoding checks types and lengths; `evaluator.judge.snapshot` checks every offset, stride
-and size before reading memory.
+Runner frames are untrusted. Decoding checks types and lengths; `evaluator.judge.tensors.output_views` checks every
+offset, stride and size before reading memory.
 """
 
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES

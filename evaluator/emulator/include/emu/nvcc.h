@@ -1,5 +1,5 @@
 // Predefined macros of nvcc, for the submission's own lines of CUDA files: code that no GPU runs must not be able to
-// detect the emulator by testing for nvcc. `nvcc_macros.py` hides the macros where a host compiler would lack them.
+// detect the emulator by testing for nvcc. `emulator/frontend/nvcc_macros.py` hides the macros where a host compiler would lack them.
 #ifndef WARPGRADE_EMU_NVCC_H
 #define WARPGRADE_EMU_NVCC_H
 

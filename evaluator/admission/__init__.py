@@ -1,0 +1,1 @@
+"""Whether a problem is worth grading against: negative controls, and `warpgrade problems validate`."""

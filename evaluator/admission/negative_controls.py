@@ -1,0 +1,203 @@
+"""Bad submissions, as functions of tensors: what each would answer to a call, computed from the reference.
+
+A problem is worth something if its inputs and tolerance tell every one of them from the truth. Those that look at less
+than the inputs, or answer in fewer bits, are the reference itself on changed inputs.
+"""
+
+import contextlib
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+import torch
+
+from evaluator.errors import ProblemError
+from evaluator.judge.numerics.arithmetic_modes import Format, rounded, with_operands
+from evaluator.judge.numerics.reduced_precision import rounded_weights
+from evaluator.judge.reference.reference import Reference, by_path
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.pytree import Value, leaves
+from evaluator.protocol.model_call import mapped
+from evaluator.records import Precision
+
+_TAIL = 16
+"""A control leaves out the last of so many parts of the output."""
+
+Answer = dict[str, Value]
+"""What a control gives, by path."""
+
+
+class NegativeControl(StrEnum):
+    """A bad submission, by what it does."""
+
+    IDENTITY = "hands an input back"
+    ZEROS = "answers zeros"
+    ONES = "answers ones"
+    MEAN = "answers the mean everywhere"
+    SHUFFLED = "answers in the wrong order"
+    HALF = "leaves half of the output at zero"
+    TAIL = "leaves the last part of the output at zero"
+    CACHED = "answers with another call's output"
+    STALE_WEIGHTS = "computes with other weights"
+    POSITIVE = "takes negative inputs for zero"
+    MAGNITUDES = "ignores signs"
+    HALF_INPUT = "reads half of each row"
+    TF32 = "computes products in TF32"
+    BF16 = "computes in bf16"
+    FP16 = "computes in fp16"
+
+
+class Case(NamedTuple):
+    """One call: its inputs, what it should give, and what another call should give.
+
+    `stale` is the reference with other weights.
+    """
+
+    reference: Reference
+    stale: Reference
+    inputs: Arguments
+    others: Arguments
+    exact: Answer
+    other: Answer
+
+
+def answer(control: NegativeControl, case: Case) -> Answer | None:
+    """Compute what a control answers; None where it makes no sense for this problem."""
+    return _ANSWERS[control](case)
+
+
+def without_input(case: Case, path: str) -> Answer | None:
+    """Compute what a submission answers that takes one input from another call."""
+    others = dict(leaves([case.others.args, case.others.kwargs]))
+
+    def swap(value: Value, at: str) -> Value:
+        if isinstance(value, dict):
+            return {key: swap(item, f"{at}.{key}") for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            items = [swap(item, f"{at}[{index}]") for index, item in enumerate(value)]
+            return tuple(items) if isinstance(value, tuple) else items
+        return others[at] if at == path else value
+
+    return _run(case.reference, Arguments(swap(case.inputs.args, "[0]"), swap(case.inputs.kwargs, "[1]")))
+
+
+def without_weight(case: Case, name: str) -> Answer | None:
+    """Compute what a submission answers that leaves one weight out: one that is the same everywhere says nothing."""
+    weight = dict(case.reference.model.named_parameters())[name]
+    other = dict(case.stale.model.named_parameters())[name]
+    if torch.equal(weight, other):
+        return case.exact
+    before = weight.detach().clone()
+    with torch.no_grad():
+        weight.copy_(other)
+        found = _run(case.reference, case.inputs)
+        weight.copy_(before)
+    return found
+
+
+def input_paths(inputs: Arguments) -> list[str]:
+    """Name the tensors among the inputs."""
+    found = leaves([inputs.args, inputs.kwargs])
+    return [path for path, leaf in found if isinstance(leaf, torch.Tensor) and leaf.numel()]
+
+
+def _run(
+    reference: Reference, inputs: Arguments, mode: contextlib.AbstractContextManager[None] | None = None
+) -> Answer | None:
+    try:
+        return by_path(reference.altered(inputs, 0, None, mode or contextlib.nullcontext()))
+    except ProblemError:
+        return None
+
+
+def _each(case: Case, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Answer | None:
+    found = {path: change(value) for path, value in case.exact.items() if isinstance(value, torch.Tensor)}
+    return None if any(value is None for value in found.values()) else {**case.exact, **found}
+
+
+def _identity(case: Case) -> Answer | None:
+    given = [leaf for _, leaf in leaves([case.inputs.args, case.inputs.kwargs]) if isinstance(leaf, torch.Tensor)]
+
+    def find(tensor: torch.Tensor) -> torch.Tensor | None:
+        return next((leaf for leaf in given if leaf.shape == tensor.shape and leaf.is_floating_point()), None)
+
+    return _each(case, lambda tensor: find(tensor) if tensor.is_floating_point() else None)
+
+
+def _mean(tensor: torch.Tensor) -> torch.Tensor | None:
+    if tensor.numel() == 1 or not tensor.is_floating_point():
+        return None
+    return torch.full_like(tensor, float(tensor.double().mean()))
+
+
+def _shuffled(tensor: torch.Tensor) -> torch.Tensor | None:
+    return tensor.reshape(-1).flip(0).reshape(tensor.shape) if tensor.numel() > 1 else None
+
+
+def _without_end(tensor: torch.Tensor, part: int) -> torch.Tensor | None:
+    if tensor.numel() < part:
+        return None
+    flat = tensor.reshape(-1).clone()
+    flat[len(flat) - len(flat) // part :] = 0
+    return flat.reshape(tensor.shape)
+
+
+def _half_of_rows(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dim() == 0 or tensor.shape[-1] < 2:
+        return tensor
+    half = tensor.clone()
+    half[..., tensor.shape[-1] // 2 :] = 0
+    return half
+
+
+def _on(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | None:
+    """Run the reference on inputs of which the floating-point ones are changed."""
+
+    def real(tensor: torch.Tensor) -> torch.Tensor:
+        return change(tensor) if tensor.is_floating_point() else tensor
+
+    changed = Arguments(mapped(case.inputs.args, real), mapped(case.inputs.kwargs, real))
+    return _run(case.reference, changed)
+
+
+def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Arguments) -> Answer | None:
+    """Compute what a control answers that rounds to a format with fewer bits; None for any other.
+
+    What is not rounded stays in fp32, as in tensor cores: sums, and with TF32 all but the operands of products.
+    """
+    if control not in FORMATS or reference.problem.precision is not Precision.FP32:
+        return None
+    if (to := FORMATS[control]) is Format.TF32:
+        return _run(reference, inputs, with_operands(to))
+
+    def down(tensor: torch.Tensor) -> torch.Tensor:
+        return rounded(tensor, to)
+
+    low = Arguments(mapped(inputs.args, down), mapped(inputs.kwargs, down))
+    return _run(reference, low, rounded_weights(reference.model, to))
+
+
+def _with_other_weights(case: Case) -> Answer | None:
+    return _run(case.stale, case.inputs) if any(True for _ in case.reference.model.parameters()) else None
+
+
+def _in_format(control: NegativeControl) -> Callable[[Case], Answer | None]:
+    return lambda case: in_fewer_bits(control, case.reference, case.inputs)
+
+
+FORMATS = {NegativeControl.TF32: Format.TF32, NegativeControl.BF16: Format.BF16, NegativeControl.FP16: Format.FP16}
+_ANSWERS: dict[NegativeControl, Callable[[Case], Answer | None]] = {
+    NegativeControl.IDENTITY: _identity,
+    NegativeControl.ZEROS: lambda case: _each(case, torch.zeros_like),
+    NegativeControl.ONES: lambda case: _each(case, torch.ones_like),
+    NegativeControl.MEAN: lambda case: _each(case, _mean),
+    NegativeControl.SHUFFLED: lambda case: _each(case, _shuffled),
+    NegativeControl.HALF: lambda case: _each(case, lambda tensor: _without_end(tensor, 2)),
+    NegativeControl.TAIL: lambda case: _each(case, lambda tensor: _without_end(tensor, _TAIL)),
+    NegativeControl.CACHED: lambda case: case.other,
+    NegativeControl.STALE_WEIGHTS: _with_other_weights,
+    NegativeControl.POSITIVE: lambda case: _on(case, lambda tensor: tensor.clamp(min=0)),
+    NegativeControl.MAGNITUDES: lambda case: _on(case, torch.abs),
+    NegativeControl.HALF_INPUT: lambda case: _on(case, _half_of_rows),
+    **{control: _in_format(control) for control in FORMATS},
+}

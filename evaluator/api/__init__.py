@@ -1,0 +1,1 @@
+"""The Python API: grade one submission or many from a program."""

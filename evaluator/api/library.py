@@ -1,0 +1,147 @@
+"""Grade from a program: one submission, or as many as a program has, on workers that stay for all of them.
+
+from warpgrade import Candidate, grade_many
+
+for candidate, card in grade_many(Candidate("relu", source) for source in sources):
+    reward = card.timing.speedup if card.status == "correct" and card.timing else 0.0
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from evaluator.api.grader import Grader
+from evaluator.batch.grading_setup import Setup, setup_for
+from evaluator.batch.runs.inputs import from_text, read_text
+from evaluator.batch.runs.tasks import Refused, Task
+from evaluator.batch.workers.infra_card import infra_card
+from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
+from evaluator.errors import UsageError
+from evaluator.grade_options import with_options
+from evaluator.grading.resolved_request import remarked
+from evaluator.records import Scorecard
+from evaluator.signatures.signing import signed
+
+
+class Candidate(NamedTuple):
+    """A submission to grade: Python text, or a model's answer that holds some. `name` is yours to find it again."""
+
+    problem: str
+    source: str
+    name: str = "candidate"
+
+
+@with_options
+def grade(problem: str, source: str, **options: Any) -> Scorecard:
+    """Grade one submission in a process of its own.
+
+    Args:
+        problem: the name of a problem.
+        source: Python text that defines ModelNew, or a language model's answer that holds some.
+        **options: see `GradeOptions`.
+
+    Returns:
+        The scorecard; its status is `infra_error` where this machine failed.
+
+    Raises:
+        TypeError: an option has a name that is not known.
+        UsageError: the problem is not there, or an option says nothing that is known.
+        InfraError: there is no GPU.
+    """
+    setup = setup_for(options, jobs=1, submission=read_text(source, "candidate", "candidate"))
+    graded = _graded(iter([Candidate(problem, source)]), setup)
+    with contextlib.closing(graded):
+        return next(graded)[1]
+
+
+@with_options
+def grade_many(
+    candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Any
+) -> Generator[tuple[Candidate, Scorecard], None, None]:
+    """Grade candidates side by side; give each with its card as soon as it is graded, in that order.
+
+    Candidates are taken from the iterable only as workers become free, from another thread, one at a time. Every one is
+    graded, also one that equals another; builds are kept. Closing the iterator ends all workers at once. `jobs` is how
+    many are graded at once, None for what the device allows; options and errors are those of `grade`.
+    """
+    return _graded(iter(candidates), setup_for(options, jobs))
+
+
+def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Candidate, Scorecard], None, None]:
+    options, slots, problems, key, remarks = setup
+    # By identity: two tasks may well be equal.
+    candidate_of: dict[int, Candidate] = {}
+
+    def next_task() -> Task | None:
+        candidate = next(candidates, None)
+        if candidate is None:
+            return None
+        problem = problems.find(candidate.problem)
+        task = from_text(candidate.source, candidate.name, candidate.name, problem)
+        if isinstance(task, Refused):
+            raise UsageError(task.reason)
+        task = task._replace(submission=remarked(task.submission, remarks))
+        candidate_of[id(task)] = candidate
+        return task
+
+    with WorkerPool(slots, options, next_task) as worker_pool:
+        left = len(slots)
+        while left:
+            event = worker_pool.events.get()
+            if isinstance(event, Ended):
+                result = event.result
+                if isinstance(result, Graded):
+                    card = result.card
+                else:
+                    card = infra_card(event.task, options, result.reason, slots[event.slot])
+                yield candidate_of.pop(id(event.task)), signed(card, key)
+            elif isinstance(event, Drained):
+                left -= 1
+                if event.error is not None:
+                    raise event.error
+
+
+@with_options
+def grade_many_async(
+    candidates: Iterable[Candidate] | AsyncIterable[Candidate],
+    *,
+    jobs: int | None = None,
+    **options: Any,
+) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
+    """Grade candidates as `grade_many` does, for asynchronous programs: an asynchronous iterator.
+
+    Candidates may come from an asynchronous iterable; a few more than are graded at once are taken from it.
+    """
+    return _graded_async(candidates, Grader(jobs=jobs, **options))
+
+
+async def _graded_async(
+    candidates: Iterable[Candidate] | AsyncIterable[Candidate], grader: Grader
+) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
+    async with grader:
+        coming = _each(candidates)
+        waiting: dict[asyncio.Future[Scorecard], Candidate] = {}
+        more = True
+        while more or waiting:
+            while more and len(waiting) < grader.at_once:
+                candidate = await anext(coming, None)
+                if candidate is None:
+                    more = False
+                else:
+                    future = grader.submit(candidate.problem, candidate.source, name=candidate.name)
+                    waiting[asyncio.wrap_future(future)] = candidate
+            if waiting:
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for each in done:
+                    yield waiting.pop(each), each.result()
+
+
+async def _each(candidates: Iterable[Candidate] | AsyncIterable[Candidate]) -> AsyncIterator[Candidate]:
+    if isinstance(candidates, AsyncIterable):
+        async for candidate in candidates:
+            yield candidate
+    else:
+        for candidate in candidates:
+            yield candidate

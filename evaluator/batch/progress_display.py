@@ -1,0 +1,196 @@
+"""Show a batch while it runs: a table on a terminal, plain lines elsewhere, lines of JSON for programs."""
+
+import contextlib
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+from evaluator.batch.runs.tasks import Refused
+from evaluator.batch.scheduler import Display, Result
+from evaluator.batch.workers.worker_pool import Began
+from evaluator.records import Status
+from evaluator.report.layout.text import duration, one_line, significant
+from evaluator.report.progress_line import STILL
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_LAST = 8
+_REDRAW_S = 0.5
+_STYLES = {Status.CORRECT: "green", Status.INFRA_ERROR: "magenta", Status.INCONCLUSIVE: "yellow"}
+
+
+class Lines:
+    """Writes a line for each submission that is through."""
+
+    def __init__(self, stream: TextIO, total: int | None) -> None:
+        """Write to `stream`; `total` is how many there are, where that is known."""
+        self._stream = stream
+        self._total = total
+        self._done = self._kept = 0
+
+    def began(self, event: Began) -> None:
+        """Say nothing: a line for each stage would bury the results."""
+
+    def result(self, result: Result) -> None:
+        """Write what came of it, unless it is from before."""
+        self._done += 1
+        if result.how == "kept":
+            self._kept += 1
+            return
+        if self._kept:
+            self._write(f"{self._kept} already have a card")
+            self._kept = 0
+        self._write(f"[{self._done}{f'/{self._total}' if self._total else ''}] {summary(result)}")
+
+    def refused(self, refused: Refused) -> None:
+        """Write what cannot be graded, and why."""
+        self._done += 1
+        self._write(f"refused {refused.origin}: {refused.reason}")
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # a reader that went away stops no batch
+            self._stream.write(one_line(line, 240, getattr(self._stream, "encoding", None) or "ascii") + "\n")
+            self._stream.flush()
+
+
+def summary(result: Result) -> str:
+    """Say in one line what came of a submission."""
+    row = result.row
+    parts = [f"{row.problem}/{row.name}", row.status]
+    if row.reason:
+        parts.append(row.reason)
+    if row.speedup is not None:
+        parts.append(f"{significant(row.speedup)}x")
+    parts.append("the same as an earlier one" if result.how == "copied" else duration(row.wall_s * 1000, "u"))
+    return ", ".join(parts)
+
+
+class JsonLines:
+    """Writes an object for each submission that is through, from before or not, beside another display."""
+
+    def __init__(self, stream: TextIO, beside: Display) -> None:
+        """Write to `stream`, and pass everything on."""
+        self._stream = stream
+        self._beside = beside
+
+    def began(self, event: Began) -> None:
+        """Pass it on."""
+        self._beside.began(event)
+
+    def result(self, result: Result) -> None:
+        """Write what came of it."""
+        row = result.row
+        fields = ("problem", "level", "name", "status", "reason", "speedup", "device", "wall_s", "card")
+        self._write({"type": "result", "how": result.how} | {field: getattr(row, field) for field in fields})
+        self._beside.result(result)
+
+    def refused(self, refused: Refused) -> None:
+        """Write what cannot be graded, and why."""
+        self._write({"type": "refused", "origin": refused.origin, "reason": refused.reason})
+        self._beside.refused(refused)
+
+    def _write(self, document: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.write(msgspec.json.encode(document).decode() + "\n")
+            self._stream.flush()
+
+
+class Table:
+    """Draws, in place: how far it is, what each slot does, the last correct ones. What is not correct stays above."""
+
+    def __init__(self, console: "Console", total: int | None) -> None:
+        """Draw on `console`, which is a terminal."""
+        from rich.live import Live
+
+        self._encoding = console.encoding
+        self._total = total
+        self._counts: Counter[Status] = Counter()
+        self._hows: Counter[str] = Counter()
+        self._refused = 0
+        self._slots: dict[int, tuple[Began, float]] = {}
+        self._last: deque[str] = deque(maxlen=_LAST)
+        self._began_s = time.monotonic()
+        self._lock = threading.Lock()
+        self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=1 / _REDRAW_S, transient=True)
+
+    def began(self, event: Began) -> None:
+        """Show the stage."""
+        with self._lock:
+            before = self._slots.get(event.slot)
+            same = before is not None and before[0] == event
+            self._slots[event.slot] = before if same and before is not None else (event, time.monotonic())
+
+    def result(self, result: Result) -> None:
+        """Count it, and show it: among the last, or for good where it is not correct."""
+        status = Status(result.row.status)
+        with self._lock:
+            self._counts[status] += 1
+            self._hows[result.how] += 1
+            for slot, (event, _) in list(self._slots.items()):
+                if event.task.card == result.row.card:
+                    del self._slots[slot]
+            if status is Status.CORRECT and result.how != "kept":
+                self._last.append(summary(result))
+        if status is not Status.CORRECT and result.how != "kept":
+            self._leave(summary(result), _STYLES.get(status, "red"))
+
+    def refused(self, refused: Refused) -> None:
+        """Count it, and show it for good."""
+        with self._lock:
+            self._refused += 1
+        self._leave(f"refused {refused.origin}: {refused.reason}", "red")
+
+    def _leave(self, text: str, style: str) -> None:
+        """Write a line that stays, above what is drawn. Never while the lock is held: who draws takes it too."""
+        from rich.text import Text
+
+        with contextlib.suppress(OSError):  # as `Lines`
+            self.live.console.print(Text(one_line(text, 240, self._encoding), style))
+
+    def _draw(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        with self._lock:
+            head = Text(f"{self._progress()}   ", style="bold")
+            for status, count in self._counts.most_common():
+                head.append(f"{count} {status.value}   ", style=_STYLES.get(status, "red"))
+            working = Grid(box=None, padding=(0, 2), show_header=False)
+            for slot, (event, since_s) in sorted(self._slots.items()):
+                # While a grade is timed nothing is to tick: what would move is left out.
+                seconds = "" if event.stage in STILL else f"{time.monotonic() - since_s:.0f} s"
+                name = one_line(f"{event.task.problem.name}/{event.task.name}", 60, self._encoding)
+                working.add_row(Text(str(slot), "dim"), Text(event.stage, "cyan"), Text(seconds), Text(name))
+            last = [Text(one_line(line, 110, self._encoding), _STYLES[Status.CORRECT]) for line in self._last]
+            return Group(head, working, *last)
+
+    def _progress(self) -> str:
+        done = sum(self._counts.values()) + self._refused
+        graded, elapsed_s = self._hows["graded"] + self._hows["copied"], time.monotonic() - self._began_s
+        text = f"{done}/{self._total}" if self._total else str(done)
+        if graded and elapsed_s > 0:
+            text += f"   {graded / elapsed_s * 60:.1f} a minute"
+            if self._total and self._total > done:
+                text += f"   {(self._total - done) * elapsed_s / graded / 60:.0f} min left"
+        return text
+
+
+@contextlib.contextmanager
+def display_on(stream: TextIO, total: int | None, *, jsonl: TextIO | None = None) -> Iterator[Display]:
+    """Choose how to show a batch on `stream`, and clean up after it. Lines of JSON go to `jsonl` besides."""
+    from rich.console import Console
+
+    console = Console(file=stream, highlight=False)
+    if not stream.isatty() or console.is_dumb_terminal:
+        lines = Lines(stream, total)
+        yield lines if jsonl is None else JsonLines(jsonl, lines)
+        return
+    table = Table(console, total)
+    with table.live:
+        yield table if jsonl is None else JsonLines(jsonl, table)

@@ -1,0 +1,1 @@
+"""Run folders: the manifest, the submissions, the index of cards, results and reports."""

@@ -1,0 +1,258 @@
+"""The index of a run: one row of SQLite for each card, so that nobody reads a hundred thousand files for one number.
+
+The cards are the truth. A row counts as long as its card has the size and the time that it had when the row was made;
+everything else is read again, and an index that is missing or broken is made anew.
+"""
+
+import contextlib
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from evaluator.batch.runs.run_folder import RunFolder
+from evaluator.cards.consistency import inconsistencies
+from evaluator.errors import CardError
+from evaluator.files.card_files import read_card
+from evaluator.files.safe_open import kind
+from evaluator.records import Scorecard, Status
+from evaluator.report.layout.text import one_line
+
+_LAYOUT = 3
+_SAID = 200
+
+
+class Row(NamedTuple):
+    """What is kept of one card. `card` is its place below `cards/`; times are those of correct submissions only.
+
+    `contradiction` says in what the card contradicts itself, as far as that is seen without drawing intervals again.
+    """
+
+    card: str
+    size_bytes: int
+    mtime_ns: int
+    problem: str
+    level: int
+    name: str
+    problem_sha256: str
+    submission_sha256: str | None
+    device: str
+    device_name: str
+    status: str
+    reason: str | None
+    built: bool
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    wall_s: float
+    graded_at: str
+    contradiction: str | None
+    signed: bool
+
+    @property
+    def key(self) -> str | None:
+        """As `Task.key`."""
+        return f"{self.problem_sha256}:{self.submission_sha256}" if self.submission_sha256 else None
+
+
+_CREATED = """\
+CREATE TABLE cards (
+    card TEXT PRIMARY KEY, size_bytes INTEGER, mtime_ns INTEGER,
+    problem TEXT, level INTEGER, name TEXT, problem_sha256 TEXT, submission_sha256 TEXT,
+    device TEXT, device_name TEXT, status TEXT, reason TEXT, built INTEGER,
+    speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT,
+    contradiction TEXT, signed INTEGER
+)"""
+_TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
+_MARKS = ", ".join("?" * len(Row._fields))
+
+
+class Index:
+    """The rows of a run, in memory and in `index.sqlite`."""
+
+    def __init__(self, folder: RunFolder, *, believed: bool = True) -> None:
+        """Open it, and bring it up to what the cards say. Files that are no cards are named in `broken`.
+
+        One that is not `believed`, because it came with the cards of others, is left alone: every card is read.
+        """
+        self.broken: list[CardError] = []
+        self._folder = folder
+        self._connection = _connect(folder.index) if believed else _in_memory()
+        try:
+            self.rows: dict[str, Row] = {row.card: row for row in self._stored()}
+        except sqlite3.DatabaseError:  # broken further on than where it was opened
+            self._connection.close()
+            with contextlib.suppress(OSError):
+                folder.index.unlink()
+            self._connection = _connect(folder.index)
+            self.rows = {}
+        self._refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def add(self, card: str, content: Scorecard) -> Row:
+        """Take in a card that was just written to its place."""
+        facts = (self._folder.cards / card).stat(follow_symlinks=False)
+        row = row_of(content, card, facts.st_size, facts.st_mtime_ns)
+        self.rows[card] = row
+        self._store([row])
+        return row
+
+    def _refresh(self) -> None:
+        there: dict[str, tuple[int, int]] = {}
+        for card, found in _files(self._folder.cards):
+            if isinstance(found, CardError):
+                self.broken.append(found)
+            else:
+                there[card] = found
+        gone = [card for card in self.rows if card not in there]
+        for card in gone:
+            del self.rows[card]
+        read = []
+        for card, (size_bytes, mtime_ns) in there.items():
+            row = self.rows.get(card)
+            if row is not None and (row.size_bytes, row.mtime_ns) == (size_bytes, mtime_ns):
+                continue
+            try:
+                cards = self._folder.cards
+                self.rows[card] = row_of(read_card(cards / card, cards), card, size_bytes, mtime_ns)
+                read.append(self.rows[card])
+            except CardError as error:
+                self.rows.pop(card, None)
+                gone.append(card)
+                self.broken.append(error)
+        self._store(read, gone)
+
+    def _stored(self) -> Iterator[Row]:
+        # Typed by hand: SQLite knows no truth values.
+        for values in self._connection.execute("SELECT * FROM cards"):
+            yield Row._make(values)  # `built` is 0 or 1, as SQLite knows it
+
+    def _store(self, rows: list[Row], gone: list[str] | None = None) -> None:
+        """Write down what is new. A disk that takes no more costs time at the next opening, and nothing else."""
+        with contextlib.suppress(sqlite3.DatabaseError), self._connection:
+            self._connection.executemany("DELETE FROM cards WHERE card = ?", [(card,) for card in gone or []])
+            self._connection.executemany(f"INSERT OR REPLACE INTO cards VALUES ({_MARKS})", rows)  # noqa: S608
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open the file; make it anew where it is broken or laid out otherwise; do without where it cannot be written."""
+    for _ in range(2):
+        connection = None
+        try:
+            if not _is_ours(path):
+                break
+            connection = sqlite3.connect(path, timeout=5.0)
+            # A stranger's file may have triggers and views: none of them may do more than give values.
+            connection.execute("PRAGMA trusted_schema = OFF")
+            # What a power cut may take is made again from the cards.
+            connection.execute("PRAGMA synchronous = OFF")
+            (layout,) = connection.execute("PRAGMA user_version").fetchone()
+            if layout not in (0, _LAYOUT) or not _is_plain(connection):
+                raise sqlite3.DatabaseError("of another layout")  # noqa: TRY301
+            _lay_out(connection)
+        except sqlite3.DatabaseError as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.OperationalError):
+                break  # read-only, or somebody else is writing
+            with contextlib.suppress(OSError):
+                path.unlink()
+            continue
+        return connection
+    return _in_memory()
+
+
+def _in_memory() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    _lay_out(connection)
+    return connection
+
+
+def _is_ours(path: Path) -> bool:
+    """Say whether what lies there may be an index: a link, a pipe or a device is left alone."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _is_plain(connection: sqlite3.Connection) -> bool:
+    """Say whether the file holds our one table at most; `cards` may be a view that never ends."""
+    held = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'")
+    return all((each[0], each[1], each[2]) == ("table", "cards", _CREATED) for each in held.fetchmany(2))
+
+
+def _lay_out(connection: sqlite3.Connection) -> None:
+    with connection:
+        connection.execute(_TABLE)
+        connection.execute(f"PRAGMA user_version = {_LAYOUT}")
+
+
+def _files(top: Path) -> Iterator[tuple[str, tuple[int, int] | CardError]]:
+    """Give each card's place with its size and time; what is neither a file nor a folder is an error."""
+    folders = [""]
+    while folders:
+        below = folders.pop()
+        try:
+            entries = os.scandir(top / below)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield below, CardError(f"{top / below} cannot be listed: {error.strerror}")
+            continue
+        with entries:
+            for entry in entries:
+                place = f"{below}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{place}/")
+                elif not entry.is_file(follow_symlinks=False):
+                    found = kind(entry.stat(follow_symlinks=False).st_mode)
+                    yield place, CardError(f"{top / place} is {found}: no card is read from that")
+                elif place.endswith(".json"):
+                    facts = entry.stat(follow_symlinks=False)
+                    yield place, (facts.st_size, facts.st_mtime_ns)
+
+
+def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row:
+    """Take from a card what is kept of it."""
+    timing = content.timing if content.status is Status.CORRECT else None
+    return Row(
+        card=card,
+        size_bytes=size_bytes,
+        mtime_ns=mtime_ns,
+        problem=content.problem.name,
+        level=content.problem.level,
+        name=content.submission.name,
+        problem_sha256=content.problem.sha256,
+        submission_sha256=content.submission.sha256,
+        device=content.device.kind.value,
+        device_name=content.device.name,
+        status=content.status.value,
+        reason=content.reason.code if content.reason else None,
+        built=content.build is not None and content.build.ok,
+        speedup=timing.speedup if timing else None,
+        speedup_low=timing.speedup_low if timing else None,
+        speedup_high=timing.speedup_high if timing else None,
+        wall_s=content.wall_s,
+        graded_at=content.graded_at,
+        contradiction=_contradiction(content),
+        signed=content.signature is not None,
+    )
+
+
+def _contradiction(content: Scorecard) -> str | None:
+    """Put the first of them into words, and say how many more there are."""
+    found = inconsistencies(content, intervals=False)
+    if not found:
+        return None
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{one_line(str(found[0]), _SAID)}{more}"

@@ -1,0 +1,264 @@
+"""Read what is handed in to a batch: folders of submissions, a run folder of KernelBench, or lines of JSON.
+
+Everything is read one by one and forgotten, so a batch may be larger than the memory.
+"""
+
+import io
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
+from evaluator.catalog import Origin, list_problems
+from evaluator.catalog.kernelbench import WHERE, looks_like_one, other_names
+from evaluator.errors import SubmissionUnreadable, UsageError
+from evaluator.files.safe_open import kind, open_named
+from evaluator.grading.request import Unread
+from evaluator.records import Problem, SizeName
+from evaluator.report.layout.text import one_line
+from evaluator.sizes.small_size import NO_SMALL, with_small_size
+from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
+
+SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
+_KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sample_(?P<sample>\d+)(?:_kernel)?")
+# JSON spells a byte of text with up to six.
+_MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
+
+Item = Task | Seen | Refused
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One submission in a JSONL file; other keys are passed over."""
+
+    problem: str
+    sample: str | int
+    source: str
+
+
+class Problems:
+    """The problems that submissions may name. Names only: what a stream of submissions says is never a path."""
+
+    def __init__(self, folder: Path | None, size: SizeName) -> None:
+        """Read the problems in `folder`, or the shipped ones. Raises ProblemError where there is no such folder."""
+        self._size = size
+        self._shipped = folder is None
+        self._tried: dict[str, Problem] = {}
+        listing = list_problems(folder)
+        self._broken = [broken.message for broken in listing.broken]
+        self._exact = {problem.name: problem for problem in listing.problems}
+        self._meant: dict[str, list[Problem]] = {}
+        for problem in listing.problems:
+            for name in _names(problem):
+                self._meant.setdefault(name, []).append(problem)
+
+    def has(self, name: str, sha256: str) -> bool:
+        """Say whether there is a problem of exactly that name and content to grade."""
+        problem = self._exact.get(name)
+        return problem is not None and problem.sha256 == sha256 and self._size in problem.sizes
+
+    def find(self, name: str) -> Problem | str:
+        """Give the problem of that name, or say in words why there is none to grade."""
+        meant = [self._exact[name]] if name in self._exact else self._meant.get(name, [])
+        if len(meant) == 1:
+            return self._sized(meant[0])
+        if meant:
+            return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in meant[:3])}"
+        if self._shipped and looks_like_one(name):
+            return f"there is no problem named {one_line(name, 80)!r}; {WHERE}"
+        broken = f"; {len(self._broken)} are broken, as `warpgrade problems list` says" if self._broken else ""
+        return f"there is no problem named {one_line(name, 80)!r}{broken}"
+
+    def _sized(self, problem: Problem) -> Problem | str:
+        """Give it with the size that is graded, or say that it has none; it is looked for once."""
+        if self._size in problem.sizes:
+            return problem
+        if problem.name not in self._tried:
+            self._tried[problem.name] = self._exact[problem.name] = with_small_size(problem, self._size)
+        found = self._tried[problem.name]
+        return found if self._size in found.sizes else f"{problem.name} has no size {self._size.value}; {NO_SMALL}"
+
+
+def _names(problem: Problem) -> tuple[str, ...]:
+    return other_names(problem.name) if problem.origin == Origin.KERNELBENCH else (problem.name,)
+
+
+def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] | None = None) -> Iterator[Item]:
+    """Read `PROBLEM/NAME.py` (or an answer: .txt, .md), and KernelBench's own names for files, below `folder`.
+
+    A file that stands in `known`, by its path, and has not changed since, is not read. Only regular files are read, and
+    no links are followed; what else could be meant as a submission, or as a folder of them, is refused.
+
+    Raises:
+        UsageError: there is no such folder, or it cannot be listed.
+    """
+    known = known or {}
+    for path, mode in submission_files(folder):
+        origin = _spelled(path)
+        if not stat.S_ISREG(mode):
+            yield Refused(origin, f"it is {kind(mode)}; what lies in a folder is read only where it is a regular file")
+            continue
+        before = known.get(origin)
+        if before is not None and before.stamp == _stamp(path) and problems.has(before.problem, before.problem_sha256):
+            yield Seen(before, partial(_read_file, path, folder, problems))
+        else:
+            yield _read_file(path, folder, problems)
+
+
+def expected(folder: Path) -> int:
+    """Count the submissions in `folder`. Raises UsageError where there are none, or it cannot be listed."""
+    count = len(submission_files(folder))
+    if not count:
+        hint = "expected files are PROBLEM/NAME.py, .txt or .md"
+        raise UsageError(f"{folder} contains no submissions", hint=hint)
+    return count
+
+
+def open_lines(path: Path) -> BinaryIO:
+    """Open a file of JSON lines. Raises UsageError where it cannot be read, or is a submission itself."""
+    if path.suffix.lower() in SUFFIXES and path.is_file():
+        hint = f"grade the file with `warpgrade grade PROBLEM {path}`"
+        raise UsageError(f"{path} is a single submission, not a folder", hint=hint)
+    try:
+        return open_named(path)
+    except OSError as error:
+        hint = "name a folder of submissions, a file of JSON lines, or - for stdin"
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+
+
+def submission_files(folder: Path) -> list[tuple[str, int]]:
+    """List what `read_folder` takes for submissions, those of one problem after another, each with its kind of file.
+
+    Links that are no submissions by their names are among them: they may be meant as folders of some.
+
+    Raises:
+        UsageError: there is no such folder, or it cannot be listed.
+    """
+    # Texts and not Paths, here and in `_stamp`: a hundred thousand Paths take seconds.
+    found: list[tuple[str, int]] = []
+    left = [str(folder)]
+    while left:
+        top = left.pop()
+        try:
+            with os.scandir(top) as listed:
+                entries = sorted((each for each in listed if not each.name.startswith(".")), key=lambda each: each.name)
+            folders = [each for each in entries if each.is_dir(follow_symlinks=False)]
+            others = [(each, _mode(each)) for each in entries if not each.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            hint = "name a folder of submissions"
+            raise UsageError(f"cannot list {error.filename or top}: {error.strerror}", hint=hint) from error
+        found += [(f"{top}/{each.name}", mode) for each, mode in others if _may_be_meant(each, mode)]
+        left += [f"{top}/{each.name}" for each in reversed(folders) if not each.name.startswith("__pycache__")]
+    return found
+
+
+def _mode(entry: os.DirEntry[str]) -> int:
+    """Give the kind of file, from the folder itself where that says it."""
+    return stat.S_IFREG if entry.is_file(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_mode
+
+
+def _may_be_meant(entry: os.DirEntry[str], mode: int) -> bool:
+    named = entry.name[entry.name.rfind(".") :].lower() in SUFFIXES
+    return named or (stat.S_ISLNK(mode) and entry.is_dir())
+
+
+def _stamp(path: str) -> Stamp | None:
+    try:
+        facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - as above
+    except OSError:
+        return None
+    return facts.st_size, facts.st_mtime_ns
+
+
+def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused:
+    path = Path(spelled)
+    relative = path.relative_to(folder)
+    wanted, name = relative.parent.as_posix(), path.stem if path.suffix.lower() == ".py" else path.name
+    found = _KERNELBENCH_FILE.fullmatch(path.stem)
+    if found:
+        wanted, name = f"level{int(found['level'])}/{int(found['number'])}", f"sample_{int(found['sample'])}"
+    elif wanted == ".":
+        return Refused(_spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py")
+    problem = problems.find(_spelled(wanted))
+    if isinstance(problem, str):
+        return Refused(_spelled(path), problem)
+    return _from_file(path, folder, problem, _spelled(name))
+
+
+def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | Refused:
+    stamp = _stamp(str(path))  # before the text is read: one that changes meanwhile is read again the next time
+    try:
+        read = read_submission(path, found_in=folder)
+    except SubmissionUnreadable as error:
+        return Refused(_spelled(path), error.message)
+    if isinstance(read, Submission):
+        return Task(problem, name, msgspec.structs.replace(read, name=name), stamp)
+    return Task(problem, name, Unread(name=name, origin=_spelled(path), finding=read), stamp)
+
+
+def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[Item]:
+    """Read `{"problem": …, "sample": …, "source": …}` from each line of `stream`, as soon as it is there."""
+    decoder = msgspec.json.Decoder(Line)
+    for number, line in enumerate(_lines(stream), start=1):
+        place = f"{origin}:{number}"
+        if not line.strip():
+            continue
+        if len(line) > _MAX_LINE_BYTES:
+            yield Refused(place, f"the line is longer than {_MAX_LINE_BYTES >> 20} MiB")
+            continue
+        try:
+            given = decoder.decode(line)
+        except (ValueError, RecursionError) as error:
+            yield Refused(place, f"the line is not a submission: {one_line(str(error), 120)}")
+            continue
+        yield from_text(given.source, str(given.sample), place, problems.find(given.problem))
+
+
+def from_text(source: str, name: str, origin: str, problem: Problem | str) -> Task | Refused:
+    """Make a task of a text: Python, or a model's answer that holds some."""
+    if isinstance(problem, str):
+        return Refused(origin, problem)
+    return Task(problem, name, read_text(source, name, origin))
+
+
+def read_text(source: str, name: str, origin: str) -> Submission | Unread:
+    """Read a submission that is given as text, by the rules for one on standard input."""
+    # A lone surrogate is no text; as bytes it is refused the way such a file would be.
+    read = read_submission("-", io.BytesIO(source.encode("utf-8", "surrogatepass")))
+    if isinstance(read, Submission):
+        return msgspec.structs.replace(read, name=name, origin=origin)
+    return Unread(name=name, origin=origin, finding=read)
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Give lines, each cut a little beyond the limit; the rest of such a line is passed over."""
+    while line := stream.readline(_MAX_LINE_BYTES + 1):
+        yield line
+        while len(line) > _MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line = stream.readline(_MAX_LINE_BYTES + 1)
+            if not line:
+                return
+
+
+def named_once(items: Iterable[Item]) -> Iterator[Item]:
+    """Refuse a second submission under a name that was given already, unless it is the same one again."""
+    seen: dict[str, str | None] = {}
+    for item in items:
+        if isinstance(item, Refused):
+            yield item
+            continue
+        card, sha256 = item.card, item.submission_sha256
+        if card not in seen:
+            seen[card] = sha256
+            yield item
+        elif seen[card] != sha256:
+            yield Refused(item.origin, f"{card.removesuffix('.json')} was handed in before, with other content")
+
+
+def _spelled(path: Path | str) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")

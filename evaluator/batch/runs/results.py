@@ -1,0 +1,196 @@
+"""Read a run back: every submission that was handed in, with what its card says, or as missing."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.batch.runs.index import Index, Row, row_of
+from evaluator.batch.runs.run_folder import RunFolder
+from evaluator.batch.runs.tasks import Planned
+from evaluator.errors import CardError, UsageError
+from evaluator.files.card_files import card_of, read_bytes
+from evaluator.records import DeviceKind, Status, WeightsRule
+from evaluator.report.run.run_comparison import Comparison, Timed, compare
+from evaluator.report.run.summary import Device, Sample
+from evaluator.signatures.signing import Seen, State
+from evaluator.signatures.trust import Trust
+
+_CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
+_NOT_TAKEN = "it counts as missing"
+_STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
+
+
+class Entry(NamedTuple):
+    """One submission of a run, whose `cards` lie in this folder.
+
+    `planned` is how it was read in (None where the plan lost it), `row` its card's (None where it has none).
+    """
+
+    cards: Path
+    planned: Planned | None
+    row: Row | None
+
+    @property
+    def sample(self) -> Sample:
+        """What is counted of it."""
+        row = self.row
+        if row is not None:
+            device = device_of(row.device, row.device_name)
+            status = _STATUSES[row.status]
+            return Sample(row.problem, row.level, row.name, device, status, bool(row.built), row.speedup)
+        assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
+        return Sample(self.planned.problem, self.planned.level, self.planned.name, None, None)
+
+    @property
+    def timed(self) -> Timed:
+        """What is compared of it."""
+        sample, row = self.sample, self.row
+        low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
+        return Timed(sample.problem, sample.name, sample.status, sample.speedup, low, high)
+
+
+class Results(NamedTuple):
+    """Everything that a run holds.
+
+    `broken` are the files that should be cards and are not, and the cards that are not believed. `signatures` has, by
+    its place, what each card's says that is counted.
+    """
+
+    folder: Path
+    asked: Device
+    entries: list[Entry]
+    broken: list[CardError]
+    weights: WeightsRule | None = None
+    signatures: dict[str, Seen] = {}
+
+    @property
+    def samples(self) -> list[Sample]:
+        """What is counted."""
+        return [entry.sample for entry in self.entries]
+
+
+@cache
+def device_of(kind: str, name: str) -> Device:
+    """Describe a device for a summary: on the emulator nothing is timed."""
+    return Device(kind, name, timed=DeviceKind(kind) is not DeviceKind.EMULATED)
+
+
+def read_run(path: Path, trust: Trust | None = None) -> Results:
+    """Read the run in the folder `path`. A card whose submission was handed in anew, with other content, is missing.
+
+    So is one that contradicts itself, or was changed after it was signed, which is named in `broken` as well; and one
+    that no key signed which `trust` has, where it has some: then every card is read, and no index is believed.
+
+    Raises:
+        CardError: that is not the folder of a run.
+    """
+    folder = RunFolder(path)
+    manifest = folder.read_manifest()
+    planned = folder.read_plan()
+    trust = trust or Trust()
+    with Index(folder, believed=not trust.is_asked) as index:
+        rows, broken = index.rows, index.broken
+    entries, cards = [], folder.cards
+    signatures: dict[str, Seen] = {}
+    for card in sorted({*planned, *rows}):
+        plan, row = planned.get(card), rows.get(card)
+        if plan is not None and row is not None and not _fits(row, plan):
+            row = None
+        if row is not None and row.contradiction is not None:
+            broken.append(CardError(f"{cards / card} contradicts itself: {row.contradiction}", hint=_CONTRADICTS))
+            plan, row = plan or _as_planned(row), None
+        if row is not None:
+            seen, error = _signature(cards / card, cards, row, trust)
+            if error is None:
+                signatures[card] = seen
+            else:
+                broken.append(error)
+                plan, row = plan or _as_planned(row), None
+        entries.append(Entry(cards, plan, row))
+    asked = device_of(manifest.terms.device.value, "")
+    return Results(path, asked, entries, broken, manifest.terms.weights, signatures)
+
+
+def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
+    """Read several runs as one: the parts of a batch that was shared out.
+
+    Raises:
+        CardError: one of them is no run's folder.
+        UsageError: they were graded on different devices or terms of weights, or one submission is in two of them.
+    """
+    runs = [read_run(path, trust) for path in paths]
+    kinds = {run.asked.kind for run in runs}
+    if len(kinds) > 1:
+        raise UsageError(f"the runs are from different devices: {' and '.join(sorted(kinds))}")
+    _refuse_other_weights(runs)
+    if len(runs) == 1:
+        return runs[0]
+    seen: set[tuple[str, str]] = set()
+    for sample in (sample for run in runs for sample in run.samples):
+        if (sample.problem, sample.name) in seen:
+            raise UsageError(f"two runs contain {sample.problem}/{sample.name}", hint="use `warpgrade compare`")
+        seen.add((sample.problem, sample.name))
+    return Results(
+        runs[0].folder,
+        runs[0].asked,
+        [entry for run in runs for entry in run.entries],
+        [error for run in runs for error in run.broken],
+        runs[0].weights,
+        {f"{run.folder}/{card}": seen for run in runs for card, seen in run.signatures.items()},
+    )
+
+
+def compare_runs(before: Path, after: Path) -> Comparison:
+    """Compare two runs.
+
+    Raises:
+        CardError: one of them is no run's folder.
+        UsageError: they were graded on different devices, or with weights that stayed in one of them alone.
+    """
+    runs = [read_run(path) for path in (before, after)]
+    devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
+    if devices[0] and devices[1] and devices[0] != devices[1]:
+        first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in devices)
+        raise UsageError(f"the runs are from different devices: {first}; {second}")
+    _refuse_other_weights(runs)
+    return compare(*([entry.timed for entry in run.entries] for run in runs))
+
+
+def _refuse_other_weights(runs: Sequence[Results]) -> None:
+    """Raise UsageError for runs of which some were asked to let weights stay and some were not."""
+    rules = {"the problem's setting" if run.weights is None else run.weights.value for run in runs}
+    if len(rules) > 1:
+        raise UsageError(f"the runs used different --weights: {' and '.join(sorted(rules))}")
+
+
+def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, CardError | None]:
+    """Say what a card's signature says, and why it is not taken, if it is not."""
+    if not row.signed and not trust.is_asked:
+        return Seen(State.UNSIGNED, None), None
+    try:
+        content = read_bytes(path, cards)
+        looked = trust.look(content)
+        refused = None if looked.refused is None else CardError(f"{path} {looked.refused}", hint=_NOT_TAKEN)
+        if refused is None and row_of(card_of(content, path), row.card, row.size_bytes, row.mtime_ns) != row:
+            refused = CardError(f"{path} differs from the card in the run's index", hint=_NOT_TAKEN)
+    except CardError as error:
+        return Seen(State.UNSIGNED, None), error
+    return looked.seen, refused
+
+
+def _as_planned(row: Row) -> Planned:
+    """Say what was handed in, from a card that says no more than that."""
+    return Planned(
+        card=row.card,
+        problem=row.problem,
+        level=row.level,
+        name=row.name,
+        origin="",
+        problem_sha256=row.problem_sha256,
+        submission_sha256=row.submission_sha256,
+    )
+
+
+def _fits(row: Row, plan: Planned) -> bool:
+    return (row.problem_sha256, row.submission_sha256) == (plan.problem_sha256, plan.submission_sha256)

@@ -1,0 +1,1 @@
+"""Worker processes of a batch: the pool, the GPU queue, the messages, and Ray."""

@@ -1,0 +1,213 @@
+"""A worker of a batch: a process with the arguments `REPLIES_FD [CORES]`. Orders come in on stdin.
+
+It imports PyTorch and the judge once and computes nothing with them; grades are made in a process forked from it, which
+ends when another problem comes. So submissions of one problem share what may be shared
+(`judge/context/context_pool.py`), nothing of a problem's code, its memory or its settings outlasts it, and nobody waits
+for an import. The starter of runners is this worker's: it, too, imports PyTorch only once.
+
+Whatever happens, nobody is left behind: the worker sees its batch go (the orders' pipe hangs up) and ends the judge;
+the kernel kills the judge where the worker dies; and the runners end with the judge, as they do in a single grade.
+"""
+
+import contextlib
+import functools
+import os
+import select
+import signal
+import traceback
+import warnings
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Result, Stage, receive_order, send
+from evaluator.errors import InfraError, WarpgradeError
+from evaluator.grading import pipeline
+from evaluator.grading.request import Begun
+from evaluator.records import Scorecard
+from evaluator.sandbox.kernel.syscalls import die_with_parent
+
+if TYPE_CHECKING:
+    from evaluator.judge.context.context_pool import ContextPool
+    from evaluator.sandbox import ForkServer
+
+_ORDERS = 0
+_GRACE_S = 5.0
+_IN_ORDER_S = 180.0
+"""What is made beside a grade for later ones is waited for, as at the end of a single grade."""
+_LONGEST_STREAK = 500
+"""After so many grades a judge is made anew, in case something leaks."""
+
+
+class _Teller:
+    """Passes a grade's progress on to the batch."""
+
+    def __init__(self, replies: int) -> None:
+        self._replies = replies
+
+    def stage(self, name: str, detail: str = "") -> None:
+        send(self._replies, Stage(name=name, detail=detail))
+
+
+class _Judge(NamedTuple):
+    """The process that makes grades: it takes orders, and says after each that it is done."""
+
+    streak: str
+    pid: int
+    ended: int
+    orders: int
+    done: int
+
+
+def serve(replies: int) -> int:
+    """Make grades until there are no more orders, or until a judge dies: then a fresh worker is called for."""
+    order = receive_order(_ORDERS)
+    if order is None:
+        return 0
+    with contextlib.closing(_begin_starter(order)) as fork_server:
+        # Nothing is raised yet: an import of PyTorch may swallow what a handler raises.
+        signal.signal(signal.SIGTERM, functools.partial(_leave_at_once, fork_server))
+        _import_early()
+        fork_server.machine  # noqa: B018 - it is ready once, and is asked before the first fork
+        signal.signal(signal.SIGTERM, _ask)
+        judge: _Judge | None = None
+        made = 0
+        try:
+            while order is not None:
+                if judge is None or judge.streak != order.streak or made % _LONGEST_STREAK == 0:
+                    if judge is not None:
+                        _dismiss(judge, wait_s=_IN_ORDER_S)
+                    judge = _fork(order.streak, replies, fork_server)
+                if not _made(order, judge):
+                    return 1
+                made += 1
+                order = receive_order(_ORDERS)
+        finally:
+            if judge is not None:
+                _dismiss(judge, wait_s=0.0)
+    return 0
+
+
+def _begin_starter(order: Order) -> "ForkServer":
+    from evaluator.judge.runners.fork_servers import fork_server_for
+
+    threads = len(os.sched_getaffinity(0))
+    gpu = order.options.gpu if order.facts is None else order.facts.uuid
+    return fork_server_for(order.options.device, gpu, order.options.sandbox_mode, threads)
+
+
+def _import_early() -> None:
+    # As the pipeline would set it, and before PyTorch reads it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    import evaluator.judge.context.context_pool
+    import evaluator.judge.verdict  # noqa: F401
+
+
+def _leave_at_once(fork_server: "ForkServer", _number: int, _frame: object) -> NoReturn:
+    fork_server.close()
+    os._exit(1)
+
+
+class _Asked(BaseException):
+    """The batch asked for the end."""
+
+
+def _ask(_number: int, _frame: object) -> NoReturn:
+    raise _Asked
+
+
+def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
+    its_orders, orders = os.pipe()
+    done, its_done = os.pipe()
+    worker = os.getpid()
+    with warnings.catch_warnings():
+        # The one thread beside this one only reads what the starter prints.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        os.close(orders)
+        os.close(done)
+        _judge(its_orders, its_done, replies, worker, fork_server)
+    os.close(its_orders)
+    os.close(its_done)
+    return _Judge(streak, pid, os.pidfd_open(pid), orders, done)
+
+
+def _made(order: Order, judge: _Judge) -> bool:
+    """Have a grade made, and wait for it. False where the judge died, or the batch went away."""
+    poll = select.poll()
+    poll.register(judge.done, select.POLLIN)
+    poll.register(_ORDERS, 0)  # nothing but its end is of interest
+    try:
+        send(judge.orders, order)
+    except OSError:
+        return False
+    return dict(poll.poll()).get(judge.done, 0) & select.POLLIN != 0 and os.read(judge.done, 1) != b""
+
+
+def _dismiss(judge: _Judge, *, wait_s: float) -> None:
+    """End a judge, which may be idle, at a grade, or dead. An idle one ends by itself, and is given `wait_s` to do so.
+
+    One that is interrupted has a little time to remove what it made.
+    """
+    os.close(judge.orders)
+    try:
+        if not _ends(judge, wait_s):
+            signal.pidfd_send_signal(judge.ended, signal.SIGINT)
+            if not _ends(judge, _GRACE_S):
+                signal.pidfd_send_signal(judge.ended, signal.SIGKILL)
+    finally:
+        os.waitpid(judge.pid, 0)
+        os.close(judge.done)
+        os.close(judge.ended)
+
+
+def _ends(judge: _Judge, within_s: float) -> bool:
+    return bool(select.select([judge.ended], [], [], within_s)[0])
+
+
+def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "ForkServer") -> NoReturn:
+    """Make grades until there are no more orders, and end the process."""
+    from evaluator.judge.context.context_pool import ContextPool
+
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored since the shell
+        die_with_parent(worker, signal.SIGKILL)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, _ORDERS)
+        with ContextPool(fork_server, lasting=True) as context_pool:
+            while (order := receive_order(orders)) is not None:
+                send(replies, _result(order, context_pool, _Teller(replies), replies))
+                os.write(done, b".")
+        code = 0
+    except KeyboardInterrupt:
+        pass
+    except BaseException:  # noqa: BLE001 - this is the end of the process; the batch learns it from the exit
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies: int) -> Result:
+    def stuck(card: Scorecard) -> NoReturn:
+        send(replies, Graded(card=card))
+        os._exit(1)
+
+    try:
+        request = order.request()
+        if order.part is not Part.BEGIN:
+            return Graded(card=pipeline.grade(request, teller, context_pool, order.begun, stuck))
+        begun = pipeline.begin(request, teller, context_pool, stuck)
+        return Built(begun=begun) if isinstance(begun, Begun) else Graded(card=begun)
+    except WarpgradeError as error:
+        return NotGraded(reason=error.message, again=isinstance(error, InfraError))
+
+
+def main(arguments: list[str]) -> int:
+    """Run as a process of its own; give its exit code."""
+    if len(arguments) > 1:
+        os.sched_setaffinity(0, {int(core) for core in arguments[1].split(",")})
+    try:
+        return serve(int(arguments[0]))
+    except _Asked:
+        return 1

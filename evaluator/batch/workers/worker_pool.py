@@ -1,0 +1,303 @@
+"""The workers of a batch: each slot of the crew takes one task after another and grades it in a worker of its own.
+
+A worker that dies, hangs or reports that the machine failed is replaced, and its task tried again on the new one, a
+little later each time. Nothing of this is the submission's fault, so nothing of it is counted against it.
+"""
+
+import contextlib
+import queue
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from evaluator.batch.runs.tasks import Task
+from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
+from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Result
+from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot, WorkerHandle
+from evaluator.errors import InfraError
+from evaluator.findings import Code
+from evaluator.grade_options import GradeOptions
+from evaluator.grading.request import Begun, Unread
+from evaluator.records import Status
+from evaluator.submission.read import Submission
+
+BACKOFF_S = (1.0, 5.0)
+"""How long to wait before the second and the third attempt; there is no fourth."""
+_ROOM = 4
+"""How many built submissions may wait for a GPU, for each slot that builds."""
+_IDLE_S = 10.0
+"""How long a GPU is kept while nothing waits for it."""
+_JOIN_S = 1.0
+_LOOK_S = 0.5
+
+
+class Began(NamedTuple):
+    """A slot began a task, or goes on with another stage of it."""
+
+    slot: int
+    task: Task
+    stage: str
+
+
+class Ended(NamedTuple):
+    """A task is through: with a card, or, where no worker brought one, with the reason."""
+
+    slot: int
+    task: Task
+    result: Graded | NotGraded
+    attempts: int
+    wall_s: float
+
+
+class Drained(NamedTuple):
+    """A slot has no more to do; `error` is what ended it, if anything did."""
+
+    slot: int
+    error: BaseException | None
+
+
+class WorkerPool:
+    """Slots that take tasks from `next_task` until it has no more, each in a thread of its own.
+
+    What happens is put into `events`, for one reader. Leaving the context ends all workers, whatever they are doing.
+    """
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        options: GradeOptions,
+        next_task: Callable[[], Task | None],
+        *,
+        logs: Path | None = None,
+        fail_fast: bool = False,
+        hire: Hire | None = None,
+    ) -> None:
+        """Begin. `next_task` is called from one thread at a time, until it gives None.
+
+        Args:
+            slots: who works; some may lose their place (`NoWorker`), and the others take over.
+            options: how all is graded.
+            next_task: gives a task to grade; None where there is no more.
+            logs: a folder for what workers print.
+            fail_fast: take no more tasks once one is not correct; what has begun is ended.
+            hire: makes the worker of a slot, which prints into that file; None makes processes of this machine.
+        """
+        self._hire = hire or LocalWorker
+        self._returned: deque[Task] = deque()
+        self._more = True
+        self._busy = 0
+        self._places = Counter(slot.part for slot in slots)
+        self._fail_fast = fail_fast
+        self.events: queue.SimpleQueue[Began | Ended | Drained] = queue.SimpleQueue()
+        self._options = options
+        self._next_task = next_task
+        self._logs = logs
+        self._taking = threading.Lock()
+        self._counting = threading.Lock()
+        self._changing = threading.Lock()
+        self._stopping = threading.Event()
+        self._workers: dict[int, WorkerHandle] = {}
+        builders = sum(slot.part is Part.BEGIN for slot in slots)
+        self._ready = GpuQueue(builders, room=_ROOM * builders)
+        # Daemons: one may be waiting for somebody else's next line when the batch is interrupted.
+        self._threads = [
+            threading.Thread(target=self._work, args=(number, slot), name=f"slot-{number}", daemon=True)
+            for number, slot in enumerate(slots)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changing:
+            self._stopping.set()
+            self._ready.close()
+            workers = list(self._workers.values())
+        for worker in workers:  # all at once, then wait for each
+            worker.interrupt()
+        for worker in workers:
+            worker.wait()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+
+    def _work(self, number: int, slot: Slot) -> None:
+        error: BaseException | None = None
+        try:
+            if slot.part is Part.FINISH:
+                self._finish_all(number, slot)
+            else:
+                self._begin_all(number, slot)
+        except NoWorker as lost:
+            error = self._left(slot, lost)
+        except BaseException as raised:  # noqa: BLE001 - the reader of the events raises it again
+            error = raised
+        finally:
+            if slot.part is Part.BEGIN:
+                self._ready.builder_left()
+            with contextlib.suppress(BaseException):
+                self._dismiss(number)
+            self.events.put(Drained(number, error))
+
+    def _begin_all(self, number: int, slot: Slot) -> None:
+        """Take new tasks until there are no more; where this slot only builds, pass on what is built."""
+        while (task := self._next()) is not None:
+            since_s = time.monotonic()
+            try:
+                tried = self._tried(number, slot, task, None)
+            except NoWorker:
+                self._returned.append(task)
+                raise
+            finally:
+                self._busy_no_more()
+            if tried is None:
+                return
+            if isinstance(tried.result, Built):
+                self.events.put(Began(number, task, "built"))
+                self._ready.put(Waiting(task, tried.result.begun, tried.attempts, since_s))
+            else:
+                self._end(number, task, tried.result, tried.attempts, since_s)
+
+    def _next(self) -> Task | None:
+        """Take a task: one that another slot had to leave, or a new one. While others are busy, one may come back."""
+        while not self._stopping.is_set():
+            with self._taking:
+                if self._returned:
+                    self._busy += 1
+                    return self._returned.popleft()
+                if self._more and (task := self._next_task()) is not None:
+                    self._busy += 1
+                    return task
+                self._more = False
+                if not self._busy:
+                    return None
+            self._stopping.wait(_LOOK_S)
+        return None
+
+    def _busy_no_more(self) -> None:
+        with self._counting:
+            self._busy -= 1
+
+    def _left(self, slot: Slot, lost: NoWorker) -> BaseException | None:
+        """Say what it means that a slot has no place any more: nothing, as long as another makes the same part."""
+        with self._counting:
+            self._places[slot.part] -= 1
+            return None if self._places[slot.part] else InfraError(f"no machine is left to grade on: {lost}")
+
+    def _finish_all(self, number: int, slot: Slot) -> None:
+        """Take what is built until all are through. While nothing is, the GPU is given back."""
+        problem_sha256: str | None = None
+        while not self._ready.over:
+            waiting = self._ready.take(problem_sha256, _IDLE_S)
+            if waiting is None:
+                self._dismiss(number)
+                continue
+            problem_sha256 = waiting.task.problem.sha256
+            try:
+                tried = self._tried(number, slot, waiting.task, waiting.begun)
+            except NoWorker:
+                self._ready.put_back(waiting)
+                raise
+            finally:
+                self._ready.done()
+            if tried is None:
+                return
+            if isinstance(tried.result, Built):
+                raise TypeError("what is finished is graded")
+            self._end(number, waiting.task, tried.result, waiting.attempts + tried.attempts - 1, waiting.since_s)
+
+    def _end(self, number: int, task: Task, result: Graded | NotGraded, attempts: int, since_s: float) -> None:
+        if self._fail_fast and not _correct(result):
+            with self._taking:  # before this slot asks for another, and before anybody reads of it
+                self._more = False
+        self.events.put(Ended(number, task, result, attempts, time.monotonic() - since_s))
+
+    def _tried(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_Tried | None":
+        """Have a worker make this slot's part of a grade, as often as the machine fails; None where the crew stops."""
+        order = Order(
+            problem=task.problem,
+            submission=task.submission if isinstance(task.submission, Submission) else None,
+            unread=task.submission if isinstance(task.submission, Unread) else None,
+            options=self._options.for_worker(slot.gpu),
+            part=slot.part,
+            begun=begun,
+            facts=slot.facts,
+        )
+        self.events.put(Began(number, task, "start"))
+        for attempt, pause_s in enumerate((*BACKOFF_S, None), start=1):
+            worker = self._worker(number, slot)
+            if worker is None:
+                return None
+            result = worker.grade(order, lambda stage: self.events.put(Began(number, task, stage.name)))
+            if self._stopping.is_set():
+                return None
+            again = _worth_another(result)
+            if again:
+                self._dismiss(number)
+            again = again or (attempt == 1 and _may_be_the_machines(result))
+            if not again or pause_s is None:
+                return _Tried(result, attempt)
+            self.events.put(Began(number, task, "again"))
+            if self._stopping.wait(pause_s):
+                return None
+        raise AssertionError("the last attempt ends it")
+
+    def _worker(self, number: int, slot: Slot) -> WorkerHandle | None:
+        """Give the slot's worker, a new one where it has none; None where the crew is to stop."""
+        with self._changing:
+            if self._stopping.is_set() or number in self._workers:
+                return None if self._stopping.is_set() else self._workers[number]
+        log = self._logs / f"worker-{number}.log" if self._logs is not None else None
+        worker = self._hire(slot, log)  # It may take a while to find a place, and others need not wait for it.
+        with self._changing:
+            if not self._stopping.is_set():
+                self._workers[number] = worker
+                return worker
+        worker.close()
+        return None
+
+    def _dismiss(self, number: int) -> None:
+        with self._changing:
+            worker = self._workers.pop(number, None)
+        if worker is not None:
+            worker.close()
+
+
+class _Tried(NamedTuple):
+    result: Result
+    attempts: int
+
+
+def _correct(result: Graded | NotGraded) -> bool:
+    return isinstance(result, Graded) and result.card.status is Status.CORRECT
+
+
+def _may_be_the_machines(result: Result) -> bool:
+    """Whether a process of the submission was killed: by itself, by the kernel for want of memory, or by somebody.
+
+    Nobody can tell afterwards. What is the submission's own comes again.
+    """
+    reason = result.card.reason if isinstance(result, Graded) else None
+    if reason is None:
+        return False
+    killed = reason.code == Code.RUNNER_DIED and reason.details.get("signal") == "SIGKILL"
+    return killed or (reason.code == Code.COMPILE_FAILED and reason.details.get("killed") is True)
+
+
+def _worth_another(result: Result) -> bool:
+    match result:
+        case Built():
+            return False
+        case Graded(card=card):
+            # What ran out of time once would again: a grade is not to take three times what it may.
+            late = card.reason is not None and card.reason.code == Code.DEADLINE
+            return card.status is Status.INFRA_ERROR and not late
+        case NotGraded(again=again):
+            return again

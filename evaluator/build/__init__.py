@@ -1,1 +1,0 @@
-"""Builds of native extensions: flags, generated files, sandboxed compilers, the build cache."""

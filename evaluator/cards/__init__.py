@@ -1,0 +1,1 @@
+"""Conclusions from finished scorecards: consistency, regrading, comparison with a replay."""

@@ -1,0 +1,215 @@
+"""Detection of contradictions within a card: between its status, checks, times and reason. Pure.
+
+The verdict follows from the recorded evidence, so edited or carelessly forged cards contradict themselves. Consistency
+proves nothing: only a signature detects a consistent forgery.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from evaluator.findings import Code
+from evaluator.records import Check, DeviceKind, Samples, Scorecard, Status, TensorCheck, Timing
+from evaluator.timing.quote import quote
+from evaluator.timing.stats import median
+
+_SAME = 1e-6
+"""Relative error of recomputed numbers, for example by another version of Python."""
+_FAMILIES = {
+    Status.CORRECT: "",
+    Status.WRONG_RESULT: "C",
+    Status.BUILD_ERROR: "BS",
+    Status.RUNTIME_ERROR: "RB",
+    Status.TIMEOUT: "RB",
+    Status.REJECTED: "SBRTI",
+    Status.INCONCLUSIVE: "BRTX",
+    Status.INFRA_ERROR: "X",
+}
+"""The families of codes that may be the reason of a status."""
+_OWN_STATUS = {
+    Code.TIMED_OUT: Status.TIMEOUT,
+    Code.MALFORMED_FRAME: Status.REJECTED,
+    Code.TOO_MANY_BUILDS: Status.REJECTED,
+    Code.TOO_LITTLE_OWN: Status.REJECTED,
+    Code.IMPOSSIBLE: Status.REJECTED,
+    Code.NOT_QUIET: Status.REJECTED,
+    Code.WORK_AFTER_DONE: Status.REJECTED,
+    Code.OWN_SHARE_UNKNOWN: Status.INCONCLUSIVE,
+    Code.NOT_EMULATED: Status.INCONCLUSIVE,
+    Code.HARD_CODED_SIZE: Status.INCONCLUSIVE,
+}
+"""Codes that belong to one status alone."""
+_REMARKS = frozenset(
+    (
+        *(Code.SEVERAL_BLOCKS, Code.NOT_FLOAT64, Code.WIDE_TOLERANCE, Code.VALUES_UNTRIED, Code.ROUNDING_UNTRIED),
+        *(Code.OUTPUT_FLOOD, Code.WEIGHTS_NOT_COPIED, Code.NO_LAUNCH, Code.FAILED_BUILD_IGNORED),
+        *(Code.REFERENCE_DRIFTED, Code.BELOW_RESOLUTION, Code.OUTPUT_COPIED, Code.OUTLIERS, Code.FIRST_CALL_SLOW),
+        *(Code.HOST_BOUND, Code.BEATS_TARGET, Code.FLOOR_DOUBTED, Code.NO_ROOFLINE, Code.BASELINE_FAILED),
+    )
+)
+"""Codes that are never the reason of a verdict."""
+_INTERVALS = (
+    *("reference_low_ms", "reference_high_ms", "submission_low_ms", "submission_high_ms"),
+    *("speedup_low", "speedup_high"),
+)
+
+
+class Contradiction(NamedTuple):
+    """A contradiction: the field of the card, and the explanation."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+def inconsistencies(card: Scorecard, *, intervals: bool = True) -> list[Contradiction]:
+    """Return the contradictions in `card`.
+
+    With `intervals`, the check recomputes the intervals of the times from the samples, which takes 0.1 s.
+    """
+    found = [*_reason(card), *_submission(card), *_evidence(card)]
+    for number, check in enumerate(card.checks):
+        found += _check(f"checks[{number}]", check)
+    if card.timing is not None:
+        found += _timing(card.timing, intervals=intervals)
+    return found
+
+
+def _reason(card: Scorecard) -> Iterator[Contradiction]:
+    """Check that every status but `correct` has a reason with a permitted code."""
+    status, reason = card.status, card.reason
+    if reason is None:
+        if status is not Status.CORRECT:
+            yield Contradiction("reason", f"{status.value} without a reason")
+        return
+    if status is Status.CORRECT:
+        yield Contradiction("reason", f"correct with a reason: {reason.code}")
+        return
+    if reason.code not in set(Code):
+        yield Contradiction("reason.code", f"unknown finding {reason.code[:20]}")
+        return
+    code = Code(reason.code)
+    own = _OWN_STATUS.get(code)
+    if (status, code) == (Status.INFRA_ERROR, Code.DEADLINE):
+        return  # The grade exceeded its deadline without the submission's fault.
+    if code in _REMARKS or code.value[0] not in _FAMILIES[status] or own not in {None, status}:
+        yield Contradiction("reason.code", f"{code.value} is no reason for {status.value}")
+
+
+def _submission(card: Scorecard) -> Iterator[Contradiction]:
+    graded = card.submission
+    if graded.sha256 is None:
+        if card.status is Status.CORRECT or graded.source:
+            yield Contradiction("submission.sha256", "missing, although the card has a submission")
+    elif hashlib.sha256(graded.source.encode("utf-8", "surrogatepass")).hexdigest() != graded.sha256:
+        yield Contradiction("submission.sha256", "differs from the sha256 of the source")
+
+
+def _evidence(card: Scorecard) -> Iterator[Contradiction]:
+    """Check the evidence of a status: passed checks and times, or a failed check."""
+    if card.device.kind is DeviceKind.EMULATED and card.timing is not None:
+        yield Contradiction("timing", "present, although emulated measures no time")
+    match card.status:
+        case Status.CORRECT:
+            yield from _evidence_of_a_pass(card)
+        case Status.WRONG_RESULT:
+            if all(check.ok for check in card.checks):
+                yield Contradiction("checks", "wrong_result without a failed check")
+        case Status.BUILD_ERROR:
+            if card.timing is not None:
+                yield Contradiction("timing", "build_error with times of the submission")
+        case Status.RUNTIME_ERROR | Status.TIMEOUT | Status.REJECTED | Status.INCONCLUSIVE | Status.INFRA_ERROR:
+            pass
+
+
+def _evidence_of_a_pass(card: Scorecard) -> Iterator[Contradiction]:
+    failed = next((number for number, check in enumerate(card.checks) if not check.ok), None)
+    if failed is not None:
+        yield Contradiction(f"checks[{failed}]", "correct, but this check failed")
+    if not any(check.ok and check.tensors for check in card.checks):
+        yield Contradiction("checks", "correct without a passed check")
+    if card.timing is None and card.device.kind is not DeviceKind.EMULATED:
+        yield Contradiction("timing", f"correct on {card.device.kind.value} without times")
+    if card.build is None:
+        yield Contradiction("build", "correct, but the submission was never imported")
+    if card.seeds is None:
+        yield Contradiction("seeds", "correct without seeds")
+    required = card.required_own_kernel
+    if required is not None and (card.own_kernels is None or card.own_kernels.share_high < required):
+        yield Contradiction("own_kernels", f"correct, but own kernels do less than the required {required:g}")
+
+
+def _check(place: str, check: Check) -> Iterator[Contradiction]:
+    if check.ok and check.finding is not None:
+        yield Contradiction(f"{place}.finding", f"the check passed, but has the finding {check.finding.code}")
+    for number, tensor in enumerate(check.tensors):
+        at = f"{place}.tensors[{number}]"
+        if check.ok and not tensor.ok:
+            yield Contradiction(at, "the check passed, but this comparison failed")
+        if tensor.ok and (why := wrong(tensor)) is not None:
+            yield Contradiction(at, f"the comparison passed, but {why}")
+
+
+def wrong(tensor: TensorCheck) -> str | None:
+    """Return the evidence that a comparison failed, in words; None without evidence."""
+    if tensor.mismatches:
+        return f"{tensor.mismatches} elements differ"
+    if tensor.nonfinite:
+        return f"{tensor.nonfinite} elements are NaN or infinite"
+    if tensor.first_mismatch is not None:
+        return "there is a first mismatch"
+    if tensor.error_ratio is not None and tensor.error_ratio > 1 + _SAME:
+        return f"the worst error is {tensor.error_ratio:g} x what is allowed"
+    return None
+
+
+def _timing(timing: Timing, *, intervals: bool) -> Iterator[Contradiction]:
+    sides = ("reference_before", "submission", "reference_after")
+    untrue = [each for name in sides for each in _side(f"timing.{name}", getattr(timing, name))]
+    yield from untrue
+    if untrue:
+        return  # No statistics without valid samples.
+    of_reference = [*timing.reference_before.samples_ms, *timing.reference_after.samples_ms]
+    reference_ms, submission_ms = median(of_reference), median(timing.submission.samples_ms)
+    yield from _differs("timing.reference_median_ms", timing.reference_median_ms, reference_ms)
+    yield from _differs("timing.submission_median_ms", timing.submission_median_ms, submission_ms)
+    if timing.speedup is not None:
+        ratio = reference_ms / submission_ms if submission_ms > 0 else math.inf
+        yield from _differs("timing.speedup", timing.speedup, ratio)
+    if intervals and timing.reference_low_ms is not None:
+        yield from _intervals(timing)
+
+
+def _side(place: str, side: Samples) -> Iterator[Contradiction]:
+    numbers = (*side.samples_ms, side.overhead_ms, side.overhead_iqr_ms, side.unwatched_ms)
+    if not side.samples_ms:
+        yield Contradiction(f"{place}.samples_ms", "no samples")
+    elif min(numbers) < 0:
+        yield Contradiction(place, "negative time")
+    else:
+        yield from _differs(f"{place}.median_ms", side.median_ms, median(side.samples_ms))
+
+
+def _intervals(timing: Timing) -> Iterator[Contradiction]:
+    again = quote(timing.clock, timing.reference_before, timing.submission, timing.reference_after).timing
+    yield from _differs("timing.resolution_ms", timing.resolution_ms, again.resolution_ms)
+    for name in _INTERVALS:
+        yield from _differs(f"timing.{name}", getattr(timing, name), getattr(again, name))
+    if timing.speedup is not None and again.speedup is None:
+        yield Contradiction("timing.speedup", "quoted, although its interval is too wide")
+    if timing.significant is True and again.significant is False:
+        yield Contradiction("timing.significant", "true, although the interval includes 1")
+
+
+def _differs(place: str, said: float | None, again: float | None) -> Iterator[Contradiction]:
+    if said is None and again is None:
+        return
+    if said is None or again is None or not math.isclose(said, again, rel_tol=_SAME, abs_tol=1e-12):
+        yield Contradiction(place, f"is {_spelled(said)}, but the samples give {_spelled(again)}")
+
+
+def _spelled(value: float | None) -> str:
+    return "none" if value is None else f"{value:.6g}"

@@ -1,0 +1,144 @@
+"""Recomputation of a card's verdict from its comparisons and samples, whatever its status.
+
+Later versions may improve the conclusions, and an edited card may contradict its evidence. Facts outside the card
+(outputs, exit status of a process) cannot be recomputed: failures of builds and runs stay.
+"""
+
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from evaluator.cards.consistency import wrong
+from evaluator.findings import Code, finding
+from evaluator.records import Check, DeviceKind, Finding, Samples, Scorecard, Status, Timing
+from evaluator.timing.quote import quote
+
+_OF_THE_SAMPLES = frozenset(
+    code.value
+    for code in (
+        Code.REFERENCE_DRIFTED,
+        Code.BELOW_RESOLUTION,
+        Code.OUTPUT_COPIED,
+        Code.NOT_QUIET,
+        Code.OUTLIERS,
+        Code.FIRST_CALL_SLOW,
+        Code.HOST_BOUND,
+    )
+)
+"""Findings that follow from samples alone, recomputed with the statistics."""
+_NUMBERS = (
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "significant",
+    "reference_median_ms",
+    "submission_median_ms",
+    "resolution_ms",
+)
+
+
+class Change(NamedTuple):
+    """A changed conclusion. `field` is the name of the card's field."""
+
+    problem: str
+    name: str
+    field: str
+    before: Any
+    after: Any
+
+
+def regraded(card: Scorecard) -> Scorecard:
+    """Return the card with a recomputed verdict and statistics; a card without the evidence for its verdict has none.
+
+    An unchanged card keeps its signature; a changed card loses the signature.
+    """
+    again = card
+    if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
+        again = _with_new_statistics(again)
+    again = _with_new_verdict(replace(again, checks=[_looked_at(check) for check in again.checks]))
+    return card if again == card else replace(again, signature=None)
+
+
+def _with_new_verdict(card: Scorecard) -> Scorecard:
+    failed = next((check for check in card.checks if not check.ok), None)
+    match card.status:
+        case Status.CORRECT if failed is not None:
+            return replace(card, status=Status.WRONG_RESULT, reason=_why(failed))
+        case Status.CORRECT if (missing := _missing(card)) is not None:
+            return _no_verdict(card, f"holds no {missing}")
+        case Status.CORRECT:
+            return replace(card, reason=None)
+        case Status.WRONG_RESULT if failed is None:
+            return _no_verdict(card, "holds no check that failed")
+        case Status.WRONG_RESULT if card.reason is None and failed is not None:
+            return replace(card, reason=_why(failed))
+        case _ if card.reason is None:
+            return _no_verdict(card, "gives no reason")
+        case _:
+            return card
+
+
+def _no_verdict(card: Scorecard, why: str) -> Scorecard:
+    reason = finding(Code.JUDGE_FAILED, f"the card's status is {card.status.value}, but {why}")
+    return replace(card, status=Status.INFRA_ERROR, reason=reason)
+
+
+def changes(before: Scorecard, after: Scorecard) -> list[Change]:
+    """Return the differences between a card and its recomputed form."""
+    found: list[tuple[str, Any, Any]] = [("status", before.status.value, after.status.value)]
+    was, now = (card.reason.code if card.reason else "none" for card in (before, after))
+    if before.status is after.status:  # A changed status implies a changed reason.
+        found.append(("reason", was, now))
+    found += [(field, getattr(before.timing, field, None), getattr(after.timing, field, None)) for field in _NUMBERS]
+    found.append(("findings", _codes(before), _codes(after)))
+    problem, name = before.problem.name, before.submission.name
+    return [Change(problem, name, field, was, now) for field, was, now in found if was != now]
+
+
+def _sides(timing: Timing) -> tuple[Samples, ...]:
+    return timing.reference_before, timing.submission, timing.reference_after
+
+
+def _codes(card: Scorecard) -> str:
+    return " ".join(sorted(each.code for each in card.findings))
+
+
+def _with_new_statistics(card: Scorecard) -> Scorecard:
+    timing = card.timing
+    assert timing is not None  # noqa: S101 - for the type checker: the caller has looked
+    said = quote(timing.clock, timing.reference_before, timing.submission, timing.reference_after)
+    others = [each for each in card.findings if not _of_the_samples(each)]
+    place = next((at for at, each in enumerate(card.findings) if _of_the_samples(each)), len(others))
+    return replace(card, timing=said.timing, findings=[*others[:place], *said.findings, *others[place:]])
+
+
+def _of_the_samples(remark: Finding) -> bool:
+    """Whether the finding follows from samples alone. Samples do not show repeated timing."""
+    return remark.code in _OF_THE_SAMPLES and "attempt" not in remark.details
+
+
+def _looked_at(check: Check) -> Check:
+    """Return the check as failed if a comparison shows a failure."""
+    tensors = [replace(tensor, ok=tensor.ok and wrong(tensor) is None) for tensor in check.tensors]
+    ok = check.ok and check.finding is None and all(tensor.ok for tensor in tensors)
+    return check if ok is check.ok and tensors == check.tensors else replace(check, ok=ok, tensors=tensors)
+
+
+def _why(check: Check) -> Finding:
+    """Return the evidence that a check failed."""
+    if check.finding is not None:
+        return check.finding
+    for tensor in check.tensors:
+        if not tensor.ok:
+            message = f"call {check.index}: {tensor.mismatches} values of {tensor.path} differ"
+            return finding(Code.WRONG_VALUES, message, path=tensor.path)
+    return finding(Code.WRONG_VALUES, f"call {check.index} failed; the card has no details")
+
+
+def _missing(card: Scorecard) -> str | None:
+    """Return the missing evidence of a correct card."""
+    if not any(check.ok and check.tensors for check in card.checks):
+        return "check that passed"
+    if card.timing is None and card.device.kind is not DeviceKind.EMULATED:
+        return "times"
+    return None

@@ -1,0 +1,1 @@
+"""Facts read from the bytes of a built library: kernels, imported symbols, cubins, resource usage."""

@@ -1,0 +1,118 @@
+"""Imported functions of a built library, read by the judge from the library's bytes.
+
+The dynamic loader binds imported names at load time (ELF, "Dynamic Linking"). A function that calls PyTorch operations
+by name therefore needs the imports, regardless of source text and flags. The analysis uses no runner output.
+"""
+
+import functools
+import re
+import struct
+from collections.abc import Iterable
+
+from evaluator.cuda_source.kernel_names import plain_name
+from evaluator.records import Record
+
+_ELF = b"\x7fELF\x02\x01"
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_DYNAMIC_SYMBOLS = 11
+"""SHT_DYNSYM, the section type of the dynamic symbol table."""
+_MOST_SECTIONS, _MOST_SYMBOLS, _MOST_NAME_BYTES = 4096, 16384, 1024
+_MOST_LISTED = 1024
+_OPERATION = b"_ZN2at4_ops"
+_CLASS = b"_ZN5torch10class_base"
+_BESIDE = re.compile(
+    rb"_ZN2at(?:6native|3cpu|28compositeexplicitautograd)\d"  # Kernels behind the dispatcher.
+    rb"|dlm?open$|dlv?sym$|dl_iterate_phdr$|_r_debug$|_dl_|__libc_dl"  # Function lookup by names computed at run time.
+    rb"|(?:cblas_|mkl_|dnnl_|LAPACKE_)|[sdcz](?:gemm|gemv|ger|dot|axpy|trsm|syrk|symm)_$"
+)
+
+
+class ImportedSymbols(Record, frozen=True):
+    """Imports of libraries. `operations` are PyTorch operations called through the dispatcher, by C++ name.
+
+    `beside` lists imports that compute without the dispatcher, or look up functions at run time. `classes` reports
+    registrations for `torch.classes`. Without `readable`, the imports are unknown.
+    """
+
+    operations: list[str] = []
+    beside: list[str] = []
+    classes: bool = False
+    readable: bool = True
+
+    @property
+    def compute(self) -> bool:
+        """Whether any of `operations` computes. Most operations only create or describe tensors."""
+        return any(map(_computes, self.operations))
+
+
+def together(found: Iterable[ImportedSymbols]) -> ImportedSymbols:
+    """Merge the imports of several libraries."""
+    parts = list(found)
+    return ImportedSymbols(
+        operations=sorted({name for part in parts for name in part.operations})[:_MOST_LISTED],
+        beside=sorted({name for part in parts for name in part.beside})[:_MOST_LISTED],
+        classes=any(part.classes for part in parts),
+        readable=all(part.readable for part in parts),
+    )
+
+
+def imported_symbols(library: bytes) -> ImportedSymbols:
+    """Read the imports of a shared library; not `readable` without a symbol table of acceptable size."""
+    try:
+        names = _undefined(library)
+    except (struct.error, ValueError):
+        return ImportedSymbols(readable=False)
+    called = {
+        _plain(name).removeprefix("at::_ops::").partition("::")[0] for name in names if name.startswith(_OPERATION)
+    }
+    return ImportedSymbols(
+        operations=sorted(called)[:_MOST_LISTED],
+        beside=sorted(_plain(name) for name in names if _BESIDE.match(name))[:_MOST_LISTED],
+        classes=any(name.startswith(_CLASS) for name in names),
+    )
+
+
+def _undefined(library: bytes) -> set[bytes]:
+    """Return the mangled names of undefined symbols. Raises ValueError or struct.error for invalid libraries."""
+    if not library.startswith(_ELF):
+        raise ValueError("no ELF file of 64 bits")
+    header = _HEADER.unpack_from(library, 0)
+    table, size, count = header[6], header[11], header[12]
+    if size != _SECTION.size or count > _MOST_SECTIONS:
+        raise ValueError("no table of sections")
+    sections = [_SECTION.unpack_from(library, table + number * size) for number in range(count)]
+    (symbols,) = [section for section in sections if section[1] == _DYNAMIC_SYMBOLS]
+    too_many = symbols[5] > _MOST_SYMBOLS * _SYMBOL.size
+    if too_many or symbols[4] + symbols[5] > len(library) or symbols[6] >= count:
+        raise ValueError("no table of symbols that is looked at")
+    strings = sections[symbols[6]]
+    each = _SYMBOL.iter_unpack(library[symbols[4] : symbols[4] + symbols[5] // _SYMBOL.size * _SYMBOL.size])
+    return {_name(library, strings[4] + name) for name, _, _, section, _, _ in each if section == 0 and name}
+
+
+def _name(library: bytes, start: int) -> bytes:
+    end = library.find(b"\0", start, start + _MOST_NAME_BYTES)
+    return library[start : end if end >= 0 else start + _MOST_NAME_BYTES]
+
+
+def _plain(mangled: bytes) -> str:
+    return plain_name(mangled.decode(errors="replace"))
+
+
+def _computes(name: str) -> bool:
+    from evaluator.protocol.operations import computes, operator_of
+
+    known = _operations().get(name)
+    operator = None if known is None else operator_of(known)
+    return operator is None or computes(operator)
+
+
+@functools.cache
+def _operations() -> dict[str, str]:
+    """Map the C++ names of PyTorch operations to their dispatcher names."""
+    import torch
+
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]  # noqa: SLF001
+    return {name.removeprefix("aten::").replace(".", "_"): name for name in names}

@@ -1,0 +1,111 @@
+"""Device-specific parts of a grade: the extension builder, and the native library of the device's runners."""
+
+import functools
+import os
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
+from evaluator.compile.cuda.cuda_builder import CudaBuilder
+from evaluator.compile.cuda.precompiled import worth_trying
+from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
+from evaluator.compile.emulated.emulator_libraries import build_runtime, runtime_is_built
+from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.extension.builder import Builder, RunTool
+from evaluator.compile.own_libraries import build_allocator, build_device_allocator, build_kernels
+from evaluator.devices.gpu import Gpu
+from evaluator.devices.memory import sealed_file
+from evaluator.emulator.parsing.parse_in_sandbox import Spawn, read_for_emulator, too_much_to_split
+from evaluator.protocol.frames import BuildRequest
+from evaluator.records import DeviceKind
+from evaluator.toolchain import nvcc
+
+
+class ExtensionBuilder(Protocol):
+    """Builder for `load_inline` and `load`."""
+
+    def build(self, request: BuildRequest) -> BuildResult:
+        """Build one extension, or report why not."""
+
+
+class DeviceBuilders(NamedTuple):
+    """Builder factory of a device, and a descriptor of its native library: the allocator, or the emulator's runtime.
+
+    `builder_of` returns a builder for a submission's source; compiler messages refer to the source's lines. `kernels`
+    is a cubin with the judge's GPU kernels. `preparation` builds shared headers in the background, for faster later
+    builds.
+    """
+
+    builder_of: Callable[[str], ExtensionBuilder]
+    library: int | None
+    kernels: bytes | None = None
+    preparation: BackgroundPrecompile | None = None
+
+    def wait(self) -> None:
+        """Wait for the background preparation."""
+        if self.preparation is not None:
+            self.preparation.wait()
+
+    def close(self, kill: Callable[[], None]) -> None:
+        """Close the library and stop the background preparation; `kill` ends all running tools."""
+        if self.preparation is not None:
+            self.preparation.end(kill)
+        if self.library is not None:
+            os.close(self.library)
+
+
+def to_build(device: DeviceKind) -> str:
+    """Return a message if `device_builders` will start a long build; else an empty string."""
+    if device is DeviceKind.EMULATED and not runtime_is_built(BuildCache(cache_folder())):
+        return "building the emulator, once on this machine"
+    return ""
+
+
+def device_builders(
+    device: DeviceKind, gpu: Gpu | None, run_tool: RunTool, cache: BuildCache, build_timeout_s: float, spawn: Spawn
+) -> DeviceBuilders:
+    """Prepare a device. The first use builds the device's library and stores it in `cache`.
+
+    Compilers run through `run_tool`. Our own analysis of submission text runs in children of `spawn`.
+    """
+    builder_of = functools.partial(builder, device, gpu, run_tool, cache, build_timeout_s, spawn)
+    match device:
+        case DeviceKind.CPU:
+            library = build_allocator(run_tool, cache.parts)
+            return DeviceBuilders(builder_of, None if library is None else sealed_file(library))
+        case DeviceKind.EMULATED:
+            return DeviceBuilders(builder_of, sealed_file(build_runtime(run_tool, cache)))
+        case DeviceKind.CUDA:
+            kernels = build_kernels(run_tool, cache.parts, _architecture(gpu))
+            descriptor = sealed_file(build_device_allocator(run_tool, cache.parts))
+            preparation = BackgroundPrecompile(run_tool, cache_folder()) if worth_trying(cache_folder()) else None
+            return DeviceBuilders(builder_of, descriptor, kernels, preparation)
+
+
+def builder(
+    device: DeviceKind,
+    gpu: Gpu | None,
+    run_tool: RunTool,
+    cache: BuildCache,
+    build_timeout_s: float,
+    spawn: Spawn,
+    source: str,
+) -> ExtensionBuilder:
+    """Return the builder for a submission with the text `source`, independent of `device_builders`."""
+    cache = cache.of_one_submission()
+    match device:
+        case DeviceKind.CPU:
+            return Builder(run_tool, cache, source, build_timeout_s)
+        case DeviceKind.EMULATED:
+            read = functools.partial(read_for_emulator, spawn=spawn)
+            return EmulatedBuilder(run_tool, cache, source, build_timeout_s, read)
+        case DeviceKind.CUDA:
+            rehearse = functools.partial(too_much_to_split, spawn=spawn)
+            return CudaBuilder(run_tool, cache, source, build_timeout_s, rehearse, _architecture(gpu))
+
+
+def _architecture(gpu: Gpu | None) -> str:
+    if gpu is None:
+        raise TypeError("cuda without a GPU")
+    return nvcc.architecture(*gpu.capability)

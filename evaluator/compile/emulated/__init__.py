@@ -1,0 +1,1 @@
+"""Builds of inline CUDA for the emulator, by g++."""

@@ -1,0 +1,198 @@
+"""Build of inline CUDA for the emulator: steps of the front end, each compiled by g++ in the sandbox."""
+
+import functools
+import hashlib
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from evaluator.cache.build_cache import BuildCache
+from evaluator.compile.emulated.emulator_libraries import precompiled_headers
+from evaluator.compile.emulated.nvcc_check import device_errors, nvcc_version
+from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
+from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.extension.builder import (
+    CPP_SUFFIXES,
+    MOST_BUILT_BYTES,
+    SUBMISSION_LIMITS,
+    RunTool,
+    compile_failure,
+    misnamed,
+    read_library,
+    refusal,
+    refused_build,
+    work_folder,
+)
+from evaluator.compile.extension.failed_builds import FailedBuilds
+from evaluator.cuda_source import lexer
+from evaluator.cuda_source.source_files import source_files
+from evaluator.emulator import headers
+from evaluator.emulator.frontend.build_ladder import Step, StepName, build_steps, final_errors
+from evaluator.emulator.frontend.front_end import FrontEnd
+from evaluator.emulator.frontend.unsupported_features import lacking
+from evaluator.findings import Code, finding
+from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.records import BuildUnit, Diagnostic, Finding
+from evaluator.sandbox import ToolResult
+from evaluator.toolchain import host_compiler, light_headers
+from evaluator.toolchain.diagnostics import LineMap, parse
+
+_SUFFIXES = CPP_SUFFIXES | {".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"}
+
+
+class EmulatedBuilder:
+    """Builder of one submission's extensions for the emulator: fast steps first, then increasingly faithful steps."""
+
+    def __init__(
+        self,
+        run_tool: RunTool,
+        cache: BuildCache,
+        submission: str,
+        timeout_s: float,
+        read: Callable[[BuildRequest], FrontEnd | str],
+    ) -> None:
+        """Compile through `run_tool`, store libraries in `cache`, and map messages to lines of `submission`.
+
+        `read` runs the front end in another process (see `rehearsal`), or returns why the sources are too complex.
+        """
+        self._run_tool = run_tool
+        self._read = read
+        self._cache = cache
+        self._submission = submission
+        self._timeout_s = timeout_s
+        self._failures = FailedBuilds(cache, submission)
+
+    def build(self, request: BuildRequest) -> BuildResult:
+        """Build a requested extension; an unsupported construct results in a finding."""
+        files = source_files(request)
+        key = _key(request, files)
+        if (problem := misnamed(request) or refusal(request, files, _SUFFIXES)) is not None:
+            return refused_build(request, key, problem)
+        started = time.monotonic()
+        front = self._read(request)
+        if isinstance(front, str):
+            refused = refused_build(request, key, finding(Code.NOT_EMULATED, front, construct="so much text"))
+            return replace(refused, unit=replace(refused.unit, wall_s=time.monotonic() - started))
+        if (problem := self._lacking(front, files)) is not None:
+            return refused_build(request, key, problem)
+        if (entry := self._cache.get(key)) is not None:
+            unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
+            return BuildResult(unit=unit, library=entry.library, finding=None, kernels=front.kernels)
+        if (failed := self._failures.get(key)) is not None:
+            return failed
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            own = request.extra_cuda_cflags
+            parts = {part.name: part.text for part in front.device}
+            device = beside.submit(device_errors, files, parts, own, self._run_tool, self._submission)
+            return self._failures.note(key, self._climb(request, front, files, key, device))
+
+    def _climb(
+        self,
+        request: BuildRequest,
+        front: FrontEnd,
+        files: list[SourceFile],
+        key: str,
+        device: Future[list[Diagnostic]],
+    ) -> BuildResult:
+        """Run the steps in order. An error in two steps is the submission's own and final.
+
+        `device` resolves to nvcc's errors about the kernels, empty without nvcc.
+        """
+        texts = {file.name: file.text for file in files}
+        steps = build_steps(request, front)
+        errors: list[Diagnostic] = []
+        wall_s = 0.0
+        for step in steps:
+            result, library = self._compile(step)
+            wall_s += result.wall_s
+            if library is not None:
+                if errors := device.result():
+                    unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
+                    why = compile_failure(request.name, result, unit, self._timeout_s)
+                    return BuildResult(unit=unit, library=None, finding=why)
+                self._cache.put(key, library, log=result.output, wall_s=wall_s)
+                unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
+                return BuildResult(unit=unit, library=library, finding=None, kernels=front.kernels)
+            found = parse(result.output, texts, self._submission)
+            final = final_errors(errors, found, last=step is steps[-1])
+            if final or step is steps[-1] or result.timed_out or result.over_disk:
+                # With PyTorch's own headers, every compiler message concerns the submission.
+                shown = final if step.name is StepName.LIGHT else found
+                unit = _unit(request, key, result.output, shown, ok=False, cached=False, wall_s=wall_s)
+                why = _missing_name(shown) or compile_failure(request.name, result, unit, self._timeout_s)
+                return BuildResult(unit=unit, library=None, finding=why)
+            errors = found
+        raise AssertionError("a build has at least one step")
+
+    def _compile(self, step: Step) -> tuple[ToolResult, bytes | None]:
+        with work_folder() as work:
+            for name, text in step.files.items():
+                path = work / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            readable = []
+            if step.name is StepName.LIGHT and (header := precompiled_headers(self._run_tool, self._cache)) is not None:
+                (work / PRECOMPILED).symlink_to(header)
+                readable.append(header.parent)
+            result = self._run_tool(
+                step.argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=self._timeout_s, readable=readable
+            )
+            return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
+
+    def _lacking(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
+        if not front.lacking:
+            return None
+        first = front.lacking[0]
+        text = next((file.text for file in files if file.name == first.file), "")
+        line = LineMap(text, self._submission).submission_line(first.line)
+        return finding(Code.NOT_EMULATED, f"the emulator lacks {first.construct}", line=line, construct=first.construct)
+
+
+def _missing_name(errors: list[Diagnostic]) -> Finding | None:
+    """Return a finding for a CUDA name missing from the emulator's headers, which nvcc may well know."""
+    for error in errors:
+        if (name := lacking(error.message)) is not None:
+            return finding(Code.NOT_EMULATED, f"the emulator lacks {name}", line=error.submission_line, construct=name)
+    return None
+
+
+def _unit(
+    request: BuildRequest,
+    key: str,
+    log: str,
+    diagnostics: list[Diagnostic],
+    *,
+    ok: bool,
+    cached: bool,
+    wall_s: float,
+) -> BuildUnit:
+    return BuildUnit(name=request.name, key=key, ok=ok, cached=cached, wall_s=wall_s, diagnostics=diagnostics, log=log)
+
+
+def _key(request: BuildRequest, files: list[SourceFile]) -> str:
+    """Hash everything that determines the library's contents: the request, the tools, the emulator."""
+    parts = [
+        "emulated",
+        [(file.name, file.text) for file in files],
+        request,
+        sorted(host_compiler.fingerprint().items()),
+    ]
+    parts.append(nvcc_version())
+    return hashlib.sha256(msgspec.json.encode([*parts, _emulator_sha256()])).hexdigest()
+
+
+@functools.cache
+def _emulator_sha256() -> str:
+    """Hash the emulator's headers, the light headers and the front end."""
+    digest = hashlib.sha256()
+    package = Path(headers.__file__).parent
+    read = Path(lexer.__file__).parent
+    front = [*headers.INCLUDE.rglob("*"), *package.rglob("*.py"), *read.glob("*.py"), Path(light_headers.__file__)]
+    for path in sorted(front):
+        if path.is_file():
+            digest.update(path.relative_to(package.parent).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

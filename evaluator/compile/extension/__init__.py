@@ -1,0 +1,1 @@
+"""One extension of a submission: its sources, its compiler run, its errors."""

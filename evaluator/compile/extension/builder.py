@@ -1,0 +1,249 @@
+"""Build of one extension: cache lookup, or a sandboxed compile without any of the submission's Python code."""
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path, PurePath
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from evaluator.cache.build_cache import BuildCache
+from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.extension.failed_builds import FailedBuilds
+from evaluator.cuda_source.source_files import source_files
+from evaluator.errors import JudgeFailed
+from evaluator.findings import Code, finding
+from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.records import BuildUnit, Finding
+from evaluator.sandbox import Limits, ToolResult
+from evaluator.sandbox.filesystem.scratch_folders import Scratch
+from evaluator.toolchain import host_compiler
+from evaluator.toolchain.diagnostics import parse
+from evaluator.toolchain.flags import refused_compile_flags, refused_link_flags, words
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
+CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
+_MAX_SOURCE_BYTES = 4 << 20
+_MAX_LIBRARY_BYTES = 512 << 20
+MOST_BUILT_BYTES = 64 << 20
+"""Limit for a submission's library. The judge holds two copies: the read file and the sealed memory for the runner."""
+_MAX_LOG = 64 << 10
+# Messages of g++, its linker driver and nvcc about a killed subprocess.
+_KILLED = re.compile(r"Killed signal terminated|terminated with signal 9|died due to signal 9")
+
+# Measured: compiling torch/extension.h takes 1.3 GiB, nvcc 3.1 GB. The limits apply to each compiler process.
+LIMITS = Limits(
+    memory_bytes=12 << 30, held_bytes=64 << 30, file_bytes=1 << 30, processes=256, kept_output_bytes=_MAX_LOG // 2
+)
+# A debug build of torch/extension.h writes 0.2 GiB of files. Builds of our own code may write more.
+SUBMISSION_LIMITS = replace(LIMITS, file_bytes=512 << 20, work_bytes=1 << 30)
+_FILE_TOO_LARGE = re.compile(r"File size limit exceeded|File too large|terminated with signal 25")
+
+
+class RunTool(Protocol):
+    """Runs a program in the sandbox, with `work` as its folder."""
+
+    def __call__(
+        self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
+    ) -> ToolResult:
+        """Run `argv` to completion or until `timeout_s`. The program can also read the folders `readable`."""
+
+
+class Builder:
+    """Builder of one submission's extensions for the CPU."""
+
+    def __init__(self, run_tool: RunTool, cache: BuildCache, submission: str, timeout_s: float) -> None:
+        """Compile through `run_tool`, store libraries in `cache`, and map messages to lines of `submission`."""
+        self._run_tool = run_tool
+        self._cache = cache
+        self._submission = submission
+        self._timeout_s = timeout_s
+        self._failures = FailedBuilds(cache, submission)
+
+    def build(self, request: BuildRequest) -> BuildResult:
+        """Build a requested extension; a refused request results in a finding."""
+        files = source_files(request)
+        key = _key(request, files)
+        if (
+            problem := misnamed(request) or _not_for_the_cpu(request) or refusal(request, files, CPP_SUFFIXES)
+        ) is not None:
+            return refused_build(request, key, problem)
+        if (entry := self._cache.get(key)) is not None:
+            unit = self._unit(request, files, key, ok=True, cached=True, wall_s=0.0, log=entry.manifest.log)
+            return BuildResult(unit=unit, library=entry.library, finding=None)
+        return self._failures.get(key) or self._failures.note(key, self._compile(request, files, key))
+
+    def _compile(self, request: BuildRequest, files: list[SourceFile], key: str) -> BuildResult:
+        with work_folder() as work:
+            for file in files:
+                (work / file.name).write_text(file.text, encoding="utf-8")
+            names = [file.name for file in files]
+            text = host_compiler.ninja_text(request.name, names, _compile_words(request), words(request.extra_ldflags))
+            (work / "build.ninja").write_text(text, encoding="utf-8")
+            argv = [host_compiler.ninja(), "-f", "build.ninja", "-j", str(len(os.sched_getaffinity(0)))]
+            result = self._run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=self._timeout_s)
+            library = (
+                None
+                if result.timed_out or result.exit_code != 0
+                else read_library(work / f"{request.name}.so", MOST_BUILT_BYTES)
+            )
+        log = result.output
+        unit = self._unit(request, files, key, ok=library is not None, cached=False, wall_s=result.wall_s, log=log)
+        if library is None:
+            return BuildResult(
+                unit=unit, library=None, finding=compile_failure(request.name, result, unit, self._timeout_s)
+            )
+        self._cache.put(key, library, log=log, wall_s=result.wall_s)
+        return BuildResult(unit=unit, library=library, finding=None)
+
+    def _unit(
+        self,
+        request: BuildRequest,
+        files: list[SourceFile],
+        key: str,
+        *,
+        ok: bool,
+        cached: bool,
+        wall_s: float,
+        log: str,
+    ) -> BuildUnit:
+        texts = {file.name: file.text for file in files}
+        return BuildUnit(
+            name=request.name,
+            key=key,
+            ok=ok,
+            cached=cached,
+            wall_s=wall_s,
+            diagnostics=parse(log, texts, self._submission),
+            log=log,
+        )
+
+
+def compile_failure(name: str, result: ToolResult, unit: BuildUnit, timeout_s: float) -> Finding:
+    """Explain a failed compile by the first error, with the submission's line if known."""
+    if result.timed_out:
+        return finding(Code.COMPILER_TIMED_OUT, f"the compiler of {name} was stopped after {timeout_s:g} s")
+    if (too_large := _too_large(name, result)) is not None:
+        return too_large
+    errors = [entry for entry in unit.diagnostics if entry.severity == "error"]
+    killed = result.signal == "SIGKILL" or _KILLED.search(result.output) is not None
+    if not errors:
+        tail = unit.log.strip().splitlines()[-1:] or [f"the compiler ended with {result.signal or result.exit_code}"]
+        return finding(Code.COMPILE_FAILED, f"{name} does not compile: {tail[0][:300]}", killed=killed)
+    first = errors[0]
+    return finding(
+        Code.COMPILE_FAILED,
+        f"{name} does not compile: {first.message}",
+        line=first.submission_line,
+        errors=len(errors),
+        killed=killed,
+    )
+
+
+def _too_large(name: str, result: ToolResult) -> Finding | None:
+    """Return a finding if the compile exceeded its limits on written files."""
+    if result.over_disk or _FILE_TOO_LARGE.search(result.output) is not None:
+        limits = SUBMISSION_LIMITS
+        most = f"{limits.work_bytes >> 20} MiB in total, {limits.file_bytes >> 20} MiB for one file"
+        return finding(Code.BUILD_TOO_LARGE, f"the compiler of {name} exceeded the disk limit ({most})")
+    return None
+
+
+def _not_for_the_cpu(request: BuildRequest) -> Finding | None:
+    if not request.with_cuda and not request.cuda_sources:
+        return None
+    return finding(
+        Code.NOT_ON_THIS_DEVICE,
+        f"{request.name} is inline CUDA; --device cpu runs inline C++ only",
+    )
+
+
+def misnamed(request: BuildRequest) -> Finding | None:
+    """Refuse an extension name unusable as a file and module name."""
+    if _NAME.match(request.name):
+        return None
+    return finding(Code.BUILD_REQUEST_REFUSED, f"the extension's name {request.name[:100]!r} is not a C identifier")
+
+
+def refusal(request: BuildRequest, files: list[SourceFile], suffixes: AbstractSet[str]) -> Finding | None:
+    """Return why a request is refused before compiling. `suffixes` are the device's source file suffixes."""
+    flags = refused_compile_flags(_compile_words(request)) + refused_link_flags(words(request.extra_ldflags))
+    if flags:
+        return finding(Code.FLAG_REFUSED, f"{request.name}: flags not allowed: {' '.join(flags)[:300]}")
+    names = [file.name for file in files]
+    wrong = [name for name in names if not _FILE_NAME.match(name) or PurePath(name).suffix not in suffixes]
+    if wrong or len(set(names)) != len(names) or not names:
+        return finding(
+            Code.BUILD_REQUEST_REFUSED, f"{request.name}: unsupported source files: {str(wrong or names)[:300]}"
+        )
+    if sum(len(file.text.encode()) for file in files) > _MAX_SOURCE_BYTES:
+        return finding(Code.BUILD_REQUEST_REFUSED, f"{request.name}: the sources exceed {_MAX_SOURCE_BYTES >> 20} MiB")
+    return None
+
+
+def _compile_words(request: BuildRequest) -> list[str]:
+    return [*words(request.extra_cflags), *(f"-I{path}" for path in request.extra_include_paths if path)]
+
+
+def _key(request: BuildRequest, files: list[SourceFile]) -> str:
+    """Hash everything that determines the library's contents."""
+    parts = [
+        [(file.name, file.text) for file in files],
+        request.name,
+        request.extra_cflags,
+        request.extra_ldflags,
+        request.extra_include_paths,
+        sorted(host_compiler.fingerprint().items()),
+        host_compiler.ninja_text(
+            request.name, [file.name for file in files], request.extra_cflags, request.extra_ldflags
+        ),
+    ]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def refused_build(request: BuildRequest, key: str, problem: Finding) -> BuildResult:
+    """Record a refused request."""
+    unit = BuildUnit(
+        name=request.name[:200], key=key, ok=False, cached=False, wall_s=0.0, diagnostics=[], log=problem.message
+    )
+    return BuildResult(unit=unit, library=None, finding=problem)
+
+
+@contextlib.contextmanager
+def work_folder() -> Iterator[Path]:
+    """Create a compiler's folder. The sandbox user may traverse the parent folder but not list it.
+
+    Raises JudgeFailed if the folder cannot be created or written: a full disk is not the submission's fault.
+    """
+    try:
+        with contextlib.closing(Scratch("build")) as folder:
+            folder.path.chmod(0o711)
+            work = folder.path / "work"
+            work.mkdir()
+            yield work
+    except OSError as error:
+        raise JudgeFailed(f"cannot create a folder for the compiler: {error}", hint="free space in $TMPDIR") from error
+
+
+def read_library(path: Path, most_bytes: int = _MAX_LIBRARY_BYTES) -> bytes | None:
+    """Read the linker's output, up to `most_bytes`.
+
+    The sandbox controls the folder, so links and special files are refused.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > most_bytes:
+        os.close(descriptor)
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()

@@ -1,0 +1,193 @@
+"""Preparation of once-per-machine artefacts: all builds that a device's first grade would otherwise wait for."""
+
+import functools
+import importlib.metadata
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.fallback_folder import trouble
+from evaluator.compile.cuda.precompiled import precompile, precompiled, precompiled_folder, why_not_precompiled
+from evaluator.compile.emulated.emulator_libraries import build_runtime, precompiled_headers
+from evaluator.compile.emulated.precompiled_headers import precompilation
+from evaluator.compile.extension.builder import RunTool
+from evaluator.compile.own_libraries import build_allocator, build_device_allocator, build_kernels
+from evaluator.devices.gpu import gpus
+from evaluator.emulator import headers
+from evaluator.errors import ExitCode, ToolchainMissing, WarpgradeError
+from evaluator.progress import Progress
+from evaluator.records import DeviceKind, Record
+from evaluator.sandbox import ForkServer, Limits, ToolResult, run_tool
+from evaluator.toolchain import nvcc
+
+
+class Outcome(StrEnum):
+    """Result for one artefact."""
+
+    MADE = "made"
+    THERE = "there"
+    FAILED = "failed"
+
+
+class Part(NamedTuple):
+    """Artefact for a device. `make` returns None on success, else the reason of the failure."""
+
+    device: DeviceKind
+    name: str
+    make: Callable[[RunTool], str | None]
+
+
+class PartReport(Record, frozen=True):
+    """Result for one artefact, with the reason of a failure."""
+
+    device: DeviceKind
+    name: str
+    outcome: Outcome
+    why: str
+    wall_s: float
+
+
+class Preparations(Record, frozen=True):
+    """Results for all artefacts."""
+
+    folder: str
+    parts: list[PartReport]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Exit code 0 if the next grade finds all artefacts."""
+        failed = any(part.outcome is Outcome.FAILED for part in self.parts)
+        return ExitCode.INFRASTRUCTURE if failed else ExitCode.CORRECT
+
+
+def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
+    """List the artefacts for grades on `devices`.
+
+    A machine with nvcc but without a GPU also gets the headers of split builds.
+    """
+    builds = BuildCache(cache)
+    needed = []
+    if DeviceKind.CPU in devices:
+        needed.append(Part(DeviceKind.CPU, "allocator", functools.partial(_allocator, builds)))
+    if DeviceKind.EMULATED in devices:
+        needed.append(Part(DeviceKind.EMULATED, "runtime", functools.partial(_runtime, builds)))
+        if precompilation() is not None:
+            needed.append(Part(DeviceKind.EMULATED, "precompiled header", functools.partial(_header, builds)))
+    if DeviceKind.CUDA in devices:
+        needed.append(Part(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
+        for architecture in sorted({nvcc.architecture(*gpu.capability) for gpu in gpus()}):
+            make = functools.partial(_kernels, builds, architecture)
+            needed.append(Part(DeviceKind.CUDA, f"judge's kernels for sm_{architecture}", make))
+    if _builds_for_gpus():
+        needed.append(Part(DeviceKind.CUDA, "headers of split builds", functools.partial(_split_headers, cache)))
+    return needed
+
+
+def is_there(part: Part) -> bool:
+    """Return whether an artefact exists, without running programs or writing files."""
+    try:
+        return part.make(_run_nothing) is None
+    except (_WouldRun, WarpgradeError):
+        return False
+
+
+def make_ahead(needed: Sequence[Part], cache: Path, progress: Progress) -> Preparations:
+    """Build the missing artefacts in the sandbox."""
+    # Checked before building, because one build may produce two artefacts.
+    there = [is_there(part) for part in needed]
+    reports = []
+    with ForkServer(preload=()) as fork_server:
+        run = functools.partial(_run, fork_server, cache)
+        for part, already in zip(needed, there, strict=True):
+            if already:
+                reports.append(_report(part, Outcome.THERE))
+                continue
+            progress.stage("prepare", f"{part.device.value}: {part.name}")
+            started_s = time.monotonic()
+            try:
+                why = part.make(run)
+            except WarpgradeError as error:
+                why = error.message
+            wall_s = time.monotonic() - started_s
+            if why is None and (found := trouble(cache)) is not None:
+                why = f"it cannot be kept in {cache}: {found.why}"
+            if why is None and not is_there(part):
+                why = f"it cannot be kept in {cache}: no room, or read-only"
+            reports.append(_report(part, Outcome.MADE if why is None else Outcome.FAILED, why or "", wall_s))
+    return Preparations(folder=str(cache), parts=reports)
+
+
+class _WouldRun(Exception):
+    """The artefact is missing and would need a program run."""
+
+
+def _run_nothing(*_: object, **__: object) -> ToolResult:
+    raise _WouldRun
+
+
+def _run(
+    fork_server: ForkServer,
+    cache: Path,
+    argv: Sequence[str],
+    *,
+    work: Path,
+    timeout_s: float,
+    limits: Limits,
+    readable: Sequence[Path] = (),
+) -> ToolResult:
+    cuda = [nvcc.cuda_home(), precompiled_folder(cache)] if _has_nvcc() else []
+    known = [headers.INCLUDE, *readable, *cuda]
+    return run_tool(fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
+
+
+def _report(part: Part, outcome: Outcome, why: str = "", wall_s: float = 0.0) -> PartReport:
+    return PartReport(device=part.device, name=part.name, outcome=outcome, why=why, wall_s=wall_s)
+
+
+def _builds_for_gpus() -> bool:
+    """Return whether split builds are possible: with nvcc, and a PyTorch with CUDA headers."""
+    return _has_nvcc() and not importlib.metadata.version("torch").endswith("+cpu")
+
+
+def _has_nvcc() -> bool:
+    try:
+        nvcc.nvcc()
+    except ToolchainMissing:
+        return False
+    return True
+
+
+def _allocator(cache: BuildCache, run: RunTool) -> str | None:
+    made = build_allocator(run, cache.parts)
+    return None if made is not None else "it does not compile; outputs are copied instead"
+
+
+def _runtime(cache: BuildCache, run: RunTool) -> str | None:
+    build_runtime(run, cache)
+    return None
+
+
+def _header(cache: BuildCache, run: RunTool) -> str | None:
+    made = precompiled_headers(run, cache)
+    return None if made is not None else "the compiler cannot make it; each build reads the headers as text"
+
+
+def _device_allocator(cache: BuildCache, run: RunTool) -> str | None:
+    build_device_allocator(run, cache.parts)
+    return None
+
+
+def _kernels(cache: BuildCache, architecture: str, run: RunTool) -> str | None:
+    build_kernels(run, cache.parts, architecture)
+    return None
+
+
+def _split_headers(cache: Path, run: RunTool) -> str | None:
+    if precompiled(cache) is not None:
+        return None
+    if run is _run_nothing:
+        raise _WouldRun
+    return None if precompile(run, cache) is not None else why_not_precompiled(cache)

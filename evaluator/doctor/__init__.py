@@ -1,0 +1,1 @@
+"""What this machine can do for a grade, and what is missing."""

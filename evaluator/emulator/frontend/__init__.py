@@ -1,0 +1,1 @@
+"""CUDA C++ rewritten to C++: launches, shared memory, launch bounds, unsupported features."""

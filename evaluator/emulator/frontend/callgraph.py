@@ -1,0 +1,91 @@
+"""Classification of kernels by synchronization: kernels whose threads wait for each other, and all others."""
+
+import re
+from collections.abc import Sequence
+
+from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
+from evaluator.emulator.frontend.launch_bounds import macro_bounds
+from evaluator.emulator.headers import LIBRARY_HEADER
+
+_WAITS = re.compile(
+    r"__syncthreads\w*|__syncwarp|__barrier_sync\w*|__\w+_sync|__shfl\w*|__any|__all|__ballot|__activemask"
+    r"|sync|barrier_\w+|shfl\w*|ballot|match_any|match_all"
+    r"|this_thread_block|this_grid|tiled_partition|labeled_partition|binary_partition|coalesced_threads"
+    r"|thread_block\w*|coalesced_group|cub|(?:Block|Warp)(?:Reduce|Scan|Exchange|Load|Store|RadixSort|Merge\w*)"
+)
+
+
+class CallGraph:
+    """References between functions and macros by name, over all sources of an extension.
+
+    A name stands for all functions and macros with the name. Where names cannot decide (a call through a pointer or
+    functor, a barrier outside all device functions), threads are assumed to wait: slower, but always correct.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """Read the functions and macros of all `texts`."""
+        self._mentions: dict[str, set[str]] = {}
+        self._kernels: set[str] = set()
+        self._opaque: set[str] = set()
+        self._everywhere = False
+        sources = [tokens(text) for text in texts]
+        defined = [macro for source in sources for macro, _ in macros(source)]
+        self.macro_bounds = macro_bounds(defined)
+        for macro in defined:
+            self._mentions.setdefault(macro.name, set()).update(macro.words)
+        device = DEVICE | {macro.name for macro in defined if DEVICE & macro.words}
+        for source in sources:
+            self._everywhere = self._everywhere or _includes_unseen(source)
+            self._read(Code(source), device)
+
+    def is_kernel(self, name: str) -> bool:
+        """Return whether a kernel has this name."""
+        return name in self._kernels
+
+    def waits(self, kernel: str) -> bool:
+        """Return whether threads of `kernel` may wait for each other; True if undecidable."""
+        if self._everywhere or kernel not in self._kernels:
+            return True
+        seen, todo = {kernel}, [kernel, "operator"]
+        while todo:
+            name = todo.pop()
+            if name in self._opaque or _WAITS.fullmatch(name):
+                return True
+            new = self._mentions.get(name, set()) - seen
+            seen |= new
+            todo += new
+        return False
+
+    def _read(self, code: Code, device: frozenset[str]) -> None:
+        inside = [False] * len(code)
+        for function in code.outermost():
+            words = set(code.words(function.parameters[0], function.body[1]))
+            self._mentions.setdefault(function.name, set()).update(words)
+            if "__global__" in function.qualifiers:
+                self._kernels.add(function.name)
+            if _calls_parameter(code, function):
+                self._opaque.add(function.name)
+            if function.qualifiers & device:
+                inside[function.parameters[0] : function.body[1]] = [True] * (function.body[1] - function.parameters[0])
+        self._everywhere = self._everywhere or any(
+            token.kind is Kind.WORD and not inside[index] and _WAITS.fullmatch(token.text)
+            for index, token in enumerate(code.tokens)
+        )
+
+
+def _includes_unseen(source: Sequence[Token]) -> bool:
+    """Return whether a source includes a file of the submission, which may define anything."""
+    return any(include.quoted and not LIBRARY_HEADER.fullmatch(include.name) for include in includes(source))
+
+
+def _calls_parameter(code: Code, function: Function) -> bool:
+    """Return whether a function calls one of its parameters: the callee is unknown."""
+    names = set()
+    for start, end in code.split(function.parameters[0] + 1, function.parameters[1]):
+        names.update(list(code.words(start, end))[-1:])
+        pointers = (index + 1 for index in range(start, end) if code.text(index - 1) + code.text(index) == "(*")
+        names.update(map(code.text, pointers))
+    return any(
+        code.text(index) in names and code.text(index + 1) == "(" and code.text(index - 1) not in (".", "->", "::")
+        for index in range(*function.body)
+    )

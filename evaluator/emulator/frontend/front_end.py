@@ -1,0 +1,98 @@
+"""Analysis and rewriting of a build's C++ for the emulator in a confined child; the judge only joins the texts.
+
+The analysis is Python code and takes about 20 us per character, more for hostile texts. The child has limits on time
+and memory. `evaluator.emulator.frontend.build_ladder` assembles the build from the result.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from evaluator.cuda_source.device_code import device_code
+from evaluator.cuda_source.kernel_names import kernels_in_text
+from evaluator.cuda_source.source_files import source_files
+from evaluator.emulator import headers
+from evaluator.emulator.frontend.nvcc_macros import as_nvcc
+from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, rewrite_unit
+from evaluator.emulator.frontend.unsupported_features import unsupported
+from evaluator.protocol.frames import BuildRequest, Frame, SourceFile
+from evaluator.protocol.frames.bounds import Name
+
+CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
+HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
+_VECTORS = re.compile(
+    r"\b(?:u?(?:char|short|int|long|longlong)[248]|(?:float|double)[24]|half2|__half2|(?:__)?nv_bfloat162"
+    r"|alignas|__align__|aligned(?:_vector)?|AlignedVector)\b"
+)
+_MOST_LACKING = 64
+
+
+class Lacking(NamedTuple):
+    """Unsupported construct, with its file and line."""
+
+    construct: str
+    file: str
+    line: int
+
+
+class FrontEnd(Frame, frozen=True):
+    """Child: the rewritten sources, and facts about them.
+
+    `device` holds the parts of CUDA files that nvcc can compile alone, `kernels` the names of defined kernels.
+    """
+
+    lacking: Annotated[list[Lacking], msgspec.Meta(max_length=_MOST_LACKING)]
+    rewritten: Annotated[list[SourceFile], msgspec.Meta(max_length=256)]
+    device: Annotated[list[SourceFile], msgspec.Meta(max_length=256)]
+    kernels: Annotated[list[Name], msgspec.Meta(max_length=256)]
+    marks_returns: bool
+    vectors: bool
+
+
+def front_end(request: BuildRequest) -> FrontEnd:
+    """Analyse and rewrite the files of a build."""
+    files = source_files(request)
+    new = rewritten(files)
+    parts = [SourceFile(file.name, device_code(file.text) or "") for file in files if file.name.endswith(".cu")]
+    return FrontEnd(
+        lacking=lacking_constructs(request)[:_MOST_LACKING],
+        rewritten=new,
+        device=[part for part in parts if part.text],
+        kernels=[name[:1024] for name in kernels_in_text(files).names],
+        marks_returns=marks_returns([file.text for file in new]),
+        vectors=has_vectors(new),
+    )
+
+
+def lacking_constructs(request: BuildRequest) -> list[Lacking]:
+    """List the unsupported constructs in the files of a build."""
+    files = source_files(request)
+    own = {file.name for file in files}
+    return [
+        Lacking(item.construct, file.name, item.line)
+        for file in files
+        for item in unsupported(file.text, lambda name: name in own or headers.has_header(name))
+    ]
+
+
+def rewritten(files: Sequence[SourceFile]) -> list[SourceFile]:
+    """Rewrite all files, CUDA files together. With any .cu source, headers count as CUDA: they may contain kernels."""
+    cuda = [file for file in files if _is_cuda(file.name, files)]
+    new = [as_nvcc(text) for text in rewrite_unit([file.text for file in cuda])]
+    texts = dict(zip((file.name for file in cuda), new, strict=True))
+    return [SourceFile(name=file.name, text=texts.get(file.name) or rewrite_host(file.text)) for file in files]
+
+
+def _is_cuda(name: str, files: Sequence[SourceFile]) -> bool:
+    suffix = PurePath(name).suffix
+    return suffix in CUDA_SUFFIXES or (
+        suffix in HEADER_SUFFIXES and any(PurePath(file.name).suffix == ".cu" for file in files)
+    )
+
+
+def has_vectors(files: Sequence[SourceFile]) -> bool:
+    """Return whether any rewritten CUDA file has vector types with alignment requirements."""
+    return any(_VECTORS.search(file.text) for file in files if _is_cuda(file.name, files))

@@ -1,0 +1,1 @@
+"""CUDA C++ of a submission, parsed in a sandboxed process."""

@@ -1,0 +1,177 @@
+"""Scorecard files: written atomically, read with suspicion."""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from evaluator.errors import CardError, CardNotWritten, UsageError
+from evaluator.files.safe_open import NotRegular, read_found, read_named_regular
+from evaluator.records import SCHEMA_VERSION, Record, Scorecard
+
+MAX_CARD_BYTES = 64 * 1024 * 1024
+"""Far above a card with a full-size source, build logs and thousands of samples."""
+
+_OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+
+
+class _Versioned(msgspec.Struct):
+    """The part of a card that is read before its layout is known."""
+
+    schema_version: int
+
+
+def card_bytes(card: Scorecard) -> bytes:
+    """Return `card` as JSON for people and programs: indented, one final line break."""
+    return msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
+
+
+def check_target(path: Path, *, named: bool = True) -> None:
+    """Verify before grading that a card can be stored at `path`; see `write_card`.
+
+    Raises:
+        UsageError: the folder cannot be created or written to, or `path` is not a regular file.
+        CardNotWritten: the disk is full or broken.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _refuse_what_is_no_file(path, follow=named)
+        trial = _temporary_beside(path)
+        trial.touch(exist_ok=False)
+        trial.unlink()
+    except OSError as error:
+        message = f"cannot write a scorecard to {path}: {_reason(error)}"
+        if error.errno in _OUT_OF_SPACE:
+            raise CardNotWritten(message, hint="free disk space, or choose another file with --output") from error
+        raise UsageError(message, hint="choose another file with --output FILE") from error
+
+
+def _refuse_what_is_no_file(path: Path, *, follow: bool) -> None:
+    """Raise UsageError if `path` is a folder, a pipe or a device: replacing /dev/null is never intended."""
+    try:
+        is_file = stat.S_ISREG(path.stat(follow_symlinks=follow).st_mode)
+    except FileNotFoundError:
+        return
+    if not is_file:
+        message = f"{path} exists and is not a file"
+        raise UsageError(message, hint="name a file for --output; --json writes the scorecard to stdout")
+
+
+def write_card(card: Scorecard, path: Path, *, named: bool = True) -> None:
+    """Store `card` at `path` atomically; on return the card is on the disk.
+
+    If the user `named` the path and it is a link, the link stays and its target is replaced. Otherwise a link itself is
+    replaced, wherever it leads.
+
+    Raises:
+        CardNotWritten: with the reason; a previous file at `path` is unchanged.
+    """
+    try:
+        write_whole(path.resolve() if named else path, card_bytes(card))
+    except (OSError, UnicodeError) as error:
+        message = f"cannot write the scorecard to {path}: {_reason(error)}"
+        raise CardNotWritten(
+            message, hint="print the scorecard with --json, or choose another file with --output"
+        ) from error
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    """Write a file atomically, through a new file in the same folder with an unpredictable name.
+
+    Raises OSError; a previous file is unchanged.
+    """
+    temporary = _temporary_beside(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    finally:
+        # Runs on an interrupt too; after the replacement the temporary file no longer exists.
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
+    """Read the file of a card, at most `MAX_CARD_BYTES`.
+
+    Args:
+        path: the file.
+        found_in: the folder whose listing contained the file; no part of the path below may be a link. None if the user
+            named the file.
+
+    Raises:
+        CardError: the file cannot be read, is not a regular file, or is too large.
+    """
+    try:
+        if found_in is None:
+            content = read_named_regular(path, MAX_CARD_BYTES)
+        else:
+            content = read_found(found_in, path.relative_to(found_in).as_posix(), MAX_CARD_BYTES)
+    except NotRegular as error:
+        raise CardError(f"{path} is not a card file: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise CardError(f"cannot read {path}: {_reason(error)}") from error
+    if len(content) > MAX_CARD_BYTES:
+        raise CardError(f"{path} is larger than {MAX_CARD_BYTES >> 20} MiB, the limit for a scorecard")
+    return content
+
+
+def read_card(path: Path, found_in: Path | None = None) -> Scorecard:
+    """Read the scorecard at `path`; see `read_bytes` for `found_in`.
+
+    Raises:
+        CardError: the file cannot be read or is not a scorecard of this version.
+    """
+    return read_card_as(Scorecard, path, found_in)
+
+
+_Layout = TypeVar("_Layout", bound=Record)
+
+
+def read_card_as(layout: type[_Layout], path: Path, found_in: Path | None = None) -> _Layout:
+    """Read the fields of `layout` from the scorecard at `path`. Raises the errors of `read_card`."""
+    return _decoded(layout, read_bytes(path, found_in), path)
+
+
+def card_of(content: bytes, path: Path) -> Scorecard:
+    """Decode the scorecard read from `path`. Raises the errors of `read_card`."""
+    return _decoded(Scorecard, content, path)
+
+
+def _decoded(layout: type[_Layout], content: bytes, path: Path) -> _Layout:
+    try:
+        version = msgspec.json.decode(content, type=_Versioned).schema_version
+        card = msgspec.json.decode(content, type=layout) if version == SCHEMA_VERSION else None
+    except (ValueError, RecursionError) as error:
+        hint = f"`warpgrade check-card {path}` lists the faults"
+        raise CardError(f"{path} is not a scorecard: {error}", hint=hint) from error
+    if card is None:
+        raise CardError(f"{path} has card version {version}; this Warpgrade reads version {SCHEMA_VERSION}")
+    return card
+
+
+def _temporary_beside(path: Path) -> Path:
+    return path.with_name(f".warpgrade-{secrets.token_hex(8)}.tmp")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush the new name to the disk; some file systems cannot, and the card is safe without."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

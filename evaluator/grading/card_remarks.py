@@ -1,0 +1,27 @@
+"""What a reader of a card should know beside the verdict: the walls, the flood of what was printed, the cache."""
+
+from evaluator.cache import fallback_folder
+from evaluator.cache.build_cache import cache_folder
+from evaluator.findings import Code, finding
+from evaluator.records import Finding, Outcome, SandboxMode
+
+_FLOOD_BYTES = 1 << 20
+
+
+def remarks_on(outcome: Outcome) -> list[Finding]:
+    """List what a reader of the card should know of the walls, of what was printed and of the cache."""
+    remarks = []
+    if outcome.sandbox is not None and outcome.sandbox.mode == SandboxMode.NONE.value:
+        remarks.append(finding(Code.NO_SANDBOX, "the submission ran without a sandbox"))
+    elif outcome.sandbox is not None and outcome.sandbox.missing:
+        remarks.append(finding(Code.WALL_MISSING, f"the sandbox lacks {'; '.join(outcome.sandbox.missing)}"))
+    if outcome.output.total_bytes > _FLOOD_BYTES:
+        remarks.append(finding(Code.OUTPUT_FLOOD, f"the submission printed {outcome.output.total_bytes} bytes"))
+    return [*remarks, *_about_the_cache()]
+
+
+def _about_the_cache() -> list[Finding]:
+    """Say that builds could not be kept, if so: the next grade will take as long again."""
+    if (trouble := fallback_folder.trouble(cache_folder())) is None:
+        return []
+    return [finding(Code.CACHE_UNUSABLE, f"the cache {trouble.folder} cannot store builds: {trouble.why}")]

@@ -1,0 +1,198 @@
+"""Assembly of a grade request: from the user's arguments, else from the replayed card, else from defaults."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from evaluator.catalog import find_listed, find_problem
+from evaluator.devices.gpu import choose
+from evaluator.doctor.diagnosis import default_device
+from evaluator.errors import CardError, ProblemNotFound, UsageError
+from evaluator.files.card_files import read_card
+from evaluator.files.file_names import card_place
+from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions, given, read_options
+from evaluator.grading.request import GradeRequest, Unread
+from evaluator.grading.resources import threads
+from evaluator.judge.setup.terms import Terms
+from evaluator.records import DeviceKind, Finding, Problem, Scorecard, SizeName, WeightsRule
+from evaluator.report.layout.text import one_line
+from evaluator.sizes.small_size import found_small, with_small_size
+from evaluator.submission.host_code import is_for_the_cpu
+from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_submission
+
+
+class Choice(NamedTuple):
+    """A device, with findings about the choice."""
+
+    device: DeviceKind
+    remarks: tuple[Finding, ...] = ()
+
+
+class Resolved(NamedTuple):
+    """Options with a device, and findings about the choice of the device."""
+
+    options: GradeOptions
+    remarks: tuple[Finding, ...] = ()
+
+
+class GradeArguments(NamedTuple):
+    """Command-line arguments of one grade, without options; None takes the value from the replayed card."""
+
+    problem: str | None = None
+    submission: str | None = None
+    name: str | None = None
+    replay: Path | None = None
+    changed_problem: bool = False
+
+
+def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeRequest:
+    """Read all files named by arguments and options; missing values come from the replayed card.
+
+    Raises:
+        UsageError: a value is missing, unreadable or unsupported.
+    """
+    card = read_card(arguments.replay) if arguments.replay is not None else None
+    if card is None and (arguments.problem is None or arguments.submission is None):
+        raise UsageError("PROBLEM and SUBMISSION are required without --replay")
+    named = {**_options_of(card), **given(named)}
+    found = _problem(arguments, named.get("problems"), card)
+    submission = _named(_submission(arguments.submission, card), arguments.name)
+    options, remarks = options_for(named, submission)
+    found = with_small_size(found, options.actual_size)
+    gpu = choose(options.gpu) if options.device is DeviceKind.CUDA else None
+    return GradeRequest(
+        submission=remarked(submission, (*remarks, *about_size(found, options.actual_size))),
+        terms=Terms(found, options, gpu, threads()),
+        replay=card,
+    )
+
+
+def options_for(named: Mapping[str, Any], submission: Submission | Unread | None = None) -> Resolved:
+    """Parse options by name; without a device, choose one for the submission, else this machine's default.
+
+    Raises:
+        TypeError: the name of an option is unknown.
+        UsageError: the value of an option is unknown, or contradicts another option.
+    """
+    if "device" in given(named):
+        return Resolved(read_options(named))
+    alone = submission is not None and named.get("gpu") is None
+    device, remarks = device_for(submission) if alone else Choice(default_device())
+    return Resolved(read_options({**named, "device": device}), remarks)
+
+
+def _options_of(card: Scorecard | None) -> dict[str, Any]:
+    """Return the options of the grade of `card`. A card without a weights rule is of a grade with frozen weights."""
+    if card is None:
+        return {}
+    frozen = WeightsRule.FROZEN if card.checks else None
+    return {
+        "device": card.device.kind,
+        "size": card.problem.size,
+        "tolerance": card.tolerance,
+        "require_own_kernel": card.required_own_kernel,
+        "weights": frozen if card.weights is None else card.weights.rule,
+    }
+
+
+def about_size(problem: Problem, size: SizeName) -> tuple[Finding, ...]:
+    """Return a finding with the constants of a small size, if the search chose the constants."""
+    said = found_small(problem, size)
+    return () if said is None else (finding(Code.SIZE_FOUND, f"small size of {problem.name}: {said}"),)
+
+
+def remarked(submission: Submission | Unread, remarks: tuple[Finding, ...]) -> Submission | Unread:
+    """Return the submission with additional findings about its text."""
+    if not remarks or not isinstance(submission, Submission):
+        return submission
+    return replace(submission, findings=(*submission.findings, *remarks))
+
+
+def _problem(arguments: GradeArguments, folder: Path | None, card: Scorecard | None) -> Problem:
+    """Read the problem named by the user, else the listed problem with the name in the replayed card.
+
+    A card is untrusted data: its problem name is never used as a path. Raises UsageError if the problem differs from
+    the card's.
+    """
+    if arguments.problem is not None:
+        problem = find_problem(arguments.problem, folder)
+    elif card is not None:
+        problem = _problem_of(card, folder)
+    else:
+        raise UsageError("PROBLEM is required without --replay")
+    if card is not None and problem.sha256 != card.problem.sha256 and not arguments.changed_problem:
+        raise UsageError(
+            f"the problem {problem.name} has changed since this scorecard: its sha256 is {problem.sha256[:12]}…, "
+            f"the card's {card.problem.sha256[:12]}…",
+            hint="replay anyway with --changed-problem, or name another PROBLEM",
+        )
+    return problem
+
+
+def _problem_of(card: Scorecard, folder: Path | None) -> Problem:
+    try:
+        return find_listed(card.problem.name, folder)
+    except ProblemNotFound as error:
+        hint = "if you trust the problem, name it: warpgrade grade PROBLEM --replay CARD; or its folder: --problems DIR"
+        name = one_line(card.problem.name, 80)
+        raise UsageError(f"no problem is named {name!r}, as this scorecard requires", hint=hint) from error
+
+
+def default_target(request: GradeRequest) -> Path:
+    """Return the path of the scorecard. A replay does not overwrite the original card."""
+    ending = "replay.json" if request.replay is not None else "json"
+    return Path("scorecards", card_place(request.terms.problem.name, request.submission.name, ending))
+
+
+def device_for(submission: Submission | Unread | None) -> Choice:
+    """Choose the default device of a grade: the CPU for C++ for the CPU only."""
+    usual = default_device()
+    if not isinstance(submission, Submission) or not is_for_the_cpu(submission.source):
+        return Choice(usual)
+    message = f"graded on cpu, not on {usual.value}: the submission builds C++ for the CPU and has no GPU code"
+    return Choice(DeviceKind.CPU, (finding(Code.GRADED_ON_CPU, message),))
+
+
+def _submission(path: str | None, card: Scorecard | None) -> Submission | Unread:
+    """Read the submission at `path`, or take the submission in the card."""
+    if path is None:
+        return _submission_of(card)
+    place: Path | Literal["-"] = "-" if path == STDIN else Path(path)
+    read = read_submission(place)
+    if isinstance(read, Submission):
+        return read
+    name = "stdin" if path == STDIN else os.fsencode(Path(path).stem).decode("utf-8", "replace")
+    return Unread(name=name, origin=os.fsencode(path).decode("utf-8", "replace"), finding=read)
+
+
+def _named(submission: Submission | Unread, name: str | None) -> Submission | Unread:
+    """Return the submission under the user's name for its card. Raises UsageError for an invalid file name."""
+    if name is None:
+        return submission
+    if not name.isprintable() or not name.strip() or "/" in name or name.startswith("."):
+        hint = "use letters, digits, - and _: --name softmax_v2"
+        raise UsageError(f"{name!r} is not a valid submission name", hint=hint)
+    return replace(submission, name=name)
+
+
+def _submission_of(card: Scorecard | None) -> Submission:
+    if card is None or card.submission.sha256 is None:
+        raise CardError("this scorecard contains no submission", hint="name SUBMISSION as well")
+    graded = card.submission
+    text = graded.source.encode()
+    if hashlib.sha256(text).hexdigest() != graded.sha256 or len(text) > MAX_CODE_BYTES:
+        raise CardError("the submission in this scorecard does not match its sha256, or is too large")
+    return Submission(
+        name=graded.name,
+        origin=graded.origin,
+        sha256=graded.sha256,
+        source=graded.source,
+        extracted_from_answer=graded.extracted_from_answer,
+        line_offset=0,
+        findings=(),
+    )

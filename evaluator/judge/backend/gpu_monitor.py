@@ -1,0 +1,72 @@
+"""Watches the GPU during a grade: what makes its times doubtful becomes a finding."""
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+
+from evaluator.devices.gpu import Gpu, GpuState, state
+from evaluator.findings import Code, finding
+from evaluator.records import Finding, GpuFacts
+
+_CLOCK_DRIFT = 0.05
+"""How far the clock of the multiprocessors may move between two sides, relative to the higher one."""
+
+
+class GpuMonitor:
+    """Looks at one GPU now and then, always from outside: by the driver, never by what a runner says."""
+
+    def __init__(self, gpu: Gpu, ours: Callable[[], AbstractSet[int]] = frozenset) -> None:
+        """Look at `gpu` once, before anything of the grade runs on it. `ours` are processes that may be there."""
+        self._gpu = gpu
+        self._ours = ours
+        self._known = set(ours())
+        self._before = state(gpu)
+        self._looks: list[GpuState] = []
+
+    def look(self) -> GpuState:
+        """Look while the GPU is still warm from a side's calls."""
+        self._looks.append(state(self._gpu))
+        return self._looks[-1]
+
+    def recall(self, look: GpuState) -> None:
+        """Take in a look at the end of a side that was measured for an earlier grade and counts for this one."""
+        self._looks.append(look)
+
+    def facts(self) -> GpuFacts:
+        """Describe the GPU for a scorecard."""
+        return GpuFacts(
+            uuid=self._gpu.uuid,
+            capability=".".join(map(str, self._gpu.capability)),
+            memory_bytes=self._gpu.memory_bytes,
+            driver=self._gpu.driver,
+            sm_mhz=[look.sm_mhz for look in self._looks],
+            memory_mhz=[look.memory_mhz for look in self._looks],
+            temperature_c=[look.temperature_c for look in self._looks],
+        )
+
+    def findings(self) -> list[Finding]:
+        """Say what was wrong with the GPU, before the grade or during it."""
+        return findings(self._before, self._looks, state(self._gpu), self._known | self._ours())
+
+
+def findings(
+    before: GpuState, looks: list[GpuState], after: GpuState, ours: AbstractSet[int] = frozenset()
+) -> list[Finding]:
+    """Say what makes times on a GPU doubtful that was in these states. `ours` are the judge's own processes."""
+    found = []
+    if strangers := sorted({*before.processes, *after.processes} - ours):
+        found.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))
+    if reasons := sorted({reason for look in looks for reason in look.throttled}):
+        found.append(finding(Code.GPU_THROTTLED, f"the GPU throttled its clocks: {', '.join(reasons)}"))
+    for name, clocks in (
+        ("multiprocessors", [look.sm_mhz for look in looks]),
+        ("memory", [look.memory_mhz for look in looks]),
+    ):
+        if clocks and max(clocks) - min(clocks) > _CLOCK_DRIFT * max(clocks):
+            message = f"the {name} clock changed between {min(clocks)} and {max(clocks)} MHz"
+            found.append(finding(Code.GPU_CLOCK_MOVED, message))
+    if after.ecc_errors > before.ecc_errors:
+        count = after.ecc_errors - before.ecc_errors
+        found.append(finding(Code.GPU_ECC, f"the driver counted {count} uncorrectable memory errors during this grade"))
+    if before.mig:
+        found.append(finding(Code.GPU_MIG, "the GPU is partitioned (MIG)"))
+    return found

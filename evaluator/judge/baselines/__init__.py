@@ -1,0 +1,1 @@
+"""Other baselines of a speedup: torch.compile, and another submission."""

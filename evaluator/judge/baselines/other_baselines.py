@@ -1,0 +1,228 @@
+"""What a submission is held against beside the reference: other forms of it, and another submission.
+
+Each is timed like any side, in a runner of its own that is dead before the submission's begins, and every output of it
+is verified against the same expected values. PyTorch's default TF32 is given the room that TF32 needs, and no more.
+What was measured of the reference's own forms is kept in the cache folder for the next grade of the problem. It counts
+there as long as the reference takes the time that it took beside it; on a machine that has changed it is measured anew.
+"""
+
+import datetime
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from msgspec.structs import replace
+
+from evaluator.cache.measurements import measured_once
+from evaluator.findings import Code, finding
+from evaluator.judge.compare.tensor_comparison import Comparison, Sides
+from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.reference_timing import AS_REFERENCE, Reading
+from evaluator.judge.inputs.changing_weights import Sites
+from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
+from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial.model_runner import ModelRunner, own_tf32
+from evaluator.judge.trial.trial_runner import TrialRunner
+from evaluator.records import Baseline, BaselineKind, Fault, Samples, TensorCheck, Tf32
+from evaluator.timing.bootstrap import Bootstrap
+from evaluator.timing.quote import WIDEST
+from evaluator.timing.stats import median
+from evaluator.version import __version__
+
+_MOVED = 0.02
+"""Clocks that moved by more than this, relative to the reference's time, make another machine of it."""
+_RULES = 3
+"""Of how programs are timed; what was kept by others is not held against what is timed by these."""
+TF32_FLOOR = 1e-2
+"""Of a row's root mean square.
+
+A product of operands rounded to 10 bits is off by 2e-3 of it (see judge/compare/tolerance.py).
+"""
+
+_COMPILED = """\
+import os, tempfile
+
+with open("/proc/self/maps") as maps:
+    cuda = next((line.split()[-1] for line in maps if "/libcuda.so" in line), None)
+if cuda:
+    os.environ.setdefault("TRITON_LIBCUDA_PATH", os.path.dirname(cuda))
+for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+    os.environ[name] = os.path.join(tempfile.gettempdir(), name.lower())
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+
+import torch
+from model import Model
+
+
+class ModelNew(Model):
+    def __call__(self, *args, **kwargs):
+        if self._compiled_call_impl is None:
+            self.compile(mode={mode!r}, dynamic=False)
+        return super().__call__(*args, **kwargs)
+"""
+"""The reference, compiled when it is first called. What the compiler writes stays in the runner's private folder."""
+
+_SOURCES = {
+    BaselineKind.EAGER: AS_REFERENCE,
+    BaselineKind.COMPILE: _COMPILED.format(mode=None),
+    BaselineKind.COMPILE_MAX_AUTOTUNE: _COMPILED.format(mode="max-autotune-no-cudagraphs"),
+}
+
+
+class _Failed(Exception):
+    """A baseline that could not be timed; says why."""
+
+
+def measured(context: GradeContext, reference: Reading) -> list[Baseline]:
+    """Time all that was asked for, before the submission's runner exists. No speedup is in them yet.
+
+    `reference` is what was measured of it a moment ago.
+    """
+    empty = reference.overhead
+    found = [
+        _of_reference(context, kind, tf32, reference)
+        for kind in context.terms.options.baselines
+        for tf32 in _variants(context, kind)
+    ]
+    if (other := context.terms.options.speedup_of) is not None:
+        plain = _unmeasured(
+            BaselineKind.SUBMISSION, None if context.terms.gpu is None else own_tf32(context.terms.problem)
+        )
+        plain = replace(plain, name=other.name, sha256=other.sha256)
+        try:
+            found.append(replace(plain, samples=_timed(context, other.source, empty, None)))
+        except _Failed as failed:
+            found.append(_failure(plain, failed))
+    return found
+
+
+def held_against(baselines: list[Baseline], submission: Samples, resolution_ms: float) -> list[Baseline]:
+    """Quote the submission's speedup over each, by the same rules as over the reference."""
+    return [_quoted(each, submission, resolution_ms) for each in baselines]
+
+
+def _variants(context: GradeContext, kind: BaselineKind) -> list[Tf32 | None]:
+    """PyTorch's default first, then the problem's own, which for the eager reference is what every grade measures."""
+    if context.terms.gpu is None:
+        return [None]
+    return [Tf32.DEFAULT] if kind is BaselineKind.EAGER else [Tf32.DEFAULT, own_tf32(context.terms.problem)]
+
+
+def _of_reference(context: GradeContext, kind: BaselineKind, tf32: Tf32 | None, reference: Reading) -> Baseline:
+    terms, plain = context.terms, _unmeasured(kind, tf32)
+    plain = replace(plain, reference_median_ms=reference.samples.median_ms)
+
+    def now() -> Baseline:
+        return replace(plain, samples=_timed(context, _SOURCES[kind], reference.overhead, tf32))
+
+    where = [terms.device.value, terms.threads] if terms.gpu is None else [terms.gpu.uuid, terms.gpu.driver]
+    text = hashlib.sha256(context.reference.source.encode()).hexdigest()
+    how = [terms.problem.mode.value, terms.problem.backward, terms.problem.precision.value, terms.weights.value]
+    problem = [text, *how]
+    parts = ["baseline", _RULES, kind.value, tf32, *problem, *where, torch.__version__, __version__, _SOURCES[kind]]
+    try:
+        found = measured_once(parts, Baseline, now)
+        if found.measured_at == plain.measured_at:
+            return found
+        return replace(found, kept=True) if _still_holds(found, reference) else now()
+    except _Failed as failed:
+        return _failure(plain, failed)
+
+
+def _still_holds(baseline: Baseline, reference: Reading) -> bool:
+    """Say whether the reference takes as long as it took beside a baseline that was kept, as far as can be told."""
+    then_ms, now_ms = baseline.reference_median_ms, reference.samples.median_ms
+    spread_ms = reference.samples.overhead_iqr_ms + reference.samples.iqr_ms / 2
+    return then_ms is not None and abs(then_ms - now_ms) <= max(_MOVED * now_ms, spread_ms)
+
+
+def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32: Tf32 | None) -> Samples:
+    """Time one program. What compiles itself does so in a first call, which has a build's time limit."""
+    trusted = source in _SOURCES.values()
+    with context.runner(source, None if trusted else context.build_service(source)) as model_runner:
+        loaded = model_runner.load(tf32)
+        constructed = loaded if loaded is not None else model_runner.construct()
+        if isinstance(constructed, Fault):
+            raise _Failed(constructed.finding.message)
+        sites = model_runner.sites(constructed)
+        if sites.unmatched:
+            raise _Failed(f"its weights cannot be changed: {sites.why_not}")
+        trial_runner = (
+            _trial_runner(context, model_runner, tf32, sites) if trusted else model_runner.trial_runner(sites)
+        )
+        first = trial_runner.run(
+            0, fresh_seed(), timeout_s=max(context.call_timeout_s, context.terms.options.build_timeout_s)
+        )
+        if first.fault is not None:
+            raise _Failed(first.fault.finding.message)
+        side = timing_loop.side("baseline", trial_runner, _fresh_seeds(), empty, context.call_timeout_s)
+        context.look()
+    if side.samples is None or side.failed is not None:
+        raise _Failed(side.failed.fault.finding.message if side.failed and side.failed.fault else "it has no samples")
+    return side.samples
+
+
+def _fresh_seeds() -> Iterator[int]:
+    while True:
+        yield fresh_seed()
+
+
+def _trial_runner(context: GradeContext, model_runner: ModelRunner, tf32: Tf32 | None, sites: Sites) -> TrialRunner:
+    """Set up trials of the reference's own forms: on its own inputs, within what their arithmetic allows."""
+    compare = context.backend.compare if tf32 is not Tf32.DEFAULT else _with_room(context.backend.compare)
+    rule, outline = context.terms.options.tolerance, context.reference.outline
+    return TrialRunner(
+        context.reference, model_runner.clock, model_runner.memory, rule, outline, compare, AS_GIVEN_ALONE, sites=sites
+    )
+
+
+def _with_room(compare: Comparison) -> Comparison:
+    def compared(path: str, sides: Sides, bounds: Bounds | None) -> Callable[[], TensorCheck]:
+        wider = None if bounds is None else bounds._replace(floor=max(bounds.floor, TF32_FLOOR))
+        return compare(path, sides, wider)
+
+    return compared
+
+
+def _quoted(baseline: Baseline, submission: Samples, resolution_ms: float) -> Baseline:
+    if baseline.samples is None:
+        return baseline
+    taken_ms = median(submission.samples_ms)
+    ratio = baseline.samples.median_ms / taken_ms if taken_ms > 0 else math.inf
+    unwatched_ms = max(baseline.samples.unwatched_ms - submission.unwatched_ms, 0.0)
+    draws = Bootstrap([baseline.samples.samples_ms], submission.samples_ms)
+    interval = draws.speedup(resolution_ms + unwatched_ms)
+    quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
+    return replace(
+        baseline,
+        speedup=ratio if quoted else None,
+        speedup_low=interval.low if math.isfinite(interval.low) else None,
+        speedup_high=interval.high if math.isfinite(interval.high) else None,
+        significant=interval.excludes_one and math.isfinite(interval.high),
+    )
+
+
+def _unmeasured(kind: BaselineKind, tf32: Tf32 | None) -> Baseline:
+    return Baseline(
+        kind=kind,
+        tf32=tf32,
+        name=None,
+        sha256=None,
+        measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        kept=False,
+        reference_median_ms=None,
+        samples=None,
+        speedup=None,
+        speedup_low=None,
+        speedup_high=None,
+        significant=None,
+        finding=None,
+    )
+
+
+def _failure(baseline: Baseline, why: _Failed) -> Baseline:
+    message = f"the baseline {baseline.kind.value} could not be timed: {why}"
+    return replace(baseline, finding=finding(Code.BASELINE_FAILED, message[:1000]))

@@ -1,0 +1,1 @@
+"""Clocks: reveal the inputs, time one call, observe the memory of a runner."""

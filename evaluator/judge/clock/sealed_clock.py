@@ -1,0 +1,260 @@
+"""The clock of a runner on a GPU: two processes, one GPU, and the judge's own events around the submission's work.
+
+    judge's stream:   hold | write inputs | overwrite L2 | e0 | go |                | done? | take samples | e1
+    runner's stream:                                              | go? | forward | done |
+
+`go` and `done` are words in a shared page that streams write and wait for (cuStreamWriteValue32, cuStreamWaitValue32),
+so neither host stands between them. The hold is a word of the judge's alone: it is let go when the runner says that
+its work is queued, or after a limit, for a forward that waits for the GPU cannot say so before it has run.
+
+Contexts take turns on a GPU. What the judge does from the hold to `go` is one piece of work unless it takes longer than
+a time slice; how long it took shows whether something else ran in between, and such a call is void.
+
+A runner reads its question while the hold stands, so its work is queued when the clock starts. What is in the question
+must be worth nothing until then: shapes, and where the inputs will be. A seed is worth something where forward draws
+numbers, for a stream of the runner's own could draw them during the hold. There the question is sent when the gate is
+open, and the time that a host takes to launch is in the call: on both sides, and in the empty calls.
+"""
+
+import ctypes
+import mmap
+import struct
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+from msgspec.structs import replace
+
+from evaluator.devices import driver
+from evaluator.devices.memory import HostRegion, SharedMemory
+from evaluator.devices.page import DONE, GO
+from evaluator.errors import JudgeFailed
+from evaluator.findings import Code, finding
+from evaluator.judge.clock.clock import ClockedCall
+from evaluator.judge.clock.output_sampling import SLOT_BYTES, Sampling
+from evaluator.judge.runners.runner_client import RunnerClient, Stage, answers
+from evaluator.protocol.frames import Call, Done, Frame, Prepare, Queued
+from evaluator.records import Fault, Status
+from evaluator.timing.stats import median
+
+_HOLD_S = 0.030
+_PROBES = 20
+_SEEN, _OPEN = 64, 128  # In the judge's own page, behind the word of the hold.
+_WATCH_NS = 20_000_000
+"""How long the end of a call is watched for. Above that a few microseconds are no longer of interest."""
+_SETTLE_S = 10.0
+_POLL_S = 50e-6
+_BLOCKS, _THREADS = 64, 256
+
+
+class SealedClock:
+    """Times the calls of one runner by the GPU's clock, in the judge's own context."""
+
+    words = None
+
+    def __init__(self, session: RunnerClient, memory: SharedMemory, kernels: bytes) -> None:
+        """Pin the pages and load the judge's `kernels`, a cubin for this GPU."""
+        if memory.page is None:
+            raise TypeError("a sealed clock needs a page")
+        self._session = session
+        self._outputs = memory.outputs
+        self._page = memory.page
+        self._page_at = _pinned(memory.page)
+        self._hold = HostRegion(mmap.PAGESIZE)
+        self._hold_at = _pinned(self._hold)
+        self._module = driver.load_module(kernels)
+        self._gather = driver.kernel(self._module, "warpgrade_gather")
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]  # type: ignore[no-untyped-call]
+        cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        self._flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device="cuda")
+        self._ticket = 0
+        self.empty_ms = self._time_probe(memory.probe_bytes)
+        self._sampling = Sampling({}, "cuda")
+
+    def close(self) -> None:
+        """Let go of the pinned pages. The runner must be dead, or have answered its last call."""
+        driver.unregister_host(_address(self._page))
+        driver.unregister_host(_address(self._hold))
+        self._hold.close()
+
+    def _time_probe(self, probe_bytes: int) -> float:
+        """Measure what an empty call launches in a runner, by events around the same kernel in this context."""
+        source, target = torch.zeros(2, probe_bytes // 4, dtype=torch.int32, device="cuda")
+        times_ms = []
+        for _ in range(_PROBES):
+            start, _, end = self._events
+            with torch.cuda.stream(self._stream):
+                self._flush.fill_(0)
+                start.record()
+                torch.bitwise_not(source, out=target)
+                end.record()
+            self._stream.synchronize()
+            times_ms.append(start.elapsed_time(end))
+        return median(times_ms)
+
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+        """Have the runner get ready. It may run on: inputs do not exist before the hold is let go."""
+        return self._session.prepare(frame, timeout_s=timeout_s)
+
+    def call(
+        self,
+        frame: Call,
+        write: Callable[[], None],
+        outline: Mapping[str, torch.Tensor],
+        *,
+        timeout_s: float,
+        queued_timeout_s: float,
+        asks_late: bool,
+    ) -> ClockedCall | Fault:
+        """Queue the judge's side, let it go when the runner has queued its own, and take the time between.
+
+        With `asks_late` the runner is asked only once the judge's side has opened the gate.
+        """
+        self._ticket += 1
+        sampling = self._sampling = self._sampling.of(outline)
+        frame = replace(frame, ticket=self._ticket, sampled=sampling.paths)
+        positions = sampling.positions()
+        slots = torch.full((len(positions), SLOT_BYTES), 0xA5, dtype=torch.uint8, device="cuda")
+        driver.reset_persisting_l2()
+        torch.cuda.synchronize()
+        self._queue(write, sampling, positions, slots, tells_when_open=asks_late)
+        if asks_late and not self._opened():
+            self._abandon()
+            message = "the GPU never finished writing the inputs"
+            return Fault(Status.REJECTED, finding(Code.NOT_QUIET, message))
+        sent = time.perf_counter_ns()
+        answer = self._session.send(frame, Stage.CALL, timeout_s) or self._converse(
+            frame, timeout_s, queued_timeout_s, held=not asks_late
+        )
+        if isinstance(answer, Fault):
+            self._abandon()
+            return answer
+        done, queued_ns, lag_ms = answer
+        if not self._settled():
+            self._abandon()
+            message = "the runner reported the end of a call that its GPU never finished"
+            return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, message))
+        start, go, end = self._events
+        return ClockedCall(
+            done,
+            elapsed_ms=go.elapsed_time(end),
+            host_ms=(queued_ns - sent) / 1e6,
+            prepared_ms=start.elapsed_time(go),
+            lag_ms=lag_ms,
+            samples=sampling.samples(positions, slots),
+        )
+
+    def _queue(
+        self,
+        write: Callable[[], None],
+        sampling: Sampling,
+        positions: torch.Tensor,
+        slots: torch.Tensor,
+        *,
+        tells_when_open: bool,
+    ) -> None:
+        stream = self._stream.cuda_stream
+        start, go, end = self._events
+        with torch.cuda.stream(self._stream):
+            driver.stream_wait(stream, self._hold_at, self._ticket)
+            start.record()
+            write()
+            self._flush.fill_(self._ticket & 0xFF)
+            go.record()
+            driver.stream_write(stream, self._page_at + GO, self._ticket)
+            if tells_when_open:
+                driver.stream_write(stream, self._hold_at + _OPEN, self._ticket)
+            driver.stream_wait(stream, self._page_at + DONE, self._ticket)
+            driver.stream_write(stream, self._hold_at + _SEEN, self._ticket)
+            driver.launch(
+                self._gather,
+                blocks=_BLOCKS,
+                threads=_THREADS,
+                stream=stream,
+                arguments=[
+                    ctypes.c_uint64(self._outputs.flat.data_ptr()),
+                    ctypes.c_uint64(self._outputs.size_bytes),
+                    ctypes.c_uint64(self._page_at),
+                    ctypes.c_uint64(sampling.shapes.data_ptr()),
+                    ctypes.c_uint64(sampling.which.data_ptr()),
+                    ctypes.c_uint64(positions.data_ptr()),
+                    ctypes.c_int64(len(positions)),
+                    ctypes.c_uint64(slots.data_ptr()),
+                ],
+            )
+            end.record()
+
+    def _opened(self) -> bool:
+        """Let the hold go, and wait until the clock runs. The word for it is the judge's alone, not the runner's."""
+        self._let_go()
+        give_up = time.perf_counter_ns() + int(_SETTLE_S * 1e9)
+        return _when(memoryview(self._hold.buffer)[_OPEN : _OPEN + 4].cast("I"), self._ticket, give_up) is not None
+
+    def _converse(
+        self, frame: Call, timeout_s: float, queued_timeout_s: float, *, held: bool = True
+    ) -> tuple[Done, int, float | None] | Fault:
+        """Let the hold go when the runner has queued its work, and wait for the rest of its answer.
+
+        Where nothing is `held` any more the end is watched for at once: it may come before the word that all is queued.
+        """
+        in_time = held and self._session.answered(_HOLD_S)
+        queued_ns = time.perf_counter_ns()
+        if held:
+            self._let_go()
+        lag_ms = self._watch_the_end()
+        answer: Frame | Fault = self._session.answer(Stage.CALL, timeout_s)
+        queued_ns = queued_ns if in_time else time.perf_counter_ns()
+        if isinstance(answer, Queued) and answer.index == frame.index:
+            answer = self._session.answer(Stage.CALL, queued_timeout_s)
+            if isinstance(answer, Done) and answers(answer, frame):
+                return answer, queued_ns, lag_ms
+        return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
+
+    def _watch_the_end(self) -> float | None:
+        """See how long the GPU takes from the word `done` until it goes on with the judge's work; None if not seen.
+
+        The judge's work goes on when the runner's context has nothing left to do. Where `done` was written before the
+        work was over, that takes longer than in a runner that never saw a submission.
+        """
+        give_up = time.perf_counter_ns() + _WATCH_NS
+        done_ns = _when(memoryview(self._page.buffer)[DONE : DONE + 4].cast("I"), self._ticket, give_up)
+        seen_ns = _when(memoryview(self._hold.buffer)[_SEEN : _SEEN + 4].cast("I"), self._ticket, give_up)
+        return None if done_ns is None or seen_ns is None else (seen_ns - done_ns) / 1e6
+
+    def _let_go(self) -> None:
+        self._hold.buffer[:4] = struct.pack("<I", self._ticket)
+
+    def _settled(self) -> bool:
+        """Wait for the judge's own stream to come to its end."""
+        deadline = time.monotonic() + _SETTLE_S
+        while not self._events[-1].query():  # type: ignore[no-untyped-call]
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _abandon(self) -> None:
+        """End the runner, then do in its place what the judge's stream waits for."""
+        self._session.child.kill()
+        self._let_go()
+        self._page.buffer[DONE : DONE + 4] = struct.pack("<I", self._ticket)
+        if not self._settled():
+            raise JudgeFailed("the GPU did not come to rest after a runner was killed")
+
+
+def _when(word: memoryview, ticket: int, give_up_ns: int) -> int | None:
+    """Say when a word in memory became `ticket`, or more, as a GPU's wait has it; as exactly as a loop can see it."""
+    with word:
+        while word[0] < ticket:
+            if time.perf_counter_ns() > give_up_ns:
+                return None
+        return time.perf_counter_ns()
+
+
+def _pinned(page: HostRegion) -> int:
+    return driver.register_host(_address(page), page.size_bytes)
+
+
+def _address(page: HostRegion) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(page.buffer))

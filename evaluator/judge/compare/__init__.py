@@ -1,0 +1,1 @@
+"""Comparison of one tensor with the expected one, and its tolerance. Pure."""

@@ -1,0 +1,360 @@
+"""Hold one tensor against the expected one. Values in, a record out; nothing here knows of processes or frames."""
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from evaluator.judge.compare.tolerance import Bounds
+from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
+
+_CHUNK_ELEMENTS = 1 << 22
+"""Comparison works on 4 Mi elements at a time (some 200 MiB in float64 with its temporaries)."""
+LEVELS = 8
+STEP = 4.0
+"""Errors are counted beyond so many levels, each so many times the one before: from 16 floors to 13 times a row's size
+in fp32."""
+RARE = 1e-3
+"""What other orders of summation do to fewer elements than this part is no floor for all (`distribution_mix`)."""
+_SPARE = 32
+"""So many more elements may be far than `multiple` times the honest reference's: how many it has is a draw itself.
+Where a kernel flips 32 on average and the reference 16, four pairs of draws in a million are beyond that, and fewer for
+other averages (Poisson's, worked out). Where other orders were seen to flip some (`rare`), far more are allowed."""
+_SPARE_PART = 16
+"""Of a small output, one element in so many."""
+SMALL_ROW = 2.0**-4
+"""A row is not held to a finer scale than this part of the whole tensor's: a row of a convolution, say, can be small
+because large products cancel, and keeps their rounding."""
+
+
+class Sides(NamedTuple):
+    """The three values of an output, of one shape: the submission's, the exact one, the honest reference's."""
+
+    actual: torch.Tensor
+    exact: torch.Tensor
+    honest: torch.Tensor
+
+
+def rows_from(sides: Sides, start: int) -> Sides:
+    """Return the rows of an answer, from `start` on, that the expected values have."""
+    shape = sides.honest.shape
+    return sides if sides.actual.shape == shape else sides._replace(actual=sides.actual[start : start + shape[0]])
+
+
+class First(NamedTuple):
+    """The first element that is wrong: its place in the flattened tensor, and both values there."""
+
+    position: int
+    expected: float | int | bool
+    actual: float | int | bool
+
+
+class Far(NamedTuple):
+    """Errors beyond each level (`Bounds.counted_from`), of the answer and of the honest reference.
+
+    `ratio` is the largest error of the answer as a multiple of the first level's; `first` is the first beyond it.
+    """
+
+    counts: tuple[int, ...] = (0,) * LEVELS
+    honest: tuple[int, ...] = (0,) * LEVELS
+    ratio: float = 0.0
+    first: First | None = None
+
+
+class Tally(NamedTuple):
+    """What a chunk, or all chunks so far, came to. `ratio` is an error as a multiple of what is allowed.
+
+    `tolerance` is what every element is allowed, as a part of its row's root mean square; 0 where the rule has another.
+    """
+
+    max_abs_error: float = 0.0
+    ratio: float = 0.0
+    honest_ratio: float = 0.0
+    mismatches: int = 0
+    nonfinite: int = 0
+    first: First | None = None
+    far: Far = Far()
+    tolerance: float = 0.0
+
+
+Reading = Callable[[], TensorCheck]
+"""The end of a comparison that was begun: waits for it, and says what came of it. It keeps no tensor alive."""
+Comparison = Callable[[str, Sides, Bounds | None], Reading]
+"""Begins to compare one output; see `begin`."""
+
+
+def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
+    """Compare tensors of equal shape and dtype; see `begin`."""
+    return begin(path, sides, bounds)()
+
+
+def begin(
+    path: str,
+    sides: Sides,
+    bounds: Bounds | None,
+    closely: Callable[[Sides, Bounds], Callable[[], Tally]] | None = None,
+) -> Reading:
+    """Begin to compare tensors of equal shape and dtype; `closely` does the elements' work, or `compare_closely`.
+
+    Without `bounds` (integers, booleans) elements must be equal to the exact value or to the honest one: a tie that
+    float64 breaks differently is no error. An element passes only where its error is proven to be at most what is
+    allowed; a NaN proves nothing, so it passes only where the honest reference has one too.
+    """
+    if sides.actual.is_complex():
+        sides = Sides(*(torch.view_as_real(side.resolve_conj()) for side in sides))
+    end = _compare_exactly(sides) if bounds is None else (closely or compare_closely)(sides, bounds)
+    return functools.partial(_reading, path, sides.honest.dtype, sides.honest.shape, end, bounds)
+
+
+def _reading(
+    path: str, dtype: torch.dtype, shape: torch.Size, end: Callable[[], Tally], bounds: Bounds | None
+) -> TensorCheck:
+    tally = end() if bounds is None else _counted_out(end(), bounds, shape.numel())
+    return TensorCheck(
+        path=path,
+        dtype=str(dtype).removeprefix("torch."),
+        shape=list(shape),
+        ok=tally.mismatches == 0,
+        max_abs_error=None if tally.nonfinite else finite_or_none(tally.max_abs_error),
+        error_ratio=None if tally.nonfinite else finite_or_none(tally.ratio),
+        honest_error_ratio=finite_or_none(tally.honest_ratio),
+        mismatches=tally.mismatches,
+        nonfinite=tally.nonfinite,
+        first_mismatch=None if tally.first is None else _mismatch(tally.first, shape),
+        tolerance=finite_or_none(tally.tolerance) or None,
+    )
+
+
+def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
+    """Have all elements fail that are far off, where more of them are than the honest reference's own explain.
+
+    Its largest error alone would let one element that flips open the tolerance of all.
+    """
+    spare = min(_SPARE, elements // _SPARE_PART)
+    if bounds.rare > 0:
+        spare += int(bounds.multiple * RARE * elements)
+    far = tally.far
+    if tally.mismatches or all(
+        found <= bounds.multiple * known + spare for found, known in zip(far.counts, far.honest, strict=True)
+    ):
+        return tally
+    return tally._replace(ratio=far.ratio, mismatches=far.counts[0], first=far.first)
+
+
+def joined(parts: list[TensorCheck]) -> TensorCheck:
+    """Put the comparisons of an output's blocks together, which follow each other along dimension 0."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    starts = list(itertools.accumulate((part.shape[0] for part in parts), initial=0))
+    mismatch = next(
+        (
+            Mismatch([start + found.index[0], *found.index[1:]], found.expected, found.actual)
+            for start, part in zip(starts, parts, strict=False)
+            if (found := part.first_mismatch) is not None
+        ),
+        None,
+    )
+    return TensorCheck(
+        path=first.path,
+        dtype=first.dtype,
+        shape=[starts[-1], *first.shape[1:]],
+        ok=all(part.ok for part in parts),
+        max_abs_error=_largest_or_none([part.max_abs_error for part in parts]),
+        error_ratio=_largest_or_none([part.error_ratio for part in parts]),
+        honest_error_ratio=_largest_or_none([part.honest_error_ratio for part in parts]),
+        mismatches=sum(part.mismatches for part in parts),
+        nonfinite=sum(part.nonfinite for part in parts),
+        first_mismatch=mismatch,
+        tolerance=_largest_or_none([part.tolerance for part in parts]),
+    )
+
+
+def _largest_or_none(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
+
+
+def _compare_exactly(sides: Sides) -> Callable[[], Tally]:
+    actual, exact, honest = (side.reshape(-1) for side in sides)
+    bad = (actual != honest) & (actual != exact)
+    count = int(bad.sum())
+    if count == 0:
+        return Tally
+    distance = (actual.double() - honest.double()).abs()[bad]
+    first = _first(bad, actual, exact, 0)
+    tally = Tally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
+    return lambda: tally
+
+
+def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
+    """Hold every element against its own bound, some millions at a time. It is over when this returns."""
+    rows = [as_rows(side) for side in sides]
+    width = max(rows[0].shape[1], 1)
+    step = max(1, _CHUNK_ELEMENTS // width)
+    chunks = [[side[start : start + step] for side in rows] for start in range(0, rows[0].shape[0], step)]
+    whole_square, honest_error = _overview(chunks, bounds)
+    tally = Tally(tolerance=tolerance(bounds, honest_error))
+    for index, (actual, exact, honest) in enumerate(chunks):
+        part = _compare_chunk(actual, exact, honest, bounds, whole_square, honest_error, start=index * step * width)
+        tally = _merged(tally, part)
+    return lambda: tally
+
+
+def _overview(chunks: list[list[torch.Tensor]], bounds: Bounds) -> tuple[float, float]:
+    """Measure the mean square of the whole tensor, and the honest reference's largest error relative to its row."""
+    if bounds.rule is ToleranceRule.KERNELBENCH:
+        return 0.0, 0.0
+    total, count = 0.0, 0
+    for _, exact, _ in chunks:
+        finite = exact[torch.isfinite(exact)].double()
+        total += float(finite.square().sum())
+        count += finite.numel()
+    whole_square = total / count if count else 0.0
+    honest_error = 0.0
+    for _, exact, honest in chunks:
+        wide, plain = exact.double(), honest.double()
+        error = (plain - wide).abs() / _row_scale(wide, whole_square)
+        error = error[torch.isfinite(error)]
+        honest_error = max(honest_error, float(error.max()) if error.numel() else 0.0)
+    return whole_square, honest_error
+
+
+def _compare_chunk(
+    actual: torch.Tensor,
+    exact: torch.Tensor,
+    honest: torch.Tensor,
+    bounds: Bounds,
+    whole_square: float,
+    honest_error: float,
+    *,
+    start: int,
+) -> Tally:
+    got, plain = actual.double(), honest.double()
+    wide = torch.where(torch.isfinite(exact), exact.double(), plain)
+    scale = None
+    if bounds.rule is ToleranceRule.KERNELBENCH:
+        wide = plain
+        allowed = bounds.floor + bounds.unit * plain.abs()
+    else:
+        scale = _row_scale(wide, whole_square)
+        allowed = tolerance(bounds, honest_error) * scale + bounds.unit * wide.abs()
+    error = (got - wide).abs()
+    same = (got == plain) | (got.isnan() & plain.isnan())
+    close = torch.isfinite(got) & torch.isfinite(wide) & (error <= allowed)
+    passed = torch.where(torch.isfinite(plain), close, same | close)
+    finite = torch.isfinite(got) & torch.isfinite(wide)
+    of_honest = (plain - wide).abs()
+    bad = ~passed
+    mismatches = int(bad.sum())
+    far = Far()
+    if scale is not None:
+        known = torch.where(torch.isfinite(of_honest), of_honest, 0.0)
+        off = torch.where(finite, error, 0.0)
+        far = _far(actual, exact, off, known, bounds, scale, wide.abs(), start)
+    return Tally(
+        max_abs_error=_largest(error[finite]),
+        ratio=_largest(_ratio(error, allowed)[finite]),
+        honest_ratio=_largest(_ratio(of_honest, allowed)[torch.isfinite(plain) & torch.isfinite(wide)]),
+        mismatches=mismatches,
+        nonfinite=int((bad & ~finite).sum()),
+        first=_first(bad.reshape(-1), actual.reshape(-1), exact.reshape(-1), start) if mismatches else None,
+        far=far,
+    )
+
+
+def tolerance(bounds: Bounds, honest_error: float) -> float:
+    """Say what an element may be off, as a part of its row's root mean square."""
+    return 0.0 if bounds.rule is ToleranceRule.KERNELBENCH else max(bounds.multiple * honest_error, bounds.least)
+
+
+def _far(
+    actual: torch.Tensor,
+    exact: torch.Tensor,
+    error: torch.Tensor,
+    of_honest: torch.Tensor,
+    bounds: Bounds,
+    scale: torch.Tensor,
+    size: torch.Tensor,
+    start: int,
+) -> Far:
+    """Count errors beyond each level: a part of the row's `scale`, and last places of an element of that `size`."""
+    far, seldom = (level * scale for level in bounds.counted_from)
+    own, honest_own = bounds.far_unit * size, bounds.unit * size
+    beyond = error > far + own
+    any_far, any_seldom = bool(beyond.any()), bool((of_honest > seldom + honest_own).any())
+    return Far(
+        counts=_beyond(error, far, own) if any_far else Far().counts,
+        honest=_beyond(of_honest, seldom, honest_own) if any_seldom else Far().honest,
+        ratio=_largest(_ratio(error, far + own)[beyond]),
+        first=_first(beyond.reshape(-1), actual.reshape(-1), exact.reshape(-1), start) if any_far else None,
+    )
+
+
+def _beyond(error: torch.Tensor, level: torch.Tensor, own: torch.Tensor) -> tuple[int, ...]:
+    return tuple(int((error > level * STEP**index + own).sum()) for index in range(LEVELS))
+
+
+def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: int) -> First:
+    """Look the first `bad` element up; its place counts from `start`."""
+    position = int(bad.to(torch.uint8).argmax())
+    return First(start + position, exact[position].item(), actual[position].item())
+
+
+def _row_scale(wide: torch.Tensor, whole_square: float) -> torch.Tensor:
+    """Give the root mean square of each row's finite elements, not below a small part of the whole tensor's."""
+    finite = torch.isfinite(wide)
+    squares = torch.where(finite, wide, torch.zeros_like(wide)).square().sum(1, keepdim=True)
+    mean = squares / finite.sum(1, keepdim=True).clamp(min=1)
+    return mean.clamp(min=whole_square * SMALL_ROW**2).sqrt()
+
+
+def _ratio(error: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Divide, with 0 / 0 = 0: no error where none is allowed is a pass."""
+    return torch.where(error == 0, torch.zeros_like(error), error / allowed)
+
+
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Look at a tensor as rows along its last dimension; a vector or a scalar is one row."""
+    if tensor.dim() <= 1:
+        return tensor.reshape(1, -1)
+    return tensor.reshape(-1, tensor.shape[-1])
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0
+
+
+def _merged(tally: Tally, part: Tally) -> Tally:
+    return Tally(
+        max(tally.max_abs_error, part.max_abs_error),
+        max(tally.ratio, part.ratio),
+        max(tally.honest_ratio, part.honest_ratio),
+        tally.mismatches + part.mismatches,
+        tally.nonfinite + part.nonfinite,
+        tally.first or part.first,
+        Far(
+            _added(tally.far.counts, part.far.counts),
+            _added(tally.far.honest, part.far.honest),
+            max(tally.far.ratio, part.far.ratio),
+            tally.far.first or part.far.first,
+        ),
+        max(tally.tolerance, part.tolerance),
+    )
+
+
+def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(operator.add, one, other))
+
+
+def _mismatch(first: First, shape: torch.Size) -> Mismatch:
+    index: list[int] = []
+    rest = first.position
+    for size in reversed(shape):
+        rest, place = divmod(rest, size)
+        index.append(place)
+    index.reverse()
+    return Mismatch(index=index, expected=number_text(first.expected), actual=number_text(first.actual))

@@ -1,0 +1,1 @@
+"""What the stages of one grade share: the reference, the runners, the reference's timing."""

@@ -1,0 +1,101 @@
+"""Who has a workshop for a grade: a new one for each, or the one that stands as long as the problem stays the same."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Self
+
+from evaluator.deadline import Deadline
+from evaluator.judge.backend.gpu_session import GpuSession
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.runners.speculative_build import SpeculativeBuild
+from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
+from evaluator.judge.setup.seed_book import SeedBook
+from evaluator.judge.setup.terms import Terms
+from evaluator.records import Scorecard
+from evaluator.sandbox import ForkServer
+
+
+class ContextPool:
+    """Hands out workshops. A context manager: leaving it ends what was kept."""
+
+    def __init__(
+        self,
+        fork_server: ForkServer,
+        *,
+        lasting: bool,
+        speculative_build: SpeculativeBuild | None = None,
+        gpu_session: GpuSession | None = None,
+    ) -> None:
+        """Hand out workshops with runners of `fork_server`; `lasting` ones are kept between grades on the same terms.
+
+        `speculative_build` and `gpu_session` are what was begun of the one grade of a keeper that is not.
+        """
+        self._fork_server = fork_server
+        self._lasting = lasting
+        self._speculative_build = speculative_build
+        self._gpu_session = gpu_session
+        self._kept: tuple[GradeContext, ReferenceTimer] | None = None
+        self._leaving = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+
+    def make_room(self, terms: Terms) -> None:
+        """End what is kept on other terms. Raises UsageError where a workshop on these would have too little memory."""
+        if self._kept is not None and self._kept[0].terms == terms:
+            return
+        self._drop()
+        refuse_what_does_not_fit(terms.problem, terms.size, terms.gpu)
+
+    @contextlib.contextmanager
+    def workshop(
+        self, terms: Terms, source: str, card: Scorecard | None, deadline: Deadline | None = None
+    ) -> Iterator[tuple[GradeContext, ReferenceTimer]]:
+        """Have a workshop for one submission, until its `deadline`, and the reference's side of its timing.
+
+        `card` is one to replay. A workshop in which a grade ended by an exception is not used again.
+        """
+        if not self._lasting:
+            with (
+                GradeContext(
+                    terms,
+                    source,
+                    SeedBook(card),
+                    fork_server=self._fork_server,
+                    speculative_build=self._speculative_build,
+                    gpu_session=self._gpu_session,
+                    deadline=deadline,
+                ) as context,
+                ReferenceTimer(context) as timer,
+            ):
+                yield context, timer
+            return
+        if self._kept is None:
+            context = GradeContext(
+                terms, source, SeedBook(card), fork_server=self._fork_server, lasting=True, deadline=deadline
+            )
+            self._kept = (
+                self._leaving.enter_context(context),
+                self._leaving.enter_context(ReferenceTimer(context, lasting=True)),
+            )
+        else:
+            context, _ = self._kept
+            context.turn_to(source, SeedBook(card, weight=context.seeds.weight), deadline)
+        try:
+            yield self._kept
+        except BaseException:
+            self._drop()
+            raise
+
+    def kill_all(self) -> None:
+        """Begin to kill every process that a grade waits for. May be called from another thread."""
+        self._fork_server.condemn_all()
+
+    def _drop(self) -> None:
+        self._kept = None
+        self._leaving.__exit__(*sys.exc_info())

@@ -1,0 +1,1 @@
+"""Inputs and weights of a call: distributions, changing weights, derived seeds."""

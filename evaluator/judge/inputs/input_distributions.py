@@ -1,0 +1,237 @@
+"""Value profiles: a call's inputs, with other values than the problem's own `get_inputs` draws.
+
+A kernel that is right for positive numbers alone, or for none that are large, agrees with the reference on every input
+of that kind. So some calls have values of another kind, and nothing tells a submission which before it has them.
+
+What an input means stays as it is: integers, booleans, floating-point tensors of whole numbers (labels, masks) or with
+infinities (masks that are added), and single numbers are left alone. An exact zero stays one, a symmetric matrix
+symmetric, a sorted row sorted.
+"""
+
+from collections.abc import Iterator
+
+import torch
+
+from evaluator.judge.tensors.pytree import Value, tensors, unravelled
+from evaluator.protocol.model_call import mapped
+from evaluator.records import Layout, Profile
+
+PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
+RULES = 2
+"""Goes up with every change of what a profile draws: what was decided for the old one then says nothing."""
+
+_PIECE_ELEMENTS = 1 << 24
+"""Values are made in pieces, so that temporaries stay small beside a large input."""
+_CORNER = 64
+"""So many rows and columns tell what a tensor is."""
+_EXPONENTS = 8
+_SHIFT = {torch.float16: 5}
+_DEFAULT_SHIFT = 10
+_FACTORS = {Profile.LARGE: 1, Profile.SMALL: -1}
+"""Profiles that multiply what is there, by two to this times the shift of the dtype."""
+_OUTLIER = {torch.float16: 16.0}
+_DEFAULT_OUTLIER = 64.0
+_TRIES = 64
+_OFFSET = 8.0
+"""Mean over standard deviation: a variance as the mean square less the squared mean stays within tolerance in fp32."""
+
+
+def change(profile: Profile, layouts: list[Layout], value: Value, seed: int, device: torch.device) -> Value:
+    """Give `value` the values of `profile`, drawn from `seed`.
+
+    Tensors are written into where they lie: beside a large input there is no room for another. Replaced are those whose
+    elements share memory, and those that are put into one of `layouts`, which is drawn too.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+    if profile is Profile.AS_GIVEN:
+        return value
+    return mapped(value, lambda leaf: _laid_out(_changed(profile, leaf, generator), layouts, generator))
+
+
+def rehearse(profile: Profile, value: Value, seed: int, device: torch.device) -> None:
+    """Do the work of `change` and keep nothing of it, so that it takes as long; `value` is left alone."""
+    generator = torch.Generator(device).manual_seed(seed)
+    for leaf in tensors(value):
+        real = torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf
+        if profile is Profile.AS_GIVEN or _left_alone(real):
+            continue
+        _write(profile, real, generator, keep=False)
+
+
+def _changed(profile: Profile, leaf: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if leaf.is_complex():
+        parts = _changed(profile, torch.view_as_real(leaf.resolve_conj()), generator)
+        return torch.view_as_complex(parts) if parts.stride(-1) == 1 else leaf
+    if _left_alone(leaf):
+        return leaf
+    own = _own_memory(leaf)
+    _write(profile, own, generator, keep=True)
+    return own
+
+
+def _left_alone(leaf: torch.Tensor) -> bool:
+    return not leaf.is_floating_point() or leaf.numel() < 2 or leaf.layout is not torch.strided or _has_meaning(leaf)
+
+
+def _write(profile: Profile, own: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:
+    """Write the values of `profile` where `own` is not zero; or, not to `keep` them, into scratch memory."""
+    if profile is Profile.OUTLIERS:
+        _put_outliers(own, generator, keep=keep)
+        return
+    symmetric, rising = _is_symmetric(own), _is_sorted(own)
+    scratch = None if keep else torch.empty(0, dtype=own.dtype, device=own.device)
+    for piece, values in _pieces(profile, own, generator, symmetric=symmetric):
+        target = piece if scratch is None else scratch.resize_(piece.shape)
+        if profile in _FACTORS:
+            torch.mul(piece, _factor(profile, own.dtype), out=target)
+        else:
+            _where_not_zero(values.to(own.dtype), piece, target)
+    if symmetric and profile is not Profile.CONSTANT_ROWS:
+        ordered = own.triu() + own.triu(1).mT
+    elif rising and profile is not Profile.CONSTANT_ROWS:
+        ordered = own.sort(-1).values
+    else:
+        return
+    if keep:
+        own.copy_(ordered)
+
+
+def _where_not_zero(values: torch.Tensor, piece: torch.Tensor, target: torch.Tensor) -> None:
+    """Write `values` into `target` where `piece` is not 0, and 0 where it is.
+
+    On a GPU that is the gradient of hardshrink with a threshold of 0: one pass over memory, where a comparison and
+    `torch.where` make two. On a CPU that gradient is 0 for NaN too, or not, as the elements happen to lie.
+    """
+    if piece.is_cuda:
+        torch.ops.aten.hardshrink_backward.grad_input(values, piece, 0, grad_input=target)
+    else:
+        torch.where(piece != 0, values, torch.zeros((), dtype=values.dtype), out=target)
+
+
+def _factor(profile: Profile, dtype: torch.dtype) -> float:
+    return 2.0 ** (_FACTORS[profile] * _SHIFT.get(dtype, _DEFAULT_SHIFT))
+
+
+def _values(profile: Profile, shape: tuple[int, ...], like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Draw values of `shape`."""
+    match profile:
+        case Profile.SIGNED_NORMAL:
+            return _normal(shape, like, generator)
+        case Profile.MIXED_MAGNITUDES:
+            exponents = torch.randint(-_EXPONENTS, _EXPONENTS + 1, shape, generator=generator, device=like.device)
+            return torch.ldexp(_normal(shape, like, generator), exponents)
+        case Profile.ZEROS_AND_TIES:
+            return (_normal(shape, like, generator) * 2).round().clamp(-4, 4) / 2
+        case Profile.ILL_CONDITIONED:
+            return _normal(shape, like, generator) + _OFFSET
+        case Profile.AS_GIVEN | Profile.OUTLIERS | Profile.CONSTANT_ROWS | Profile.LARGE | Profile.SMALL:
+            raise ValueError(f"{profile.value} is not drawn element by element")
+
+
+def _normal(shape: tuple[int, ...], like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Draw standard normal values, in float32 at least."""
+    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    return torch.randn(shape, generator=generator, dtype=dtype, device=like.device)
+
+
+def _own_memory(leaf: torch.Tensor) -> torch.Tensor:
+    """Give `leaf` itself, or a copy where its elements share memory or are not what lies there."""
+    overlapping = any(step == 0 and size > 1 for size, step in zip(leaf.shape, leaf.stride(), strict=True))
+    return leaf.clone(memory_format=torch.contiguous_format) if overlapping or leaf.is_conj() or leaf.is_neg() else leaf
+
+
+def _pieces(
+    profile: Profile, own: torch.Tensor, generator: torch.Generator, *, symmetric: bool
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Cut a tensor up; with each piece come the values that are drawn for it.
+
+    Drawing takes longer than anything else does with a value, so a large tensor has the same ones again and again, each
+    piece from another place on in what was drawn once.
+    """
+    # As many draws whatever the profile: what comes next in a generator does not depend on it.
+    sign = 1.0 if torch.rand((), generator=generator, device=own.device) < 0.5 else -1.0
+    if profile is Profile.CONSTANT_ROWS:
+        rows = (1, 1) if symmetric else (own.shape[-2] if own.dim() > 1 else 1, 1)
+        values = _normal((*own.shape[:-2], *rows) if own.dim() > 1 else (1,), own, generator)
+        # All of one sign: rows of both may cancel in a product down to what rounding its operands to TF32 leaves.
+        values = (sign * values.abs()).expand(own.shape)
+        yield from zip(_cut(own), _cut(values), strict=True)
+        return
+    sign = sign if profile is Profile.ILL_CONDITIONED else 1.0
+    whole = own.view(-1) if own.is_contiguous() else own
+    pieces = list(_cut(whole))
+    if profile in _FACTORS:
+        yield from ((piece, piece) for piece in pieces)
+        return
+    largest = max(piece.numel() for piece in pieces)
+    if len(pieces) == 1:
+        yield pieces[0], sign * _values(profile, pieces[0].shape, own, generator)
+        return
+    drawn = sign * _values(profile, (2 * largest,), own, generator)
+    starts = torch.randint(largest, (len(pieces),), generator=generator, device=own.device).tolist()
+    for piece, start in zip(pieces, starts, strict=True):
+        yield piece, drawn[start : start + piece.numel()].view(piece.shape)
+
+
+def _cut(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows = max(_PIECE_ELEMENTS * tensor.shape[0] // tensor.numel(), 1) if tensor.dim() else 1
+    return torch.split(tensor, rows) if tensor.dim() else (tensor,)
+
+
+def _corner(leaf: torch.Tensor) -> torch.Tensor:
+    """Take the first rows and columns of the first matrix."""
+    matrix = leaf[(0,) * (leaf.dim() - 2)] if leaf.dim() > 1 else leaf.reshape(1, -1)
+    return matrix[:_CORNER, : max(_CORNER, _CORNER * _CORNER // max(len(matrix), 1))]
+
+
+def _has_meaning(leaf: torch.Tensor) -> bool:
+    """Say whether values stand for something: whole numbers and infinities do."""
+    corner = _corner(leaf).double()
+    return bool((corner == corner.round()).all() | ~torch.isfinite(corner).all())
+
+
+def _is_symmetric(leaf: torch.Tensor) -> bool:
+    if leaf.dim() < 2 or leaf.shape[-1] != leaf.shape[-2] or leaf.shape[-1] == 1:
+        return False
+    corner = _corner(leaf)[:, :_CORNER]
+    return bool((corner == corner.mT).all() & (corner != corner.reshape(-1)[0]).any())
+
+
+def _is_sorted(leaf: torch.Tensor) -> bool:
+    corner = _corner(leaf)
+    steps = corner[:, 1:] - corner[:, :-1]
+    return corner.shape[1] > 8 and bool((steps >= 0).all() & (steps > 0).any())
+
+
+def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:
+    """Put one outlier of each sign in; among the rest nothing changes.
+
+    Whoever looks at a few values to tell such a call from others must look at all.
+    """
+    size = _corner(own).double().abs().max() * _OUTLIER.get(own.dtype, _DEFAULT_OUTLIER)
+    drawn = torch.randint(own.numel(), (2 * _TRIES,), generator=generator, device=own.device)
+    places = unravelled(drawn, own.shape)
+    if _is_symmetric(own):
+        places = (*places[:-2], places[-1], places[-1])
+    taken = own[places] != 0
+    for start, value in ((0, size), (_TRIES, -size)):
+        first = start + int(taken[start : start + _TRIES].to(torch.uint8).argmax())
+        if keep and bool(taken[first]):
+            own[tuple(index[first] for index in places)] = value.to(own.dtype)
+
+
+def _laid_out(leaf: torch.Tensor, layouts: list[Layout], generator: torch.Generator) -> torch.Tensor:
+    """Put a tensor into memory in one of `layouts`, or leave it as it lies."""
+    if not layouts or leaf.layout is not torch.strided or leaf.numel() == 0:
+        return leaf
+    choice = int(torch.randint(len(layouts) + 1, (), generator=generator, device=leaf.device))
+    if choice == len(layouts):
+        return leaf
+    match layouts[choice]:
+        case Layout.TRANSPOSED:
+            return leaf.mT.contiguous().mT if leaf.dim() > 1 else leaf
+        case Layout.GAPS:
+            wide = leaf.new_zeros((*leaf.shape[:-1], 2 * leaf.shape[-1])) if leaf.dim() else leaf.new_zeros(2)
+            return wide[..., ::2].view(leaf.shape).copy_(leaf)
+        case Layout.OFFSET:
+            return leaf.new_zeros(leaf.numel() + 1)[1:].view(leaf.shape).copy_(leaf)

@@ -1,0 +1,182 @@
+"""What is asked of an answer before its values are compared, and the shortest of comparisons."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import torch
+
+from evaluator.findings import Code, finding
+from evaluator.judge.clock.clock import Sample
+from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.reference.reference import Honest, by_path
+from evaluator.judge.tensors.output_views import OutputViews
+from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, unravelled
+from evaluator.protocol import model_call
+from evaluator.protocol.frames import Done, Items, Node, Table, TensorView
+from evaluator.records import Finding, TensorCheck
+
+_AT_ONCE = 16
+"""So many comparisons are queued on a GPU before it is waited for what they say."""
+_PIECE = 256 << 20
+"""On a GPU `torch.equal` takes a byte of memory for each element that it compares."""
+
+
+def same_as(
+    honest: Iterable[Honest],
+    snapshots: list[OutputViews],
+    values_of: Callable[[model_call.Result], Mapping[str, Value]] = by_path,
+) -> frozenset[str] | None:
+    """Say which outputs are borrowed if all are equal to the honest answers, whose blocks follow each other; else None.
+
+    Not a number equals nothing. Where the first block differs, as all do that are computed in another order, no other
+    is computed.
+    """
+    borrowed: frozenset[str] = frozenset()
+    unread: list[torch.Tensor] = []
+    looked = False
+    starts = dict.fromkeys((snapshot.path for snapshot in snapshots), 0)
+    for result, owned in honest:
+        borrowed |= owned
+        values = values_of(result)
+        for path, _, tensor, _ in snapshots:
+            value = values[path]
+            rows = value.shape[0] if value.dim() else 1
+            part = tensor if value.shape == tensor.shape else tensor[starts[path] : starts[path] + rows]
+            if part.shape != value.shape or part.dtype != value.dtype:
+                return None
+            if part.is_cuda:
+                unread.append((part == value).all())
+            elif not torch.equal(part, value):
+                return None
+            starts[path] += rows
+        if not looked or len(unread) >= _AT_ONCE:
+            if not _all_true(unread):
+                return None
+            looked = True
+            unread.clear()
+    if not _all_true(unread):
+        return None
+    compared = all(starts[path] == (tensor.shape[0] if tensor.dim() else 1) for path, _, tensor, _ in snapshots)
+    return borrowed if compared else None
+
+
+def outlined(wanted: model_call.Result | None) -> dict[str, torch.Tensor]:
+    """List the tensors of an answer by path."""
+    found = {} if wanted is None else by_path(wanted)
+    return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+def _all_true(found: list[torch.Tensor]) -> bool:
+    return not found or bool(torch.stack(found).all())
+
+
+def late(snapshots: list[OutputViews], samples: dict[str, Sample]) -> Finding | None:
+    """Find an output that was not yet what it is now when the clock stopped."""
+    for path, _, tensor, _ in snapshots:
+        if (sample := samples.get(path)) is None:
+            continue
+        now = _elements(tensor, sample.positions)
+        changed = int((now != sample.content).any(1).sum())
+        if changed:
+            message = f"{path}: {changed} of {len(now)} sampled values changed after the call ended"
+            return finding(Code.LATE_OUTPUT, message, path=path)
+    return None
+
+
+def _elements(tensor: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Return the bytes (n, item size) at flat `positions` (n), of any dtype and any number of dimensions.
+
+    By places in memory: PyTorch's own look at elements knows neither all dtypes nor more than 25 indices on a GPU.
+    """
+    places = torch.zeros_like(positions)
+    for index, step in zip(unravelled(positions, tensor.shape), tensor.stride(), strict=True):
+        places += index * step
+    span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((span, 1), (1, 1)).view(torch.uint8)[places]
+
+
+def late_on_host(pairs: list[Pair], words: MemorySamples) -> Finding | None:
+    """Find a verified output that was not yet what it is now when its call said that it was over."""
+    for path, then, now in words.within(words.at_done, pairs, frozenset()):
+        changed = int((then != now).sum())
+        if changed:
+            message = f"{path}: {changed} of {len(now)} sampled words changed after the runner reported the call's end"
+            return finding(Code.LATE_OUTPUT, message, path=path)
+    return None
+
+
+def wrong_values(check: TensorCheck) -> Finding | None:
+    """Return what a comparison found wrong with an output."""
+    if check.ok:
+        return None
+    first = check.first_mismatch
+    place = f", first at {first.index}: expected {first.expected}, got {first.actual}" if first is not None else ""
+    code = Code.NOT_FINITE if check.nonfinite else Code.WRONG_VALUES
+    total = torch.Size(check.shape).numel()
+    return finding(code, f"{check.path}: {check.mismatches} of {total} values differ{place}", path=check.path)
+
+
+def reused(
+    snapshots: list[OutputViews], before: Mapping[str, tuple[int, int]], exempt: frozenset[str]
+) -> tuple[Finding | None, dict[str, tuple[int, int]]]:
+    """Find an output in the memory of one of the call `before`, which the runner held; and return the new places.
+
+    Those of `exempt` paths may lie there.
+    """
+    now = {
+        path: storage
+        for path, _, tensor, storage in snapshots
+        if storage is not None and tensor.numel() and path not in exempt and path.startswith("output")
+    }
+    for path, (start, size) in now.items():
+        for old_path, (old_start, old_size) in before.items():
+            if start < old_start + old_size and old_start < start + size:
+                message = f"{path} overlaps the memory of the previous call's {old_path}"
+                return finding(Code.OUTPUT_REUSED, message), now
+    return None, now
+
+
+def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
+    """Find an input that was written to. Those with an `exempt` number the reference writes into, so anyone may."""
+    for number, (path, own, shared) in enumerate(placed.pairs):
+        if number in exempt:
+            continue
+        pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
+        if not all(torch.equal(before, after) for before, after in pieces):
+            return finding(Code.INPUT_CHANGED, f"the submission wrote into {path}", path=path)
+    return None
+
+
+def _contents(*equals: torch.Tensor) -> list[torch.Tensor]:
+    """Give tensors' bytes, which differ where NaNs or signs of zero do; eight at a time where all can be."""
+    contents = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in equals]
+    whole = all(each.numel() % 8 == 0 and each.data_ptr() % 8 == 0 for each in contents)
+    return [each.view(torch.int64) for each in contents] if whole else contents
+
+
+def views(node: Node) -> list[TensorView]:
+    """List the tensors of an answer. It may be nested as deeply as a frame can be, so nothing recurs here."""
+    found: list[TensorView] = []
+    todo = [node]
+    while todo:
+        match todo.pop():
+            case TensorView() as view:
+                found.append(view)
+            case Items(items=items) | Table(items=items):
+                todo += items
+            case _:
+                pass
+    return found
+
+
+def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:
+    """Put the gradients of an answer beside the expected ones; one that is missing is a finding."""
+    answers = done.gradients or {}
+    pairs = []
+    for name, gradient in expected.items():
+        if gradient is None:
+            continue
+        answer = answers.get(name)
+        if answer is None:
+            return finding(Code.NO_GRADIENT, f"the gradient of {name} is missing", name=name)
+        pairs.append(Pair(f"gradient of {name}", gradient, answer))
+    return pairs

@@ -1,0 +1,109 @@
+"""What other orders of summation, and rounding elsewhere, do to outputs: what an honest kernel may be off."""
+
+import contextlib
+import math
+
+import torch
+
+from evaluator.errors import ProblemError
+from evaluator.judge.compare.tensor_comparison import RARE, Sides, begin
+from evaluator.judge.compare.tolerance import WIDEST, Bounds, Rounding, bounds
+from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_operands
+from evaluator.judge.reference.reference import Expected, Reference
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.model_call import mapped
+from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
+
+_CLOSELY = 1.1
+"""The error that all but few elements stay below is found to within this factor."""
+
+
+def decides(error: float, limit: Bounds) -> bool:
+    """Say whether an error of other orders would widen the tolerance so far that it hides what it is to show."""
+    return error * limit.multiple > WIDEST * limit.floor
+
+
+def larger(one: Rounding, other: Rounding) -> Rounding:
+    """Give the larger of each number."""
+    return Rounding(max(one.usual, other.usual), max(one.rare, other.rare))
+
+
+def other_orders(
+    reference: Reference,
+    inputs: Arguments,
+    gradients: list[torch.Tensor] | None,
+    expected: Expected,
+    limits: dict[str, Bounds | None],
+    orders: list[Order],
+    *,
+    closely: bool,
+) -> dict[str, Rounding]:
+    """Measure how far other orders are from the exact outputs, as a part of the row's root mean square.
+
+    `rare` is the largest error. With `closely`, and where rounding decides, `usual` is what most elements stay below;
+    else it is the largest one too. The few units in the last place that a tolerance allows each element are taken off.
+    Where TF32 is allowed, honest means TF32: its operands are one of the orders. Integers: 0, or infinite.
+    """
+    modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in orders]
+    if reference.problem.precision is Precision.TF32:
+        modes += [with_operands(Format.TF32), with_operands(Format.TF32_CUT)]
+    exact, honest = reference.values(expected.exact), reference.values(expected.honest)
+    worst = dict.fromkeys((path for path, value in honest.items() if isinstance(value, torch.Tensor)), Rounding())
+    # A tie is broken by the last place of an input, and which way is seldom said: whole numbers come from comparisons.
+    nudged = Arguments(mapped(inputs.args, moved), mapped(inputs.kwargs, moved))
+    runs = [(inputs, mode) for mode in modes]
+    runs += [(nudged, contextlib.nullcontext())] if None in limits.values() else []
+    for given, mode in runs:
+        try:
+            found = reference.values(reference.altered(given, 0, gradients, mode))
+        except ProblemError:  # An operation that does not work in this mode says nothing about the problem.
+            continue
+        for path in worst:
+            if not isinstance(found.get(path), torch.Tensor) or found[path].shape != honest[path].shape:
+                continue
+            if given is nudged and limits[path] is not None:
+                continue
+            sides, limit = Sides(found[path], exact[path], honest[path]), limits[path]
+            error = usual = error_of(path, sides, limit)
+            if closely and limit is not None and math.isfinite(error) and decides(error, limit):
+                usual = _usual(path, sides, limit, error)
+            worst[path] = larger(worst[path], Rounding(usual, error))
+    return worst
+
+
+def error_of(path: str, sides: Sides, limit: Bounds | None) -> float:
+    """Measure an error beyond a tolerance's units in the last place, as a part of the row's root mean square."""
+    if limit is None:
+        return 0.0 if begin(path, sides._replace(exact=sides.honest), None)().ok else math.inf
+    part = limit.floor / limit.multiple
+    check = _held(path, sides, limit, part)
+    return math.inf if check.error_ratio is None else check.error_ratio * part
+
+
+def _usual(path: str, sides: Sides, limit: Bounds, largest: float) -> float:
+    """Find the error, as `error_of` has it, that all but one element in a thousand stay below."""
+    few = RARE * sides.honest.numel()
+    low, high = limit.far / WIDEST / limit.multiple, largest
+    if _held(path, sides, limit, low).mismatches <= few:
+        return low  # Below this nothing matters: the floor allows it.
+    while high > _CLOSELY * low:
+        between = math.sqrt(low * high)
+        if _held(path, sides, limit, between).mismatches <= few:
+            high = between
+        else:
+            low = between
+    return high
+
+
+def _held(path: str, sides: Sides, limit: Bounds, part: float) -> TensorCheck:
+    """Allow `part` of the row's root mean square, and a tolerance's units in the last place, and nothing else."""
+    return begin(path, sides, limit._replace(multiple=0.0, floor=part, far=math.inf))()
+
+
+def limits_of(problem: Problem, tensor: Value) -> Bounds | None:
+    """Give the bounds of an output's dtype; None for whole numbers, which are right or wrong."""
+    if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
+        return None
+    real = torch.empty(0, dtype=tensor.dtype).real.dtype if tensor.is_complex() else tensor.dtype
+    return bounds(ToleranceRule.MEASURED, problem, real)

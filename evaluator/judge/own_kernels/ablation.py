@@ -1,0 +1,139 @@
+"""What an answer needs: fresh runners in which one side of the work is left out, and the judge's own look at the bytes.
+
+Without the submission's own kernels an answer must not be right, else they did nothing for it. Without PyTorch's
+operations it is right where own kernels do all of the work. What counts is the comparison, which no runner makes.
+"""
+
+import math
+import re
+from collections.abc import Collection
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from evaluator.cuda_source.kernel_names import plain_name
+from evaluator.cuda_source.symbols import qualified
+from evaluator.findings import Code
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.runners.empty_kernel_service import EmptyKernelService
+from evaluator.judge.runners.runner_client import Stage
+from evaluator.judge.trial.model_runner import ModelRunner
+from evaluator.protocol.frames import LeaveOut, LeftOut
+from evaluator.records import DeviceKind, Fault, Profile, Profiling
+
+_SECONDS = 60.0
+"""Replacing some two thousand operations takes a second or two."""
+_UNTOLD = frozenset((Code.TIMED_OUT.value, Code.RUNNER_DIED.value, Code.OUT_OF_MEMORY.value, Code.NOT_STOPPED.value))
+"""Failures that say nothing of what was left out."""
+
+
+class AblationResult(Enum):
+    """What came of a call with one side left out.
+
+    `UNTOLD`: the runner gave none that tells anything (it died, or took too long). `UNTRIED`: nothing could be left
+    out. The difference matters, for dying is something that a submission can do.
+    """
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNTOLD = "untold"
+    UNTRIED = "untried"
+
+
+class AblationResults(NamedTuple):
+    """What came of leaving out each side."""
+
+    kernels: AblationResult = AblationResult.UNTRIED
+    library: AblationResult = AblationResult.UNTRIED
+
+
+def right_without(
+    context: GradeContext, what: Literal["kernels", "library"], build_service: EmptyKernelService | None = None
+) -> AblationResult:
+    """Say whether a call in a fresh runner is right while `what` is left out.
+
+    The call before it has everything: what a submission works out once is there. On `cuda` a `build_service` hands out
+    libraries whose kernels do nothing, from the beginning.
+    """
+    schedules = context.seeds.schedules()
+    emulated = context.terms.device is DeviceKind.EMULATED
+    with context.runner(
+        context.source, context.build_service(context.source) if build_service is None else build_service
+    ) as model_runner:
+        if build_service is None and not _asked(model_runner, LeaveOut(what, begin=False)):
+            return AblationResult.UNTOLD
+        constructed = model_runner.load() or model_runner.construct()
+        if isinstance(constructed, Fault):
+            return _failed(build_service)
+        trial_runner, fault = model_runner.trial_runner(model_runner.sites(constructed)), None
+        for index in range(2):
+            if index == 1 and build_service is None:
+                model_runner.session.let_go()  # Between calls a runner stands still.
+                if not _asked(model_runner, LeaveOut(what, begin=True)):
+                    return AblationResult.UNTOLD
+            seed = context.seeds.distribution_mix.seed_for(Profile.AS_GIVEN)
+            schedule = next(schedules) if emulated else None
+            fault = trial_runner.run(index, seed, schedule=schedule, timeout_s=context.call_timeout_s).fault
+            if fault is not None and (index == 0 or fault.finding.code in _UNTOLD):
+                return _failed(build_service)
+    if build_service is not None and not build_service.left_out:
+        return AblationResult.UNTRIED
+    return AblationResult.RIGHT if fault is None else AblationResult.WRONG
+
+
+def _failed(build_service: EmptyKernelService | None) -> AblationResult:
+    """Say what a failure means: of libraries without their kernels, that those are needed."""
+    if build_service is None:
+        return AblationResult.UNTOLD
+    return AblationResult.WRONG if build_service.left_out else AblationResult.UNTRIED
+
+
+def _asked(model_runner: ModelRunner, frame: LeaveOut) -> bool:
+    return isinstance(model_runner.session.ask(frame, Stage.CALL, _SECONDS), LeftOut)
+
+
+_MOST_KERNELS = 6
+"""Each is tried in a runner of its own. What takes less time than six others hardly moves a share."""
+_LIBRARYS_NAMES = re.compile(
+    r"^(?:ampere|volta|turing|maxwell|hopper|blackwell|sm\d+|cutlass|nvjet|cublas|cudnn|xmma|gemv|gemm|splitK|wgrad|dgrad"
+    r"|implicit_convolve|explicit_convolve|cask|flash_fwd|fmha|bn_fw|softmax_warp|elementwise_kernel|vectorized_)",
+    re.IGNORECASE,
+)
+"""How kernels of NVIDIA's libraries and of PyTorch's are called, of those outside of a namespace."""
+
+
+def needed_alone(context: GradeContext, profile: Profiling) -> Profiling:
+    """Take the names of kernels for own ones only where an answer needs them, and where they are no library's.
+
+    Own kernels are known by their names, and a submission may give one that does nothing the name of a library's.
+    """
+    own = sorted({_plain(use.name) for use in profile.kernels if use.own})
+    doubtful = {name for name in own if _LIBRARYS_NAMES.match(name.rpartition("::")[2])}
+    if doubtful and right_without(context, "library") is not AblationResult.RIGHT:
+        own = [name for name in own if name not in doubtful]
+    else:
+        doubtful = set()
+    heaviest = list(dict.fromkeys(_plain(use.name) for use in profile.kernels if use.own and _plain(use.name) in own))
+    idle = set()
+    if len(heaviest) > 1:  # One alone was left out before.
+        tried = heaviest[:_MOST_KERNELS]
+        idle = {
+            name
+            for name in tried
+            if right_without(context, "kernels", context.idle_desk([name])) is AblationResult.RIGHT
+        }
+    return _without_own(profile, doubtful | idle)
+
+
+def _without_own(profile: Profiling, names: Collection[str]) -> Profiling:
+    if not names or profile.own_share is None:
+        return profile
+    uses = [replace(use, own=False) if use.own and _plain(use.name) in names else use for use in profile.kernels]
+    lost_us = math.fsum(use.time_us for use in profile.kernels if use.own and _plain(use.name) in names)
+    share = profile.own_share - lost_us / profile.time_us if profile.time_us > 0 else 0.0
+    return replace(profile, kernels=uses, own_share=min(max(share, 0.0), 1.0))
+
+
+def _plain(profiled: str) -> str:
+    return plain_name(profiled) if profiled.startswith("_Z") else qualified(profiled)

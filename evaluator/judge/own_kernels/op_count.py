@@ -1,0 +1,24 @@
+"""One call more, neither a check nor timed, in which the runner counts what computes."""
+
+from evaluator.judge.inputs.changing_weights import Sites
+from evaluator.judge.runners.runner_client import Stage
+from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.judge.trial.model_runner import ModelRunner
+from evaluator.protocol.frames import Count, Counted
+
+
+def count_ops(model_runner: ModelRunner, sites: Sites, timeout_s: float) -> Counted | None:
+    """Have a call on fresh inputs counted; None where it, or the counting, fails, or its answer is not right.
+
+    The runner's own word: a submission can forge it (see `own_kernels.py`).
+    """
+    if _asked(model_runner, timeout_s) is None:
+        return None
+    trial = model_runner.trial_runner(sites).run(0, fresh_seed(), timeout_s=timeout_s)
+    return None if trial.fault is not None else _asked(model_runner, timeout_s)
+
+
+def _asked(model_runner: ModelRunner, timeout_s: float) -> Counted | None:
+    model_runner.session.let_go()  # Between calls a runner stands still.
+    answer = model_runner.session.ask(Count(), Stage.CALL, timeout_s)
+    return answer if isinstance(answer, Counted) else None

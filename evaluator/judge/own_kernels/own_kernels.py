@@ -1,0 +1,159 @@
+"""Which share of the work a submission's own kernels did, and what a policy makes of it.
+
+Three kinds of evidence. What the judge had built holds kernels or does not, and imports operations of PyTorch's or
+does not: that is the judge's own look, and a share of none cannot be talked away. Nor can what an answer needs
+(`ablation.py`): kernels without which it is right all the same did nothing for it, and a count of no library operation
+is false where it is wrong without them. How much of the work own kernels did comes out of the runner, where a
+submission can claim more launches or hide library operations. So such a number can take a pass away, and where there
+is none the answer is `unknown`, which is no pass where a share was asked for. Nor is one where a runner died of what
+was left out: the share is then none at least.
+"""
+
+import re
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from evaluator.compile.binaries.imported_symbols import ImportedSymbols
+from evaluator.cuda_source.kernel_names import Kernels
+from evaluator.findings import Code, finding
+from evaluator.judge.own_kernels.ablation import AblationResult, AblationResults
+from evaluator.protocol.frames import Counted
+from evaluator.records import DeviceKind, Fault, OwnKernels, Profiling, ShareBasis, Status
+
+_OTHER_COMPILERS = re.compile(r"triton|nvrtc|cupy|numba|pycuda|RawKernel|_compile_kernel|cuModuleLoad|cutlass|tilelang")
+_OTHER_CALLERS = re.compile(r"ctypes|cffi|CDLL")
+"""How Python calls a function of a library past the module that is loaded."""
+_MAX_KERNELS = 32
+
+
+class Evidence(NamedTuple):
+    """What is known. `counted` and `profiling` are the runner's own word; `libraries` are those that were built."""
+
+    device: DeviceKind
+    kernels: Kernels
+    libraries: int
+    source: str
+    counted: Counted | None = None
+    profiling: Profiling | None = None
+    needs: AblationResults = AblationResults()
+    imports: ImportedSymbols = ImportedSymbols()
+
+
+def own_kernels(evidence: Evidence) -> OwnKernels:
+    """Make a share out of what is known."""
+    kernels, library = evidence.needs
+    found = _known(evidence)
+    return replace(
+        found,
+        share_low=0.0 if AblationResult.UNTOLD in (kernels, library) else found.share_low,
+        right_without_kernels=_RIGHT.get(kernels),
+        right_without_library=_RIGHT.get(library),
+    )
+
+
+_RIGHT = {AblationResult.RIGHT: True, AblationResult.WRONG: False}
+
+
+def _known(evidence: Evidence) -> OwnKernels:
+    if _can_have_none(evidence):
+        return _share(evidence, ShareBasis.BUILT, 0.0, 0.0)
+    if evidence.needs.kernels is AblationResult.RIGHT:
+        return _unknown(evidence) if _has_other_functions(evidence) else _share(evidence, ShareBasis.LEFT_OUT, 0.0, 0.0)
+    counted = evidence.counted
+    if evidence.needs.library is AblationResult.WRONG and counted is not None and counted.library_calls == 0:
+        return _share(evidence, ShareBasis.REFUTED, 0.0, 0.0)
+    match evidence.device:
+        case DeviceKind.EMULATED if counted is not None:
+            found = _share(evidence, ShareBasis.LAUNCHES, counted.launches, counted.library_calls)
+            return replace(found, share_low=0.0) if _goes_past_the_dispatcher(evidence.imports) else found
+        case DeviceKind.CPU if counted is not None:
+            return _by_calls(evidence, counted)
+        case DeviceKind.CUDA if (profile := evidence.profiling) is not None and profile.own_share is not None:
+            return _by_profile(evidence, profile.own_share, profile.time_us / 1e3)
+        case _:
+            return _unknown(evidence)
+
+
+def _unknown(evidence: Evidence) -> OwnKernels:
+    return OwnKernels(ShareBasis.UNKNOWN, 0.0, 1.0, None, None, evidence.kernels.names[:_MAX_KERNELS])
+
+
+def _goes_past_the_dispatcher(imports: ImportedSymbols) -> bool:
+    """Say whether a library may have PyTorch compute where it is neither counted nor left out."""
+    return bool(imports.beside) or not imports.readable
+
+
+def _has_other_functions(evidence: Evidence) -> bool:
+    """Say whether, on `cpu`, functions may be called that are neither counted nor left out."""
+    other = evidence.imports.classes or not evidence.imports.readable
+    return evidence.device is DeviceKind.CPU and (other or _OTHER_CALLERS.search(evidence.source) is not None)
+
+
+def _can_have_none(evidence: Evidence) -> bool:
+    """Say whether nothing that was built holds a kernel (a function, on `cpu`), and the text names no other compiler.
+
+    A text that hides the name of another compiler is taken at its word.
+    """
+    if _OTHER_COMPILERS.search(evidence.source) is not None:
+        return False
+    return evidence.libraries == 0 if evidence.device is DeviceKind.CPU else not evidence.kernels.device_code
+
+
+def _by_profile(evidence: Evidence, own_share: float, total_ms: float) -> OwnKernels:
+    """Take the profile's share for the least, where own kernels may have names that the judge does not know."""
+    own_ms = min(max(own_share, 0.0), 1.0) * total_ms
+    found = _share(evidence, ShareBasis.PROFILE, own_ms, total_ms - own_ms)
+    all_known = bool(evidence.kernels.names) and _OTHER_COMPILERS.search(evidence.source) is None
+    return found if all_known else replace(found, share_high=1.0)
+
+
+def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
+    """Count a function that has PyTorch compute as its own at best, and as the library's at worst.
+
+    All may do so where a library imports what computes, unless the answer is right while that is left out.
+    """
+    imports = evidence.imports
+    computes = imports.compute and evidence.needs.library is not AblationResult.RIGHT
+    all_mixed = computes or _goes_past_the_dispatcher(imports)
+    mixed = counted.own_calls if all_mixed else min(counted.mixed_calls, counted.own_calls)
+    high = _share(evidence, ShareBasis.CALLS, counted.own_calls, counted.library_calls)
+    low = _share(evidence, ShareBasis.CALLS, counted.own_calls - mixed, counted.library_calls)
+    most = 1.0 if _has_other_functions(evidence) else high.share_high
+    return OwnKernels(ShareBasis.CALLS, low.share_low, most, high.own, high.library, high.kernels)
+
+
+def _share(evidence: Evidence, basis: ShareBasis, own: float, library: float) -> OwnKernels:
+    share = own / (own + library) if own > 0 else 0.0
+    kernels = evidence.kernels.names[:_MAX_KERNELS]
+    return OwnKernels(basis, share, share, float(own), float(library), kernels)
+
+
+def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
+    """Refuse a submission whose own kernels did less than `required`, for certain."""
+    if own is None or required is None or own.share_high >= required:
+        return None
+    what = {
+        ShareBasis.BUILT: "no build of the submission contains a kernel",
+        ShareBasis.LAUNCHES: f"a call has {own.own:g} launches of own kernels and {own.library:g} library operations",
+        ShareBasis.CALLS: f"a call has {own.own:g} calls of own functions and {own.library:g} library operations",
+        ShareBasis.PROFILE: f"own kernels took {own.own:.3g} ms of a call's GPU time, others {own.library:.3g} ms",
+        ShareBasis.LEFT_OUT: "without own kernels the answer was still correct",
+        ShareBasis.REFUTED: "the count shows no PyTorch operation, but without PyTorch operations the answer was wrong",
+        ShareBasis.UNKNOWN: "",
+    }[own.basis]
+    message = f"own kernels do {_percent(own.share_high)} of the work, {_percent(required)} is required: {what}"
+    return Fault(Status.REJECTED, finding(Code.TOO_LITTLE_OWN, message, share=own.share_high, required=required))
+
+
+def not_known(own: OwnKernels | None, required: float | None) -> Fault | None:
+    """Give no verdict where a share was asked for, and the own kernels may have done less."""
+    if required is None or (own is not None and own.share_low >= required):
+        return None
+    between = "" if own is None else f": between {_percent(own.share_low)} and {_percent(own.share_high)}"
+    message = f"{_percent(required)} of the work is required of own kernels, and their share is unknown{between}"
+    return Fault(Status.INCONCLUSIVE, finding(Code.OWN_SHARE_UNKNOWN, message, required=required))
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share in (0.0, 1.0) or 0.005 <= share <= 0.995 else f"{share:.2%}"

@@ -1,0 +1,1 @@
+"""Profiles of a correct submission: kernel times, and hardware counters by Nsight Compute."""

@@ -1,0 +1,96 @@
+"""One more call of a correct submission, under a profiler in its own runner: where its time goes, as evidence.
+
+It is neither timed nor compared, so nothing that the profiler costs is in a time, and nothing that it says is in a
+verdict: a submission can tell its profiler what it likes.
+"""
+
+import math
+
+import torch
+from msgspec.structs import replace
+
+from evaluator.cuda_source.kernel_names import is_own, joined
+from evaluator.findings import Code, finding
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.inputs.derived_seeds import derived
+from evaluator.judge.profiling.hardware_counters import counters
+from evaluator.judge.runners.resource_usage_service import ResourceUsageService
+from evaluator.judge.runners.runner_client import Stage
+from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.judge.tensors.pytree import lay_out
+from evaluator.judge.trial.model_runner import ModelRunner
+from evaluator.protocol.frames import Items, Profiled, ProfiledCall, Table
+from evaluator.records import Fault, KernelUse, ProfilerKind, Profiling
+
+_SHOWN = 32
+
+
+def profiling(context: GradeContext) -> Profiling:
+    """Have the submission profiled, by all that was asked for. What fails becomes a finding: the verdict is known."""
+    build_service = context.profiling_desk()
+    found = _watched(context, build_service)
+    match context.terms.options.profile:
+        case ProfilerKind.NCU:
+            return replace(found, counters=counters(context, build_service))
+        case ProfilerKind.TORCH | None:
+            return found
+
+
+def _watched(context: GradeContext, build_service: ResourceUsageService) -> Profiling:
+    """Have PyTorch's profiler watch a call in a runner."""
+    printed = context.output
+    with context.runner(context.source, build_service) as runner:
+        fault = runner.load()
+        constructed = fault if fault is not None else runner.construct()
+        answer = constructed if isinstance(constructed, Fault) else _asked(context, runner)
+    context.output = printed  # What the profiler prints is not the submission's.
+    if isinstance(answer, Fault):
+        why = finding(Code.NOT_PROFILED, f"the profiled call failed: {answer.finding.message}"[:1000])
+        return Profiling([], 0, 0, 0.0, None, build_service.resources, why)
+    return described(answer, build_service, gpu=context.terms.gpu is not None)
+
+
+def described(answer: Profiled, build_service: ResourceUsageService, *, gpu: bool) -> Profiling:
+    """Put into a record what a runner says it saw, as far as that can be a profile at all."""
+    seen = [each for each in answer.kernels if math.isfinite(each.time_us)]
+    built = joined(build_service.device_code)
+    uses = [
+        KernelUse(each.name, each.launches, each.time_us, is_own(each.name, built) if gpu else None) for each in seen
+    ]
+    uses.sort(key=lambda use: -use.time_us)
+    time_us = math.fsum(use.time_us for use in uses)
+    own_us = math.fsum(use.time_us for use in uses if use.own)
+    return Profiling(
+        kernels=uses[:_SHOWN],
+        other_kernels=answer.others + max(len(uses) - _SHOWN, 0),
+        launches=sum(use.launches for use in uses),
+        time_us=time_us,
+        own_share=own_us / time_us if gpu and time_us > 0 else None,
+        resources=build_service.resources,
+    )
+
+
+def _asked(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
+    """Lay out inputs like those of a timed call, and have the runner make a call of them under its profiler."""
+    reference, seed = context.reference, fresh_seed()
+    inputs = reference.draw(seed)
+    gradients = None
+    if reference.problem.backward:
+        outputs = reference.forward(inputs, derived(seed, b"in forward"))
+        gradients = reference.output_gradients(outputs, derived(seed, b"gradients"))
+    values = [("args", inputs.args), ("kwargs", inputs.kwargs), ("gradient", gradients or [])]
+    placed = lay_out(values, runner.memory.inputs)
+    placed.write()
+    if context.terms.gpu is not None:
+        torch.cuda.synchronize()
+    args, kwargs, back = placed.nodes
+    if not isinstance(kwargs, Table) or not isinstance(back, Items):
+        raise TypeError("keyword arguments are a table, gradients a list")
+    frame = ProfiledCall(args=args, kwargs=kwargs, output_gradients=None if gradients is None else back)
+    # Three calls, under a profiler that has to start.
+    answer = runner.session.ask(frame, Stage.CALL, 3 * context.call_timeout_s + _PROFILER_S)
+    return answer if isinstance(answer, Profiled | Fault) else runner.session.out_of_place(answer)
+
+
+_PROFILER_S = 30.0
+"""Starting CUPTI and reading its records takes seconds on a machine that is busy."""

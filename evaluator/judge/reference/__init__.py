@@ -1,0 +1,1 @@
+"""The reference: it draws inputs and computes expected outputs in float64."""

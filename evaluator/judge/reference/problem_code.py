@@ -1,0 +1,29 @@
+"""The problem's own code at work: what it prints goes to stderr, what it raises is the problem's error."""
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Iterator
+
+from evaluator.devices.out_of_memory import ran_out
+from evaluator.errors import ProblemError
+from evaluator.records import Problem
+
+
+@contextlib.contextmanager
+def author_code(problem: Problem, doing: str) -> Iterator[None]:
+    """Turn whatever the problem's code raises into a ProblemError that names its line."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except (ProblemError, KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever it raises is the problem's
+        if ran_out(error):
+            raise MemoryError(str(error)) from None
+        lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == problem.path]
+        where = f", line {lines[-1]}" if lines else ""
+        raise ProblemError(
+            f"{problem.path}{where}: {doing} failed: {type(error).__name__}: {error}",
+            hint="the fault is in the problem, not in the submission: fix its reference.py",
+        ) from None

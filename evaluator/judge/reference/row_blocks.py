@@ -1,0 +1,64 @@
+"""A call in blocks of rows: its inputs cut where the problem says so, and whether blocks give what the whole gives."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from evaluator.judge.reference.float64_agreement import near
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.pytree import Value, leaves, tensors
+
+_BLOCK_BYTES = 192 << 20
+
+
+def cut(model: Any, inputs: Arguments, split: Mapping[str, int]) -> list[Arguments]:
+    """Cut the inputs as `split` says, so that a block's float64 copies stay within `_BLOCK_BYTES`.
+
+    The outputs of blocks follow each other along dimension 0. Without a `split` there is one block.
+    """
+    whole = sum(leaf.numel() * 8 for leaf in tensors(inputs.args) + tensors(inputs.kwargs))
+    pieces = -(-whole // _BLOCK_BYTES)
+    if not split or pieces <= 1:
+        return [inputs]
+    names = forward_parameters(model, inputs)
+    pieces_of = {
+        name: value.chunk(pieces, split[name])
+        for name, value in names
+        if name in split and isinstance(value, torch.Tensor) and split[name] < value.dim()
+    }
+    if len(pieces_of) < len(split) or len({len(parts) for parts in pieces_of.values()}) != 1:
+        return [inputs]
+    count = len(next(iter(pieces_of.values())))
+    return [
+        Arguments(
+            [pieces_of[name][index] if name in pieces_of else value for name, value in names[: len(inputs.args)]],
+            {name: pieces_of[name][index] if name in pieces_of else value for name, value in names[len(inputs.args) :]},
+        )
+        for index in range(count)
+    ]
+
+
+def begins_and_ends_with(outputs: Value, first: Value, last: Value) -> bool:
+    """Hold the first rows of a call's outputs against the first block's, the last rows against the last block's."""
+    known = list(leaves(outputs))
+    for whole, one, other in zip(known, leaves(first), leaves(last), strict=False):
+        values = [value for _, value in (whole, one, other)]
+        if not isinstance(whole[1], torch.Tensor):
+            if any(isinstance(value, torch.Tensor) or value != whole[1] for value in values):
+                return False  # A number, say, that is the mean of all rows.
+            continue
+        if any(not isinstance(value, torch.Tensor) or value.dim() == 0 for value in values):
+            return False
+        tensor, head, tail = values
+        if not (near(tensor[: len(head)].double(), head) and near(tensor[-len(tail) :].double(), tail)):
+            return False
+    return len(list(leaves(first))) == len(known)
+
+
+def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:
+    """Pair forward's parameter names with the values: the positional ones first, then the keywords."""
+    code = type(model).forward.__code__
+    names = code.co_varnames[1 : code.co_argcount]
+    padded = list(names) + [str(index) for index in range(len(names), len(inputs.args))]
+    return [*zip(padded, inputs.args, strict=False), *inputs.kwargs.items()]

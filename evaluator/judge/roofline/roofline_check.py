@@ -1,0 +1,88 @@
+"""The place of a submission under the roofline of the GPU at hand, and the verdict where that place cannot be."""
+
+import contextlib
+from typing import NamedTuple
+
+import torch
+
+from evaluator.catalog.reference import read_reference
+from evaluator.devices.driver import DriverError
+from evaluator.errors import ProblemError
+from evaluator.findings import Code, finding
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.roofline import gpu_peaks
+from evaluator.judge.roofline.required_traffic import TrafficUnknown, required_traffic
+from evaluator.records import Constant, Fault, Finding, Roofline, RooflineOverride, Status, Timing
+from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, remarks
+
+
+class RooflineOutcome(NamedTuple):
+    """The roofline, where one is known; the verdict, where the time cannot be; what else is to be said."""
+
+    roofline: Roofline | None
+    fault: Fault | None
+    findings: list[Finding]
+
+
+def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
+    """Hold the submission's time against what its GPU can do. No runner exists meanwhile.
+
+    Where it is faster than is possible, the bandwidth is measured again first: one that was kept from a slow moment
+    must not speak against anybody.
+    """
+    gpu, kernels = context.terms.gpu, context.kernels
+    if gpu is None or kernels is None:
+        raise TypeError("a roofline needs a GPU")
+    problem = context.terms.problem
+    try:
+        needs = _said(problem.roofline) or required_traffic(problem, context.terms.size, context.reference)
+        roof = Roof(
+            bandwidth_bytes_per_s=gpu_peaks.bandwidth(gpu, kernels),
+            l2_bytes=torch.cuda.get_device_properties(0).L2_cache_size,
+            peak_flop_per_s=gpu_peaks.peak(gpu, problem.precision) if _operations(needs, context) else None,
+        )
+        constants = _constants(context)
+        found = attained(needs, roof, timing, problem.roofline, constants)
+        if is_impossible(found, timing):
+            again = max(roof.bandwidth_bytes_per_s, gpu_peaks.measured_bandwidth(kernels))
+            found = attained(needs, roof._replace(bandwidth_bytes_per_s=again), timing, problem.roofline, constants)
+    except (TrafficUnknown, ProblemError, RuntimeError, DriverError) as error:
+        # A reference that cannot bear a changed input, or too little memory: the times that were taken still stand.
+        return RooflineOutcome(None, None, [finding(Code.NO_ROOFLINE, f"the floor is unknown: {_first_line(error)}")])
+    finally:
+        with contextlib.suppress(RuntimeError):
+            torch.cuda.empty_cache()
+    if is_impossible(found, timing):
+        return RooflineOutcome(found, Fault(Status.REJECTED, impossible(found, timing)), [])
+    return RooflineOutcome(found, None, remarks(found, timing))
+
+
+def _said(override: RooflineOverride | None) -> Needs | None:
+    """Leave out counting and sampling where the problem's author has said all there is to know."""
+    if override is None or override.read_bytes is None or override.written_bytes is None:
+        return None
+    return Needs(
+        read_bytes=0,
+        written_bytes=0,
+        flop=0,
+        input_bytes=0,
+        state_bytes=0,
+        input_flips=None,
+        state_flips=None,
+        distinct_bytes=0,
+        distinct_input_bytes=0,
+    )
+
+
+def _operations(needs: Needs, context: GradeContext) -> bool:
+    override = context.terms.problem.roofline
+    return needs.flop > 0 or (override is not None and override.flop is not None)
+
+
+def _constants(context: GradeContext) -> dict[str, Constant]:
+    known = read_reference(context.reference.source, context.terms.problem.path).constants
+    return {name: literal.value for name, literal in known.items()}
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)[:300]

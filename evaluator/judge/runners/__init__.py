@@ -1,0 +1,1 @@
+"""Runner processes: the client of one, the pool, build requests, sandboxed tools."""

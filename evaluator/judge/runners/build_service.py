@@ -1,0 +1,116 @@
+"""Answers the build requests of one runner, and remembers what was built and what was not."""
+
+import contextlib
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from evaluator.compile.binaries.imported_symbols import ImportedSymbols, imported_symbols
+from evaluator.compile.device_builders import ExtensionBuilder
+from evaluator.compile.extension.binding_errors import explained
+from evaluator.compile.extension.build_result import BuildResult
+from evaluator.cuda_source.kernel_names import Kernels, kernels_in_library
+from evaluator.cuda_source.source_files import source_files
+from evaluator.devices.memory import sealed_file
+from evaluator.findings import Code, finding
+from evaluator.judge.runners.build_budget import BuildBudget
+from evaluator.protocol.frames import BuildReply, BuildRequest, SourceFile
+from evaluator.protocol.frames.oversize import oversized_request, text_bytes
+from evaluator.records import BuildUnit, Finding
+
+_MOST_KEPT_BYTES = 16 << 20
+"""Sources of what was built, for messages about their lines. A submission has 1 MiB."""
+_MOST_LOG = 2 << 20
+_MOST_DIAGNOSTICS = 400
+"""What a card holds of all builds. Beyond that, each keeps the beginning of what was said."""
+_SHORT_LOG, _FEW_DIAGNOSTICS = 2000, 3
+
+
+class BuildService:
+    """Serves a runner's build requests through a device's builder. Nothing is kept of a request that is refused."""
+
+    def __init__(self, builder: ExtensionBuilder, build_budget: BuildBudget, submission: str = "") -> None:
+        """Start with nothing built. `build_budget` is of all builds together; `texts` are the compiled files, by name.
+
+        `built_from` are the files of what was built, `device_code` which kernels they have, `imports`
+        which functions of others. `waited_s` is how long the runner waited for its builds.
+        Failures name lines of `submission`.
+        """
+        self._builder = builder
+        self._build_budget = build_budget
+        self._submission = submission
+        self._log_left = _MOST_LOG
+        self._diagnostics_left = _MOST_DIAGNOSTICS
+        self._kept_bytes = 0
+        self.units: list[BuildUnit] = []
+        self.failures: list[Finding] = []
+        self.texts: dict[str, str] = {}
+        self.built_from: list[SourceFile] = []
+        self.device_code: list[Kernels] = []
+        self.imports: list[ImportedSymbols] = []
+        self.waited_s = 0.0
+
+    def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
+        """Build what was asked for; a library goes back as a descriptor, which the caller closes."""
+        if (why := self._build_budget.admit(text_bytes(request))) is not None:
+            if self.failed_with(Code(why.code)) is None:
+                self.failures.append(why)
+            return BuildReply(ok=False, log=why.message), None
+        if (beyond := oversized_request(request)) is not None:
+            refused = finding(Code.BUILD_REQUEST_REFUSED, f"{request.name[:200]}: {beyond}")
+            self.failures.append(refused)
+            return BuildReply(ok=False, log=refused.message), None
+        with self._waited_for():
+            return self._serve(request)
+
+    def _serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
+        built = self._builder.build(request)
+        self.units.append(self._shortened(built.unit))
+        if built.library is None:
+            message = ""
+            if built.finding is not None:
+                why = explained(built.finding, request, built.unit.diagnostics, self._submission)
+                self.failures.append(why)
+                message = why.message
+            return BuildReply(ok=False, log=f"{message}\n{built.unit.log}"), None
+        self._keep(source_files(request))
+        self.device_code.append(_kernels(built, built.library))
+        self.imports.append(imported_symbols(built.library))
+        return BuildReply(ok=True, log=built.unit.log), sealed_file(built.library)
+
+    @contextlib.contextmanager
+    def _waited_for(self) -> Iterator[None]:
+        before_s = self._build_budget.waited_s
+        try:
+            with self._build_budget.serving():
+                yield
+        finally:
+            self.waited_s += self._build_budget.waited_s - before_s
+
+    def _keep(self, files: list[SourceFile]) -> None:
+        """Keep what was built, as far as there is room: without its text a message names no line of it."""
+        self._kept_bytes += sum(len(file.text.encode()) for file in files)
+        if self._kept_bytes <= _MOST_KEPT_BYTES:
+            self.texts |= {file.name: file.text for file in files}
+            self.built_from += files
+
+    def _shortened(self, unit: BuildUnit) -> BuildUnit:
+        """Leave out what no card has room for, where many builds say much."""
+        if len(unit.log) > self._log_left:
+            unit = replace(unit, log=f"{unit.log[:_SHORT_LOG]}\n[{len(unit.log) - _SHORT_LOG} more characters]")
+        if len(unit.diagnostics) > self._diagnostics_left:
+            unit = replace(unit, diagnostics=unit.diagnostics[:_FEW_DIAGNOSTICS])
+        self._log_left = max(self._log_left - len(unit.log), 0)
+        self._diagnostics_left = max(self._diagnostics_left - len(unit.diagnostics), 0)
+        return unit
+
+    def failed_with(self, code: Code) -> Finding | None:
+        """Find the first failure of that code."""
+        return next((failure for failure in self.failures if failure.code == code.value), None)
+
+
+def _kernels(built: BuildResult, library: bytes) -> Kernels:
+    """Say which kernels were built: on `emulated` a library does not tell them from other functions."""
+    if built.kernels is None:
+        return kernels_in_library(library)
+    return Kernels(device_code=bool(built.kernels), names=built.kernels)

@@ -1,0 +1,366 @@
+"""The conversation with one runner: what is asked, what is answered, and what a failure of it means."""
+
+import contextlib
+import os
+import re
+import socket
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Self
+
+from evaluator.compile.extension.binding_errors import explained_load
+from evaluator.deadline import Deadline, Work
+from evaluator.errors import JudgeFailed
+from evaluator.findings import Code, finding
+from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.emulator_faults import kernel_fault
+from evaluator.protocol.frames import (
+    BuildReply,
+    BuildRequest,
+    Call,
+    Channel,
+    Closed,
+    Construct,
+    Constructed,
+    DeadlinePassed,
+    Done,
+    Failed,
+    Frame,
+    FrameError,
+    FromRunner,
+    Load,
+    Loaded,
+    Prepare,
+    Queued,
+    Warm,
+    Warmed,
+)
+from evaluator.protocol.frames.bounds import most_bytes_from_runner
+from evaluator.protocol.frames.oversize import oversized_answer
+from evaluator.records import DeviceKind, Fault, Finding, Status
+from evaluator.sandbox import Child
+from evaluator.submission.cut_off import is_cut_off
+from evaluator.submission.packages import importable, missing_package
+
+RUNNER = "evaluator.runner.main:run"
+"""What a starter is asked for, to talk to."""
+_EXIT_WAIT_S = 5.0
+_FAREWELL_S = 1.0
+"""How long a runner may take to write out what it printed last, and to end."""
+_STOP_S = 5.0
+_STOP_AGAIN_S = 0.001
+_MAX_BUILD_REQUESTS = 64
+_MOST_OF_A_LINE = 2000
+_SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError"})
+
+
+class Stage(Enum):
+    """What a runner was doing."""
+
+    IMPORT = "importing the submission"
+    CONSTRUCT = "constructing ModelNew"
+    CALL = "running forward"
+
+
+_CODES = {
+    Stage.IMPORT: Code.IMPORT_FAILED,
+    Stage.CONSTRUCT: Code.CONSTRUCTOR_FAILED,
+    Stage.CALL: Code.FORWARD_FAILED,
+}
+
+
+class RunnerClient:
+    """One runner, from its start to its death. A context manager: leaving it kills every process of the runner."""
+
+    def __init__(self, child: Child, build_service: BuildService | None) -> None:
+        """Talk to `child`; without a `build_service` (the reference's own runner) nothing can be built."""
+        self.child = child
+        self._channel = Channel(child.socket, receives=FromRunner, most_bytes=most_bytes_from_runner)
+        self._build_service = build_service
+        self._source = ""
+        self._stopped = False
+        self._build_requests = 0
+        self._owes = 0
+        self._deadline: Callable[[], Deadline] = Deadline
+        self._code: Work | None = None
+        self._builds: Work | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.kill()
+        self._channel.close()
+
+    def farewell(self) -> None:
+        """Let the runner write out what it printed last, and end. One that owes an answer is left as it is."""
+        if self._owes or self.child.poll_exit() is not None:
+            return
+        with contextlib.suppress(JudgeFailed, OSError):  # Its processes may be gone meanwhile.
+            self.child.socket.shutdown(socket.SHUT_WR)
+            self.let_go()
+            self.child.wait_exit(_FAREWELL_S)
+
+    def warm(self, device: DeviceKind) -> None:
+        """Have the runner bring its device up; that it has is said by `warmed`."""
+        self._channel.send(Warm(device=device.value))
+
+    def warmed(self, timeout_s: float) -> None:
+        """Wait until it has. Raises JudgeFailed where it does not: nothing of a submission is in there yet."""
+        try:
+            answer = self._channel.receive(timeout_s)
+        except (Closed, DeadlinePassed, FrameError) as error:
+            raise JudgeFailed(f"an empty runner did not start: {type(error).__name__}: {error}") from None
+        if not isinstance(answer, Warmed):
+            said = answer.message if isinstance(answer, Failed) else type(answer).__name__
+            raise JudgeFailed(f"an empty runner did not start: {said}")
+
+    def serve_from(self, build_service: BuildService | None) -> None:
+        """Have build requests answered at `build_service`."""
+        self._build_service = build_service
+
+    def under(self, deadline: Callable[[], Deadline], *, own: bool) -> None:
+        """Have what is waited for here end with the grade that is being made; with `own` it is on its account."""
+        self._deadline = deadline
+        self._code, self._builds = (Work.CODE, Work.BUILDS) if own else (None, None)
+
+    def load(self, frame: Load, descriptors: tuple[int, ...], *, timeout_s: float) -> Fault | None:
+        """Have the submission read in. Building is not counted against `timeout_s`."""
+        self._source = frame.submission
+        return self._loaded(self.ask(frame, Stage.IMPORT, timeout_s, descriptors))
+
+    def construct(self, frame: Construct, *, timeout_s: float) -> Constructed | Fault:
+        """Have ModelNew made and given its weights."""
+        return self._constructed(self.ask(frame, Stage.CONSTRUCT, timeout_s))
+
+    def begin(
+        self, load: Load, construct: Construct, descriptors: tuple[int, ...], *, timeout_s: float
+    ) -> Fault | None:
+        """Ask for what `load` and `construct` give, and wait for neither: see `begun`."""
+        self._source = load.submission
+        return self.send(load, Stage.IMPORT, timeout_s, descriptors) or self.send(construct, Stage.CONSTRUCT, timeout_s)
+
+    def begun(self, timeout_s: float) -> Constructed | Fault:
+        """Wait for both."""
+        fault = self._loaded(self.answer(Stage.IMPORT, timeout_s))
+        return fault or self._constructed(self.answer(Stage.CONSTRUCT, timeout_s))
+
+    def _loaded(self, answer: Frame | Fault) -> Fault | None:
+        if isinstance(answer, Fault | Loaded):
+            return answer if isinstance(answer, Fault) else None
+        return self.out_of_place(answer)
+
+    def _constructed(self, answer: Frame | Fault) -> Constructed | Fault:
+        return answer if isinstance(answer, Constructed | Fault) else self.out_of_place(answer)
+
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+        """Have the runner get ready for a call; its clock does not run."""
+        answer = self.ask(frame, Stage.CALL, timeout_s)
+        if isinstance(answer, Done) and answers(answer, frame):
+            return None
+        return answer if isinstance(answer, Fault) else self.out_of_place(answer)
+
+    def stop(self) -> Fault | None:
+        """Stop every process of the runner until the next call. What does not stop in time is the runner's fault."""
+        give_up = time.monotonic() + _STOP_S
+        while not self._stopped:
+            self._stopped = self.child.freeze()
+            if not self._stopped:
+                if time.monotonic() >= give_up:
+                    message = f"a process or thread of the submission did not stop within {_STOP_S:g} s"
+                    return Fault(Status.RUNTIME_ERROR, finding(Code.NOT_STOPPED, message))
+                # A vfork ends when its child goes on, which has stopped.
+                self.child.thaw()
+                time.sleep(_STOP_AGAIN_S)
+        return None
+
+    def let_go(self) -> None:
+        """Let the runner's processes run again."""
+        if self._stopped:
+            self.child.thaw()
+            self._stopped = False
+
+    def ask(self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()) -> Frame | Fault:
+        """Send a frame and wait for the answer."""
+        fault = self.send(frame, stage, timeout_s, descriptors)
+        return fault if fault is not None else self.answer(stage, timeout_s)
+
+    def send(self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()) -> Fault | None:
+        """Send a frame; its answer comes later."""
+        self._owes += 1
+        deadline = self._deadline()
+        try:
+            with deadline.used_by(self._code):
+                self._channel.send(frame, descriptors, deadline.within(timeout_s))
+        except DeadlinePassed:
+            deadline.check()
+            return _too_slow(stage, timeout_s)
+        except Closed:
+            deadline.check()  # Everything is killed then.
+            return self._death(stage)
+        return None
+
+    def answered(self, within_s: float) -> bool:
+        """Say whether something of an answer arrives within that time."""
+        return self._channel.readable(within_s)
+
+    def answer(self, stage: Stage, timeout_s: float) -> Frame | Fault:
+        """Wait for an answer, serving build requests on the way; a failure comes back as a fault."""
+        deadline = self._deadline()
+        try:
+            left_s = timeout_s
+            while True:
+                asked = time.monotonic()
+                with deadline.used_by(self._code):
+                    answer = self._channel.receive(deadline.within(left_s))
+                left_s -= time.monotonic() - asked
+                if isinstance(answer, Done) and (beyond := oversized_answer(answer.outputs)) is not None:
+                    return _no_proper_frame(beyond)
+                if not isinstance(answer, BuildRequest):
+                    self._owes -= not isinstance(answer, Queued)
+                    return self._failure(answer, stage) if isinstance(answer, Failed) else answer
+                self._build_requests += 1
+                if self._build_requests > _MAX_BUILD_REQUESTS:
+                    message = f"the submission asked for more than {_MAX_BUILD_REQUESTS} builds"
+                    return Fault(Status.REJECTED, finding(Code.TOO_MANY_BUILDS, message))
+                with deadline.used_by(self._builds):
+                    left_s -= self._serve(answer, left_s)
+        except DeadlinePassed:
+            deadline.check()
+            return _too_slow(stage, timeout_s)
+        except Closed:
+            deadline.check()
+            return self._death(stage)
+        except FrameError as error:
+            return _no_proper_frame(str(error))
+
+    def _serve(self, request: BuildRequest, timeout_s: float) -> float:
+        """Answer a build request, and say how long it took to be read: that is the runner's time, as before it."""
+        if self._build_service is None:
+            reply, descriptor = BuildReply(ok=False, log="the reference builds nothing"), None
+        else:
+            reply, descriptor = self._build_service.serve(request)
+        sending = time.monotonic()
+        try:
+            self._channel.send(reply, () if descriptor is None else (descriptor,), timeout_s)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+        return time.monotonic() - sending
+
+    def _failure(self, failed: Failed, stage: Stage) -> Fault:
+        line = failed.lines[-1][0] if failed.lines else None
+        said = f"{failed.kind}: {failed.message}" if failed.message else failed.kind
+        if _is_out_of_memory(failed):
+            message = _first_lines(f"out of memory: {said}")
+            return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, message, line=line))
+        if stage is Stage.IMPORT and failed.kind == "NoModelNew":
+            return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
+        if (failure := self._failed_build()) is not None:
+            return failure
+        texts = {} if self._build_service is None else self._build_service.texts
+        if (fault := kernel_fault(failed.message, texts, self._source)) is not None:
+            verdict = Status.INCONCLUSIVE if fault.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
+            return Fault(verdict, fault)
+        if (fault := _gpu_fault(failed.message, line)) is not None:
+            return Fault(Status.RUNTIME_ERROR, fault)
+        return self._python_error(failed, stage, line)
+
+    def _python_error(self, failed: Failed, stage: Stage, line: int | None) -> Fault:
+        """Say what an exception means that has to do with neither a build nor a device."""
+        said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
+        verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
+        if (package := missing_package(failed.kind, failed.message)) is not None:
+            message = f"the package {package} is not installed; installed packages: {', '.join(importable())}"
+            return Fault(verdict, finding(Code.PACKAGE_MISSING, message, line=line, package=package))
+        texts = [] if self._build_service is None else list(self._build_service.texts.values())
+        if (binding := explained_load(failed.kind, failed.message, texts, self._source)) is not None:
+            return Fault(Status.BUILD_ERROR, binding)
+        code = _CODES[stage]
+        if code is Code.IMPORT_FAILED and failed.kind in _SYNTAX_ERRORS:
+            code = Code.CUT_OFF if is_cut_off(self._source, failed.message, line) else code
+        return Fault(verdict, finding(code, said, line=line))
+
+    def _failed_build(self) -> Fault | None:
+        """A submission that fails after a failed build fails because of it."""
+        if self._build_service is None or not self._build_service.failures:
+            return None
+        for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED):
+            if (elsewhere := self._build_service.failed_with(code)) is not None:
+                return Fault(Status.INCONCLUSIVE, elsewhere)
+        if (slow := self._build_service.failed_with(Code.COMPILER_TIMED_OUT)) is not None:
+            return Fault(Status.TIMEOUT, slow)
+        return Fault(Status.BUILD_ERROR, self._build_service.failures[0])
+
+    def _death(self, stage: Stage) -> Fault:
+        info = self.child.wait_exit(_EXIT_WAIT_S)
+        if info is None:
+            how = "closed its socket"
+        elif info.signal is not None:
+            how = f"ended with {info.signal}"
+        else:
+            how = f"exited with code {info.exit_code}"
+        message = f"the submission's process {how} while {stage.value}"
+        if info is not None and info.out_of_memory:
+            ran_out = finding(Code.OUT_OF_MEMORY, f"out of memory: {message}", stage=stage.name, signal=info.signal)
+            return Fault(Status.RUNTIME_ERROR, ran_out)
+        by = info.signal if info is not None else None
+        return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
+
+    def out_of_place(self, answer: Frame) -> Fault:
+        """Say what a frame means that has no place in the conversation."""
+        return Fault(
+            Status.REJECTED,
+            finding(Code.MALFORMED_FRAME, f"the runner sent an unexpected {type(answer).__name__}"),
+        )
+
+
+def answers(done: Done, frame: Prepare | Call) -> bool:
+    """Say whether this is the answer to `frame`, from somebody who has read it: another may have been sent before."""
+    return done.index == frame.index and done.token == frame.token
+
+
+def _no_proper_frame(why: str) -> Fault:
+    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent an invalid frame: {why}"))
+
+
+def _too_slow(stage: Stage, timeout_s: float) -> Fault:
+    message = f"{stage.value} took longer than {timeout_s:g} s"
+    return Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, message, stage=stage.name))
+
+
+def _is_out_of_memory(failed: Failed) -> bool:
+    """Torch has no exception type of its own for a CPU allocation that fails.
+
+    For one on a GPU it has, and then fails to describe it: it asks NVML who else uses the GPU, which a runner may not.
+    """
+    return failed.kind in ("MemoryError", "OutOfMemoryError") or any(
+        words in failed.message
+        for words in ("can't allocate memory", "std::bad_alloc", "NVML_SUCCESS == DriverAPI::get()->nvml")
+    )
+
+
+# CUDA's own words (cudaGetErrorString), and what they mean here.
+_GPU_FAULTS = {
+    "an illegal memory access was encountered": Code.ILLEGAL_ACCESS,
+    "misaligned address": Code.ILLEGAL_ACCESS,
+    "operation not supported on global/shared address space": Code.ILLEGAL_ACCESS,
+    "invalid program counter": Code.ILLEGAL_ACCESS,
+    "device-side assert triggered": Code.DEVICE_ASSERT,
+}
+
+
+def _gpu_fault(message: str, line: int | None) -> Finding | None:
+    """Find what a kernel did in CUDA's message. Such an error comes late: no line of Python's is where it happened."""
+    for words, code in _GPU_FAULTS.items():
+        if f"CUDA error: {words}" in message:
+            name = re.search(r"cudaError\w+", message)
+            return finding(code, f"CUDA error: {words}{f' ({name.group()})' if name else ''}", line=line)
+    return None
+
+
+def _first_lines(text: str, count: int = 12) -> str:
+    lines = text.strip().splitlines()
+    shown = [line[:_MOST_OF_A_LINE] for line in lines[:count]]
+    return "\n".join([*shown, *([f"[{len(lines) - count} more lines]"] if len(lines) > count else [])])

@@ -1,0 +1,48 @@
+"""Compilers, and other programs that are given a submission's sources, behind the walls of a starter."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from evaluator.cache.build_cache import cache_folder
+from evaluator.compile.cuda.precompiled import precompiled_folder
+from evaluator.deadline import Deadline
+from evaluator.emulator import headers
+from evaluator.errors import JudgeFailed
+from evaluator.records import DeviceKind
+from evaluator.sandbox import ForkServer, Limits, ToolResult, run_tool
+from evaluator.toolchain import nvcc
+
+_NO_SPACE = os.strerror(errno.ENOSPC)
+_LITTLE_BYTES = 64 << 20
+
+
+class SandboxedTools:
+    """Runs programs that see, besides the system, what building for a device needs."""
+
+    def __init__(
+        self, fork_server: ForkServer, device: DeviceKind, deadline: Callable[[], Deadline] = Deadline
+    ) -> None:
+        """Run them as processes of `fork_server`, until the `deadline` of the grade at most."""
+        self._deadline = deadline
+        self._fork_server = fork_server
+        self._device = device
+
+    def __call__(
+        self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
+    ) -> ToolResult:
+        """Run `argv` to its end, or to `timeout_s`. Raises JudgeFailed if it cannot start, or has no room on disk.
+
+        Raises DeadlineReached where the whole grade is out of time: a program that was killed then says nothing.
+        """
+        deadline = self._deadline()
+        timeout_s = deadline.within(timeout_s)
+        cuda = [nvcc.cuda_home(), precompiled_folder(cache_folder())] if self._device is DeviceKind.CUDA else []
+        known = [headers.INCLUDE, *readable, *cuda]
+        result = run_tool(self._fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
+        deadline.check()
+        if not result.ok and _NO_SPACE in result.output and shutil.disk_usage(work).free < _LITTLE_BYTES:
+            raise JudgeFailed(f"the compiler's disk is full: {work.parent.parent}", hint="free space in $TMPDIR")
+        return result

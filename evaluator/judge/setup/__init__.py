@@ -1,0 +1,1 @@
+"""Setup of a problem: memory plan, mix of input distributions, seeds."""

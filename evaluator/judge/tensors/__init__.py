@@ -1,0 +1,1 @@
+"""Trees of tensors: pytrees, call arguments, output views, memory overlap."""

@@ -1,0 +1,106 @@
+"""From a runner's answer to the outputs themselves. Every number of the answer is hostile."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from evaluator.devices.memory import Region, strided
+from evaluator.findings import Code, finding
+from evaluator.judge.tensors.pytree import Pair, Value, dtype_name, is_number, plain
+from evaluator.protocol.frames import Node, Opaque, Scalar, TensorView
+from evaluator.records import Finding
+
+
+class OutputViews(NamedTuple):
+    """One output; `storage` is where the runner says it lay. A number that is compared closely is one too.
+
+    On the host `tensor` is a copy, made while the runner was stopped. On a GPU it is the shared memory itself: who
+    compares it reads each element once, and samples that were taken inside of the clock show whether it changed since.
+    """
+
+    path: str
+    expected: torch.Tensor | float
+    tensor: torch.Tensor
+    storage: tuple[int, int] | None
+
+
+def output_views(
+    pairs: list[Pair], region: Region, number: Callable[[float], torch.Tensor] = torch.tensor
+) -> list[OutputViews] | Finding:
+    """Find every tensor of an answer in shared memory; plain values are compared on the spot.
+
+    But for floats: rounding may change those, and `number` makes tensors of them, to be compared as such.
+    """
+    snapshots: list[OutputViews] = []
+    for path, expected, answer in pairs:
+        if isinstance(expected, torch.Tensor):
+            taken = _take_one(path, expected, answer, region)
+            if isinstance(taken, Finding):
+                return taken
+            snapshots.append(taken)
+        elif (found := _as_number(expected, answer, number)) is not None:
+            snapshots.append(OutputViews(path, expected, found, None))
+        elif (problem := _compare_plain(path, expected, answer)) is not None:
+            return problem
+    return snapshots
+
+
+def _take_one(path: str, expected: torch.Tensor, answer: Node, region: Region) -> OutputViews | Finding:
+    match answer:
+        case Scalar(value=value):
+            return finding(Code.NOT_A_TENSOR, f"{path} is a {type(value).__name__}, not a tensor", path=path)
+        case Opaque(type_name=name):
+            return finding(Code.NOT_A_TENSOR, f"{path} is a {name[:80]}, not a dense tensor", path=path)
+        case TensorView():
+            return _checked(path, expected, answer, region)
+        case _:
+            return finding(Code.WRONG_STRUCTURE, f"{path} is not a single tensor", path=path)
+
+
+def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region) -> OutputViews | Finding:
+    if view.shape != tuple(expected.shape):
+        wanted, found = list(expected.shape), _shape_text(view.shape)
+        return finding(Code.WRONG_SHAPE, f"{path} has shape {found}, expected {wanted}", path=path)
+    if view.dtype != dtype_name(expected.dtype):
+        wanted_dtype = dtype_name(expected.dtype)
+        return finding(Code.WRONG_DTYPE, f"{path} has dtype {view.dtype[:40]}, expected {wanted_dtype}", path=path)
+    device = region.flat.device
+    if view.device != device.type:
+        return finding(Code.WRONG_DEVICE, f"{path} is on {view.device[:40]}, expected on {device.type}", path=path)
+    if view.offset_bytes is None:
+        return finding(Code.MALFORMED_FRAME, f"{path} is outside the shared memory", path=path)
+    try:
+        shared = strided(region.flat, expected.dtype, view.shape, view.strides, view.offset_bytes)
+    except ValueError as error:
+        return finding(Code.MALFORMED_FRAME, f"{path}: {error}", path=path)
+    return OutputViews(path, expected, shared.clone() if device.type == "cpu" else shared, view.storage)
+
+
+def _as_number(expected: Value, answer: Node, number: Callable[[float], torch.Tensor]) -> torch.Tensor | None:
+    """Make a tensor of a float in a float's place; None where it, or the expected one, overflows there or vanishes."""
+    match answer:
+        case Scalar(value=float(value)) if is_number(expected):
+            pairs = [(each, number(each)) for each in (value, float(expected))]
+            kept = all(
+                bool(tensor.isfinite()) is math.isfinite(each) and bool(tensor == 0) is (each == 0)
+                for each, tensor in pairs
+            )
+            return pairs[0][1] if kept else None
+        case _:
+            return None
+
+
+def _compare_plain(path: str, expected: object, answer: Node) -> Finding | None:
+    if not isinstance(answer, Scalar):
+        return finding(Code.WRONG_STRUCTURE, f"{path} is not a plain value, expected {expected!r}", path=path)
+    expected = plain(expected)
+    both_nan = answer.value != answer.value and expected != expected  # noqa: PLR0124 - NaN alone differs from itself
+    if type(answer.value) is not type(expected) or not (both_nan or answer.value == expected):
+        return finding(Code.WRONG_VALUES, f"{path} is {str(answer.value)[:80]}, expected {expected!r}", path=path)
+    return None
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return str(list(shape)) if len(shape) <= 12 else f"{list(shape[:12])} and {len(shape) - 12} more dimensions"

@@ -1,0 +1,1 @@
+"""Trials: one call of a model in a runner, the timing loop, the retry."""

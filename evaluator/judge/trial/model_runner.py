@@ -1,0 +1,151 @@
+"""A runner and its shared memory: where a submission, or the reference, is read in, made and called."""
+
+from typing import NamedTuple
+
+import torch
+
+from evaluator.catalog import sized_source
+from evaluator.devices.memory import SharedMemory
+from evaluator.judge.clock.clock import Clock
+from evaluator.judge.compare.tensor_comparison import Comparison
+from evaluator.judge.inputs.changing_weights import Sites, sites_of
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.runners.call_timeouts import call_timeouts
+from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.setup.terms import Terms
+from evaluator.judge.tensors.pytree import lay_out
+from evaluator.judge.trial.trial_runner import TrialRunner
+from evaluator.protocol.frames import Construct, Constructed, Load, Table
+from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
+
+IMPORT_TIMEOUT_S = 60.0
+"""Reading a submission in, and constructing its model, may take so long; its builds have a limit of their own."""
+
+
+FROZEN_BY_RULE = "weights were to stay as they were constructed"
+
+
+class ModelSpec(NamedTuple):
+    """How a model is made in a runner, and what its calls are held against: the same for both sides of a grade.
+
+    `reference_s` is how long the reference's first call took.
+    """
+
+    terms: Terms
+    reference: Reference
+    reference_s: float
+    weight_seed: int
+    distribution_mix: DistributionMix
+    compare: Comparison
+
+
+class ModelRunner(NamedTuple):
+    """A runner and its shared memory, before and after the submission is in it."""
+
+    spec: ModelSpec
+    source: str
+    session: RunnerClient
+    memory: SharedMemory
+    clock: Clock
+
+    def load(self, tf32: Tf32 | None = None) -> Fault | None:
+        """Have the submission read in, under `tf32`; the problem's own where it is None."""
+        return self.session.load(self._load(tf32), self.memory.descriptors, timeout_s=self._timeout_s)
+
+    def construct(self) -> Constructed | Fault:
+        """Have ModelNew made, as the reference was, and given the reference's weights."""
+        return self.session.construct(self._construct(), timeout_s=self._timeout_s)
+
+    def begin(self) -> Fault | None:
+        """Ask for what `load` and `construct` give, and wait for neither: see `begun`."""
+        load, construct = self._load(None), self._construct()
+        return self.session.begin(load, construct, self.memory.descriptors, timeout_s=self._timeout_s)
+
+    def begun(self) -> Constructed | Fault:
+        """Wait for both."""
+        return self.session.begun(self._timeout_s)
+
+    @property
+    def _timeout_s(self) -> float:
+        return import_timeout_s(self.spec.terms)
+
+    def _load(self, tf32: Tf32 | None) -> Load:
+        return load_frame(self.spec.terms, self.source, self.memory, self.spec.terms.device, tf32)
+
+    def sites(self, constructed: Constructed) -> Sites:
+        """Find where this runner has the weights that change from call to call."""
+        reference, terms = self.spec.reference, self.spec.terms
+        if terms.weights is WeightsRule.FROZEN:
+            return Sites({}, FROZEN_BY_RULE)
+        if reference.weights.why_not is not None:
+            return Sites({}, reference.weights.why_not)
+        return sites_of(reference.parameters(), constructed.weights, self.memory.outputs)
+
+    @property
+    def _changing(self) -> list[str]:
+        frozen = self.spec.terms.weights is WeightsRule.FROZEN
+        return [] if frozen else list(self.spec.reference.weights.names)
+
+    def _construct(self) -> Construct:
+        """Lay the constructor's arguments and the weights out in shared memory."""
+        reference, terms = self.spec.reference, self.spec.terms
+        values = [("init", reference.init.args), ("init", reference.init.kwargs), ("state", reference.state())]
+        placed = lay_out(list(values), self.memory.inputs)
+        placed.write()
+        if terms.gpu is not None:
+            torch.cuda.synchronize()
+        args, kwargs, state = placed.nodes
+        if not isinstance(state, Table):
+            raise TypeError("a state_dict is a table")
+        return Construct(
+            weight_seed=self.spec.weight_seed,
+            training=terms.problem.mode is Mode.TRAIN,
+            args=args,
+            kwargs=kwargs,
+            state=state,
+            changing=self._changing,
+        )
+
+    def trial_runner(self, sites: Sites) -> TrialRunner:
+        """Set up trials with this runner, whose weights are changed where `sites` says."""
+        reference, terms = self.spec.reference, self.spec.terms
+        return TrialRunner(
+            reference,
+            self.clock,
+            self.memory,
+            terms.options.tolerance,
+            reference.outline,
+            self.spec.compare,
+            self.spec.distribution_mix,
+            first_call_s=call_timeouts(
+                self.source, terms.device, self.spec.reference_s, terms.options.timeout_s
+            ).first_call_s,
+            sites=sites,
+        )
+
+
+def load_frame(terms: Terms, source: str, memory: SharedMemory, device: DeviceKind, tf32: Tf32 | None = None) -> Load:
+    """Return what a runner is told to read in: `source` beside the problem's own text."""
+    return Load(
+        submission=source,
+        model=sized_source(terms.problem, terms.size),
+        input_bytes=memory.inputs.size_bytes,
+        output_bytes=memory.outputs.size_bytes,
+        copy_bytes=memory.copy_bytes,
+        device=device.value,
+        library=memory.library is not None,
+        threads=terms.threads,
+        tf32=(own_tf32(terms.problem) if tf32 is None else tf32).value,
+        probe_bytes=memory.probe_bytes,
+    )
+
+
+def import_timeout_s(terms: Terms) -> float:
+    """Return how long a runner may take to read a submission in, and to construct its model."""
+    return IMPORT_TIMEOUT_S if terms.options.timeout_s is None else terms.options.timeout_s
+
+
+def own_tf32(problem: Problem) -> Tf32:
+    """Say what a problem's precision allows the products of both sides."""
+    return Tf32.ON if problem.precision is Precision.TF32 else Tf32.OFF

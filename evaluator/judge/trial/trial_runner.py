@@ -1,0 +1,346 @@
+"""One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls are the same trials."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import torch
+
+from evaluator.devices.memory import SharedMemory
+from evaluator.findings import Code, finding
+from evaluator.judge.clock.clock import Clock, ClockedCall
+from evaluator.judge.compare.tensor_comparison import Comparison, Reading, Sides, begin, joined, rows_from
+from evaluator.judge.compare.tolerance import bounds
+from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, Worn
+from evaluator.judge.inputs.derived_seeds import derived
+from evaluator.judge.integrity.output_checks import (
+    changed_input,
+    gradient_pairs,
+    late,
+    late_on_host,
+    outlined,
+    reused,
+    same_as,
+    views,
+    wrong_values,
+)
+from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
+from evaluator.judge.numerics.precision_sampler import Drawn, PrecisionWatch
+from evaluator.judge.numerics.reduced_precision import ENOUGH, ReferenceCall
+from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
+from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
+from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
+from evaluator.judge.tensors.output_views import OutputViews, output_views
+from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
+from evaluator.judge.trial.call_driver import CallDriver
+from evaluator.protocol import model_call
+from evaluator.records import (
+    Check,
+    Fault,
+    Finding,
+    Profile,
+    Schedule,
+    Status,
+    TensorCheck,
+    ToleranceRule,
+    seed_text,
+)
+
+
+class Trial(NamedTuple):
+    """What came of one call: its record, the verdict it leads to if it is not a pass, and what the clock saw."""
+
+    check: Check | None
+    fault: Fault | None
+    elapsed_ms: float
+    copied: bool
+    host_ms: float | None = None
+    prepared_ms: float | None = None
+    lag_ms: float | None = None
+    profile: Profile = Profile.AS_GIVEN
+
+
+class TrialRunner:
+    """Runs trials of one runner: it owns the shared memory and remembers the last outputs' addresses."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        clock: Clock,
+        memory: SharedMemory,
+        rule: ToleranceRule,
+        outline: Value,
+        comparison: Comparison = begin,
+        distribution_mix: DistributionMix = AS_GIVEN_ALONE,
+        *,
+        first_call_s: float = 0.0,
+        sites: Sites = NO_SITES,
+    ) -> None:
+        """Hold what the runner behind `clock` answers against `reference`, whose outputs have the shapes of `outline`.
+
+        Values come from `distribution_mix`.
+
+        `outline` matters only where the reference is computed in blocks. The first call may take `first_call_s` where
+        that is more than its time limit, until its work is queued. Weights change from call to call where `sites` says
+        that the runner has them.
+        """
+        self._sites = sites
+        self._first_seed: int | None = None
+        self._reference = reference
+        self._clock = clock
+        self._outputs = memory.outputs
+        self._weights_lie = sites.layouts(memory.outputs)
+        self._rule = rule
+        self._outline = outline
+        self._comparison = comparison
+        self._distribution_mix = distribution_mix
+        self._profile = Profile.AS_GIVEN
+        self._last_storages: dict[str, tuple[int, int]] = {}
+        self._precision = PrecisionWatch(reference.problem.precision)
+        self._words = clock.words
+        self._standing = None if self._words is None else PrecomputedOutputCheck(self._words)
+        self._asker = CallDriver(reference, clock, memory, sites, self._standing, first_call_s)
+
+    @property
+    def earlier_weights(self) -> list[Worn]:
+        """Give the weights that a copy may be of which this runner made once: those constructed, the first call's."""
+        if not self._sites.change:
+            return []
+        return [Worn(None), *([] if self._first_seed is None else [Worn(self._first_seed)])]
+
+    def run(
+        self,
+        index: int,
+        seed: int,
+        *,
+        timeout_s: float,
+        schedule: Schedule | None = None,
+        quick: bool = False,
+        worn: Worn | None = None,
+    ) -> Trial:
+        """Draw inputs from `seed`, let the runner answer, compare. Nothing of the call is left running after it.
+
+        The call has the weights of its own seed, or those that are to be `worn`.
+
+        With `quick`, outputs that are the plain reference's own to the bit are right without a look at float64: the
+        tolerance, a multiple of that reference's error, takes them in anyway.
+        """
+        self._reference.wear(self._weights_of(seed) if worn is None else worn.seed)
+        if self._first_seed is None:
+            self._first_seed = self._weights_of(seed)
+        profile = self._profile = self._distribution_mix.pick(seed)
+        inputs = self._reference.draw(seed, profile, self._distribution_mix.decoy(seed))
+        random_seed = derived(seed, b"in forward")
+        gradients = self._output_gradients(inputs, random_seed, seed)
+        blocks = self._blocks(inputs, gradients)
+        self._precision.begin(len(blocks))
+        whole = self._reference.honest(inputs, random_seed, gradients) if len(blocks) == 1 else None
+        wanted = model_call.Result(self._outline, None) if whole is None else whole.result
+        placed, answer = self._asker.ask(
+            index, inputs, gradients, wanted, random_seed=random_seed, schedule=schedule, timeout_s=timeout_s
+        )
+        if isinstance(answer, Fault):
+            return Trial(None, answer, 0.0, copied=False, profile=profile)
+        expected = self._expected(blocks, whole, random_seed, gradients)
+        honest = self._honest(blocks, whole, random_seed) if quick else None
+        tensors, in_float64, problem = self._judge(answer, wanted, expected, placed, honest)
+        if problem is not None and problem.code == Code.WRONG_VALUES.value:
+            sample = self._precision.sample
+            call = sample.call(self._reference, blocks, random_seed, gradients)
+            if found := sample.lowered(call, problem.details.get("path")):
+                message = f"{problem.message}; the errors are those of {found.format.value}"
+                problem = finding(Code.LOWER_PRECISION, message, path=found.path)
+        check = Check(
+            index=index,
+            profile=profile,
+            seed=seed_text(seed),
+            schedule=schedule,
+            launches=answer.done.launches,
+            ok=problem is None,
+            precision="float64" if in_float64 else "reference",
+            tensors=tensors,
+            finding=problem,
+        )
+        if problem is None and profile is Profile.AS_GIVEN:
+            self._precision.draw_lots(seed, check)
+        fault = None if problem is None else Fault(_status(problem), problem)
+        copied = any(view.copied for view in views(answer.done.outputs))
+        return Trial(
+            check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, profile
+        )
+
+    def _weights_of(self, seed: int) -> int | None:
+        """Say which weights the call with `seed` has: those of a seed of its own, or those that were constructed."""
+        return derived(seed, b"weights") if self._sites.change else None
+
+    def _output_gradients(self, inputs: Arguments, random_seed: int, seed: int) -> list[torch.Tensor] | None:
+        if not self._reference.problem.backward:
+            return None
+        outputs = self._reference.forward(inputs, random_seed)
+        return self._reference.output_gradients(outputs, derived(seed, b"gradients"))
+
+    @property
+    def lacks_calls(self) -> bool:
+        """Say whether an output has so few elements that more right calls are needed, to be looked at closely together.
+
+        Calls with the plain reference's own answers are some of them, so none should be `quick`.
+        """
+        outputs = outlined(self._asker.wanted).values()
+        few = any(0 < tensor.numel() < ENOUGH and tensor.dtype == torch.float32 for tensor in outputs)
+        return few and self._rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_calls
+
+    @property
+    def empty_ms(self) -> float:
+        """What an empty call's own work takes, in ms."""
+        return self._clock.empty_ms
+
+    def run_empty(self, *, timeout_s: float, forked: bool = False) -> Iterator[ClockedCall | Fault]:
+        """Do all of a call but the model's own work, again and again, in a runner that has answered before.
+
+        `forked`, on two streams. All calls have the same inputs: nobody looks at them.
+        """
+        seed = fresh_seed()
+        self._reference.wear(self._weights_of(seed))
+        inputs = self._reference.draw(seed)
+        gradients = self._output_gradients(inputs, 0, seed)
+        for index in itertools.count():
+            _, answer = self._asker.ask(
+                index, inputs, gradients, None, random_seed=0, schedule=None, timeout_s=timeout_s, forked=forked
+            )
+            yield answer
+
+    def _expected(
+        self, blocks: list[Arguments], whole: Honest | None, random_seed: int, gradients: list[torch.Tensor] | None
+    ) -> Iterator[Expected]:
+        if whole is None:
+            yield from self._reference.expected_of_blocks(blocks, random_seed)
+        else:
+            yield self._reference.expected(blocks[0], random_seed, gradients, honest=whole)
+
+    def _honest(self, blocks: list[Arguments], whole: Honest | None, random_seed: int) -> Iterator[Honest]:
+        if whole is None:
+            yield from (self._reference.honest(block, random_seed, None) for block in blocks)
+        else:
+            yield whole
+
+    def _judge(
+        self,
+        answer: ClockedCall,
+        wanted: model_call.Result,
+        expected: Iterable[Expected],
+        placed: LaidOut,
+        honest: Iterable[Honest] | None,
+    ) -> tuple[list[TensorCheck], bool, Finding | None]:
+        """Compare an answer, block by block. It starts as a failure: only a comparison of all makes it a pass.
+
+        Gives what was compared, whether with float64 throughout, and what is wrong. Where `honest` answers are given,
+        outputs equal to them are compared no further.
+        """
+        pairs = pair_up(wanted.outputs, answer.done.outputs)
+        if isinstance(pairs, Finding):
+            return [], True, pairs
+        if wanted.gradients is not None:
+            found = gradient_pairs(wanted.gradients, answer.done)
+            if isinstance(found, Finding):
+                return [], True, found
+            pairs += found
+        snapshots = output_views(pairs, self._outputs, self._reference.number)
+        if isinstance(snapshots, Finding):
+            return [], True, snapshots
+        on_host = None if self._words is None else late_on_host(pairs, self._words)
+        too_late = late(snapshots, answer.samples or {}) or on_host
+        if too_late is not None:
+            return [], True, too_late
+        # The values of a call in blocks are never there all at once: places are those of the call that came first.
+        own = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
+        shared = shared_elements(views_laid_out(pairs), own)
+        if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
+            earlier = self._not_of_this_call(snapshots, pairs, owned)
+            return [], False, shared or changed_input(placed, self._reference.written) or earlier
+        parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
+        starts = dict.fromkeys(parts, 0)
+        borrowed: frozenset[str] = frozenset()
+        in_float64 = True
+        for number, block in enumerate(expected):
+            borrowed, in_float64 = borrowed | block.borrowed, in_float64 and block.in_float64
+            self._begin(number, block, snapshots, parts, starts)
+            del block  # Else the next one is computed while this one's values are still there.
+        checks = [joined([read() for read in readings]) for readings in parts.values()]
+        problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
+        if problem is not None and self._standing is not None:
+            problem = self._standing.unwritten(pairs) or problem
+        # Always looked at: a call may follow one that was wrong, and is held against it.
+        earlier = self._not_of_this_call(snapshots, pairs, borrowed)
+        return checks, in_float64, problem or shared or changed_input(placed, self._reference.written) or earlier
+
+    def look_closely(self) -> Trial | None:
+        """Look at the errors of right calls: fewer bits than the problem asks for may be well within the tolerance.
+
+        Gives the trial as one that failed, or None: KernelBench's rule allows all within it. Raises MemoryError.
+        """
+        if self._rule is ToleranceRule.KERNELBENCH:
+            return None
+        check = self._precision.look_closely(self._reference_call)
+        if check is None or check.finding is None:
+            return None
+        return Trial(check, Fault(Status.WRONG_RESULT, check.finding), 0.0, copied=False)
+
+    def _reference_call(self, drawn: Drawn) -> ReferenceCall:
+        self._reference.wear(self._weights_of(drawn.seed))
+        inputs, random_seed = self._reference.draw(drawn.seed), derived(drawn.seed, b"in forward")
+        gradients = self._output_gradients(inputs, random_seed, drawn.seed)
+        return drawn.sample.call(self._reference, self._blocks(inputs, gradients), random_seed, gradients)
+
+    def _blocks(self, inputs: Arguments, gradients: list[torch.Tensor] | None) -> list[Arguments]:
+        return self._reference.blocks(inputs) if gradients is None else [inputs]
+
+    def _begin(
+        self,
+        number: int,
+        block: Expected,
+        snapshots: list[OutputViews],
+        parts: dict[str, list[Reading]],
+        starts: dict[str, int],
+    ) -> None:
+        """Begin to compare what a block of the reference has of each output; `starts` says with which row it begins."""
+        exact, honest = self._reference.values(block.exact), self._reference.values(block.honest)
+        for path, _, tensor, _ in snapshots:
+            if parts[path] and not tensor.dim():
+                continue  # A number is the same for all blocks (`Reference.settle`).
+            sides = rows_from(Sides(tensor, exact[path], honest[path]), starts[path])
+            parts[path].append(self._compare(path, sides))
+            self._precision.add(number, path, sides, in_float64=block.in_float64)
+            starts[path] += sides.honest.shape[0] if sides.honest.dim() else 0
+
+    def _compare(self, path: str, sides: Sides) -> Reading:
+        """Begin to compare an output, or the rows of it that a block of the reference has."""
+        actual, exact, honest = sides
+        dtype = honest.dtype
+        closely = dtype.is_floating_point or dtype.is_complex
+        real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
+        rounding = self._distribution_mix.rounding_of(self._profile, path)
+        limits = bounds(self._rule, self._reference.problem, real, rounding) if closely else None
+        return self._comparison(path, Sides(actual, exact if closely else exact.to(dtype), honest), limits)
+
+    def _not_of_this_call(
+        self, snapshots: list[OutputViews], pairs: list[Pair], exempt: frozenset[str]
+    ) -> Finding | None:
+        """Find an output that was not made in this call: in other memory, or there before the inputs were.
+
+        The reference may do so itself, by returning a view of a weight or of an input; then anyone may.
+        """
+        reused = self._reused(snapshots, exempt)
+        lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
+        stood = None if self._standing is None else self._standing.found(pairs, exempt)
+        return reused or lent or stood
+
+    def _reused(self, snapshots: list[OutputViews], exempt: frozenset[str]) -> Finding | None:
+        """Find an output in the memory of the last call's, which the runner still held."""
+        found, self._last_storages = reused(snapshots, self._last_storages, exempt)
+        return found
+
+
+def _status(problem: Finding) -> Status:
+    return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT

@@ -1,0 +1,63 @@
+"""Analysis of one submission: findings about Python and embedded C++, and predicted builds."""
+
+import ast
+import warnings
+
+import msgspec
+
+from evaluator.lint import cpp_calls, launches, library, prompt_injection, side_effects
+from evaluator.lint.embedded import pieces
+from evaluator.lint.messages import MAX_MESSAGE, Looked, Remark, thinned
+from evaluator.lint.predicted_builds import predicted_builds
+from evaluator.lint.reachable import Module, in_forward, take_apart
+from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
+from evaluator.protocol.frames.oversize import unsendable_request
+
+_MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
+
+
+def look(source: str) -> Looked:
+    """Analyse `source` and list the remarks. Invalid Python is left to the build, which reports the position.
+
+    Time, memory and recursion depth are unbounded. The caller sets limits and expects the process to die at them.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return Looked(thinned(list(prompt_injection.prompt_injection(source, [], []))))
+    except (RecursionError, MemoryError):
+        return Looked([], f"it is nested too deeply for Python's parser, or too large: {len(source)} characters")
+    try:
+        module = take_apart(tree)
+        noticed = thinned(_remarks(source, module))
+    except (RecursionError, MemoryError) as error:
+        return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
+    return Looked(noticed, builds=_builds(module))
+
+
+def _builds(module: Module) -> list[BuildRequest]:
+    """Predict builds. A failure for a hostile text discards the prediction but keeps the remarks."""
+    try:
+        builds = predicted_builds(module.nodes, module.names)
+        # Requests that the judge would refuse from a runner are not built ahead either.
+        builds = [build for build in builds if unsendable_request(build) is None]
+        return builds if len(msgspec.msgpack.encode(builds)) <= _MAX_BUILDS_BYTES else []
+    except Exception:  # noqa: BLE001 - there is no list of what a hostile text may lead to
+        return []
+
+
+def _remarks(source: str, module: Module) -> list[Remark]:
+    bodies = in_forward(module)
+    found = pieces(module.nodes, source)
+    return [
+        *library.library_calls(module, bodies),
+        *library.fallbacks(module, bodies),
+        *side_effects.surroundings(module),
+        *side_effects.patches(module, bodies),
+        *cpp_calls.cpp_rules(found),
+        *launches.never_launched(module.nodes, found),
+        *prompt_injection.prompt_injection(source, module.nodes, found),
+    ]

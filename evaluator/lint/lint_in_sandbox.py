@@ -1,0 +1,54 @@
+"""Judge side of the linter: run the analysis in a confined child and convert the answer to findings."""
+
+from typing import NamedTuple
+
+from evaluator.findings import Code, finding
+from evaluator.lint.messages import Look, Looked
+from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, FrameError
+from evaluator.records import Finding
+from evaluator.sandbox import ForkServer, Limits
+
+_ENTRY = "evaluator.lint.sandboxed_lint:run"
+_LIMIT_S = 10.0
+"""A real submission takes about 20 ms."""
+_LIMITS = Limits(memory_bytes=1 << 30, processes=16, file_bytes=0, open_files=64, private_folder_bytes=1 << 20)
+"""Python's syntax tree of a 1 MiB text may take a few hundred MiB."""
+
+
+class LookedAt(NamedTuple):
+    """Findings of a text, and the predicted build requests."""
+
+    findings: list[Finding]
+    builds: list[BuildRequest] = []
+
+
+def look_at(source: str, fork_server: ForkServer) -> LookedAt:
+    """Analyse a text in a child of `fork_server`. A failing child results in a finding, never in a verdict.
+
+    Raises:
+        JudgeFailed: the child could not be started.
+    """
+    child = fork_server.spawn(_ENTRY, limits=_LIMITS)
+    channel = Channel(child.socket, receives=Looked)
+    try:
+        channel.send(Look(source), timeout_s=_LIMIT_S)
+        answer = channel.receive(_LIMIT_S)
+    except DeadlinePassed:
+        return _not_looked_at(f"the analysis took longer than {_LIMIT_S:g} s")
+    except (Closed, FrameError):
+        return _not_looked_at("the text crashed the analysis process")
+    finally:
+        child.kill()
+        channel.close()
+    if not isinstance(answer, Looked):
+        return _not_looked_at("the analysis process did not answer")
+    found = [finding(noticed.code, noticed.message, line=noticed.line) for noticed in answer.noticed]
+    return LookedAt([*found, *([_noted(answer.incomplete)] if answer.incomplete else [])], answer.builds)
+
+
+def _not_looked_at(why: str) -> LookedAt:
+    return LookedAt([_noted(why)])
+
+
+def _noted(why: str) -> Finding:
+    return finding(Code.NOT_LOOKED_AT, why)

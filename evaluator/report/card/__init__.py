@@ -1,0 +1,1 @@
+"""One scorecard on a screen or as SVG."""

@@ -1,0 +1,257 @@
+"""Screen of one scorecard: the verdict first, then its evidence, then the next steps.
+
+Text of a submission, its compiler or its process passes through `Sheet.say` or `printable`, and is never parsed as
+markup.
+"""
+
+from itertools import islice
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from evaluator.findings import Code
+from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing, Weights, WeightsGraded
+from evaluator.report.card.baselines import baseline_rows
+from evaluator.report.card.printed_output import printed_rows
+from evaluator.report.card.profile import profiling_rows
+from evaluator.report.card.roofline import roofline_row, show_roofline
+from evaluator.report.card.samples import show_samples
+from evaluator.report.card.source_excerpt import show_diagnostic, show_line
+from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
+from evaluator.report.layout.text import counted, duration, printable, ratio, side_by_side, significant
+
+_MOST_FINDINGS = 3
+_MOST_ERRORS = 3
+_MOST_LOG_LINES = 6
+_MOST_PRINTED = 40
+_PRINTED_WITH_A_FAILURE = 12
+_PASSED = frozenset({Status.CORRECT})
+_NO_VERDICT = frozenset({Status.INCONCLUSIVE, Status.INFRA_ERROR})
+
+
+def render_card(
+    card: Scorecard, console: Console, written_to: Path | None = None, *, with_samples: bool = False
+) -> None:
+    """Print `card` on `console`, with its file; `with_samples` adds the distribution of the samples."""
+    sheet = Sheet(console)
+    _verdict(sheet, card)
+    _place(sheet, card)
+    sheet.blank()
+    _subject(sheet, card)
+    _correctness(sheet, card)
+    if card.status is Status.CORRECT:
+        _time(sheet, card)
+    if card.roofline is not None:
+        roofline_row(sheet, card.roofline)
+    if card.profiling is not None:
+        profiling_rows(sheet, card.profiling)
+    printed_rows(sheet, card.output, _lines_printed(card, with_samples=with_samples))
+    if with_samples and card.timing is not None:
+        show_samples(sheet, card.timing)
+        if card.roofline is not None:
+            show_roofline(sheet, card.roofline, card.timing)
+    _findings(sheet, card)
+    _scorecard(sheet, card, written_to)
+    sheet.print()
+
+
+def _lines_printed(card: Scorecard, *, with_samples: bool) -> int:
+    """Return the number of printed lines to show. After a failure, printed lines may explain it."""
+    if with_samples:
+        return _MOST_PRINTED
+    return 0 if card.status is Status.CORRECT else _PRINTED_WITH_A_FAILURE
+
+
+def _verdict(sheet: Sheet, card: Scorecard) -> None:
+    if card.status in _PASSED:
+        mark, style = sheet.symbols.right, "bold green"
+    elif card.status in _NO_VERDICT:
+        mark, style = sheet.symbols.unsure, "bold yellow"
+    else:
+        mark, style = sheet.symbols.wrong, "bold red"
+    word = styled(card.status.value.replace("_", " "), style)
+    sheet.paragraph(styled(mark, style), word.append("  ").append_text(_reason(sheet, card)))
+
+
+def _reason(sheet: Sheet, card: Scorecard) -> Text:
+    if card.reason is not None:
+        return sheet.say(card.reason.message, 320)
+    if card.status is Status.CORRECT:
+        return sheet.say("all calls agree with the reference")
+    return sheet.say("the scorecard gives no reason")
+
+
+def _place(sheet: Sheet, card: Scorecard) -> None:
+    """Show the failing line of the submission, if known."""
+    if card.status is Status.BUILD_ERROR and not _names_its_line(card) and _compiler_messages(sheet, card):
+        return
+    line = card.reason.line if card.reason is not None else None
+    if line is not None and 1 <= line <= len(card.submission.source.splitlines()):
+        sheet.blank()
+        show_line(sheet, card.submission.source, line)
+
+
+def _names_its_line(card: Scorecard) -> bool:
+    """Whether the reason has a line of the submission, while the compiler's line is in generated code."""
+    return card.reason is not None and card.reason.code == Code.BINDING.value and card.reason.line is not None
+
+
+def _compiler_messages(sheet: Sheet, card: Scorecard) -> bool:
+    failed = [unit for unit in card.build.units if not unit.ok] if card.build is not None else []
+    errors = [message for unit in failed for message in unit.diagnostics if "error" in message.severity]
+    for diagnostic in errors[:_MOST_ERRORS]:
+        sheet.blank()
+        show_diagnostic(sheet, card.submission.source, diagnostic)
+    if len(errors) > _MOST_ERRORS:
+        sheet.blank()
+        more = counted(len(errors) - _MOST_ERRORS, "more error")
+        sheet.paragraph(Text(), styled(f"and {more}; all are in the scorecard, under build.units", "dim"))
+    if failed and not errors and not (card.reason is not None and failed[0].log.strip() == card.reason.message):
+        _end_of_log(sheet, failed[0].log)
+    return bool(failed)
+
+
+def _end_of_log(sheet: Sheet, log: str) -> None:
+    """Show the end of a log without line numbers, such as a linker's."""
+    lines = [line for line in printable(log[-10_000:], sheet.encoding).splitlines() if line.strip()]
+    if lines:
+        sheet.blank()
+    for line in lines[-_MOST_LOG_LINES:]:
+        sheet.line(styled(f"  {sheet.symbols.rule} {line}", "dim"))
+
+
+def _subject(sheet: Sheet, card: Scorecard) -> None:
+    subject = sheet.say(card.submission.name, 80).append(" for ").append_text(sheet.say(card.problem.name, 80))
+    subject.append(f", size {card.problem.size.value}, on {card.device.kind.value}")
+    name = Text("(").append_text(sheet.say(card.device.name, 60)).append(")")
+    if subject.cell_len + 1 + name.cell_len <= sheet.text_width - MARGIN_AND_LABEL:
+        sheet.row("Submission", subject.append(" ").append_text(name))
+    else:  # A processor's long name has its own line.
+        sheet.row("Submission", subject)
+        sheet.row("", name)
+
+
+def _correctness(sheet: Sheet, card: Scorecard) -> None:
+    if not card.checks:
+        return
+    wrong = [check for check in card.checks if not check.ok]
+    calls = counted(len(card.checks), "call")
+    summary = styled(f"{len(wrong)} of {calls} wrong", "red") if wrong else Text(f"{calls} checked")
+    ratios = [tensor.error_ratio for check in card.checks for tensor in check.tensors]
+    finite = [ratio for ratio in ratios if ratio is not None]
+    if any(finite):
+        summary.append(f", worst error {significant(max(finite))} {sheet.symbols.times} what is allowed")
+    elif finite and not wrong:
+        summary.append(", every value exact")
+    sheet.row("Correctness", summary)
+    if wrong:
+        _first_mismatch(sheet, wrong[0])
+    if card.weights is not None and card.weights.graded is not WeightsGraded.NONE:
+        sheet.row("Weights", _weights(sheet, card.weights))
+
+
+def _weights(sheet: Sheet, weights: Weights) -> Text:
+    if weights.graded is WeightsGraded.CHANGING:
+        own = f", of which the runner copied {weights.copied}" if weights.copied else ""
+        return Text(f"{counted(weights.changed, 'parameter')} changed from call to call{own}")
+    return Text("frozen: ").append_text(sheet.say(weights.reason or "", 320))
+
+
+_NOT_LIKE = "not quoted: only the reference's weights changed from call to call"
+
+
+def _is_like(weights: Weights | None) -> bool:
+    """Whether both sides computed with weights of the same kind. True for older cards without this field."""
+    return weights is None or not weights.unmatched
+
+
+def _first_mismatch(sheet: Sheet, check: Check) -> None:
+    tensor = next((tensor for tensor in check.tensors if not tensor.ok), None)
+    if tensor is None:
+        return  # The verdict already states other failures than values.
+    sheet.row("", Text("first on inputs ").append_text(sheet.say(check.profile.replace("_", " "), 60)).append(":"))
+    sheet.row("", _tensor(sheet, tensor))
+    if tensor.first_mismatch is not None:
+        place = sheet.say(f"at {tensor.first_mismatch.index}: expected", 80).append(" ")
+        place.append_text(sheet.say(tensor.first_mismatch.expected, 32, "green"))
+        place.append(", got ").append_text(sheet.say(tensor.first_mismatch.actual, 32, "red"))
+        sheet.row("", place)
+
+
+def _tensor(sheet: Sheet, tensor: TensorCheck) -> Text:
+    text = sheet.say(f"{tensor.path}, {tensor.dtype} {tensor.shape}", 120)
+    if tensor.mismatches:
+        text.append(f": {counted(tensor.mismatches, 'element')} {'differs' if tensor.mismatches == 1 else 'differ'}")
+    if tensor.nonfinite:
+        text.append(f", {tensor.nonfinite} NaN or infinite")
+    return text
+
+
+def _time(sheet: Sheet, card: Scorecard) -> None:
+    if card.timing is None:
+        sheet.row("Time", Text(f"not measured on {card.device.kind.value}"))
+        return
+    timing = card.timing
+    calls = counted(len(timing.submission.samples_ms), "verified call")
+    reference, submission = side_by_side(timing.reference_median_ms, timing.submission_median_ms, sheet.symbols.micro)
+    room = max(len(reference), len(submission))
+    sheet.row("Time", Text(f"reference   {reference:>{room}}"))
+    sheet.row("", Text(f"submission  {submission:>{room}}").append(f"  median of {calls}", style="dim"))
+    sheet.row("Speedup", _speedup(sheet, timing) if _is_like(card.weights) else Text(_NOT_LIKE))
+    baseline_rows(sheet, card.baselines)
+
+
+def _speedup(sheet: Sheet, timing: Timing) -> Text:
+    between = _interval(sheet, timing)
+    if timing.speedup is None:
+        least = duration(timing.resolution_ms, sheet.symbols.micro)
+        why = "its interval is unbounded" if between is None else f"its interval is {between}"
+        return Text(f"not quoted: {why}; the clock resolves {least}{_direction(timing, '; certainly {}')}")
+    text = styled(f"{significant(timing.speedup)} {sheet.symbols.times}", "bold")
+    if between is not None:
+        text.append(f"  {between}", style="dim")
+    if timing.significant is False:
+        return text.append("; no significant difference")
+    if timing.speedup < 1:
+        text.append("  slower than the reference", style="dim")
+    return text
+
+
+def _interval(sheet: Sheet, timing: Timing) -> str | None:
+    """Format the 95 % interval of the speedup; None if the card has none."""
+    low, high, times = timing.speedup_low, timing.speedup_high, sheet.symbols.times
+    if low is None:
+        return None
+    if high is None:
+        return f"above {ratio(low)} {times} (95 % sure)"
+    return f"between {ratio(low)} and {ratio(high)} {times} (95 % sure)"
+
+
+def _direction(timing: Timing, wording: str) -> str:
+    """Format the known direction of an unquoted speedup."""
+    if not timing.significant or timing.speedup_low is None:
+        return ""
+    return wording.format("faster" if timing.speedup_low > 1 else "slower")
+
+
+def _findings(sheet: Sheet, card: Scorecard) -> None:
+    if card.reason is not None:
+        sheet.row("Next", sheet.say(card.reason.next_step, 240))
+        sheet.row("", sheet.say(f"warpgrade explain {card.reason.code}", 60, "dim"))
+    others = [finding for finding in card.findings if finding != card.reason]
+    for number, finding in enumerate(islice(others, _MOST_FINDINGS)):
+        sheet.row(
+            "" if number else "Findings",
+            sheet.say(finding.code, 8, "yellow").append(" ").append_text(sheet.say(finding.message, 160)),
+        )
+        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(finding.next_step, 160)))
+    if len(others) > _MOST_FINDINGS:
+        more = counted(len(others) - _MOST_FINDINGS, "more finding")
+        sheet.row("", styled(f"and {more} in the scorecard", "dim"))
+
+
+def _scorecard(sheet: Sheet, card: Scorecard, written_to: Path | None) -> None:
+    if written_to is not None:
+        took = styled(f"  after {duration(card.wall_s * 1e3, sheet.symbols.micro)}", "dim")
+        sheet.row("Scorecard", sheet.say(written_to, 400).append_text(took))

@@ -1,0 +1,80 @@
+"""Excerpt of the submission: numbered lines, and a caret under the compiler's column."""
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.text import Text
+
+from evaluator.records import Diagnostic
+from evaluator.report.layout.sheet import Sheet, styled
+from evaluator.report.layout.text import printable
+
+_BEFORE = 2
+_AFTER = 1
+_GUTTER = 10  # "  > 1234 | "
+
+
+def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None, offset: int = 0) -> None:
+    """Show line `line` (from 1) of `source` with its neighbours, and a `caret` under a cell (from 0).
+
+    `offset` is added to the line numbers if `source` is an excerpt.
+    """
+    lines = source.splitlines()
+    first = max(1, line - _BEFORE)
+    last = min(len(lines), line + _AFTER)
+    room = sheet.text_width - _GUTTER - 1
+    start = 0 if caret is None or caret < room else caret - room // 2
+    for number in range(first, last + 1):
+        text = _cut(sheet, printable(lines[number - 1], sheet.encoding), start, room)
+        mark, style = (">", "bold") if number == line else (" ", "dim")
+        sheet.line(_gutter(sheet, f"{mark}{number + offset:>5}", style).append(text, style))
+        if number == line and caret is not None:
+            sheet.line(_gutter(sheet, "").append(" " * (caret - start) + "^", style="bold red"))
+
+
+def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
+    """Show a compiler's message at the submission's line, or in the compiler's text if that line is unknown."""
+    lines = source.splitlines()
+    own = diagnostic.submission_line
+    if own is not None and not 1 <= own <= len(lines):
+        own = None
+    if own is not None:
+        place = f"line {own}"
+    else:
+        place = f"{diagnostic.file}, line {diagnostic.line}" if diagnostic.file else "linking"
+    message = sheet.say(place, 80, "bold").append(": ")
+    sheet.paragraph(Text(), message.append_text(sheet.say(diagnostic.message, 240)))
+    if own is not None:
+        show_line(sheet, source, own, caret=caret_cell(diagnostic, lines[own - 1]))
+    elif diagnostic.source_line.strip():
+        caret = caret_cell(diagnostic, diagnostic.source_line)
+        show_line(sheet, diagnostic.source_line, 1, caret=caret, offset=diagnostic.line - 1)
+
+
+def caret_cell(diagnostic: Diagnostic, own_line: str) -> int | None:
+    """Return the cell (from 0) of the submission's `own_line` for the compiler's column, or None.
+
+    The compiler reads the contents of a string literal: the first line lacks the quotes, and the text may be dedented.
+    The function therefore aligns the text that both lines share.
+    """
+    shown = printable(own_line)
+    given = printable(diagnostic.source_line) or shown
+    shared = given.strip()
+    found = shown.find(shared)
+    if diagnostic.column < 1 or not shared or found < 0:
+        return None
+    lead = len(given) - len(given.lstrip())
+    cell = cell_len(shown[:found]) - cell_len(given[:lead]) + diagnostic.column - 1
+    return cell if 0 <= cell <= cell_len(shown) else None
+
+
+def _gutter(sheet: Sheet, text: str, style: str = "dim") -> Text:
+    return styled(f"  {text:<6} {sheet.symbols.rule} ", style)
+
+
+def _cut(sheet: Sheet, text: str, start: int, room: int) -> str:
+    """Return the `room` cells of `text` from cell `start`."""
+    if start:
+        text = text[len(chop_cells(text, start)[0]) :] if cell_len(text) > start else ""
+    if cell_len(text) <= room:
+        return text
+    ellipsis = sheet.symbols.ellipsis
+    return set_cell_size(text, room - len(ellipsis)) + ellipsis

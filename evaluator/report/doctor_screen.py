@@ -1,0 +1,75 @@
+"""Screens of `doctor`: capabilities of the machine, and parts built in advance."""
+
+from rich.console import Console
+from rich.text import Text
+
+from evaluator.compile.warm_up import Outcome, PartReport, Preparations
+from evaluator.doctor.diagnosis import Diagnosis, Line, Prepared
+from evaluator.report.layout.sheet import Sheet, styled
+from evaluator.report.layout.text import duration
+
+_WORD = 9  # width of the word before a row's text
+_SHOWN_S = 0.1
+_STYLES = {Outcome.MADE: "green", Outcome.THERE: "green", Outcome.FAILED: "yellow"}
+
+
+def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
+    """Print `diagnosis` on `console`: the usable devices first, then every check."""
+    sheet = Sheet(console)
+    if diagnosis.ready:
+        mark, style = sheet.symbols.right, "bold green"
+        verdict = f"this machine can grade on {' and '.join(device.value for device in diagnosis.ready)}"
+    else:
+        mark, style = sheet.symbols.wrong, "bold red"
+        verdict = "this machine cannot grade yet: install what is missing below"
+    sheet.paragraph(styled(mark, style), styled(verdict, "bold"))
+    sheet.blank()
+    for line in diagnosis.lines:
+        _show(sheet, line)
+    for number, prepared in enumerate(diagnosis.prepared):
+        _show_prepared(sheet, prepared, "" if number else "prepared")
+    sheet.print()
+
+
+def render_preparations(preparations: Preparations, console: Console) -> None:
+    """Print the result for each part: built, already present, or failed with the reason."""
+    sheet = Sheet(console)
+    device = None
+    for part in preparations.parts:
+        sheet.row("" if part.device is device else part.device.value, _part(sheet, part))
+        device = part.device
+    sheet.row("folder", sheet.say(preparations.folder))
+    sheet.print()
+
+
+def _show(sheet: Sheet, line: Line) -> None:
+    word = _word("ok" if line.ok else "missing", "green" if line.ok else "yellow")
+    sheet.row(line.name, word.append_text(sheet.say(line.found, 200)))
+    if line.fix:
+        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(line.fix, 320, "dim")))
+
+
+def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
+    word = _word(prepared.device.value, "")
+    if prepared.ok:
+        sheet.row(label, word.append_text(styled("yes", "green")))
+    else:
+        sheet.row(label, word.append_text(styled("not yet: warpgrade doctor --prepare", "yellow")))
+
+
+def _part(sheet: Sheet, part: PartReport) -> Text:
+    row = _word(part.outcome.value, _STYLES[part.outcome]).append_text(sheet.say(part.name))
+    match part.outcome:
+        case Outcome.MADE:
+            # A part built along with another has no time of its own.
+            return row.append(f" in {duration(part.wall_s * 1e3)}") if part.wall_s >= _SHOWN_S else row
+        case Outcome.FAILED:
+            return row.append(": ").append_text(sheet.say(part.why, 300))
+        case Outcome.THERE:
+            return row
+
+
+def _word(text: str, style: str) -> Text:
+    word = styled(text, style)
+    word.pad_right(max(1, _WORD - word.cell_len))
+    return word

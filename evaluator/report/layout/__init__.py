@@ -1,0 +1,1 @@
+"""Text, tables and label sheets for a terminal."""

@@ -1,0 +1,1 @@
+"""Many scorecards: tables, HTML, JUnit, KernelBench's format, comparison of two runs."""

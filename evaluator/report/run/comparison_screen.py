@@ -1,0 +1,85 @@
+"""Comparison of two runs on screen and as a document."""
+
+from typing import TYPE_CHECKING, Any
+
+from evaluator.report.layout.text import counted, one_line, significant
+from evaluator.report.run.run_comparison import Comparison, Pair
+from evaluator.report.run.summary import MISSING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_MOST = 20
+
+
+def comparison_document(comparison: Comparison, failed: list[str]) -> dict[str, Any]:
+    """Return the document of `compare --json`."""
+    faster = comparison.faster
+    return {
+        "version": 1,
+        "pairs": len(comparison.pairs),
+        "timed": comparison.timed,
+        "faster": None if faster is None else faster._asdict(),
+        "broken": [_names(pair) for pair in comparison.broken],
+        "mended": [_names(pair) for pair in comparison.mended],
+        "p_broken": comparison.p_broken,
+        "only_before": [{"problem": each.problem, "name": each.name} for each in comparison.only_before],
+        "only_after": [{"problem": each.problem, "name": each.name} for each in comparison.only_after],
+        "submissions": [_names(pair) | {"ratio": pair.ratio} for pair in comparison.pairs],
+        "failed": failed,
+    }
+
+
+def _names(pair: Pair) -> dict[str, Any]:
+    before, after = pair
+    return {
+        "problem": before.problem,
+        "name": before.name,
+        "before": before.status.value if before.status else None,
+        "after": after.status.value if after.status else None,
+    }
+
+
+def _same(pair: Pair) -> bool:
+    """Whether both runs have the same verdict. A missing card is no verdict."""
+    return pair.before.status is not None and pair.before.status is pair.after.status
+
+
+def _speed(comparison: Comparison) -> str:
+    """Format the relative speed of the second run."""
+    faster = comparison.faster
+    if faster is None:
+        return "speed: no submission has a speedup in both runs"
+    interval = "no interval: a card has none"
+    if faster.low is not None and faster.high is not None:
+        interval = f"95 %: {significant(faster.low)}x to {significant(faster.high)}x"
+    return (
+        f"second run {significant(faster.value)}x as fast, over {counted(comparison.timed, 'submission')} ({interval})"
+    )
+
+
+def render_comparison(comparison: Comparison, console: "Console") -> None:
+    """Print the summary, the changed verdicts, and the largest changes of speed."""
+    from rich.text import Text
+
+    encoding = console.encoding
+
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(one_line(text, 200, encoding), style), soft_wrap=True)
+
+    line(f"{counted(len(comparison.pairs), 'submission')} in both runs", "bold")
+    for name, found in (("first", comparison.only_before), ("second", comparison.only_after)):
+        if found:
+            line(f"{len(found)} only in the {name} run, not compared")
+    if comparison.pairs:
+        line(f"same verdict: {sum(map(_same, comparison.pairs))} of {len(comparison.pairs)}")
+    line(_speed(comparison))
+    for title, pairs, style in (("broken", comparison.broken, "red"), ("fixed", comparison.mended, "green")):
+        for pair in pairs[:_MOST]:
+            before, after = (side.status or MISSING for side in pair)
+            line(f"{title}: {pair.before.problem}/{pair.before.name}: {before} before, {after} now", style)
+        if len(pairs) > _MOST:
+            line(f"and {len(pairs) - _MOST} more {title}", style)
+    changed = [(pair.ratio, pair) for pair in comparison.pairs if pair.ratio is not None]
+    for ratio, pair in sorted(changed, key=lambda each: each[0])[:_MOST]:
+        line(f"{significant(ratio)}x  {pair.before.problem}/{pair.before.name}")

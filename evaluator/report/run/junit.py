@@ -1,0 +1,73 @@
+"""A run as JUnit XML: a suite for each problem, a case for each submission."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+from xml.etree import ElementTree as Xml
+
+from evaluator.records import Status
+from evaluator.report.layout.text import one_line
+
+# Characters that XML 1.0 forbids, even escaped.
+_FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MESSAGE = 300
+
+
+class Case(NamedTuple):
+    """One submission. `status` is None without a card."""
+
+    problem: str
+    name: str
+    status: Status | None
+    reason: str
+    wall_s: float
+
+
+def junit(cases: Iterable[Case], name: str) -> bytes:
+    """Return the document. A wrong submission is a failure, a machine's fault an error, and no verdict is skipped."""
+    suites: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        suites[case.problem].append(case)
+    everything = [case for held in suites.values() for case in held]
+    top = Xml.Element("testsuites", {"name": _clean(name)} | _counts(everything))
+    for problem, held in sorted(suites.items()):
+        suite = Xml.SubElement(top, "testsuite", {"name": _clean(problem)} | _counts(held))
+        for case in held:
+            element = Xml.SubElement(
+                suite, "testcase", classname=_clean(problem), name=_clean(case.name), time=f"{case.wall_s:.3f}"
+            )
+            tag = _tag(case)
+            if tag is not None:
+                kind = case.status.value if case.status is not None else "missing"
+                Xml.SubElement(element, tag, type=kind, message=_clean(one_line(case.reason or kind, _MESSAGE)))
+    Xml.indent(top)
+    written: bytes = Xml.tostring(top, encoding="utf-8", xml_declaration=True)
+    return written + b"\n"
+
+
+def _tag(case: Case) -> str | None:
+    match case.status:
+        case Status.CORRECT:
+            return None
+        case None | Status.INFRA_ERROR:
+            return "error"
+        case Status.INCONCLUSIVE:
+            return "skipped"
+        case _:
+            return "failure"
+
+
+def _counts(cases: list[Case]) -> dict[str, str]:
+    tags = [_tag(case) for case in cases]
+    return {
+        "tests": str(len(cases)),
+        "failures": str(tags.count("failure")),
+        "errors": str(tags.count("error")),
+        "skipped": str(tags.count("skipped")),
+        "time": f"{sum(case.wall_s for case in cases):.3f}",
+    }
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", text)

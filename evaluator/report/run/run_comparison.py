@@ -1,0 +1,163 @@
+"""Comparison of two runs by submission, and the decision whether the second is worse. Pure.
+
+The relative speed of the second run is the geometric mean of the ratios of speedups, over submissions correct in both
+runs. Its interval is the wider of two: the scatter of the ratios (Student's, on logarithms), and the clock's
+uncertainty of each speedup. One pair is therefore enough for a decision.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from evaluator.errors import UsageError
+from evaluator.records import Status
+from evaluator.report.run.intervals import NORMAL_95, Estimate, scatter_95
+
+_RULE = re.compile(r"(?P<metric>speedup|correct):-(?P<percent>[0-9]+(?:\.[0-9]+)?)%")
+_SIGNIFICANT = 0.05
+
+
+class Timed(NamedTuple):
+    """One submission in a run. `status` is None without a card; unknown ends of the interval are None."""
+
+    problem: str
+    name: str
+    status: Status | None
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+
+    @property
+    def correct(self) -> bool:
+        """Whether the submission is correct."""
+        return self.status is Status.CORRECT
+
+
+class Pair(NamedTuple):
+    """One submission in both runs."""
+
+    before: Timed
+    after: Timed
+
+    @property
+    def ratio(self) -> float | None:
+        """Speedup in the second run divided by that in the first; None if either is unknown."""
+        if not (self.before.correct and self.after.correct and self.before.speedup and self.after.speedup):
+            return None
+        return self.after.speedup / self.before.speedup
+
+
+class Comparison(NamedTuple):
+    """Two runs. `faster` is the geometric mean of the ratios over `timed` pairs; None without any.
+
+    `p_broken` is the probability of at least so many more regressions than fixes by chance (the sign test: exact,
+    one-sided McNemar).
+    """
+
+    pairs: list[Pair]
+    only_before: list[Timed]
+    only_after: list[Timed]
+    broken: list[Pair]
+    mended: list[Pair]
+    timed: int
+    faster: Estimate | None
+    p_broken: float
+
+
+class Rule(NamedTuple):
+    """A rule of failure: `metric` falls by more than `percent`; None means any broken submission."""
+
+    metric: str
+    percent: float | None
+
+
+def parse_rule(text: str) -> Rule:
+    """Parse a value of `--fail-on`.
+
+    >>> parse_rule("speedup:-5%"), parse_rule("status")
+    (Rule(metric='speedup', percent=5.0), Rule(metric='status', percent=None))
+
+    Raises:
+        UsageError: the rule is unknown.
+    """
+    if text == "status":
+        return Rule("status", None)
+    found = _RULE.fullmatch(text)
+    if found is None or float(found["percent"]) >= 100:
+        hint = "use speedup:-5%, correct:-2%, or status (any submission correct in RUN_A and not in RUN_B)"
+        raise UsageError(f"{text!r} is not a rule for --fail-on", hint=hint)
+    return Rule(found["metric"], float(found["percent"]))
+
+
+def compare(before: Iterable[Timed], after: Iterable[Timed]) -> Comparison:
+    """Pair the submissions of two runs by problem and name. Unpaired submissions are listed, not compared."""
+    first = {(each.problem, each.name): each for each in before}
+    second = {(each.problem, each.name): each for each in after}
+    pairs = [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
+    broken = [pair for pair in pairs if pair.before.correct and not pair.after.correct]
+    mended = [pair for pair in pairs if pair.after.correct and not pair.before.correct]
+    timed = [pair for pair in pairs if pair.ratio is not None]
+    return Comparison(
+        pairs=pairs,
+        only_before=[first[key] for key in sorted(first.keys() - second.keys())],
+        only_after=[second[key] for key in sorted(second.keys() - first.keys())],
+        broken=broken,
+        mended=mended,
+        timed=len(timed),
+        faster=_faster(timed),
+        p_broken=_at_least(len(broken), len(broken) + len(mended)),
+    )
+
+
+def failures(comparison: Comparison, rules: Sequence[Rule]) -> list[str]:
+    """Return the failed rules with reasons. A fall counts only if significant: its interval excludes no change."""
+    return [why for rule in rules for why in _failure(comparison, rule)]
+
+
+def _failure(comparison: Comparison, rule: Rule) -> list[str]:
+    broken, mended = len(comparison.broken), len(comparison.mended)
+    if rule.percent is None:
+        return [f"correct in RUN_A and not in RUN_B: {broken}"] if broken else []
+    if rule.metric == "correct":
+        if not comparison.pairs:
+            return ["the runs share no submission, so the correct share cannot be compared"]
+        fall = (broken - mended) / len(comparison.pairs) * 100
+        if fall > rule.percent and comparison.p_broken < _SIGNIFICANT:
+            return [f"the correct share fell by {fall:.1f} points (p = {comparison.p_broken:.2g})"]
+        return []
+    faster = comparison.faster
+    if faster is None:
+        # A gate without measurements fails.
+        return ["no submission has a speedup in both runs, so speed cannot be compared"]
+    fall = (1 - faster.value) * 100
+    if fall > rule.percent and faster.high is not None and faster.high < 1:
+        return [f"the speedup fell by {fall:.1f} % over {comparison.timed} submissions"]
+    return []
+
+
+def _faster(timed: Sequence[Pair]) -> Estimate | None:
+    logs = [math.log(pair.ratio) for pair in timed if pair.ratio is not None]
+    if not logs:
+        return None
+    mean = math.fsum(logs) / len(logs)
+    halves = [half for half in (scatter_95(logs) if len(logs) > 1 else None, _uncertainty(timed)) if half is not None]
+    if not halves:
+        return Estimate(math.exp(mean), None, None)
+    return Estimate(math.exp(mean), math.exp(mean - max(halves)), math.exp(mean + max(halves)))
+
+
+def _uncertainty(timed: Sequence[Pair]) -> float | None:
+    """Return half the width of the clock's interval; None if a speedup has no interval."""
+    variances = []
+    for side in (side for pair in timed for side in pair):
+        if not side.speedup_low or not side.speedup_high:
+            return None
+        variances.append((math.log(side.speedup_high / side.speedup_low) / 2 / NORMAL_95) ** 2)
+    return NORMAL_95 * math.sqrt(math.fsum(variances)) / len(timed)
+
+
+def _at_least(count: int, tosses: int) -> float:
+    """Return the probability of at least `count` heads."""
+    at_least = sum(math.comb(tosses, heads) for heads in range(count, tosses + 1))
+    return float(at_least / 2**tosses)

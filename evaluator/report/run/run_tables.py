@@ -1,0 +1,272 @@
+"""Report of many submissions: for a terminal, as Markdown, CSV or JSON."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evaluator.report.layout.text import counted, one_line, significant
+from evaluator.report.run.intervals import Estimate
+from evaluator.report.run.summary import THRESHOLDS, Section, Summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NOTHING = "-"
+_LONGEST = 300
+"""Upper bound on the length of a name or a remark."""
+_MOST_FAILED = 20
+_IN_TABLES = (1.0, 1.5, 2.0)
+"""Values of p in the table by problem, for lack of space; CSV and JSON have all."""
+
+
+class Made(NamedTuple):
+    """A table as text."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+class Failed(NamedTuple):
+    """One submission that is not correct; `code` is the code of its reason, or empty."""
+
+    name: str
+    problem: str
+    status: str
+    code: str
+
+
+def document(sections: list[Section]) -> dict[str, Any]:
+    """Return the document of `--json`."""
+    return {
+        "version": 1,
+        "devices": [
+            {
+                "device": section.device.kind,
+                "name": section.device.name,
+                "timed": section.device.timed,
+                "total": _numbers(section.total),
+                "levels": {str(level): _numbers(summary) for level, summary in section.levels.items()},
+                "problems": {name: _numbers(summary) for name, summary in section.problems.items()},
+            }
+            for section in sections
+        ],
+    }
+
+
+def _numbers(summary: Summary) -> dict[str, Any]:
+    def spelled(value: Estimate | None) -> dict[str, float | None] | None:
+        return None if value is None else value._asdict()
+
+    return summary._asdict() | {
+        "built": spelled(summary.built),
+        "correct": spelled(summary.correct),
+        "fast": {f"{p:g}": spelled(value) for p, value in summary.fast.items()},
+        "pass_at": {str(k): spelled(value) for k, value in summary.pass_at.items()},
+        "pass_at_problems": {str(k): count for k, count in summary.pass_at_problems.items()},
+        "speedup": spelled(summary.speedup),
+        "speedup_or_1": spelled(summary.speedup_or_1),
+    }
+
+
+def csv_text(sections: list[Section]) -> str:
+    """Return the text of `--csv`: a row for each device, each of its levels and each problem.
+
+    Problem names come from users; a name that a spreadsheet would parse as a formula is quoted.
+    """
+    ks = sorted({k for section in sections for k in section.total.pass_at})
+    numbers = ["built", "correct", *(f"fast_{p:g}" for p in THRESHOLDS), *(f"pass@{k}" for k in ks)]
+    numbers += ["speedup", "speedup_or_1"]
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
+    header = ["device", "device_name", "group", "name", "samples", "problems", "unquoted"]
+    table.writerow(header + [f"{name}{end}" for name in numbers for end in ("", "_low", "_high")])
+    for section in sections:
+        for group, name, summary in _groups(section):
+            values = [summary.built, summary.correct, *(summary.fast[p] for p in THRESHOLDS)]
+            values += [*(summary.pass_at.get(k) for k in ks), summary.speedup, summary.speedup_or_1]
+            cells = [cell for value in values for cell in (value or (None, None, None))]
+            counts = [summary.samples, summary.problems, summary.unquoted]
+            names = map(_no_formula, (section.device.kind, section.device.name, group, name))
+            table.writerow([*names, *counts, *cells])
+    return written.getvalue()
+
+
+def _no_formula(text: str) -> str:
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def markdown(sections: list[Section], failed: Sequence[Failed] = ()) -> str:
+    """Return the text of `--markdown`."""
+    parts = list(map(_markdown, sections)) or ["Nothing to report.\n"]
+    if failed:
+        title, header, rows = _failed(failed)
+        parts.append("\n".join([f"## {title}", "", *_markdown_table(header, rows), *_beyond(failed), ""]))
+    return "\n".join(parts)
+
+
+def _markdown(section: Section) -> str:
+    lines = [f"## {_cell(_title(section))}", "", *_remarks(section), ""]
+    for title, header, rows in _tables(section):
+        lines += [f"### {title}", "", *_markdown_table(header, rows)]
+    return "\n".join(lines)
+
+
+def _markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+    return [*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
+
+
+def _cell(text: str) -> str:
+    """Escape Markdown in a name."""
+    text = one_line(text, 200).replace("\\", "\\\\")
+    for mark in "|<>&*_`[]":
+        text = text.replace(mark, f"\\{mark}" if mark not in "<>&" else {"<": "&lt;", ">": "&gt;", "&": "&amp;"}[mark])
+    return text
+
+
+def render(sections: list[Section], console: "Console", failed: Sequence[Failed] = ()) -> None:
+    """Print the report on a terminal."""
+    from rich.text import Text
+
+    encoding = console.encoding
+
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(one_line(text, _LONGEST, encoding), style))
+
+    for section in sections:
+        line(_title(section), "bold")
+        for remark in _remarks(section):
+            line(remark)
+        for table in _tables(section):
+            _render_table(table, console)
+            console.print()
+    if not sections:
+        line("Nothing to report.")
+    if failed:
+        _render_table(_failed(failed), console, names=2, numbers=False)
+        for text in _beyond(failed):
+            line(text)
+
+
+def _render_table(made: Made, console: "Console", *, names: int = 1, numbers: bool = True) -> None:
+    """Print a table. The first `names` columns may wrap; the others are right-aligned if `numbers`."""
+    from rich.text import Text
+
+    from evaluator.report.layout.table import table_lines
+
+    console.print(Text(made.title, "bold"))
+    rows = [[one_line(cell, _LONGEST, console.encoding) for cell in row] for row in made.rows]
+    for number, line in enumerate(table_lines(made.header, rows, console.width, names=names, right=numbers)):
+        console.print(Text(line, "" if number else "bold"), soft_wrap=True)
+
+
+def _failed(failed: Sequence[Failed]) -> Made:
+    rows = [list(each) for each in failed[:_MOST_FAILED]]
+    return Made("Not correct", ["submission", "problem", "status", "code"], rows)
+
+
+def _beyond(failed: Sequence[Failed]) -> list[str]:
+    """Return a line with the number of omitted submissions, if any."""
+    left = len(failed) - _MOST_FAILED
+    return [f"and {left} more; --html FILE lists all"] if left > 0 else []
+
+
+class Described(NamedTuple):
+    """One device's section as text: title, remarks, and tables."""
+
+    title: str
+    remarks: list[str]
+    tables: list[Made]
+
+
+def described(section: Section) -> Described:
+    """Return a section as text, for a page."""
+    return Described(_title(section), _remarks(section), list(_tables(section)))
+
+
+def _title(section: Section) -> str:
+    name = f" ({section.device.name})" if section.device.name else ""
+    total = section.total
+    return (
+        f"{section.device.kind}{name}: {counted(total.samples, 'submission')} to {counted(total.problems, 'problem')}"
+    )
+
+
+def _remarks(section: Section) -> list[str]:
+    total = section.total
+    parts = [f"{count} {status}" for status, count in sorted(total.statuses.items(), key=lambda each: -each[1])]
+    remarks = [", ".join(parts)]
+    if not section.device.timed:
+        remarks.append(f"{section.device.kind} measures no time.")
+    elif total.unquoted:
+        remarks.append(
+            f"{counted(total.unquoted, 'correct submission')} without a speedup: below the clock's resolution."
+        )
+    return remarks
+
+
+def _tables(section: Section) -> Iterator[Made]:
+    total = section.total
+    yield Made("All", ["", "value", "95 % interval"], list(_facts(total)))
+    shown = _IN_TABLES if section.device.timed else ()
+    header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in shown), "speedup"]
+    for title, groups in (
+        ("By level", {f"level {level}": summary for level, summary in section.levels.items()}),
+        ("By problem", section.problems),
+    ):
+        rows = []
+        for name, summary in groups.items():
+            shares = [summary.built, summary.correct, *(summary.fast[p] for p in shown)]
+            rows.append([name, str(summary.samples), *map(_percent, shares), _times(summary.speedup)])
+        yield Made(title, ["", *header], rows)
+
+
+def _facts(summary: Summary) -> Iterator[list[str]]:
+    yield ["built", _percent(summary.built), _between(summary.built, _percentage)]
+    yield ["correct (fast_0)", _percent(summary.correct), _between(summary.correct, _percentage)]
+    for p, value in summary.fast.items():
+        if p and value is not None:
+            yield [f"fast_{p:g}", _percent(value), _between(value, _percentage)]
+    for k, value in summary.pass_at.items():
+        over = (
+            ""
+            if summary.pass_at_problems[k] == summary.problems
+            else f" ({counted(summary.pass_at_problems[k], 'problem')})"
+        )
+        yield [f"pass@{k}{over}", _percent(value), _between(value, _percentage)]
+    if summary.speedup is not None:
+        yield ["speedup if correct", _times(summary.speedup), _between(summary.speedup, _factor)]
+    if summary.speedup_or_1 is not None:
+        yield ["speedup, failures as 1", _times(summary.speedup_or_1), _between(summary.speedup_or_1, _factor)]
+
+
+def _groups(section: Section) -> Iterator[tuple[str, str, Summary]]:
+    yield "total", "", section.total
+    for level, summary in section.levels.items():
+        yield "level", str(level), summary
+    for name, summary in section.problems.items():
+        yield "problem", name, summary
+
+
+def _percent(value: Estimate | None) -> str:
+    return _NOTHING if value is None else _percentage(value.value)
+
+
+def _times(value: Estimate | None) -> str:
+    return _NOTHING if value is None else _factor(value.value)
+
+
+def _percentage(value: float) -> str:
+    return f"{value * 100:.1f} %"
+
+
+def _factor(value: float) -> str:
+    return f"{significant(value)}x"
+
+
+def _between(value: Estimate | None, spell: Any) -> str:
+    if value is None or value.low is None or value.high is None:
+        return _NOTHING
+    return f"{spell(value.low)} to {spell(value.high)}"

@@ -1,0 +1,157 @@
+"""Statistics of many submissions: shares built, correct and fast, pass@k, mean speedups. Pure.
+
+The denominator includes every submission, graded or not. Statistics never mix devices.
+
+Intervals of shares treat samples of one problem as independent. If few problems have many samples each, the intervals
+are too narrow to generalise to other problems.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from evaluator.records import Status
+from evaluator.report.run.intervals import Estimate, geometric_mean, share
+
+THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
+PASS_AT = (1, 2, 5, 10, 25, 50, 100)
+MISSING = "missing"
+
+
+class Device(NamedTuple):
+    """Device of graded samples: its kind, and the name of the CPU or GPU. The name is empty if nothing was graded."""
+
+    kind: str
+    name: str
+    timed: bool
+
+
+class Sample(NamedTuple):
+    """One submission of a run. `status` and `device` are None without a card."""
+
+    problem: str
+    level: int
+    name: str
+    device: Device | None
+    status: Status | None
+    built: bool = False
+    speedup: float | None = None
+
+    @property
+    def correct(self) -> bool:
+        """Whether it is."""
+        return self.status is Status.CORRECT
+
+
+class Summary(NamedTuple):
+    """Statistics of a group of samples.
+
+    `fast` maps p to the share of samples that are correct and more than p times as fast as the reference; at 0, the
+    share of correct samples. `pass_at` maps k to the mean over the `pass_at_problems` problems with at least k samples.
+    `speedup` is the geometric mean over correct samples with a speedup, `unquoted` counts the correct samples without
+    one. `speedup_or_1` is the geometric mean over all samples, where a failure or a missing speedup counts as 1: users
+    would run the reference. Both are None without any quoted speedup. A device without a clock has no statistics of
+    speed.
+    """
+
+    samples: int
+    problems: int
+    statuses: dict[str, int]
+    built: Estimate | None
+    correct: Estimate | None
+    fast: dict[float, Estimate | None]
+    pass_at: dict[int, Estimate | None]
+    pass_at_problems: dict[int, int]
+    speedup: Estimate | None
+    speedup_or_1: Estimate | None
+    unquoted: int
+
+
+class Section(NamedTuple):
+    """Statistics of one device: total, by level and by problem."""
+
+    device: Device
+    total: Summary
+    levels: dict[int, Summary]
+    problems: dict[str, Summary]
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """Return the unbiased estimate of the probability that one of `k` samples is correct, given `correct` of `samples`.
+
+    1 - C(n - c, k) / C(n, k): Chen et al., "Evaluating Large Language Models Trained on Code" (2021), equation 1.
+
+    >>> pass_at_k(4, 1, 2)
+    0.5
+
+    Raises:
+        ValueError: `k` is not between 1 and `samples`, or `correct` not between 0 and `samples`.
+    """
+    if not (1 <= k <= samples and 0 <= correct <= samples):
+        raise ValueError(f"pass@{k} cannot be estimated from {correct} of {samples} samples")
+    # Exact integers: only the quotient is rounded.
+    return 1 - math.comb(samples - correct, k) / math.comb(samples, k)
+
+
+def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
+    """Return the statistics of one device's samples. `timed`: the device has a clock."""
+    by_problem: dict[str, list[bool]] = defaultdict(list)
+    for sample in samples:
+        by_problem[sample.problem].append(sample.correct)
+    correct = [sample for sample in samples if sample.correct]
+    speedups = [sample.speedup for sample in correct if sample.speedup is not None] if timed else []
+    fast: dict[float, Estimate | None] = {
+        p: share(sum(speedup > p for speedup in speedups), len(samples)) if timed else None for p in THRESHOLDS
+    }
+    fast[0.0] = share(len(correct), len(samples))
+    most = max(map(len, by_problem.values()), default=0)
+    pass_at, pass_at_problems = {}, {}
+    for k in (k for k in PASS_AT if k <= most):
+        each = [pass_at_k(len(found), sum(found), k) for found in by_problem.values() if len(found) >= k]
+        pass_at[k], pass_at_problems[k] = share(math.fsum(each), len(each)), len(each)
+    return Summary(
+        samples=len(samples),
+        problems=len(by_problem),
+        statuses=dict(Counter(MISSING if each.status is None else each.status.value for each in samples)),
+        built=share(sum(each.built for each in samples), len(samples)),
+        correct=share(len(correct), len(samples)),
+        fast=fast,
+        pass_at=pass_at,
+        pass_at_problems=pass_at_problems,
+        speedup=geometric_mean(speedups),
+        speedup_or_1=geometric_mean([*speedups, *[1.0] * (len(samples) - len(speedups))]) if speedups else None,
+        unquoted=len(correct) - len(speedups) if timed else 0,
+    )
+
+
+def sections(samples: Iterable[Sample], asked: Device) -> list[Section]:
+    """Return the statistics of each device.
+
+    A submission without a card counts on every device, because its device is unknown. `asked` is the device of a run
+    without any card.
+    """
+    by_device: dict[Device, list[Sample]] = defaultdict(list)
+    missing = []
+    for sample in samples:
+        if sample.device is None:
+            missing.append(sample)
+        else:
+            by_device[sample.device].append(sample)
+    if missing and not by_device:
+        by_device[asked] = []
+    return [_section(device, [*found, *missing]) for device, found in sorted(by_device.items())]
+
+
+def _section(device: Device, samples: list[Sample]) -> Section:
+    levels: dict[int, list[Sample]] = defaultdict(list)
+    problems: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        levels[sample.level].append(sample)
+        problems[sample.problem].append(sample)
+    return Section(
+        device=device,
+        total=summarise(samples, timed=device.timed),
+        levels={level: summarise(levels[level], timed=device.timed) for level in sorted(levels)},
+        problems={name: summarise(problems[name], timed=device.timed) for name in sorted(problems)},
+    )

@@ -1,0 +1,165 @@
+"""A submission's time relative to the roofline, and detection of impossible times. Pure: values in, records out."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from evaluator.catalog.formula import evaluate
+from evaluator.findings import Code, finding
+from evaluator.records import Constant, Finding, Flips, Record, Roofline, RooflineOverride, Timing
+from evaluator.roofline.floor import floor_ms
+from evaluator.roofline.proportion import least_part
+
+
+class Needs(Record, frozen=True):
+    """Needs of one call, as counted and sampled. All sizes in bytes.
+
+    `read_bytes`, `written_bytes` and `flop` are those of `work_count.Work`. `input_bytes` and `state_bytes` are the
+    parts of the read bytes that flips could change: floats and booleans of inputs (and output gradients), and of
+    weights. Flips are None without sampling; all bytes then count as needed. `distinct_bytes` excludes outputs that
+    could be expanded views, which no program has to write. `distinct_input_bytes` does the same for inputs, and
+    excludes half of a symmetric input.
+    """
+
+    read_bytes: int
+    written_bytes: int
+    flop: int
+    input_bytes: int
+    state_bytes: int
+    input_flips: Flips | None
+    state_flips: Flips | None
+    distinct_bytes: int
+    distinct_input_bytes: int
+
+
+class Roof(NamedTuple):
+    """Measured limits of a GPU. `peak_flop_per_s` is for the problem's precision; None without operations."""
+
+    bandwidth_bytes_per_s: float
+    l2_bytes: int
+    peak_flop_per_s: float | None
+
+
+class Traffic(NamedTuple):
+    """Bytes moved by a call: probably needed, and certainly needed."""
+
+    read_bytes: int
+    written_bytes: int
+    certain_read_bytes: int
+    certain_written_bytes: int
+
+
+def traffic(needs: Needs, override: RooflineOverride | None, constants: Mapping[str, Constant]) -> Traffic:
+    """Return the necessary traffic. Values given by the problem's author are certain.
+
+    Bytes counted on the meta device and unchangeable by flips (integers) are needed, but not certain.
+    """
+    changeable = min(needs.input_bytes + needs.state_bytes, needs.read_bytes)
+    read = needs.read_bytes - changeable + _part(needs.input_flips) * needs.input_bytes
+    read = min(read + _part(needs.state_flips) * needs.state_bytes, needs.read_bytes)
+    certain = (
+        0.0
+        if needs.input_flips is None
+        else least_part(needs.input_flips) * min(needs.input_bytes, needs.distinct_input_bytes)
+    )
+    found = Traffic(int(read), needs.written_bytes, int(certain), min(needs.distinct_bytes, needs.written_bytes))
+    if override is not None and override.read_bytes is not None:
+        said = evaluate(override.read_bytes, constants)
+        found = found._replace(read_bytes=said, certain_read_bytes=said)
+    if override is not None and override.written_bytes is not None:
+        said = evaluate(override.written_bytes, constants)
+        found = found._replace(written_bytes=said, certain_written_bytes=said)
+    return found
+
+
+def attained(
+    needs: Needs, roof: Roof, timing: Timing, override: RooflineOverride | None, constants: Mapping[str, Constant]
+) -> Roofline:
+    """Compare a submission's time with the lower bounds of a call.
+
+    Raises:
+        ValueError: the roof is invalid: see `floor_ms`.
+    """
+    moved = traffic(needs, override, constants)
+    flop = needs.flop if override is None or override.flop is None else evaluate(override.flop, constants)
+    least_ms = _floor_ms(moved.read_bytes, moved.written_bytes, roof)
+    compute_ms = flop / roof.peak_flop_per_s * 1e3 if roof.peak_flop_per_s else 0.0
+    taken_ms = timing.submission_median_ms
+    return Roofline(
+        read_bytes=max(needs.read_bytes, moved.read_bytes),
+        written_bytes=moved.written_bytes,
+        flop=flop,
+        input_flips=needs.input_flips,
+        state_flips=needs.state_flips,
+        needed_read_bytes=moved.read_bytes,
+        bandwidth_bytes_per_s=roof.bandwidth_bytes_per_s,
+        l2_bytes=roof.l2_bytes,
+        peak_flop_per_s=roof.peak_flop_per_s,
+        floor_ms=least_ms,
+        impossible_ms=_floor_ms(moved.certain_read_bytes, moved.certain_written_bytes, roof),
+        target_ms=max(least_ms, compute_ms),
+        of_floor=_rate(least_ms, taken_ms),
+        bytes_per_s=_rate((moved.read_bytes + moved.written_bytes) * 1e3, taken_ms),
+        flop_per_s=_rate(flop * 1e3, taken_ms) if flop else None,
+        override_reason=None if override is None else override.reason,
+    )
+
+
+def is_impossible(roofline: Roofline, timing: Timing) -> bool:
+    """Return whether a submission was faster than `impossible_ms` by more than the clock's error.
+
+    The upper end of the median's interval includes that error and the scatter of the samples. If the reference itself
+    was faster, the bound is wrong.
+    """
+    high_ms = timing.submission_high_ms
+    return high_ms is not None and high_ms < roofline.impossible_ms and not is_doubtful(roofline, timing)
+
+
+def is_doubtful(roofline: Roofline, timing: Timing) -> bool:
+    """Return whether the reference, which reads all needed bytes, was faster than `impossible_ms`."""
+    return timing.reference_high_ms is not None and timing.reference_high_ms < roofline.impossible_ms
+
+
+def impossible(roofline: Roofline, timing: Timing) -> Finding:
+    """Return the finding for a time below `impossible_ms`."""
+    message = (
+        f"{timing.submission_median_ms:.4g} ms, +/- {timing.resolution_ms * 1e3:.3g} us: reading the relevant part "
+        f"of {roofline.read_bytes} bytes and writing {roofline.written_bytes} takes this GPU at least "
+        f"{roofline.impossible_ms:.4g} ms ({roofline.bandwidth_bytes_per_s / 1e9:.0f} GB/s)"
+    )
+    return finding(
+        Code.IMPOSSIBLE, message, submission_ms=timing.submission_median_ms, impossible_ms=roofline.impossible_ms
+    )
+
+
+def remarks(roofline: Roofline, timing: Timing) -> list[Finding]:
+    """Return findings for a wrong bound, or for a target beaten by more than the clock's error."""
+    high_ms = timing.submission_high_ms
+    if is_doubtful(roofline, timing):
+        message = (
+            f"the reference took {timing.reference_median_ms:.4g} ms, its floor is {roofline.impossible_ms:.4g} ms"
+        )
+        return [finding(Code.FLOOR_DOUBTED, message)]
+    if high_ms is None or high_ms >= roofline.target_ms:
+        return []
+    what = "the reference's operations at the measured peak" if roofline.target_ms > roofline.floor_ms else "the floor"
+    message = f"the submission took {timing.submission_median_ms:.4g} ms, {what} {roofline.target_ms:.4g} ms"
+    return [finding(Code.BEATS_TARGET, message, target_ms=roofline.target_ms)]
+
+
+def _part(flips: Flips | None) -> float:
+    return 1.0 if flips is None or not flips.samples else flips.mattered / flips.samples
+
+
+def _floor_ms(read_bytes: int, written_bytes: int, roof: Roof) -> float:
+    return floor_ms(
+        read_bytes=read_bytes,
+        written_bytes=written_bytes,
+        bandwidth_bytes_per_s=roof.bandwidth_bytes_per_s,
+        l2_bytes=roof.l2_bytes,
+    )
+
+
+def _rate(amount: float, taken_ms: float) -> float | None:
+    rate = amount / taken_ms if taken_ms > 0 else math.inf
+    return rate if math.isfinite(rate) else None

@@ -1,0 +1,119 @@
+"""Bytes and operations of a reference call, counted on PyTorch's meta device without allocating memory.
+
+The problem's own code runs, as in `judge/reference/reference.py`; its author is trusted. Tensors have shapes and no
+memory, so the count takes the time of the Python code, for a problem of any size.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from evaluator.catalog import sized_source
+from evaluator.protocol import model_call
+from evaluator.records import Mode, Problem, SizeName
+from evaluator.roofline.storages import Looks, covered_bytes
+
+_META = torch.device("meta")
+_MODULE = "roofline_model"
+
+
+class Work(NamedTuple):
+    """Bytes and operations of a call, with each byte moved once.
+
+    `read_bytes` covers the storages of inputs, parameters and buffers (and of output gradients, where gradients are
+    graded) with values used by any operation. Each byte counts once, however many tensors share the byte.
+    `written_bytes` covers outputs and gradients in new storages. `flop` counts matrix products, convolutions and
+    attention, forward and backward: a multiplication plus an addition are two. Other arithmetic is not counted.
+
+    Neither number is a lower bound for every program. A reference that gathers or slices an input does not read the
+    whole input. A reference that multiplies by a diagonal matrix computes more than necessary. A verdict based on these
+    numbers requires proof that every byte matters.
+    """
+
+    read_bytes: int
+    written_bytes: int
+    flop: int
+
+
+class Uncountable(NamedTuple):
+    """Reason why a reference cannot be counted: the code needs values or a device, which the meta device lacks."""
+
+    reason: str
+
+
+def count(problem: Problem, size: SizeName) -> Work | Uncountable:
+    """Count one call of `problem` at `size`: forward, and backward if the problem grades gradients.
+
+    Raises:
+        ProblemError: the problem lacks the size, or the size contradicts the reference.
+    """
+    source = sized_source(problem, size)
+    try:
+        with contextlib.redirect_stdout(sys.stderr), registered() as module, _META:
+            exec(compile(source, problem.path, "exec"), module.__dict__)  # noqa: S102 - the author's own code
+            return _counted(module.__dict__, problem)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it says that there is no count
+        return Uncountable(f"{type(error).__name__}: {error}")
+
+
+def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
+    init_args, init_kwargs = arguments(names["get_init_inputs"])
+    model = names["Model"](*init_args, **init_kwargs).to(_META)
+    model.train(problem.mode is Mode.TRAIN)
+    args, kwargs = arguments(names["get_inputs"])
+    args, kwargs = on_meta(args), on_meta(kwargs)
+    inputs = model_call.tensors_of([args, kwargs])
+    gradients = _output_gradients(model, args, kwargs) if problem.backward else None
+    given = covered_bytes([*inputs, *model.parameters(), *model.buffers(), *(gradients or [])])
+    with Looks() as looks, FlopCounterMode(display=False) as counter:
+        outputs, found = model_call.run(model, args, kwargs, gradients)
+    made = covered_bytes(
+        [*model_call.tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)]
+    )
+    return Work(
+        read_bytes=sum(size_bytes for key, size_bytes in given.items() if key in looks.storages),
+        written_bytes=sum(size_bytes for key, size_bytes in made.items() if key not in given),
+        flop=counter.get_total_flops(),
+    )
+
+
+def _output_gradients(model: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    outputs = model_call.forward(model, args, kwargs).outputs
+    return [torch.empty_like(leaf) for leaf in model_call.tensors_of(outputs) if leaf.is_floating_point()]
+
+
+def on_meta(value: Any) -> Any:
+    """Move tensors created elsewhere by the author's code (NumPy, an explicit device) to the meta device.
+
+    Tensors keep a shared storage only if created on the meta device.
+    """
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(_META)
+    if isinstance(value, dict):
+        return {key: on_meta(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(on_meta(item) for item in value)
+    return value
+
+
+def arguments(function: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the positional and keyword arguments created by `function` of a problem."""
+    value = function()
+    if isinstance(value, dict):
+        return [], {str(key): item for key, item in value.items()}
+    return list(value), {}
+
+
+@contextlib.contextmanager
+def registered() -> Iterator[ModuleType]:
+    """Register a module by name: dataclasses and torch.jit look up a class's module in `sys.modules`."""
+    module = sys.modules[_MODULE] = ModuleType(_MODULE)
+    try:
+        yield module
+    finally:
+        del sys.modules[_MODULE]

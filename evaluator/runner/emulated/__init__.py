@@ -1,0 +1,1 @@
+"""Device `emulated` inside a runner: the emulator's runtime, a fake CUDA, Triton's interpreter."""

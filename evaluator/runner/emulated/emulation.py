@@ -1,0 +1,115 @@
+"""Device `emulated` inside a runner: the emulator's runtime, and a PyTorch that reports one GPU.
+
+GPU submissions use `device="cuda"`, `.cuda()` and `torch.cuda.is_available()`. In this process all of them mean the
+CPU, and the emulator's allocator places a guard page behind each tensor.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from evaluator.protocol import model_call
+from evaluator.protocol.frames import EmulatorSchedule
+from evaluator.runner.emulated.fake_cuda import install_fake_cuda
+from evaluator.runner.emulated.triton_launches import TritonLaunches
+
+_MESSAGE_BYTES = 1024
+_LEFT_OUT = {"kernels": 1, "library": 2}
+
+
+class Emulated(NamedTuple):
+    """Emulated call: the result, and the number of kernel launches."""
+
+    result: model_call.Result
+    launches: int
+
+
+class Emulation:
+    """Emulator of this process."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Load the runtime from `descriptor`. Every CPU tensor allocated later ends at a guard page."""
+        self._library = ctypes.CDLL(f"/proc/self/fd/{descriptor}", mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+        os.close(descriptor)
+        self._library.warpgrade_emu_launches.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_library_launches.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_fault.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_schedules.restype = ctypes.c_uint64
+        self._schedules = 0
+        self._library.warpgrade_emu_install()
+        self._triton = TritonLaunches()
+        install_fake_cuda()
+
+    def run(
+        self,
+        model: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        output_gradients: Sequence[torch.Tensor] | None,
+        schedule: EmulatorSchedule | None,
+    ) -> Emulated:
+        """Call `model` on copies of the inputs that end at guard pages; copy modified inputs back."""
+        if schedule is not None:
+            self._schedules += 1
+            self._library.warpgrade_emu_schedule(
+                ctypes.c_int(schedule.order),
+                ctypes.c_uint64(schedule.seed),
+                ctypes.c_int(schedule.workers),
+                ctypes.c_int(schedule.fill),
+            )
+        pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._triton.watch()
+        before = self._launches()
+        result = model_call.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
+        launches = self._launches() - before
+        self._check_memory()
+        self._check_schedule()
+        with torch.no_grad():
+            for shared, guarded in pairs:
+                shared.copy_(guarded)
+        return Emulated(result, launches)
+
+    def launches(self) -> tuple[int, int]:
+        """Return the number of kernel launches: the submission's own, and those of emulated libraries."""
+        library = int(self._library.warpgrade_emu_library_launches())
+        return self._launches() - library, library
+
+    def leave_out(self, what: Literal["kernels", "library"]) -> None:
+        """Skip all further launches of the submission's own kernels, or of emulated libraries."""
+        self._library.warpgrade_emu_leave_out(ctypes.c_int(_LEFT_OUT[what]))
+        self._triton.left_out = what == "kernels"
+
+    def _launches(self) -> int:
+        return int(self._library.warpgrade_emu_launches()) + self._triton.count
+
+    def _check_memory(self) -> None:
+        """Raise for a kernel fault, even a caught fault, and for writes around a tensor's data.
+
+        The first fault invalidates a CUDA context, so a fault also counts in all later calls.
+        """
+        text = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        for ask in (self._library.warpgrade_emu_fault, self._library.warpgrade_emu_guard_damage):
+            if ask(text, ctypes.c_uint64(_MESSAGE_BYTES)):
+                raise RuntimeError(text.value.decode("utf-8", "replace"))
+
+    def _check_schedule(self) -> None:
+        """Raise if the submission changed the thread order: a fixed order may hide a data race."""
+        if int(self._library.warpgrade_emu_schedules()) != self._schedules:
+            raise RuntimeError("the submission set the order of threads, which is the judge's to set")
+
+
+def _guarded(value: Any, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
+    if isinstance(value, torch.Tensor):
+        guarded = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+        guarded.copy_(value)
+        pairs.append((value, guarded))
+        return guarded
+    if isinstance(value, list | tuple):
+        return type(value)(_guarded(item, pairs) for item in value)
+    if isinstance(value, Mapping):
+        return {key: _guarded(item, pairs) for key, item in value.items()}
+    return value

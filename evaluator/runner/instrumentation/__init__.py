@@ -1,0 +1,1 @@
+"""Instruments inside a runner: operation counter, ablation, profiler."""

@@ -1,0 +1,138 @@
+"""Disabling one part of a submission's work: the own kernels, or PyTorch's computing operations.
+
+The judge starts such runners to determine from an answer's bytes which part the answer needs
+(`evaluator/judge/own_kernels/ablation.py`). PyTorch operations are replaced at the dispatcher's backend kernels. The
+replacement therefore covers callers in every language, and callers with excluded Python dispatch keys.
+"""
+
+import functools
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from evaluator.protocol import model_call
+from evaluator.protocol.operations import LIBRARY, NO_WORK, operator_of
+
+LEFT_OUT = "operations of PyTorch's that compute are left out of this call"
+_DRAWS = frozenset(("uniform_", "normal_", "random_"))
+"""Kernels behind random fills. `rand` and `randn` only create tensors."""
+_COMPOSITE = "CompositeImplicitAutograd"
+
+
+def leave_out_library(device: str) -> None:
+    """Make every computing operation on `device` raise from now on. Irreversible."""
+    made_of_others = set(torch._C._dispatch_get_registrations_for_dispatch_key(_COMPOSITE))  # noqa: SLF001
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns about each replaced kernel.
+        for namespace in LIBRARY:
+            library = torch.library.Library(namespace, "IMPL")  # type: ignore[no-untyped-call]
+            _KEPT.append(library)
+            for name in torch._C._dispatch_get_all_op_names():  # noqa: SLF001
+                if name.startswith(f"{namespace}::") and name not in made_of_others and _computes(name):
+                    library.impl(name.partition("::")[2], _refuse, device.upper(), allow_override=True)  # type: ignore[no-untyped-call]
+
+
+_KEPT: list[torch.library.Library] = []
+"""References to the registrations: PyTorch removes registrations of a collected library."""
+
+
+def _computes(name: str) -> bool:
+    base = name.partition("::")[2].partition(".")[0]
+    if base in NO_WORK or base in _DRAWS:
+        return False
+    operator = operator_of(name)
+    return operator is not None and not operator.is_view
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise RuntimeError(LEFT_OUT)
+
+
+class WithoutEffect:
+    """Wrappers around extension functions and operators that undo all effects after `begin`.
+
+    The wrapping happens at load time, because a submission may keep references under names of its own.
+    """
+
+    def __init__(self) -> None:
+        """Start with all functions enabled."""
+        self._begun = False
+
+    def begin(self) -> None:
+        """Undo the effects of all later calls."""
+        self._begun = True
+
+    def replace(self, module: ModuleType | None, operators: Iterable[Any]) -> None:
+        """Wrap all functions and operators of a library."""
+        if module is not None:
+            self.replace_in(module)
+        self.replace_operators(operators)
+
+    def replace_in(self, module: ModuleType) -> None:
+        """Wrap a module's functions, and the methods of its classes."""
+        for name, value in list(vars(module).items()):
+            if inspect.isclass(value):
+                self._replace_methods(value)
+            elif callable(value) and not name.startswith("__"):
+                setattr(module, name, self._wrapped(value))
+
+    def replace_operators(self, operators: Iterable[Any]) -> None:
+        """Wrap the functions behind operators registered with `TORCH_LIBRARY`."""
+        for each in operators:
+            each._op = self._wrapped(each._op)  # noqa: SLF001
+
+    def _replace_methods(self, kind: type) -> None:
+        for name, value in list(vars(kind).items()):
+            if callable(value) and not name.startswith("__"):
+                setattr(kind, name, self._wrapped(value))
+
+    def _wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def instead(*args: Any, **kwargs: Any) -> Any:
+            if not self._begun:
+                return function(*args, **kwargs)
+            given = model_call.tensors_of([args, kwargs])
+            if not given:
+                return None  # A call with raw addresses cannot be undone, so skip the call.
+            with torch.no_grad():
+                before = [tensor.clone() for tensor in given]
+                result = function(*args, **kwargs)
+                for tensor, value in zip(given, before, strict=True):
+                    tensor.copy_(value)
+                return _other(result, {id(tensor) for tensor in given})
+
+        return instead
+
+
+def _other(value: Any, given: Iterable[int]) -> Any:
+    """Return a wrong value of the same kind as a result; argument tensors in the result stay unchanged."""
+    if isinstance(value, float):
+        return math.nan
+    if isinstance(value, int) and not isinstance(value, bool):
+        return -1 - value
+    known = set(given)
+    return model_call.mapped(value, lambda tensor: tensor if id(tensor) in known else _other_tensor(tensor))
+
+
+def _other_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype is torch.bool:
+        return ~tensor
+    if tensor.is_floating_point() or tensor.is_complex():
+        return torch.full_like(tensor, math.nan)
+    return _other_whole(tensor) if tensor.dtype in _WHOLE and tensor.numel() > 0 else -1 - tensor
+
+
+_WHOLE = frozenset((torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8))
+
+
+def _other_whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Reflect integers between minimum and maximum: a wrong index must not read out of bounds."""
+    least, largest = tensor.min(), tensor.max()
+    if bool(least == largest):
+        return tensor - 1 if int(least) > 0 else tensor + 1
+    return largest - (tensor - least)

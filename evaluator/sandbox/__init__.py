@@ -1,0 +1,24 @@
+"""Sandbox for untrusted code: fork server, confined runners and tools, resource limits, freeze and kill.
+
+The judge uses the names exported below. Each sandbox layer has a module: view, landlock, seccomp, cage, privileges,
+limits. The package does not depend on the protocol between judge and runner.
+"""
+
+from evaluator.sandbox.confined_process import Child, ConfinedProcess, ExitInfo
+from evaluator.sandbox.fork_server_client import DEFAULT_PRELOAD, ForkServer
+from evaluator.sandbox.layers.available_layers import Layers, Machine
+from evaluator.sandbox.layers.resource_limits import Limits
+from evaluator.sandbox.tool import ToolResult, run_tool
+
+__all__ = [
+    "DEFAULT_PRELOAD",
+    "Child",
+    "ConfinedProcess",
+    "ExitInfo",
+    "ForkServer",
+    "Layers",
+    "Limits",
+    "Machine",
+    "ToolResult",
+    "run_tool",
+]

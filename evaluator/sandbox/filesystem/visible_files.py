@@ -1,0 +1,106 @@
+"""Files visible to a runner: the system, Python with torch, its private folder; never Warpgrade's own sources."""
+
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from evaluator.sandbox.filesystem.python_libraries import library_folders
+
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/etc/alternatives",
+    "/etc/group",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/sys/devices/system",  # torch's cpuinfo reads processor data here
+)
+PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+PROCESSLESS_PROC = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems")
+"""Files of /proc about the machine, not about processes."""
+_OWN_PACKAGES = ("evaluator", "warpgrade")
+"""Packages of Warpgrade in site-packages, beside packages available to submissions."""
+
+
+class FileView(msgspec.Struct, frozen=True, kw_only=True):
+    """The files visible to a runner. Where listed paths are nested, the innermost path decides.
+
+    `private` is writable. With `host_private` it is a folder of the host, kept afterwards (a tool's output). Otherwise
+    the folder lies in memory and ends with the runner.
+    """
+
+    private: str
+    host_private: bool
+    readable: tuple[str, ...]
+    hidden: tuple[str, ...]
+    devices: tuple[str, ...]
+    scratch_bytes: int
+
+
+def readable_paths(extra: Sequence[Path] = ()) -> tuple[str, ...]:
+    """Return the paths that every runner may read, plus `extra`: each path as spelled and as resolved."""
+    wanted = [*_SYSTEM, sys.base_prefix, sys.base_exec_prefix, sys.prefix, *library_folders(), *map(str, extra)]
+    there = [path for path in map(os.path.abspath, wanted) if Path(path).exists()]
+    return tuple(dict.fromkeys(spelling for path in there for spelling in (path, os.path.realpath(path))))
+
+
+def source_root() -> Path:
+    """Return the folder that contains the package `evaluator`: a checkout or site-packages."""
+    return Path(__file__).resolve().parents[3]
+
+
+def in_checkout() -> bool:
+    """Return whether Warpgrade runs from a checkout, which is then hidden as a whole."""
+    return (source_root() / "pyproject.toml").exists()
+
+
+def hidden_paths() -> tuple[str, ...]:
+    """Return the paths that no runner may read, even inside a readable folder."""
+    root = source_root()
+    if in_checkout():
+        return (str(root),)
+    return tuple(str(root / package) for package in _OWN_PACKAGES if (root / package).exists())
+
+
+def unreachable_for_others() -> str | None:
+    """Return a folder of Python or its libraries that other users cannot reach (in root's home), or None."""
+    for place in dict.fromkeys(map(os.path.realpath, (sys.base_prefix, sys.prefix, *library_folders()))):
+        if any(not folder.stat().st_mode & stat.S_IXOTH for folder in (Path(place), *Path(place).parents)):
+            return place
+    return None
+
+
+def granted(readable: Sequence[str], hidden: Sequence[str]) -> Iterator[Path]:
+    """Yield the readable paths as an allow list, for Landlock: folders around a hidden path are split into children."""
+    for path in readable:
+        if _decider(path, readable, hidden) in readable:
+            yield from _without(Path(path), readable, hidden)
+
+
+def _without(path: Path, readable: Sequence[str], hidden: Sequence[str]) -> Iterator[Path]:
+    if str(path) in hidden:
+        return
+    if not any(Path(other).is_relative_to(path) for other in hidden):
+        yield path
+        return
+    for child in path.iterdir():
+        if not child.is_symlink():
+            yield from _without(child, readable, hidden)
+
+
+def _decider(path: str, readable: Sequence[str], hidden: Sequence[str]) -> str | None:
+    around = [other for other in (*readable, *hidden) if Path(path).is_relative_to(other)]
+    return max(around, key=len, default=None)

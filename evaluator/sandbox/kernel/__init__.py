@@ -1,0 +1,1 @@
+"""Linux mechanisms: system calls, seccomp, Landlock, namespaces, privileges, process groups."""

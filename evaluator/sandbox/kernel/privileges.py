@@ -1,0 +1,72 @@
+"""Users and capabilities of a runner, and the loss of all further privileges."""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from evaluator.sandbox.kernel import syscalls
+
+_HIGH_RANGE = range(2_000_000_000, 2_040_000_000)
+"""Far above the numbers that distributions and containers assign, and below 2**31."""
+_CAPABILITIES_AT_MOST = 64
+
+
+class Identities(msgspec.Struct, frozen=True, kw_only=True):
+    """Users for one runner where the judge is root: for the runner, and for each of the two trusted processes above.
+
+    No account and no other runner has these numbers, so per-user limits and signals apply to this runner alone.
+    """
+
+    runner: int
+    warden: int
+    supervisor: int
+
+
+def fresh_identities() -> Identities:
+    """Draw three unused users. Groups get the same numbers."""
+    limit = min(_mapped_below("uid_map"), _mapped_below("gid_map"))
+    step = len(_HIGH_RANGE)
+    if limit > _HIGH_RANGE.stop + 2 * step:
+        first = _HIGH_RANGE.start + secrets.randbelow(step)
+        return Identities(runner=first, warden=first + step, supervisor=first + 2 * step)
+    # In a container with a small map, usually 65536 users, take numbers from the upper half.
+    step = limit // 8
+    first = limit // 2 + secrets.randbelow(step)
+    return Identities(runner=first, warden=first + step, supervisor=first + 2 * step)
+
+
+def _mapped_below(name: str) -> int:
+    """Return the number below which this user namespace maps every user (or group)."""
+    lines = Path("/proc/self", name).read_text(encoding="ascii").split("\n")
+    ranges = sorted((int(line.split()[0]), int(line.split()[2])) for line in lines if line)
+    limit = 0
+    for start, count in ranges:
+        if start > limit:
+            break
+        limit = start + count
+    return limit
+
+
+def become(user: int) -> None:
+    """Become `user`, and the group of the same number, irrevocably."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+def give_up_capabilities() -> None:
+    """Drop every capability, and every way to gain capabilities (set-user-ID programs included)."""
+    syscalls.prctl(syscalls.PR_CAP_AMBIENT, syscalls.PR_CAP_AMBIENT_CLEAR_ALL)
+    syscalls.set_capabilities()
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def empty_bounding_set() -> None:
+    """Drop every capability from the bounding set; does nothing without the right to do so."""
+    # EPERM without the right (an ordinary user has nothing to drop); EINVAL beyond the last capability.
+    with contextlib.suppress(OSError):
+        for capability in range(_CAPABILITIES_AT_MOST):
+            syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)

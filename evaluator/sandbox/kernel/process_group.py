@@ -1,0 +1,99 @@
+"""Signalling of all processes of one runner, and of no other process.
+
+`kill(-1, signal)` signals every process that the caller *may* signal, in one system call that no fork escapes. The
+trusted processes above a runner therefore first give up the right to signal anything else:
+
+* A process namespace contains no other processes.
+* As root, the caller takes the runner's user as effective user, and unused numbers as real and saved users. The caller
+  may then signal the runner's processes, and the runner may not signal the caller.
+* With Landlock (ABI 6), the caller enters a domain of its own and the runner a domain nested inside.
+
+Without any of these, the tree of descendants is walked until a pass finds no new process.
+"""
+
+import contextlib
+import os
+import signal
+from enum import StrEnum
+from pathlib import Path
+from typing import assert_never
+
+from evaluator.sandbox.kernel import landlock, syscalls
+
+
+class ProcessGroup(StrEnum):
+    """The mechanism that delimits the processes of one runner."""
+
+    PROCESS_NAMESPACE = "process namespace"
+    OWN_USER = "own user"
+    LANDLOCK_DOMAIN = "landlock domain"
+    DESCENDANTS = "descendants"
+
+
+def enter_before_fork(process_group: ProcessGroup) -> None:
+    """Prepare this trusted process before the fork of the process below."""
+    if process_group is not ProcessGroup.PROCESS_NAMESPACE:
+        # A subreaper inherits orphans, so `waitpid` tells when no process is left.
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    if process_group is ProcessGroup.LANDLOCK_DOMAIN:
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        landlock.restrict_signals()
+
+
+def enter_after_fork(process_group: ProcessGroup, *, runner: int, own: int) -> None:
+    """Drop the rights that the process below had to be started with; users are numbered as in `Identities`."""
+    if process_group is ProcessGroup.OWN_USER:
+        # The runner's group too, because listing a runner's descriptors (to measure memory) requires both.
+        os.setresgid(own, runner, own)
+        os.setresuid(own, runner, own)
+
+
+def signal_all(process_group: ProcessGroup, sig: signal.Signals) -> None:
+    """Send `sig` to every process of the runner."""
+    match process_group:
+        case ProcessGroup.PROCESS_NAMESPACE | ProcessGroup.OWN_USER | ProcessGroup.LANDLOCK_DOMAIN:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, sig)
+        case ProcessGroup.DESCENDANTS:
+            _signal_descendants(sig)
+        case _:
+            assert_never(process_group)
+
+
+def kill_all(process_group: ProcessGroup) -> None:
+    """Kill every process of the runner and wait until none is left. The caller must be the subreaper of the runner."""
+    if process_group is ProcessGroup.DESCENDANTS:
+        # A stopped process forks no children while the walk continues.
+        signal_all(process_group, signal.SIGSTOP)
+    signal_all(process_group, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+
+
+def _signal_descendants(sig: signal.Signals) -> None:
+    reached: set[int] = set()
+    while fresh := _descendants() - reached:
+        for pid in fresh:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, sig)
+        reached |= fresh
+
+
+def _descendants() -> set[int]:
+    """Return the ids of all processes below this process."""
+    parents = dict(_process_and_parent(folder) for folder in Path("/proc").glob("[0-9]*"))
+    found: set[int] = set()
+    layer = {os.getpid()}
+    while layer := {pid for pid, parent in parents.items() if parent in layer}:
+        found |= layer
+    return found
+
+
+def _process_and_parent(folder: Path) -> tuple[int, int]:
+    try:
+        # The process name in parentheses may contain anything; state and parent follow the last parenthesis.
+        fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return int(folder.name), 0
+    return int(folder.name), int(fields[1])

@@ -1,0 +1,87 @@
+"""Run a program, usually a compiler, inside the same sandbox layers as a runner."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from evaluator.sandbox.confined_process import ConfinedProcess, ExitInfo
+from evaluator.sandbox.filesystem.untrusted_folders import hand_over, taken_bytes
+from evaluator.sandbox.fork_server_client import ForkServer
+from evaluator.sandbox.layers.resource_limits import Limits
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Exit and output of a program. Exactly one of `exit_code` and `signal` is set, unless it was killed.
+
+    The judge kills a program after its timeout (`timed_out`), or if the folder exceeds `work_bytes` (`over_disk`).
+    """
+
+    exit_code: int | None
+    signal: str | None
+    timed_out: bool
+    over_disk: bool = False
+    output: str
+    wall_s: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the program exited with status 0 within its disk limit."""
+        return self.exit_code == 0 and not self.over_disk
+
+
+_LOOK_S = 0.1
+"""Interval between measurements of a program's folder."""
+
+
+def run_tool(
+    fork_server: ForkServer,
+    argv: Sequence[str],
+    *,
+    work: Path,
+    timeout_s: float,
+    limits: Limits | None = None,
+    readable: Sequence[Path] = (),
+    devices: Sequence[Path] = (),
+    environment: Mapping[str, str] | None = None,
+) -> ToolResult:
+    """Run `argv` in `work`, the only folder whose content is kept; return after the death of all its processes.
+
+    `readable` and `devices` (device files) extend the view of all tools.
+
+    `work` belongs to the runner's user meanwhile and to the caller afterwards. If the judge is root, the folders above
+    must be accessible (x) to other users. Raises JudgeFailed if the program cannot be started.
+    """
+    start = time.monotonic()
+    try:
+        process = fork_server.execute(
+            argv, work=work, limits=limits, readable=readable, devices=devices, environment=environment
+        )
+        try:
+            exited, over_disk = _watched(process, work, timeout_s, limits or Limits())
+        finally:
+            process.kill()
+    finally:
+        if os.geteuid() == 0:
+            hand_over(work, 0, os.getegid())
+    return ToolResult(
+        exit_code=exited.exit_code if exited else None,
+        signal=exited.signal if exited else None,
+        timed_out=exited is None and not over_disk,
+        over_disk=over_disk,
+        output=process.output().text,
+        wall_s=time.monotonic() - start,
+    )
+
+
+def _watched(process: ConfinedProcess, work: Path, timeout_s: float, limits: Limits) -> tuple[ExitInfo | None, bool]:
+    """Wait for a program. Return its exit, or None after the timeout, and whether its folder exceeded the limit."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left_s = deadline - time.monotonic()
+        exited = process.wait_exit(min(max(left_s, 0.0), _LOOK_S))
+        over_disk = taken_bytes(work, limits.work_bytes) > limits.work_bytes
+        if exited is not None or over_disk or left_s <= 0:
+            return exited, over_disk

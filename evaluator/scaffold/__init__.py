@@ -1,0 +1,1 @@
+"""Files to start a problem or a submission from."""

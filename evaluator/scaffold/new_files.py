@@ -1,0 +1,137 @@
+"""New problems and submissions from a working example. No file is overwritten, and no partial result remains."""
+
+import keyword
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evaluator.catalog import find_problem
+from evaluator.errors import UsageError
+from evaluator.records import Problem
+from evaluator.scaffold.first_solution import Language, solution_text
+
+_PROBLEM_TOML = """\
+# What this problem is. Unknown keys are errors, so a typing mistake never passes unseen.
+title = "{title}"
+level = 2  # 1 a single operation, 2 a chain of operations, 3 an architecture
+description = "The example that a new problem starts from: a linear layer, then ReLU and a division by a constant."
+
+# precision = "fp32"   # the arithmetic asked for: fp32, tf32, bf16 or fp16
+# mode = "train"       # or "eval": what Model and ModelNew are put into
+# backward = false     # true: gradients are graded too, and forward + backward is timed
+
+# Rows of x do not influence each other, so the exact result may be computed in blocks of rows (dimension 0).
+split = {{ x = 0 }}
+
+# Each size sets constants of reference.py, by name; all sizes set the same ones.
+# Of calls that take less than a millisecond or two a GPU's clock tells no speedup: make the full size large enough.
+[sizes.full]  # what is graded on a GPU; equal to the numbers in reference.py
+batch_size = 2048
+in_features = 4096
+out_features = 8192
+
+[sizes.small]  # a second on a laptop
+batch_size = 32
+in_features = 128
+out_features = 256
+
+[sizes.awkward]  # no multiple of anything: finds kernels that forget the remainder
+batch_size = 7
+in_features = 97
+out_features = 131
+"""
+
+_REFERENCE = '''\
+"""{title}: what a submission's ModelNew has to compute, and on what.
+
+So far this is the example that every new problem starts from, whatever its name. Change it, the sizes and the
+description in problem.toml with it.
+"""
+
+import torch
+from torch import nn
+
+# The constants that the sizes in problem.toml replace: each a plain literal on its own line.
+batch_size = 2048
+in_features = 4096
+out_features = 8192
+divisor = 2.0
+
+
+# Run in float64 too, for the exact result: it takes dtypes from x, and names none.
+class Model(nn.Module):
+    """Apply a linear layer, set what is negative to zero, and divide."""
+
+    def __init__(self, in_features, out_features, divisor):
+        super().__init__()
+        # A submission that uses the same names of parameters is given these weights.
+        self.linear = nn.Linear(in_features, out_features)
+        self.divisor = divisor
+
+    def forward(self, x):
+        return torch.relu(self.linear(x)) / self.divisor
+
+
+def get_inputs():
+    """Draw what forward is called with. Warpgrade seeds torch before every call: do not seed here."""
+    return [torch.randn(batch_size, in_features)]
+
+
+def get_init_inputs():
+    """Give what Model and ModelNew are constructed with."""
+    return [in_features, out_features, divisor]
+'''
+
+
+def new_problem(name: str, folder: Path) -> Path:
+    """Write a working problem called `name` into `folder`, for the user to change; return the problem's folder.
+
+    Raises:
+        UsageError: the name is not an identifier, exists already, or the folder cannot be written to.
+    """
+    if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
+        hint = "use letters, digits and underscores, starting with a letter: fused_softmax"
+        raise UsageError(f"{name!r} is not a valid problem name", hint=hint)
+    target = folder / name
+    title = name.replace("_", " ").strip().capitalize() or name
+    with _beside(target) as draft:
+        problem = draft / name
+        problem.mkdir()
+        (problem / "problem.toml").write_text(_PROBLEM_TOML.format(title=title), encoding="utf-8")
+        (problem / "reference.py").write_text(_REFERENCE.format(title=title), encoding="utf-8")
+        find_problem(name, draft)
+        problem.rename(target)
+    return target
+
+
+def new_solution(problem: Problem, path: Path, language: Language = Language.CUDA) -> None:
+    """Write a submission for `problem` to `path`: correct from the start, with a kernel to complete.
+
+    Raises:
+        UsageError: `path` exists or cannot be written to, or the reference has no class Model to start from.
+    """
+    text = solution_text(problem, language)
+    with _beside(path) as draft:
+        file = draft / "solution.py"
+        file.write_text(text, encoding="utf-8")
+        file.rename(path)
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """Create a draft folder next to `target`; its remaining content is removed at the end."""
+    if os.path.lexists(target):
+        hint = f"choose another name, or remove {target} first"
+        raise UsageError(f"{target} already exists", hint=hint)
+    draft = target.parent / f".warpgrade-{secrets.token_hex(8)}"
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+    except OSError as error:
+        message = f"cannot write {target}: {error.strerror or error}"
+        raise UsageError(message, hint="choose a writable folder") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,57 @@
+"""What the tests of isolation share: how a starter is made, and how one talks with a probe."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from evaluator.sandbox import ForkServer, Limits
+from evaluator.sandbox.kernel.namespaces import Namespaces
+
+HERE = Path(__file__).parent
+SMALL = Limits(processes=50)
+
+
+def make_starter(**options):
+    options.setdefault("environment", {"OMP_NUM_THREADS": "2"})
+    options.setdefault("preload", ("torch", "probes", "burdens", "hoards", "wakers"))
+    return ForkServer(extra_sys_path=[HERE], **options)
+
+
+def without_namespaces(fork_server):
+    """Make a starter believe that this machine refuses namespaces, as most containers do."""
+    fork_server._machine = msgspec.structs.replace(
+        fork_server.machine, namespaces=Namespaces.NONE, private_view=False, own_proc=False
+    )
+
+
+def tell(child, value):
+    child.socket.sendall(json.dumps(value).encode() + b"\n")
+
+
+def stop(child, timeout_s=60.0):
+    """Stop all of a runner, however long a busy machine takes to get to each of its threads."""
+    deadline = time.monotonic() + timeout_s
+    while not child.freeze():
+        assert time.monotonic() < deadline, "it did not stop"
+
+
+def hear(child):
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = child.socket.recv(65536)
+        assert piece, f"the probe ended: {child.wait_exit(5)} {child.output().text}"
+        line += piece
+    return json.loads(line)
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()

@@ -1,0 +1,86 @@
+"""One starter for a module and for each kind of wall that this machine can stand in for."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from confinement import hear, make_starter, tell, without_namespaces
+
+from evaluator.records import SandboxMode
+from evaluator.sandbox.filesystem import visible_files
+
+collect_ignore = ["hostile.py"]  # A submission: it runs behind walls or not at all.
+
+
+@pytest.fixture
+def tmp_path():
+    """A folder that every user may pass through; those on the way to pytest's are closed, again and again."""
+    with tempfile.TemporaryDirectory(prefix="isolation-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module", params=["full", "landlock"])
+def fork_server(request):
+    with pytest.MonkeyPatch.context() as patch, make_starter() as made:
+        if request.param == "full":
+            if not made.machine.private_view:
+                pytest.skip(f"no private view here: {made.machine.refused}")
+        else:
+            if made.machine.landlock_abi < 6:
+                pytest.skip(f"Landlock ABI {made.machine.landlock_abi} here")
+            # The interpreter of the tests may lie in root's home; what the probes need is imported before.
+            patch.setattr(visible_files, "unreachable_for_others", lambda: None)
+            without_namespaces(made)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def full(fork_server):
+    """Only with all walls."""
+    if not fork_server.walls.private_view:
+        pytest.skip("needs the private view")
+    return fork_server
+
+
+@pytest.fixture(scope="module")
+def with_proc(fork_server):
+    """Only where a runner has a /proc to look at, its own or the machine's."""
+    if fork_server.walls.private_view and not fork_server.machine.own_proc:
+        pytest.skip("the kernel refuses a fresh /proc here")
+    return fork_server
+
+
+@pytest.fixture(scope="module")
+def bare():
+    with make_starter(mode=SandboxMode.NONE) as made:
+        yield made
+
+
+@pytest.fixture
+def spawn():
+    """Spawn a runner with a probe, or `burdens:NAME`; all are killed at the end of the test."""
+    children = []
+
+    def start(fork_server, probe, **options):
+        child = fork_server.spawn(probe if ":" in probe else f"probes:{probe}", **options)
+        child.socket.settimeout(30)
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+
+
+@pytest.fixture
+def ask(spawn):
+    """Spawn a probe, put a question to it, give its answer."""
+
+    def start(fork_server, probe, question=None, **options):
+        child = spawn(fork_server, probe, **options)
+        if question is not None:
+            tell(child, question)
+        return hear(child)
+
+    return start

@@ -1,0 +1,306 @@
+"""Freezing, killing, and the deaths of the trusted processes."""
+
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import psutil
+import pytest
+from confinement import HERE, alive, hear, make_starter, stop, tell
+
+from evaluator.errors import JudgeFailed, SandboxUnavailable
+from evaluator.records import SandboxMode
+from evaluator.sandbox import Machine, fork_server_client
+from evaluator.sandbox.filesystem import visible_files
+from evaluator.sandbox.kernel.namespaces import Namespaces
+from evaluator.sandbox.layers.available_layers import choose_layers
+
+CHECKOUT = HERE.parents[1]
+
+
+@pytest.fixture
+def counters():
+    descriptor = os.memfd_create("counters")
+    os.ftruncate(descriptor, 4096)
+    memory = mmap.mmap(descriptor, 4096)
+    with memoryview(memory).cast("Q") as view:
+        yield descriptor, view
+    os.close(descriptor)
+
+
+def below(pid):
+    return psutil.Process(pid).children(recursive=True)
+
+
+def wait_for(condition, timeout_s=60.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_freezing_stops_threads_and_runaway_grandchildren(fork_server, spawn, counters):
+    descriptor, counts = counters
+    child = spawn(fork_server, "burdens:counting_grandchild")
+    socket.send_fds(child.socket, [b"x"], [descriptor])
+    assert hear(child) == "counting"
+    wait_for(lambda: all(counts[:3]))
+    for _ in range(3):
+        stop(child)
+        time.sleep(0.001)
+        frozen = list(counts[:3])
+        time.sleep(0.1)
+        assert list(counts[:3]) == frozen
+        child.thaw()
+        wait_for(lambda frozen=frozen: all(now > then for now, then in zip(counts[:3], frozen, strict=True)))
+
+
+def test_a_slow_death_does_not_wake_a_frozen_group(fork_server, spawn, counters):
+    descriptor, counts = counters
+    child = spawn(fork_server, "burdens:revived_by_orphanage")
+    socket.send_fds(child.socket, [b"x"], [descriptor])
+    assert hear(child) == "ready"
+    tell(child, "exit")
+    time.sleep(0.005)
+    stop(child)
+    frozen = counts[0]
+    time.sleep(0.5)
+    assert counts[0] == frozen
+
+
+def test_a_frozen_runner_can_be_killed(fork_server, spawn):
+    child = spawn(fork_server, "sleeper")
+    hear(child)
+    child.freeze()
+    assert child.kill().by_judge
+
+
+def test_killing_leaves_nobody(fork_server, spawn):
+    before = set(below(fork_server._process.pid))
+    child = spawn(fork_server, "burdens:daemon")
+    assert hear(child) == "left"
+    assert child.wait_exit(10).exit_code == 0
+    wait_for(lambda: len(set(below(fork_server._process.pid)) - before) == 3)
+    left = set(below(fork_server._process.pid)) - before
+    child.kill()
+    assert not [process for process in left if alive(process.pid)]
+
+
+def test_killing_again_changes_nothing(fork_server, spawn):
+    child = spawn(fork_server, "sleeper")
+    hear(child)
+    first = child.kill()
+    assert first.signal == "SIGKILL"
+    assert first.by_judge
+    assert child.kill() == first
+    assert child.poll_exit() == first
+
+
+def test_a_lost_warden_is_no_fault_of_the_runner(full, spawn):
+    before = set(below(full._process.pid))
+    child = spawn(full, "sleeper")
+    hear(child)
+    supervisor, warden, _ = sorted(set(below(full._process.pid)) - before, key=lambda process: process.pid)
+    os.kill(warden.pid, signal.SIGKILL)
+    with pytest.raises(JudgeFailed, match="warden"):
+        child.wait_exit(10)
+    child.kill()
+    assert not alive(supervisor.pid)
+
+
+def test_several_runners_live_at_once(fork_server, spawn):
+    children = [spawn(fork_server, "sleeper") for _ in range(4)]
+    for child in children:
+        hear(child)
+    children[0].freeze()
+    children[1].kill()
+    assert [child.poll_exit() is None for child in children] == [True, False, True, True]
+
+
+JUDGE = """
+    import sys, time
+    sys.path[:0] = [{checkout!r}, {here!r}]
+    from pathlib import Path
+    import confinement
+    from evaluator.sandbox.filesystem import visible_files
+    from evaluator.records import SandboxMode
+    starter = confinement.make_starter(mode=SandboxMode({mode!r}))
+    if {landlock}:
+        visible_files.unreachable_for_others = lambda: None
+        confinement.without_namespaces(starter)
+    for probe in ("probes:sleeper", "burdens:daemon", "burdens:endless_fork_bomb"):
+        child = starter.spawn(probe, limits=confinement.SMALL)
+        confinement.hear(child)
+    print(starter._process.pid, flush=True)
+    time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize(("mode", "landlock"), [("full", False), ("full", True), ("none", False)])
+def test_the_judges_sudden_death_leaves_nobody(mode, landlock, tmp_path):
+    if mode == "none" and os.geteuid() == 0:
+        pytest.skip("the number of root's processes has no limit, so the bomb would be one")
+    if landlock:
+        with make_starter(preload=[]) as fork_server:
+            if fork_server.machine.landlock_abi < 6:
+                pytest.skip("needs Landlock")
+    source = textwrap.dedent(JUDGE).format(checkout=str(CHECKOUT), here=str(HERE), mode=mode, landlock=landlock)
+    # Nobody is left to remove the private folders.
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=environment) as judge:
+        starter_pid = int(judge.stdout.readline())
+        everyone = [starter_pid, *(process.pid for process in below(starter_pid))]
+        assert len(everyone) > 8
+        judge.kill()
+        judge.wait()
+    wait_for(lambda: not any(alive(pid) for pid in everyone))
+
+
+def test_closing_the_starter_leaves_nobody():
+    with make_starter(preload=["probes"]) as fork_server:
+        child = fork_server.spawn("probes:sleeper")
+        hear(child)
+        everyone = [fork_server._process.pid, *(process.pid for process in below(fork_server._process.pid))]
+    assert not any(alive(pid) for pid in everyone)
+    assert not child.private.exists()
+
+
+def test_a_starter_that_cannot_import_says_why():
+    with make_starter(preload=["no_such_module"]) as fork_server, pytest.raises(JudgeFailed, match="no_such_module"):
+        fork_server.spawn("probes:sleeper")
+
+
+def test_a_starter_that_was_lost_says_why_to_all_who_ask():
+    with make_starter(preload=["no_such_module"]) as fork_server:
+        for _ in range(3):
+            with pytest.raises(JudgeFailed, match=r"ended before it was ready: [\s\S]*no_such_module"):
+                fork_server.spawn("probes:sleeper")
+
+
+def test_a_starter_that_hangs_is_told_of_by_its_first_failure(monkeypatch):
+    monkeypatch.setattr(fork_server_client, "_READY_S", 0.2)
+    with make_starter(preload=["torch"]) as fork_server:
+        fork_server._process.send_signal(signal.SIGSTOP)
+        for _ in range(2):
+            with pytest.raises(JudgeFailed, match="was not ready within"):
+                fork_server.spawn("probes:sleeper")
+
+
+def test_a_runner_collects_its_own_garbage_and_leaves_the_starters_alone(fork_server, spawn):
+    assert hear(spawn(fork_server, "probes:garbage")) == [True, True]
+
+
+def test_a_starter_that_is_given_up_is_waited_for_by_nobody():
+    with make_starter(preload=["torch"]) as fork_server:
+        threading.Timer(0.05, fork_server.give_up).start()
+        started = time.monotonic()
+        with pytest.raises(JudgeFailed, match="ended before it was ready"):
+            fork_server.machine  # noqa: B018 - it waits
+        assert time.monotonic() - started < 30
+
+
+def test_a_starter_that_is_ready_is_not_given_up():
+    with make_starter(preload=["probes"]) as fork_server:
+        assert fork_server.machine
+        fork_server.give_up()
+        assert hear(fork_server.spawn("probes:sleeper"))
+
+
+def test_a_starter_that_was_killed_is_the_machines_failure():
+    with make_starter(preload=["probes"]) as fork_server:
+        assert fork_server.machine
+        fork_server._process.kill()
+        fork_server._process.wait()
+        with pytest.raises(JudgeFailed, match="starter"):
+            fork_server.spawn("probes:sleeper")
+
+
+def test_an_entry_that_does_not_exist_is_the_judges_failure(fork_server):
+    with pytest.raises(JudgeFailed, match="no_such_entry"):
+        fork_server.spawn("probes:no_such_entry")
+
+
+def test_no_walls_are_had_when_asked_for_and_marked(bare, spawn):
+    assert bare.facts.mode == "none"
+    assert bare.facts.layers == []
+    child = spawn(bare, "read_files")
+    tell(child, [str(CHECKOUT / "pyproject.toml")])
+    assert hear(child) == {str(CHECKOUT / "pyproject.toml"): "allowed"}
+
+
+def test_without_walls_freezing_and_killing_still_work(bare, spawn, counters):
+    test_freezing_stops_threads_and_runaway_grandchildren(bare, spawn, counters)
+    test_killing_leaves_nobody(bare, spawn)
+
+
+def _machine(**what):
+    nothing = {
+        "namespaces": Namespaces.NONE,
+        "private_view": False,
+        "own_proc": False,
+        "own_user": False,
+        "landlock_abi": 0,
+        "seccomp": True,
+        "refused": {"landlock": "not there"},
+    }
+    return Machine(**{**nothing, **what})
+
+
+def test_a_machine_without_file_walls_is_refused():
+    with pytest.raises(SandboxUnavailable, match="landlock: not there"):
+        choose_layers(SandboxMode.FULL, _machine())
+    assert choose_layers(SandboxMode.FULL, _machine(landlock_abi=1)).landlock
+
+
+@pytest.mark.parametrize(
+    ("what", "process_group"),
+    [
+        ({"namespaces": Namespaces.USER, "private_view": True}, "process namespace"),
+        ({"own_user": True, "landlock_abi": 3}, "own user"),
+        ({"landlock_abi": 6}, "landlock domain"),
+        ({"landlock_abi": 5}, "descendants"),
+    ],
+)
+def test_processes_are_kept_together_by_the_best_there_is(what, process_group, monkeypatch):
+    monkeypatch.setattr(visible_files, "unreachable_for_others", lambda: None)
+    assert choose_layers(SandboxMode.FULL, _machine(**what)).process_group == process_group
+
+
+def test_a_python_that_only_root_reaches_needs_a_view_or_roots_own_user(monkeypatch):
+    """A runner of another user could not read it; the doctor asks the same function as a grade."""
+    monkeypatch.setattr(visible_files, "unreachable_for_others", lambda: "/root/python")
+    with pytest.raises(SandboxUnavailable, match="/root/python"):
+        choose_layers(SandboxMode.FULL, _machine(own_user=True, landlock_abi=6))
+    assert choose_layers(SandboxMode.FULL, _machine(landlock_abi=6)).landlock
+    assert choose_layers(SandboxMode.FULL, _machine(own_user=True, private_view=True)).own_user
+
+
+def test_what_is_hidden_is_taken_out_of_what_is_granted(tmp_path):
+    for name in ("packages/torch", "packages/evaluator", "packages/warpgrade", "packages/venv/lib"):
+        (tmp_path / name).mkdir(parents=True)
+    packages = tmp_path / "packages"
+    readable = [str(packages), str(packages / "evaluator/deeper")]
+    hidden = [str(packages / "evaluator"), str(packages / "warpgrade")]
+    assert sorted(visible_files.granted(readable, hidden)) == [
+        packages / "evaluator/deeper",
+        packages / "torch",
+        packages / "venv",
+    ]
+    assert list(visible_files.granted([str(packages / "torch")], [str(packages)])) == [packages / "torch"]
+
+
+def test_a_checkout_is_hidden_as_a_whole():
+    assert visible_files.hidden_paths() == (str(CHECKOUT),)
+
+
+def test_of_an_installation_the_packages_of_warpgrade_are_hidden(tmp_path, monkeypatch):
+    for name in ("evaluator", "warpgrade", "torch"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(visible_files, "source_root", lambda: tmp_path)
+    assert visible_files.hidden_paths() == (str(tmp_path / "evaluator"), str(tmp_path / "warpgrade"))

@@ -1,0 +1,72 @@
+"""Packages that the judge has from PYTHONPATH: starters import them too, and folders without packages stay hidden."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaluator.sandbox import ForkServer
+from evaluator.sandbox.filesystem import visible_files
+from evaluator.sandbox.filesystem.python_libraries import library_folders
+
+
+@pytest.fixture
+def path(monkeypatch):
+    def extend(*folders):
+        monkeypatch.setattr(sys, "path", [*map(str, folders), *sys.path])
+
+    return extend
+
+
+@pytest.fixture
+def packages(tmp_path):
+    folder = tmp_path / "packages"
+    (folder / "somebodys-1.0.dist-info").mkdir(parents=True)
+    (folder / "somebodys.py").write_text("")
+    return folder
+
+
+def test_folders_with_packages_are_seen_and_others_stay_hidden(path, packages, tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    (project / "scorecards").mkdir(parents=True)
+    torch_there = tmp_path / "built"
+    (torch_there / "torch").mkdir(parents=True)
+    (torch_there / "torch/__init__.py").write_text("")
+    before = library_folders()
+    path(packages, project, torch_there, packages, tmp_path / "nowhere", "")
+    assert [each for each in library_folders() if each not in before] == [str(packages), str(torch_there)]
+    assert str(packages) in visible_files.readable_paths()
+    assert str(project) not in visible_files.readable_paths()
+    monkeypatch.chdir(packages)
+    assert library_folders().count(str(packages)) == 1
+
+
+def test_the_current_folder_is_none(path, packages, monkeypatch):
+    monkeypatch.chdir(packages)
+    path("")
+    assert str(packages) not in library_folders()
+
+
+def test_a_starter_imports_what_the_judge_would(path, packages):
+    path(packages)
+    with ForkServer(preload=("somebodys",)) as fork_server:
+        assert fork_server.machine is not None
+
+
+def test_python_without_packages_of_its_own_starts_with_those_of_pythonpath():
+    """As `PYTHONPATH=DIR python`, where DIR alone has msgspec and torch."""
+    packages = next(folder for folder in sys.path if Path(folder, "torch").is_dir())
+    program = (
+        "from evaluator.sandbox import ForkServer; starter = ForkServer(preload=()); starter.machine; starter.close()"
+    )
+    python = Path(sys.executable).resolve()
+    done = subprocess.run(
+        [python, "-S", "-c", program],
+        cwd=visible_files.source_root(),
+        env={"PYTHONPATH": packages, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

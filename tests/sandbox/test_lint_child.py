@@ -1,0 +1,58 @@
+"""The lint's confined child: it answers, and a text that brings it down costs nothing but a finding."""
+
+import time
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.lint import lint_in_sandbox
+from evaluator.lint.lint_in_sandbox import look_at
+from evaluator.sandbox import ForkServer
+
+SUBMISSION = """
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+"""
+
+
+@pytest.fixture(scope="module")
+def fork_server():
+    with ForkServer(preload=("evaluator.lint.sandboxed_lint",)) as fork_server:
+        yield fork_server
+
+
+def codes(text, fork_server):
+    return [Code(found.code) for found in look_at(text, fork_server).findings]
+
+
+def test_a_text_is_looked_at(fork_server):
+    (found,) = look_at(SUBMISSION, fork_server).findings
+    assert (found.code, found.line) == (Code.LIBRARY_IN_FORWARD.value, 7)
+
+
+@pytest.mark.parametrize("text", ["x = " + "-" * 1_000_000 + "1", "x" + ".a" * 500_000])
+def test_a_text_that_is_nested_too_deeply_is_told(fork_server, text):
+    assert codes(text, fork_server) == [Code.NOT_LOOKED_AT]
+
+
+def test_a_text_that_takes_too_long_is_told(fork_server, monkeypatch):
+    monkeypatch.setattr(lint_in_sandbox, "_LIMIT_S", 0.5)
+    slow = 'S = """\n#include <a>;\n' + "(" * 300_000 + "]" * 300_000 + '"""\n'
+    started = time.monotonic()
+    assert codes(slow, fork_server) == [Code.NOT_LOOKED_AT]
+    assert time.monotonic() - started < 60
+
+
+def test_a_text_that_takes_too_much_memory_is_told(fork_server, monkeypatch):
+    monkeypatch.setattr(lint_in_sandbox, "_LIMITS", lint_in_sandbox.Limits(memory_bytes=64 << 20, processes=16))
+    assert codes(SUBMISSION + "x = [1, 2, 3]\n" * 60_000, fork_server) == [Code.NOT_LOOKED_AT]
+
+
+@pytest.mark.parametrize("entry", ["os:abort", "evaluator.lint.sandboxed_lint:Look"])
+def test_a_child_that_ends_without_an_answer_is_told(fork_server, monkeypatch, entry):
+    monkeypatch.setattr(lint_in_sandbox, "_ENTRY", entry)
+    assert codes(SUBMISSION, fork_server) == [Code.NOT_LOOKED_AT]

@@ -1,0 +1,279 @@
+"""The product itself, started as others start it: by an ordinary user, and in a container with the default profile.
+
+The tests' own user is root more often than not, who has walls that nobody else has. Here the command line is started by
+`guise.py`, with a hostile submission that is right: it is `correct` only if it reached nothing.
+"""
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import psutil
+import pytest
+
+from evaluator.files.card_files import read_card
+from evaluator.records import Scorecard, Status
+from evaluator.sandbox.kernel import landlock
+
+HERE = Path(__file__).parent
+CHECKOUT = HERE.parents[1]
+USER = 54_321
+SHARED_FOLDERS = ("/tmp", "/dev/shm")
+_LIMIT_S = 240
+_NEEDS_NAMESPACES = {
+    *("private-file-view", "process-namespace", "network-namespace", "ipc-namespace", "own-proc", "folder-quota"),
+}
+
+
+class Setting(StrEnum):
+    USER = "an ordinary user"
+    CONTAINER = "an ordinary user in a container"
+    CONTAINER_ROOT = "root in a container"
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+    card: Scorecard | None
+
+
+class Place(NamedTuple):
+    """Where a setting's user is at home, with everything that a hostile submission may aim at."""
+
+    setting: Setting
+    home: Path
+    targets: dict
+
+    @property
+    def user(self):
+        return USER if os.geteuid() == 0 and self.setting is not Setting.CONTAINER_ROOT else os.geteuid()
+
+    def command(self, *argv, landlock_there=True):
+        guise = {
+            "user": self.user,
+            "contained": self.setting is not Setting.USER,
+            "landlock": landlock_there,
+            "open": [sys.base_prefix, sys.prefix, str(CHECKOUT)],
+        }
+        return [sys.executable, "-B", str(HERE / "guise.py"), json.dumps(guise), *argv]
+
+    def run(self, *argv, **options):
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.home / "tmp")}
+        return subprocess.run(
+            self.command(*argv, **options),
+            cwd=self.home,
+            env={**environment, "WARPGRADE_CACHE": str(self.home / "cache"), "COLUMNS": "80"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+
+    def warpgrade(self, *arguments, **options):
+        return self.run(sys.executable, "-B", str(CHECKOUT / "cli.py"), *arguments, **options)
+
+    def grade(self, *options, **others):
+        """Grade the hostile submission on the CPU."""
+        source = (HERE / "hostile.py").read_text(encoding="utf-8")
+        submission = self.home / "mine.py"
+        submission.write_text(source.replace('"""TARGETS"""', repr(json.dumps(self.targets))), encoding="utf-8")
+        submission.chmod(0o644)
+        card = self.home / "cards" / "card.json"
+        card.unlink(missing_ok=True)
+        sized = ("--device", "cpu", "--size", "awkward", "--timeout", "20", "--output", str(card))
+        done = self.warpgrade("grade", "relu", str(submission), *sized, *options, **others)
+        return Answer(done.returncode, done.stdout, done.stderr, read_card(card) if card.exists() else None)
+
+    def planted(self):
+        """List what the submission left where others could find it."""
+        return [at for at in map(Path, self.targets["folders"] + self.targets["own_folders"]) if self._in(at).exists()]
+
+    def left_running(self):
+        return [each.pid for each in psutil.process_iter(["name"]) if each.info["name"] == self.targets["name"]]
+
+    def clean(self):
+        for folder in self.planted():
+            self._in(folder).unlink()
+
+    def _in(self, folder):
+        return folder / self.targets["name"]
+
+
+@pytest.fixture(scope="module", params=Setting, ids=lambda setting: setting.name)
+def place(request):
+    setting = request.param
+    if setting is Setting.CONTAINER_ROOT and os.geteuid() != 0:
+        pytest.skip("only root can start as root")
+    if setting is not Setting.USER and landlock.abi() < landlock.SIGNALS_ABI:
+        pytest.skip(f"Landlock ABI {landlock.abi()} here")
+    # Not in /tmp: there a runner has a folder in memory of its own, and writing to it reaches nobody.
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp", prefix="settings-") as name,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        home = Path(name)
+        home.chmod(0o755)
+        for folder in ("tmp", "cache", "cards"):
+            (home / folder).mkdir()
+        own, others = home / "own", home / "others"
+        for secret, mode in ((own, 0o600), (others, 0o644)):
+            secret.write_text("the seeds")
+            secret.chmod(mode)
+        folders = [home, *(home / name for name in ("tmp", "cache", "cards"))]
+        made = Place(
+            setting,
+            home,
+            {
+                "name": f"left-{secrets.token_hex(4)}",
+                "secrets": [str(own), str(others), "/etc/shadow"],
+                "folders": [str(folder) for folder in folders],
+                "own_folders": list(SHARED_FOLDERS),
+                "port": server.getsockname()[1],
+                "bystander": 0,
+            },
+        )
+        for path in (*folders, own):
+            os.chown(path, made.user, made.user if os.geteuid() == 0 else -1)
+        with subprocess.Popen(made.command("/bin/sleep", "600"), stderr=subprocess.PIPE, text=True) as bystander:
+            made.targets["bystander"] = bystander.pid
+            try:
+                insist_on_a_start(made, bystander)
+                yield made
+                assert bystander.poll() is None, "somebody killed it"
+            finally:
+                bystander.kill()
+                made.clean()
+
+
+def insist_on_a_start(place, bystander):
+    """Skip where this setting cannot be had: the way to Python is closed, or mounting is not allowed."""
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{bystander.pid}/comm").read_text().strip() != "sleep":
+        if bystander.poll() is not None or time.monotonic() > deadline:
+            pytest.skip(f"nobody can be {place.setting} here: {bystander.communicate(timeout=5)[1].strip()[-300:]}")
+        time.sleep(0.02)
+    seen = place.run(
+        sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import torch, cli"
+    )
+    if seen.returncode:
+        pytest.skip(f"{place.setting} cannot import this checkout: {seen.stderr.strip()[-300:]}")
+    refused = place.run("/usr/bin/unshare", "--user", "/bin/true").returncode
+    if place.setting is Setting.USER and refused:
+        pytest.skip("ordinary users get no user namespaces here")
+    assert bool(refused) == (place.setting is not Setting.USER)
+
+
+def missing_in(setting):
+    match setting:
+        case Setting.USER:
+            return set()
+        case Setting.CONTAINER:
+            return {*_NEEDS_NAMESPACES, "own-user"}
+        case Setting.CONTAINER_ROOT:
+            return _NEEDS_NAMESPACES
+
+
+PROPERTIES = {
+    "files of others are not read": ("read {home}/others",),
+    "the judge's own files are not read": ("read {home}/own",),
+    "nothing is written outside": ("wrote {home}", "wrote {home}/tmp", "wrote {home}/cache", "wrote {home}/cards"),
+    "there is no network": ("connected", "sent a datagram"),
+    "other processes are not read": ("opened another's environ",),
+    "other processes are not signalled": ("signalled another",),
+    "nothing survives into the next runner": ("found what an earlier runner left in /tmp",),
+}
+"""What each comes to in the submission's own words, when it is not so."""
+
+
+@pytest.fixture(scope="module")
+def confined(place):
+    """One grade behind the walls; what the submission left afterwards is looked for before anybody tidies up."""
+    graded = place.grade()
+    assert graded.card is not None, graded.err
+    return graded, place.planted(), place.left_running()
+
+
+@pytest.fixture(scope="module")
+def unconfined(place, confined):
+    """The same submission without walls, twice, so that the second finds what the first left."""
+    try:
+        place.grade("--sandbox", "none")
+        graded = place.grade("--sandbox", "none")
+    finally:
+        place.clean()
+    assert graded.card is not None, graded.err
+    assert place.left_running() == []
+    return graded
+
+
+def test_a_hostile_submission_that_is_right_is_correct(place, confined):
+    graded, planted, running = confined
+    assert (graded.card.status, graded.code) == (Status.CORRECT, 0), graded.card.reason
+    # A container may hide parts of its /proc, and then the kernel refuses a fresh one to anybody in it.
+    assert set(graded.card.sandbox.missing) - {"own-proc"} == missing_in(place.setting) - {"own-proc"}
+    assert planted == []
+    assert running == []
+
+
+@pytest.mark.parametrize("what", PROPERTIES)
+def test_a_property_holds_behind_the_walls_and_only_there(place, confined, unconfined, what):
+    behind = msgspec.json.encode(confined[0].card.reason).decode()
+    without = msgspec.json.encode(unconfined.card.reason).decode()
+    for probe in (probe.format(home=place.home) for probe in PROPERTIES[what]):
+        assert probe not in behind
+        assert probe in without
+
+
+def test_without_walls_a_submission_keeps_its_rights(place, unconfined):
+    """The probes of rights can fail: an ordinary user's program is neither filtered nor kept from new privileges."""
+    if place.setting is not Setting.USER:
+        pytest.skip("a container filters by itself")
+    said = msgspec.json.encode(unconfined.card.reason).decode()
+    assert "has NoNewPrivs 0" in said
+    assert "has Seccomp 0" in said
+
+
+def test_strict_grades_or_says_which_walls_are_missing(place):
+    missing = missing_in(place.setting)
+    graded = place.grade("--strict")
+    if not missing:
+        assert graded.code == 0 or "lacks own-proc" in graded.err
+        return
+    assert graded.code == 3
+    assert graded.card is None
+    assert graded.out == ""
+    assert "--strict requires every layer" in graded.err
+    assert "Traceback" not in graded.err
+    assert all(layer in graded.err for layer in missing)
+
+
+def test_the_doctor_can_grade_and_says_how_to_get_what_is_missing(place):
+    seen = place.warpgrade("doctor", "--json")
+    lines = {line["name"]: line for line in json.loads(seen.stdout)["lines"]}
+    assert seen.returncode == 0
+    assert lines["sandbox"]["ok"]
+    for layer in missing_in(place.setting):
+        assert layer in lines["sandbox"]["found"]
+    assert ("user namespaces" in lines["sandbox"]["fix"]) == bool(missing_in(place.setting))
+
+
+def test_without_a_wall_around_files_nothing_is_graded(place):
+    if place.setting is Setting.USER:
+        pytest.skip("there are namespaces")
+    graded = place.grade(landlock_there=False)
+    assert (graded.code, graded.card, graded.out) == (3, None, "")
+    assert "neither a private mount namespace nor Landlock" in graded.err
+    assert "hint: " in graded.err
+    assert "Traceback" not in graded.err
+    assert place.planted() == []

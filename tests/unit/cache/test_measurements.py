@@ -1,0 +1,39 @@
+import pytest
+
+from evaluator.cache.measurements import look_up, measured_once
+from evaluator.records import Record
+
+
+def form_of(**fields):
+    """Make a record in a record, always by the same names."""
+    inner = type("Inner", (Record,), {"__annotations__": fields}, frozen=True)
+    return type("Outer", (Record,), {"__annotations__": {"inner": inner}}, frozen=True), inner
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+
+
+def test_what_was_made_is_not_made_again():
+    outer, inner = form_of(a=int)
+    assert measured_once(["it"], outer, lambda: outer(inner(1))).inner.a == 1
+    assert measured_once(["it"], outer, lambda: pytest.fail("it was made again")).inner.a == 1
+    assert look_up(["another"], outer) is None
+
+
+@pytest.mark.parametrize("fields", [{"a": int, "b": int}, {"a": int, "b": int | None}, {"a": float}])
+def test_it_is_made_anew_where_a_record_inside_of_it_changed(fields):
+    outer, inner = form_of(a=int)
+    measured_once(["it"], outer, lambda: outer(inner(1)))
+    other, own = form_of(**fields)
+    made = measured_once(["it"], other, lambda: other(own(*range(2, 2 + len(fields)))))
+    assert made.inner.a == 2
+    assert measured_once(["it"], other, lambda: pytest.fail("it was made again")).inner.a == 2
+
+
+def test_what_could_not_be_made_is_not_kept():
+    outer, _ = form_of(a=int)
+    with pytest.raises(ValueError, match="no"):
+        measured_once(["it"], outer, lambda: (_ for _ in ()).throw(ValueError("no")))
+    assert look_up(["it"], outer) is None

@@ -1,0 +1,191 @@
+"""A card whose status its own checks, times or reason contradict is found; an honest one is not."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from evaluator.cards.consistency import inconsistencies
+from evaluator.cards.regrade import regraded
+from evaluator.commands import main as cli
+from evaluator.files.card_files import read_card, write_card
+from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceFacts, DeviceKind, Mismatch, OwnKernels, ShareBasis, Status
+from tests import cards
+
+HONEST = [cards.card, cards.wrong_card, cards.uncompiled_card, cards.crashed_card, cards.unread_card]
+EVIDENCE = sorted((Path(__file__).parents[3] / "docs" / "evidence").glob("cuda_h200_*.json"))
+
+
+def with_check(card, number=0, **changes):
+    made = [replace(check, **changes) if at == number else check for at, check in enumerate(card.checks)]
+    return replace(card, checks=made)
+
+
+def with_tensor(card, **changes):
+    return with_check(card, tensors=[cards.tensor_check(**changes)])
+
+
+def with_times(card, **changes):
+    return replace(card, timing=replace(card.timing, **changes))
+
+
+def with_side(card, **changes):
+    return with_times(card, submission=replace(card.timing.submission, **changes))
+
+
+def reason(code):
+    return finding(code, "said")
+
+
+own = OwnKernels(basis=ShareBasis.CALLS, share_low=0.1, share_high=0.2, own=1, library=9, kernels=[])
+FORGED = {
+    "correct beside a failed check": (lambda: replace(cards.wrong_card(), status="correct", reason=None), "checks[2]"),
+    "correct beside a failed comparison": (lambda: with_tensor(cards.card(), ok=False), "checks[0].tensors[0]"),
+    "correct with a finding in a check": (
+        lambda: with_check(cards.card(), finding=reason(Code.OUTPUT_REUSED)),
+        "checks[0].finding",
+    ),
+    "correct with a reason": (lambda: cards.card(reason=reason(Code.WRONG_VALUES)), "reason"),
+    "correct without checks": (lambda: cards.card(checks=[]), "checks"),
+    "correct with checks of nothing": (lambda: cards.card(checks=[cards.check(tensors=[])]), "checks"),
+    "correct without times": (lambda: cards.card(timing=None), "timing"),
+    "correct and never built": (lambda: cards.card(build=None), "build"),
+    "correct without seeds": (lambda: cards.card(seeds=None), "seeds"),
+    "too little of its own": (lambda: cards.card(required_own_kernel=0.5, own_kernels=own), "own_kernels"),
+    "its own share unsaid": (lambda: cards.card(required_own_kernel=0.5), "own_kernels"),
+    "elements differ": (lambda: with_tensor(cards.card(), mismatches=3), "checks[0].tensors[0]"),
+    "elements are NaN": (lambda: with_tensor(cards.card(), nonfinite=1), "checks[0].tensors[0]"),
+    "an error beyond what is allowed": (lambda: with_tensor(cards.card(), error_ratio=1.01), "checks[0].tensors[0]"),
+    "a first mismatch": (
+        lambda: with_tensor(cards.card(), first_mismatch=Mismatch(index=[0], expected="0", actual="1")),
+        "checks[0].tensors[0]",
+    ),
+    "wrong without a reason": (lambda: cards.wrong_card(reason=None), "reason"),
+    "crashed without a reason": (lambda: cards.crashed_card(reason=None), "reason"),
+    "wrong, and every check passed": (lambda: cards.wrong_card(checks=[cards.check()]), "checks"),
+    "a reason of another status": (lambda: cards.wrong_card(reason=reason(Code.TIMED_OUT)), "reason.code"),
+    "a crash for a wrong value": (lambda: cards.crashed_card(reason=reason(Code.WRONG_VALUES)), "reason.code"),
+    "rejected for a wrong value": (
+        lambda: cards.wrong_card(status=Status.REJECTED, reason=reason(Code.WRONG_VALUES)),
+        "reason.code",
+    ),
+    "a time-out that is none": (
+        lambda: cards.crashed_card(status=Status.TIMEOUT, reason=reason(Code.TOO_LITTLE_OWN)),
+        "reason.code",
+    ),
+    "the machine's failure for a submission's": (
+        lambda: cards.crashed_card(status=Status.INFRA_ERROR, reason=reason(Code.FORWARD_FAILED)),
+        "reason.code",
+    ),
+    "a remark for a reason": (lambda: cards.wrong_card(reason=reason(Code.WIDE_TOLERANCE)), "reason.code"),
+    "a code that is none": (
+        lambda: cards.wrong_card(reason=replace(reason(Code.WRONG_VALUES), code="C999")),
+        "reason.code",
+    ),
+    "another speedup": (lambda: with_times(cards.card(), speedup=99.0), "timing.speedup"),
+    "another median": (lambda: with_times(cards.card(), submission_median_ms=0.1), "timing.submission_median_ms"),
+    "another reference": (lambda: with_times(cards.card(), reference_median_ms=9.0), "timing.reference_median_ms"),
+    "another median of a side": (lambda: with_side(cards.card(), median_ms=0.1), "timing.submission.median_ms"),
+    "no samples": (lambda: with_side(cards.card(), samples_ms=[]), "timing.submission.samples_ms"),
+    "times below nothing": (lambda: with_side(cards.card(), samples_ms=[-1.0]), "timing.submission"),
+    "another interval": (lambda: with_times(cards.card(), speedup_low=2.98), "timing.speedup_low"),
+    "an interval left open": (lambda: with_times(cards.card(), speedup_high=None), "timing.speedup_high"),
+    "another resolution": (lambda: with_times(cards.card(), resolution_ms=0.0), "timing.resolution_ms"),
+    "times on emulated": (lambda: cards.card(device=DeviceFacts(kind=DeviceKind.EMULATED, name="x")), "timing"),
+    "built in error and timed": (lambda: cards.uncompiled_card(timing=cards.timing()), "timing"),
+    "another source": (
+        lambda: cards.card(submission=replace(cards.card().submission, source="another")),
+        "submission.sha256",
+    ),
+    "a source and no hash": (
+        lambda: cards.unread_card(submission=replace(cards.unread_card().submission, source="x")),
+        "submission.sha256",
+    ),
+}
+
+
+@pytest.mark.parametrize("make", HONEST)
+def test_an_honest_card_does_not_contradict_itself(make):
+    assert inconsistencies(make()) == []
+
+
+@pytest.mark.parametrize("path", EVIDENCE, ids=lambda path: path.stem)
+def test_a_card_of_a_gpu_does_not_contradict_itself(path):
+    assert inconsistencies(read_card(path), intervals=False) == []
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_card_contradicts_itself(name):
+    make, place = FORGED[name]
+    found = inconsistencies(msgspec.convert(msgspec.to_builtins(make()), type(cards.card())))
+    assert place in {each.place for each in found}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_check_card_refuses_it(name, tmp_path, capsys):
+    make, place = FORGED[name]
+    write_card(make(), tmp_path / "card.json")
+    assert cli.run(["check-card", str(tmp_path / "card.json")]) == 2
+    said = capsys.readouterr()
+    assert any(line.startswith(f"{place}: ") for line in said.out.splitlines())
+    assert "is not a valid scorecard" in said.err
+
+
+def test_a_reason_fits_the_statuses_that_the_judge_gives_it():
+    for status, code in (
+        (Status.TIMEOUT, Code.COMPILER_TIMED_OUT),
+        (Status.TIMEOUT, Code.DEADLINE),
+        (Status.INFRA_ERROR, Code.DEADLINE),
+        (Status.INFRA_ERROR, Code.OWN_FAULT),
+        (Status.BUILD_ERROR, Code.CUT_OFF),
+        (Status.REJECTED, Code.TOO_LARGE),
+        (Status.RUNTIME_ERROR, Code.NOT_STOPPED),
+        (Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE),
+        (Status.REJECTED, Code.IMPOSSIBLE),
+    ):
+        assert inconsistencies(cards.crashed_card(status=status, reason=reason(code))) == []
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_what_is_drawn_again_calls_no_forged_card_correct_that_shows_otherwise(name):
+    make, _ = FORGED[name]
+    card = msgspec.convert(msgspec.to_builtins(make()), type(cards.card()))
+    again = regraded(card)
+    failed = any(not check.ok or check.finding for check in card.checks)
+    assert again.status is not Status.CORRECT or (card.status is Status.CORRECT and not failed)
+    assert regraded(again) == again
+
+
+@pytest.mark.parametrize(
+    ("make", "status", "code"),
+    [
+        (lambda: cards.wrong_card(checks=[cards.check()]), Status.INFRA_ERROR, Code.JUDGE_FAILED),
+        (lambda: cards.crashed_card(reason=None), Status.INFRA_ERROR, Code.JUDGE_FAILED),
+        (lambda: cards.wrong_card(reason=None), Status.WRONG_RESULT, Code.WRONG_VALUES),
+        (lambda: with_tensor(cards.card(), error_ratio=3.0), Status.WRONG_RESULT, Code.WRONG_VALUES),
+    ],
+)
+def test_every_card_is_looked_at_again(make, status, code):
+    again = regraded(make())
+    assert (again.status, again.reason.code) == (status, code)
+
+
+def test_a_report_counts_no_card_that_contradicts_itself(tmp_path, monkeypatch, capsys):
+    from evaluator.batch.runs.run_folder import manifest_for, opened
+
+    monkeypatch.chdir(tmp_path)
+    with opened(Path("run"), manifest_for(GradeOptions(DeviceKind.CPU), "submissions")) as folder:
+        write_card(cards.card(), folder.cards / "relu" / "good.json")
+        write_card(replace(cards.wrong_card(), status="correct", reason=None), folder.cards / "relu" / "forged.json")
+    for _ in range(2):  # from the cards, and from the index
+        assert cli.run(["report", "run", "--json"]) == 3
+        said = capsys.readouterr()
+        assert msgspec.json.decode(said.out)["devices"][0]["total"]["statuses"] == {"correct": 1, "missing": 1}
+        assert "forged.json contradicts itself: checks[2]: correct, but this check failed" in said.err
+    assert cli.run(["regrade", "run"]) == 1
+    said = capsys.readouterr().out
+    assert "relu/forged  contradicts itself: checks[2]" in said
+    assert "status correct -> wrong_result" in said

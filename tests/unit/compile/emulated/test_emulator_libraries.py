@@ -1,0 +1,89 @@
+"""The emulator's own parts, with a compiler that is a function of the test."""
+
+import pytest
+
+from evaluator.cache.build_cache import BuildCache
+from evaluator.compile.emulated import emulator_libraries
+from evaluator.compile.emulated.precompiled_headers import PRECOMPILED, precompilation
+from evaluator.errors import JudgeFailed
+from evaluator.sandbox import ToolResult
+from evaluator.toolchain import host_compiler
+
+
+class Tool:
+    """Stands in for the sandboxed ninja: writes some of what it is asked for, and remembers all of it."""
+
+    def __init__(self, *can: str) -> None:
+        self.asked = []
+        self._can = can
+
+    def __call__(self, argv, *, work, timeout_s, limits, readable=()):
+        lines = (work / "build.ninja").read_text().splitlines()
+        self.asked.append({line.split()[1].rstrip(":") for line in lines if line.startswith("build ")})
+        for name in self._can:
+            if name in self.asked[-1]:
+                (work / name).write_bytes(b"made " + name.encode())
+        return ToolResult(exit_code=0 if self._can else 1, signal=None, timed_out=False, output="", wall_s=1.0)
+
+
+@pytest.fixture(autouse=True)
+def _fake_toolchain(monkeypatch):
+    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return BuildCache(tmp_path)
+
+
+def test_the_first_use_builds_both_side_by_side(cache):
+    tool = Tool("runtime.so", PRECOMPILED)
+    assert emulator_libraries.build_runtime(tool, cache) == b"made runtime.so"
+    assert emulator_libraries.precompiled_headers(tool, cache).read_bytes() == b"made " + PRECOMPILED.encode()
+    (asked,) = tool.asked
+    assert {"runtime.so", PRECOMPILED, "block.cpp.o"} <= asked
+
+
+def test_later_uses_build_nothing(cache):
+    emulator_libraries.build_runtime(Tool("runtime.so", PRECOMPILED), cache)
+    tool = Tool()
+    assert emulator_libraries.build_runtime(tool, cache) == b"made runtime.so"
+    assert tool.asked == []
+
+
+def test_a_header_that_exists_is_not_made_again(cache):
+    emulator_libraries.precompiled_headers(Tool(PRECOMPILED), cache)
+    tool = Tool("runtime.so")
+    emulator_libraries.build_runtime(tool, cache)
+    assert PRECOMPILED not in tool.asked[0]
+
+
+def test_headers_that_cannot_be_made_are_tried_once_and_missed_by_nobody(cache):
+    tool = Tool("runtime.so")
+    assert emulator_libraries.build_runtime(tool, cache) == b"made runtime.so"
+    assert emulator_libraries.precompiled_headers(tool, cache) is None
+    assert len(tool.asked) == 1
+
+
+def test_a_runtime_that_does_not_compile_is_nobodys_fault_but_ours(cache):
+    tool = Tool(PRECOMPILED)
+    for _ in range(2):
+        with pytest.raises(JudgeFailed, match="runtime does not compile"):
+            emulator_libraries.build_runtime(tool, cache)
+    assert len(tool.asked) == 2  # it is not remembered
+
+
+def test_clang_has_no_use_for_the_header(cache, monkeypatch):
+    monkeypatch.setattr(
+        host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/c++", "Debian clang version 19.1")
+    )
+    assert precompilation() is None
+    assert emulator_libraries.precompiled_headers(Tool(PRECOMPILED), cache) is None
+
+
+def test_the_header_is_compiled_with_the_flags_of_a_build_and_no_extensions_own():
+    argv = precompilation().argv
+    assert {"-O1", "-g1", "-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H"} <= set(argv)
+    assert not any("TORCH_EXTENSION_NAME" in word or "MARKS_RETURNS" in word for word in argv)
+    assert argv[-2:] == ["-o", PRECOMPILED]

@@ -1,0 +1,103 @@
+"""Work on text that a submission, or its compiler, wrote grows with its length, and no faster (J4).
+
+Work is counted in lines of Python that are run, not in seconds: twice the text takes at most a little more than twice
+as many. What regular expressions do inside does not show there; those are held to a number of steps by their texts.
+"""
+
+import sys
+
+import pytest
+
+from evaluator.compile.extension.error_agreement import undeclared
+from evaluator.cuda_source.kernel_names import kernels_in_library
+from evaluator.cuda_source.symbols import _function_name, missing
+from evaluator.judge.runners.emulator_faults import kernel_fault
+from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.frames.oversize import oversized_request
+from evaluator.toolchain import diagnostics
+from evaluator.toolchain.diagnostics import LineMap, parse
+from evaluator.toolchain.flags import refused_compile_flags, words
+from evaluator.toolchain.nvcc_flags import nvcc_flags
+
+
+def steps(work):
+    """Count the lines of Python that `work` runs."""
+    count = 0
+
+    def trace(*_):
+        nonlocal count
+        count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+SAME = "x = 1;\n"
+WORK = {
+    "a log of errors in many files": lambda n: parse(
+        "".join(f"f{i}.cpp:1:1: error: e{i}\n" for i in range(n)),
+        {f"f{i}.cpp": SAME * 9 for i in range(n)},
+        SAME * 100,
+    ),
+    "the same line everywhere": lambda n: [LineMap(SAME * n, SAME * n).submission_line(line) for line in range(1, 9)],
+    "places in an error of the emulator's": lambda n: kernel_fault(
+        "emulator[trap]: " + "(x.cu:1)" * n, {"x.cu": SAME * 50}, SAME * 50
+    ),
+    "functions that nothing declares": lambda n: undeclared(
+        [], BuildRequest(name="x", cpp_sources=["f " * n], functions={f"g{i}": "" for i in range(n)})
+    ),
+    "clones of a symbol": lambda n: _function_name("f(int)" + " [clone .a]" * n),
+    "clones that never close": lambda n: _function_name("f(int)" + " [clone .a" * n),
+    "symbols that nobody defines": lambda n: missing("U f(int)\n" * n, "", {"f"}),
+    "words of a flag": lambda n: words(["'" + "x " * n + "'", "y " * n]),
+    "flags of nvcc": lambda n: nvcc_flags(["-Xcompiler " + "-O3," * n]),
+}
+
+
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_twice_the_text_is_at_most_twice_the_work(work):
+    work(1)
+    few, many = steps(lambda: work(200)), steps(lambda: work(400))
+    assert many <= 2.2 * few + 200
+
+
+def test_a_submission_is_cut_into_lines_once_for_all_files_of_a_build():
+    """It was once for each of them: 50 messages in 50 files, each with 1 MiB to compare."""
+    diagnostics._places.cache_clear()
+    log = "".join(f"f{number}.cpp:1:1: error: no\n" for number in range(40))
+    parse(log, {f"f{number}.cpp": SAME for number in range(40)}, SAME * 3)
+    assert (diagnostics._places.cache_info().misses, diagnostics._places.cache_info().hits) == (1, 39)
+
+
+def test_lines_are_compared_up_to_a_limit_that_no_submission_reaches():
+    honest = "".join(f"line {number} of a kernel\n" for number in range(40_000))
+    assert LineMap(honest, honest).submission_line(39_999) == 39_999
+    hostile = LineMap("\n" * (4 << 20), "\n" * (1 << 20))
+    assert len(hostile.lines) <= 1 << 16
+    assert hostile.submission_line(1 << 21) is None
+
+
+def test_the_lines_with_one_content_are_looked_at_up_to_a_limit():
+    lines = LineMap(SAME * 60_000, SAME * 60_000)
+    assert steps(lambda: lines.submission_line(7)) < 10_000
+
+
+def test_the_stubs_of_a_library_are_counted_up_to_a_limit():
+    honest = b"\x7fELF.nv_fatbin" + b"".join(b"__device_stub__Z4k%03dPf\0" % number for number in range(200))
+    assert len(kernels_in_library(honest).names) == 200
+    hostile = b"\x7fELF.nv_fatbin" + b"".join(b"__device_stub__Z9%09dv\0" % number for number in range(60_000))
+    assert steps(lambda: kernels_in_library(hostile)) < 1_000_000
+
+
+def test_no_flag_is_long_enough_to_be_cut_slowly():
+    """`shlex` takes time as the square of a word's length: flags of 64 KiB took 98 s."""
+    most = BuildRequest(name="x", extra_cflags=["-D" + "x" * 4094] * 8)
+    assert oversized_request(most) is None
+    assert oversized_request(BuildRequest(name="x", extra_cflags=[*most.extra_cflags, "x"])) is not None
+    assert steps(lambda: refused_compile_flags(words(most.extra_cflags))) < 1_000_000

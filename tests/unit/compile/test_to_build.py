@@ -1,0 +1,15 @@
+"""What the first grade on a machine is said to wait for."""
+
+from evaluator.cache.build_cache import BuildCache
+from evaluator.compile.device_builders import to_build
+from evaluator.compile.emulated import emulator_libraries
+from evaluator.records import DeviceKind
+
+
+def test_the_emulator_is_announced_until_it_is_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    assert to_build(DeviceKind.EMULATED) == "building the emulator, once on this machine"
+    assert (to_build(DeviceKind.CPU), to_build(DeviceKind.CUDA)) == ("", "")
+    cache = BuildCache(tmp_path)
+    cache.parts.put(emulator_libraries._runtime_part().key, b"a library", log="", wall_s=1.0)
+    assert to_build(DeviceKind.EMULATED) == ""

@@ -1,0 +1,70 @@
+"""What the doctor says of the cache folder, and the grades that it makes before it calls a device ready."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluator.doctor import diagnosis, sample_grade
+from evaluator.errors import ExitCode
+from evaluator.progress import Silent
+from evaluator.records import DeviceKind
+
+
+def test_a_cache_that_takes_builds_is_well(monkeypatch, tmp_path):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "new"))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": diagnosis.CACHE_BYTES}))
+    line = diagnosis.cache_line()
+    assert line.ok
+    assert line.found == f"1.0 GiB in {tmp_path / 'new'}"
+    assert line.needed_for == []
+    assert list(tmp_path.iterdir()) == []  # Nothing is made before there is something to be kept.
+
+
+def test_a_cache_that_takes_nothing_is_said_with_the_reason(monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", "/dev/null")
+    line = diagnosis.cache_line()
+    assert not line.ok
+    assert line.found.startswith("/dev/null is not writable: ")
+    assert "WARPGRADE_CACHE" in line.fix
+    assert line.needed_for == []  # Grades work all the same.
+
+
+def test_a_cache_on_a_full_disk_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": diagnosis.CACHE_BYTES - 1}))
+    line = diagnosis.cache_line()
+    assert not line.ok
+    assert str(Path(tmp_path)) in line.found
+
+
+def ready_for(*devices):
+    return diagnosis.Diagnosis(lines=[], ready=list(devices), prepared=[])
+
+
+@pytest.mark.slow
+def test_a_device_is_ready_once_a_tiny_submission_is_graded_there():
+    said = sample_grade.tried(ready_for(DeviceKind.CPU), Silent())
+    assert said.ready == [DeviceKind.CPU], said.lines
+    (line,) = said.lines
+    assert (line.name, line.ok, line.fix) == ("on cpu", True, "")
+
+
+@pytest.mark.parametrize(
+    ("printed", "found"),
+    [
+        (
+            '{"status": "infra_error", "reason": {"code": "X602", "message": "the starter ended"}}',
+            "the grade of a tiny submission is infra error: X602 the starter ended",
+        ),
+        ("", "exit status 3: no torch"),
+        ("{}", "exit status 3: no torch"),
+    ],
+)
+def test_a_device_whose_grade_fails_is_not_ready_and_says_why(monkeypatch, printed, found):
+    boot = f"import sys; print('no torch', file=sys.stderr); print({printed!r}); sys.exit(3)"
+    monkeypatch.setattr(sample_grade, "_BOOT", boot)
+    said = sample_grade.tried(ready_for(DeviceKind.EMULATED, DeviceKind.CPU), Silent())
+    assert said.ready == []
+    assert [line.name for line in said.lines] == ["on emulated", "on cpu"]
+    assert all(line.found == found and line.fix for line in said.lines)
+    assert said.exit_code == ExitCode.INFRASTRUCTURE

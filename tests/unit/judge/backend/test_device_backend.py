@@ -1,0 +1,69 @@
+from types import SimpleNamespace
+
+import pytest
+
+from evaluator.judge.backend import device_backend
+from evaluator.judge.backend.device_backend import CallSizes, GpuBackend
+
+GIB = 1 << 30
+H200 = 139 * GIB
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """Plan for calls on a GPU of which nothing but its memory is known here."""
+    monkeypatch.setattr(device_backend, "FusedComparison", lambda _: SimpleNamespace(begin=None))
+
+    def made(sizes, free_bytes, total_bytes):
+        monkeypatch.setattr(device_backend.torch.cuda, "mem_get_info", lambda: (free_bytes, total_bytes))
+        return GpuBackend(sizes, SimpleNamespace(kernels=b"", library=None))
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("gib", "peak_gib", "free", "total", "there_is"),
+    [
+        (0.03, 0.03, H200, H200, True),
+        (0.5, 0.5, H200, H200, True),
+        (0.5, 3.0, H200, H200, True),
+        (0.5, 4.0, H200, H200, False),  # 10 GiB each, of which temporaries are 7.
+        (6.0, 6.0, H200, H200, False),  # relu, 4096 x 393216: 25 GiB each.
+        (0.5, 0.5, 4 * GIB, H200, False),
+        (0.03, 0.03, 12 * GIB, 12 * GIB, True),
+        (0.5, 0.5, 24 * GIB, 24 * GIB, False),
+    ],
+)
+def test_runners_wait_beside_others_only_where_they_are_small(planned, gib, peak_gib, free, total, there_is):
+    size = int(gib * GIB)
+    assert planned(CallSizes(size, size, int(peak_gib * GIB)), free, total).room_for(2) is there_is
+
+
+@pytest.mark.parametrize(
+    ("peak_gib", "free_gib", "room_gib"),
+    [
+        (1.0, 139.0, 2.25),  # Nothing but its output: the last call's stays alive, and a little is free.
+        (0.0, 139.0, 2.25),
+        (2.5, 139.0, 5.25),  # A gibibyte and a half of temporaries, twice.
+        (2.5, 11.375, 5.25),  # A context, two inputs with room to move in, the arena, and as much as its temporaries.
+        (2.5, 9.375, 4.25),  # There is no room for all of those,
+        (2.5, 4.0, 2.25),  # or for any.
+        (61.0, 79.375, 62.25),  # Half of what is left would not do for once.
+        (61.0, 59.375, 56.25),
+    ],
+)
+@pytest.mark.parametrize("judge_gib", [0, 3])
+def test_temporaries_do_not_crowd_outputs_out_of_shared_memory(
+    planned, monkeypatch, peak_gib, free_gib, room_gib, judge_gib
+):
+    made = []
+    monkeypatch.setattr(device_backend, "DeviceRegion", lambda _, size_bytes: made.append(size_bytes) or closing())
+    monkeypatch.setattr(device_backend, "HostRegion", lambda _: closing())
+    sizes = CallSizes(GIB, GIB, int(peak_gib * GIB), judge_gib * GIB)
+    with planned(sizes, int((free_gib + judge_gib) * GIB), H200).memory():
+        pass
+    assert made[1] == room_gib * GIB
+
+
+def closing():
+    return SimpleNamespace(close=lambda: None)

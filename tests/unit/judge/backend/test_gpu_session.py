@@ -1,0 +1,188 @@
+"""What a grade has of its GPU before PyTorch is imported. Without a GPU: its runners are made by the real starter."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from evaluator.devices import driver
+from evaluator.devices.gpu import Gpu, GpuState
+from evaluator.errors import JudgeFailed
+from evaluator.judge.backend import gpu_monitor
+from evaluator.judge.backend import gpu_session as footholds
+from evaluator.judge.backend.gpu_session import GpuSession
+from tests.grading.harness import TOP
+
+QUIET = GpuState(1000, 1000, 40, (), 0, (), mig=False)
+
+
+class Runner:
+    """A session with no process behind it."""
+
+    def __init__(self, alive):
+        self.alive = alive
+        self.child = self
+        alive.append(self)
+
+    def warm(self, device):
+        self.device = device
+
+    def warmed(self, timeout_s):
+        pass
+
+    def condemn(self):
+        pass
+
+    def members(self):
+        return frozenset({id(self)})
+
+    def poll_exit(self):
+        return None
+
+    def __exit__(self, *_):
+        self.alive.remove(self)
+
+
+@pytest.fixture
+def gpu(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "kept by the test")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "kept by the test")
+    monkeypatch.setattr(gpu_monitor, "state", lambda _: QUIET)
+    monkeypatch.setattr(driver, "make_context", lambda: None)
+    made = Gpu(3, f"test-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
+    yield made
+    for kind in ("lock", "waiting"):
+        Path("/tmp", f"warpgrade-{made.uuid}.{kind}").unlink(missing_ok=True)
+
+
+class Starter:
+    def __init__(self, failing=False):
+        self.failing = failing
+        self.asked = []
+
+    def spawn(self, entry, **what):
+        if self.failing and len(self.asked) == 2:
+            raise JudgeFailed("no more")
+        self.asked.append((entry, what))
+        return "a child"
+
+
+def test_it_needs_no_torch():
+    code = "import sys, evaluator.judge.backend.gpu_session; print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"
+
+
+def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu, monkeypatch):
+    alive, fork_server = [], Starter()
+    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner(alive))
+    with GpuSession(gpu, fork_server) as gpu_session:
+        gpu_session.reach()
+        gpu_session.settle()
+        assert len(alive) == 4
+        assert {entry for entry, _ in fork_server.asked} == {"evaluator.runner.main:run"}
+        assert all(what["limits"].memory_bytes == 1 << 46 for _, what in fork_server.asked)
+        assert gpu_session.watch is not None
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu.uuid
+        taken = gpu_session.runner_pool.take()
+        gpu_session.count_as_ours(frozenset({1}))
+        assert gpu_session._own_processes() == {1, *(id(runner) for runner in alive if runner is not taken)}
+    assert alive == [taken]
+
+
+def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
+    alive = []
+    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner(alive))
+    with GpuSession(gpu, Starter(failing=True)) as gpu_session:
+        with pytest.raises(JudgeFailed, match="no more"):
+            gpu_session.settle()
+        assert alive == []
+
+
+def test_a_grade_that_ends_at_once_leaves_nothing(gpu, monkeypatch):
+    alive = []
+    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner(alive))
+    with GpuSession(gpu, Starter()) as gpu_session:
+        gpu_session.reach()
+    assert alive == []
+    gpu_session.close()
+
+
+@pytest.mark.parametrize("at", [1, 4])
+def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
+    alive, reached, may_go_on = [], threading.Event(), threading.Event()
+
+    def slowly(child, build_service):
+        if len(fork_server.asked) == at:
+            reached.set()
+            assert may_go_on.wait(120)
+        return Runner(alive)
+
+    fork_server = Starter()
+    monkeypatch.setattr(footholds, "RunnerClient", slowly)
+    gpu_session = GpuSession(gpu, fork_server)
+    gpu_session.reach()
+    assert reached.wait(120)
+    threading.Timer(0.1, may_go_on.set).start()
+    gpu_session.close()
+    assert alive == []
+    assert len(fork_server.asked) == at
+
+
+def stands(gpu_session):
+    with gpu_session.standing() as whether:
+        return whether
+
+
+def test_the_judge_can_work_on_it_before_its_runners_are_there(gpu, monkeypatch):
+    reached, may_go_on = threading.Event(), threading.Event()
+
+    def slowly(child, build_service):
+        reached.set()
+        assert may_go_on.wait(120)
+        return Runner([])
+
+    monkeypatch.setattr(footholds, "RunnerClient", slowly)
+    with GpuSession(gpu, Starter()) as gpu_session:
+        assert not stands(gpu_session)
+        gpu_session.reach()
+        assert reached.wait(120)
+        assert stands(gpu_session)
+        watch_of_then = gpu_session.watch
+        may_go_on.set()
+        gpu_session.settle()
+        assert gpu_session.watch is watch_of_then
+
+
+def test_but_not_before_somebody_looked_who_else_is_there(gpu, monkeypatch):
+    looks, may_go_on = threading.Event(), threading.Event()
+
+    def look(_):
+        looks.set()
+        assert may_go_on.wait(120)
+        return QUIET
+
+    monkeypatch.setattr(gpu_monitor, "state", look)
+    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner([]))
+    with GpuSession(gpu, Starter()) as gpu_session:
+        gpu_session.reach()
+        assert looks.wait(120)
+        assert not stands(gpu_session)
+        may_go_on.set()
+        gpu_session.settle()
+        assert stands(gpu_session)
+
+
+def test_no_driver_is_not_told_here(gpu, monkeypatch):
+    def missing():
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(driver, "make_context", missing)
+    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner([]))
+    with GpuSession(gpu, Starter()) as gpu_session:
+        gpu_session.reach()
+        gpu_session.settle()
+        assert gpu_session.runner_pool.processes

@@ -1,0 +1,261 @@
+import math
+
+import pytest
+import torch
+
+from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import Bounds, bounds
+from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
+
+
+def problem(**tolerance):
+    return Problem(
+        name="p",
+        title="p",
+        level=1,
+        description="",
+        origin="shipped",
+        path="p",
+        source="",
+        sha256="0" * 64,
+        sizes={SizeName.FULL: {}},
+        precision=Precision.FP32,
+        mode=Mode.TRAIN,
+        backward=False,
+        tolerance=ToleranceOverride(**tolerance),
+        split={},
+    )
+
+
+def measured(dtype=torch.float32, **tolerance) -> Bounds:
+    return bounds(ToleranceRule.MEASURED, problem(**tolerance), dtype)
+
+
+def sides(actual, exact, honest=None):
+    exact = torch.as_tensor(exact, dtype=torch.float64)
+    honest = exact.float() if honest is None else honest
+    return Sides(torch.as_tensor(actual, dtype=honest.dtype), exact, honest)
+
+
+def noise(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_the_honest_result_passes():
+    exact = noise(64, 512)
+    check = compare("output", sides(exact.float(), exact), measured())
+    assert check.ok
+    assert check.mismatches == 0
+    assert check.first_mismatch is None
+    assert check.error_ratio == check.honest_error_ratio
+
+
+@pytest.mark.parametrize("relative", [1e-3, 3e-4])
+def test_an_error_well_above_rounding_fails_at_its_place(relative):
+    exact = noise(8, 100)
+    wrong = exact.float()
+    wrong[3, 7] += relative * float(exact[3].square().mean().sqrt())
+    check = compare("output", sides(wrong, exact), measured())
+    assert not check.ok
+    assert check.mismatches == 1
+    assert check.first_mismatch.index == [3, 7]
+    assert check.error_ratio > 1
+    assert float(check.first_mismatch.expected) == pytest.approx(float(exact[3, 7]))
+
+
+def test_zeros_do_not_pass_for_small_outputs():
+    exact = noise(4, 1000).abs() * 1e-6
+    assert not compare("output", sides(torch.zeros(4, 1000), exact), measured()).ok
+
+
+def test_zeros_do_not_pass_in_a_row_that_is_small_beside_the_others():
+    exact = noise(4, 1000)
+    exact[2] *= 1e-2
+    wrong = exact.float()
+    wrong[2] = 0
+    check = compare("output", sides(wrong, exact), measured())
+    assert not check.ok
+    assert check.first_mismatch.index[0] == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rounding_the_operands_of_a_product_to_half_precision_fails_in_fp32(dtype):
+    left, right = noise(32, 256, seed=1), noise(256, 32, seed=2)
+    exact = left.float().double() @ right.float().double()
+    honest = left.float() @ right.float()
+    rounded = left.to(dtype).float() @ right.to(dtype).float()
+    assert compare("output", sides(honest, exact, honest), measured()).ok
+    assert not compare("output", sides(rounded, exact, honest), measured()).ok
+
+
+def test_another_order_of_summation_passes():
+    rows = noise(16, 8192).float()
+    exact = rows.double().sum(1, keepdim=True).expand(16, 4).clone()
+    honest = rows.sum(1, keepdim=True).expand(16, 4).clone()
+    naive = torch.zeros(16)
+    for column in rows.unbind(1):
+        naive += column
+    assert compare("output", sides(naive.unsqueeze(1).expand(16, 4), exact, honest), measured()).ok
+
+
+def flipped(values, elements, by=0.3):
+    """Move some elements, as a function with steps does between float64 and fp32."""
+    moved = values.clone()
+    moved.view(-1)[elements] += by
+    return moved
+
+
+def test_one_element_that_flips_does_not_open_the_tolerance_of_all():
+    exact = noise(64, 512)
+    honest = flipped(exact.float(), 7)
+    assert compare("output", Sides(honest, exact, honest), measured()).ok
+    check = compare("output", Sides((exact * (1 + 1e-2)).float(), exact, honest), measured())
+    assert not check.ok
+    assert check.mismatches > 20_000
+    assert 1 < check.error_ratio < 100
+    assert check.first_mismatch.index == [0, 0]
+    assert check.tolerance == pytest.approx(4 * check.honest_error_ratio * check.tolerance, rel=1e-3)
+    assert check.tolerance > 0.9
+
+
+@pytest.mark.parametrize(("count", "ok"), [(1, True), (36, True), (37, False), (2000, False)])
+def test_other_elements_may_flip_and_hardly_more_of_them(count, ok):
+    exact = noise(64, 512)
+    honest = flipped(exact.float(), 7)
+    actual = flipped(exact.float(), slice(100, 100 + count))
+    check = compare("output", Sides(actual, exact, honest), measured())
+    assert (check.ok, check.mismatches) == (ok, 0 if ok else count)
+
+
+def test_where_the_reference_flips_often_a_submission_may_too():
+    exact = noise(64, 512)
+    honest = flipped(exact.float(), slice(0, 1000))
+    assert compare("output", Sides(flipped(exact.float(), slice(1000, 4900)), exact, honest), measured()).ok
+    assert not compare("output", Sides(flipped(exact.float(), slice(1000, 6000)), exact, honest), measured()).ok
+
+
+def test_a_reference_that_is_inexact_everywhere_allows_as_much_as_ever():
+    exact = noise(64, 512)
+    honest = (exact * (1 + 1e-3 * noise(64, 512, seed=4))).float()
+    assert compare("output", Sides((exact * (1 + 2e-3 * noise(64, 512, seed=5))).float(), exact, honest), measured()).ok
+
+
+def test_an_inexact_reference_with_one_flip_allows_no_larger_errors_to_all():
+    exact = noise(64, 512)
+    honest = flipped((exact * (1 + 1e-3 * noise(64, 512, seed=4))).float(), 7)
+    actual = (exact + 0.1 * noise(64, 512, seed=5)).float()
+    assert not compare("output", Sides(actual, exact, honest), measured()).ok
+
+
+@pytest.mark.parametrize(("roundings", "ok"), [(3, True), (6, False)])
+def test_a_few_roundings_of_elements_that_are_far_larger_than_their_row_are_not_far(roundings, ok):
+    """At 65536 x 8192 in bf16 there are hundreds of them, and a kernel that rounds thrice is off there by as much."""
+    exact = noise(100, 4096)
+    exact[:, 0] *= 1000
+    exact = exact.bfloat16().double()
+    actual = exact.clone()
+    actual[:, 0] *= 1 + roundings * 2.0**-8
+    honest = (exact * (1 + 2.0**-9)).bfloat16()
+    honest[50, 0] = float(exact[50, 0]) * (1 + 2.0**-5)  # So that the tolerance itself allows this much.
+    assert compare("output", Sides(actual.bfloat16(), exact, honest), measured(torch.bfloat16)).ok is ok
+
+
+def test_what_other_orders_do_to_few_elements_is_allowed_to_few():
+    exact = noise(64, 512)
+    limits = measured()._replace(rare=0.2)
+    few, many = (flipped(exact.float(), slice(0, count)) for count in (150, 2000))
+    assert compare("output", Sides(few, exact, exact.float()), limits).ok
+    assert not compare("output", Sides(many, exact, exact.float()), limits).ok
+
+
+def test_a_nan_never_matches_a_number():
+    exact = noise(4, 4)
+    wrong = exact.float()
+    wrong[0, 0] = math.nan
+    check = compare("output", sides(wrong, exact), measured())
+    assert not check.ok
+    assert check.nonfinite == 1
+    assert check.error_ratio is None
+    assert check.first_mismatch.actual == "nan"
+
+
+@pytest.mark.parametrize(("given", "ok"), [(math.inf, True), (-math.inf, False), (math.nan, False), (1e30, False)])
+def test_an_infinity_matches_only_itself(given, ok):
+    exact = noise(4, 4)
+    exact[1, 1] = math.inf
+    actual = exact.float()
+    actual[1, 1] = given
+    assert compare("output", sides(actual, exact), measured()).ok is ok
+
+
+def test_a_nan_of_the_reference_must_be_given():
+    exact = noise(4, 4)
+    exact[1, 1] = math.nan
+    assert compare("output", sides(exact.float(), exact), measured()).ok
+    assert not compare("output", sides(exact.nan_to_num(0.0).float(), exact), measured()).ok
+
+
+def test_an_all_zero_output_allows_no_error():
+    exact = torch.zeros(4, 4, dtype=torch.float64)
+    assert compare("output", sides(torch.zeros(4, 4), exact), measured()).ok
+    assert not compare("output", sides(torch.full((4, 4), 1e-7), exact), measured()).ok
+
+
+def test_integers_are_compared_exactly_and_a_tie_may_break_either_way():
+    honest, exact = torch.tensor([1, 2, 3]), torch.tensor([1, 5, 3])
+    assert compare("output", Sides(torch.tensor([1, 5, 3]), exact, honest), None).ok
+    check = compare("output", Sides(torch.tensor([1, 4, 3]), exact, honest), None)
+    assert (check.ok, check.mismatches, check.first_mismatch.index) == (False, 1, [1])
+
+
+def test_booleans_and_scalars():
+    yes = torch.tensor([True, False])
+    assert compare("output", Sides(yes, yes, yes), None).ok
+    assert not compare("output", Sides(~yes, yes, yes), None).ok
+    check = compare("output", sides(torch.tensor(2.0), torch.tensor(1.0)), measured())
+    assert (check.ok, check.first_mismatch.index) == (False, [])
+
+
+def test_a_mismatch_beyond_the_first_chunk_has_its_own_index(monkeypatch):
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS", 64)
+    exact = noise(10, 5, 16)
+    wrong = exact.float()
+    wrong[7, 2, 9] += 1
+    check = compare("output", sides(wrong, exact), measured())
+    assert check.first_mismatch.index == [7, 2, 9]
+    assert check.mismatches == 1
+    far = flipped(exact.float(), slice(500, 700))
+    check = compare("output", Sides(far, exact, flipped(exact.float(), 3)), measured())
+    assert (check.mismatches, check.first_mismatch.index) == (200, [6, 1, 4])
+
+
+def test_chunks_do_not_change_the_verdict(monkeypatch):
+    exact = noise(33, 65)
+    actual = (exact + 2e-5 * noise(33, 65, seed=5)).float()
+    whole = compare("output", sides(actual, exact), measured())
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS", 100)
+    assert compare("output", sides(actual, exact), measured()) == whole
+
+
+def test_kernelbench_rule_is_allclose_with_its_two_tolerances():
+    rule = bounds(ToleranceRule.KERNELBENCH, problem(), torch.float32)
+    honest = noise(50, 50).float()
+    for scale in (0.9, 1.1):
+        actual = honest + scale * (1e-4 + 1e-4 * honest.abs())
+        check = compare("output", Sides(actual, honest.double(), honest), rule)
+        assert check.ok is torch.allclose(actual.double(), honest.double(), rtol=1e-4, atol=1e-4)
+        assert check.ok is (scale < 1)
+
+
+def test_a_problem_may_set_its_own_numbers():
+    exact = noise(8, 100)
+    actual = (exact * (1 + 1e-3)).float()
+    assert not compare("output", sides(actual, exact), measured()).ok
+    assert compare("output", sides(actual, exact), measured(floor=1e-2)).ok
+
+
+def test_complex_values_are_compared_by_their_parts():
+    exact = torch.complex(noise(4, 4), noise(4, 4, seed=3))
+    honest = exact.to(torch.complex64)
+    assert compare("output", Sides(honest, exact, honest), measured()).ok
+    assert not compare("output", Sides(honest.conj().resolve_conj(), exact, honest), measured()).ok

@@ -1,0 +1,162 @@
+"""Value profiles: what is drawn in the place of an input, and what is left alone."""
+
+import pytest
+import torch
+
+from evaluator.judge.inputs import input_distributions as profiles_module
+from evaluator.judge.inputs.input_distributions import PROFILES, change, rehearse
+from evaluator.protocol.model_call import mapped
+from evaluator.records import Layout, Profile
+
+CPU = torch.device("cpu")
+ELEMENTS = [profile for profile in PROFILES if profile not in (Profile.OUTLIERS, Profile.LARGE, Profile.SMALL)]
+
+
+def drawn(profile, value, *, seed=1, layouts=()):
+    return change(profile, list(layouts), mapped(value, copied), seed, CPU)
+
+
+def copied(tensor):
+    """Copy a tensor that would be written into."""
+    return tensor if 0 in tensor.stride() else tensor.clone()
+
+
+def positive(*shape, dtype=torch.float32):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(3)).to(dtype) + 0.25
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64])
+def test_a_profile_changes_values_and_nothing_else(profile, dtype):
+    given = positive(16, 32, dtype=dtype)
+    other = drawn(profile, given)
+    assert (other.shape, other.dtype, other.stride()) == (given.shape, given.dtype, given.stride())
+    assert torch.isfinite(torch.view_as_real(other) if other.is_complex() else other).all()
+    assert not torch.equal(other, given)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("given", [(64, 96), (96, 64), (3, 5, 7), (513,)], ids=str)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_large_tensor_is_changed_in_place_piece_by_piece(monkeypatch, profile, given, transposed):
+    monkeypatch.setattr(profiles_module, "_PIECE_ELEMENTS", 100)
+    given = positive(*given)
+    given = given.mT if transposed and given.dim() > 1 else given
+    given[given > 1.2] = 0.0
+    other = given.clone()
+    assert change(profile, [], other, 1, CPU) is other
+    assert torch.equal(other == 0, given == 0) or profile is Profile.ZEROS_AND_TIES
+    assert not other[given == 0].any()
+    if profile is Profile.CONSTANT_ROWS:
+        rows = other.reshape(-1, other.shape[-1])
+        assert all(row[row != 0].unique().numel() <= 1 for row in rows)
+    elif profile is Profile.SIGNED_NORMAL:
+        assert other.flatten()[:100].std() > 0.5
+        assert not torch.equal(other.flatten()[:100], other.flatten()[100:200])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_nothing_but_a_zero_stays_what_it_is(dtype):
+    given = positive(201, 199, dtype=dtype)
+    odd = [0.0, -0.0, torch.nan, torch.inf, torch.finfo(dtype).smallest_normal / 4]
+    given[100:, 100:130] = torch.tensor(odd * 6, dtype=torch.float64).to(dtype)
+    other = drawn(Profile.SIGNED_NORMAL, given)
+    assert torch.isfinite(other).all()
+    # One in some thousand values is drawn as zero in half precision.
+    assert (other[100:, 100:130] == 0).double().mean() == pytest.approx(2 / 5, abs=0.01)
+    assert not other[given == 0].any()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("pieces", [100, 1 << 24])
+def test_a_rehearsal_changes_nothing(monkeypatch, profile, pieces):
+    monkeypatch.setattr(profiles_module, "_PIECE_ELEMENTS", pieces)
+    given = [positive(16, 32), positive(8, 8).to(torch.complex64), torch.arange(5), positive(4, 1).expand(4, 8)]
+    kept = [each.clone() for each in given]
+    rehearse(profile, given, 1, CPU)
+    assert all(torch.equal(one, other) for one, other in zip(given, kept, strict=True))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_seed_says_all(profile):
+    given = positive(16, 32)
+    assert torch.equal(drawn(profile, given), drawn(profile, given))
+    if profile not in (Profile.LARGE, Profile.SMALL):
+        assert not torch.equal(drawn(profile, given), drawn(profile, given, seed=2))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "given",
+    [
+        torch.arange(12).reshape(3, 4),
+        torch.rand(3, 4) > 0.5,
+        torch.tensor([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]),
+        torch.zeros(3, 4).masked_fill(torch.ones(3, 4).triu(1) > 0, float("-inf")),
+        torch.zeros(2, 3, 4),
+        torch.tensor(0.7),
+        torch.empty(0, 4),
+    ],
+    ids=["integers", "booleans", "labels", "an added mask", "zeros", "one number", "nothing"],
+)
+def test_what_has_a_meaning_is_left_alone(profile, given):
+    assert torch.equal(drawn(profile, given), given)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_zeros_symmetry_and_order_stay(profile):
+    triangle = positive(32, 32).triu()
+    assert torch.equal(drawn(profile, triangle) == 0, triangle == 0) or profile is Profile.ZEROS_AND_TIES
+    assert not drawn(profile, triangle).tril(-1).any()
+    half = positive(32, 32)
+    symmetric = drawn(profile, half + half.T)
+    assert torch.equal(symmetric, symmetric.T)
+    ranks = drawn(profile, positive(4, 64).sort(-1).values)
+    if profile is not Profile.OUTLIERS:
+        assert bool((ranks[:, 1:] >= ranks[:, :-1]).all())
+
+
+def test_each_profile_is_what_it_is_called():
+    given = positive(64, 256)
+    of = {profile: drawn(profile, given) for profile in PROFILES}
+    assert 0.4 < float((of[Profile.SIGNED_NORMAL] < 0).float().mean()) < 0.6
+    sizes = of[Profile.MIXED_MAGNITUDES].abs()
+    assert float(sizes.quantile(0.95) / sizes.quantile(0.05)) > 500
+    ties = of[Profile.ZEROS_AND_TIES]
+    assert len(ties.unique()) == 9
+    assert 0.1 < float((ties == 0).float().mean()) < 0.3
+    assert torch.equal(of[Profile.LARGE], given * 1024)
+    assert torch.equal(of[Profile.SMALL], given / 1024)
+    assert (of[Profile.CONSTANT_ROWS].std(-1) == 0).all()
+    assert of[Profile.CONSTANT_ROWS].std() > 0.3
+    assert len(of[Profile.CONSTANT_ROWS].sign().unique()) == 1
+    differs = of[Profile.OUTLIERS] != given
+    assert int(differs.sum()) == 2
+    assert sorted(torch.sign(of[Profile.OUTLIERS][differs]).tolist()) == [-1.0, 1.0]
+    assert of[Profile.OUTLIERS].abs().max() > 50 * given.max()
+    offset = of[Profile.ILL_CONDITIONED]
+    assert 6 < float(offset.mean().abs() / offset.std()) < 10
+
+
+def test_structures_keep_their_form_and_arguments_their_own_draw():
+    given = {"a": [positive(8, 8), 3, None], "b": (positive(8, 8), "text")}
+    other = drawn(Profile.SIGNED_NORMAL, given)
+    assert other["a"][1:] == [3, None]
+    assert other["b"][1] == "text"
+    assert not torch.equal(other["a"][0], other["b"][0])
+
+
+def test_a_tensor_that_its_author_keeps_is_not_written_to():
+    wide = positive(4, 1).expand(4, 8)
+    assert drawn(Profile.SIGNED_NORMAL, wide).unique().numel() == 32
+    assert wide.unique().numel() == 4
+
+
+def test_layouts_are_drawn_where_a_problem_has_them():
+    given = positive(6, 8)
+    seen = set()
+    for seed in range(40):
+        other = drawn(Profile.LARGE, given, seed=seed, layouts=Layout)
+        assert torch.equal(other, given * 1024)
+        seen.add((other.stride(), other.storage_offset()))
+    assert seen == {((8, 1), 0), ((1, 6), 0), ((16, 2), 0), ((8, 1), 1)}

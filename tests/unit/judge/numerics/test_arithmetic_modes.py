@@ -1,0 +1,78 @@
+"""The reference computed otherwise: the same function, other rounding."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, rounded, with_operands
+
+A, B = torch.randn(2, 3, 96, 96, generator=torch.Generator().manual_seed(1))
+BIAS = torch.randn(96, generator=torch.Generator().manual_seed(2))
+IMAGES = torch.randn(2, 16, 12, 12, generator=torch.Generator().manual_seed(3))
+KERNEL = torch.randn(8, 16, 3, 3, generator=torch.Generator().manual_seed(4))
+
+FUNCTIONS = {
+    "mm": lambda to: to(A[0]) @ to(B[0]),
+    "bmm": lambda to: to(A) @ to(B),
+    "mv": lambda to: to(A[0]) @ to(BIAS),
+    "dot": lambda to: to(A[0, 0]) @ to(BIAS),
+    "linear": lambda to: functional.linear(to(A), to(B[0]), to(BIAS)),
+    "addmm": lambda to: torch.addmm(to(BIAS), to(A[0]), to(B[0]), beta=0.5, alpha=2),
+    "baddbmm": lambda to: torch.baddbmm(to(A), to(A), to(B)),
+    "sum": lambda to: to(A).sum(),
+    "sum of two": lambda to: to(A).sum((0, 2), keepdim=True),
+    "mean": lambda to: to(A).mean(-1),
+    "mean of all": lambda to: to(A).mean(),
+    "conv": lambda to: functional.conv2d(to(IMAGES), to(KERNEL), to(BIAS[:8]), padding=1),
+    "conv transposed": lambda to: functional.conv_transpose2d(to(IMAGES), to(KERNEL.transpose(0, 1)), to(BIAS[:8])),
+    "conv in groups": lambda to: functional.conv2d(to(IMAGES), to(KERNEL[:, :8]), groups=2),
+    "attention": lambda to: functional.scaled_dot_product_attention(to(A), to(B), to(A)),
+}
+PRODUCTS = [name for name in FUNCTIONS if "sum" not in name and "mean" not in name]
+
+
+def error(name, mode):
+    """Give the largest error, as a part of the output's root mean square."""
+    exact = FUNCTIONS[name](torch.Tensor.double)
+    with mode:
+        found = FUNCTIONS[name](lambda tensor: tensor)
+    assert found.shape == exact.shape
+    assert found.dtype == torch.float32
+    return float((found - exact).abs().max() / exact.square().mean().sqrt())
+
+
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_another_order_gives_the_same_but_for_rounding(name, order):
+    assert error(name, in_order(order)) < 1e-5
+
+
+@pytest.mark.parametrize("order", Order)
+def test_another_order_is_another_order(order):
+    plain = FUNCTIONS["mm"](lambda tensor: tensor)
+    with in_order(order):
+        assert not torch.equal(FUNCTIONS["mm"](lambda tensor: tensor), plain)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_in_fewer_bits_are_off_by_what_those_bits_hold(name):
+    assert 1e-4 < error(name, with_operands(Format.TF32)) < 5e-3
+    assert 1e-4 < error(name, with_operands(Format.FP16)) < 5e-3
+    assert 1e-3 < error(name, with_operands(Format.BF16)) < 4e-2
+    assert error(name, with_operands(Format.TF32_CUT)) > error(name, with_operands(Format.TF32))
+
+
+def test_tf32_keeps_ten_bits():
+    one = torch.tensor([1.0, 1 + 2**-10, 1 + 2**-11, 1 + 2**-11 + 2**-20, -3e38, float("inf"), float("nan")])
+    assert rounded(one, Format.TF32)[:4].tolist() == [1.0, 1 + 2**-10, 1.0, 1 + 2**-10]
+    assert rounded(one, Format.TF32_CUT)[:4].tolist() == [1.0, 1 + 2**-10, 1.0, 1.0]
+    assert rounded(one, Format.TF32)[5] == float("inf")
+    assert rounded(one, Format.TF32)[6].isnan()
+
+
+def test_noise_is_a_unit_and_leaves_what_is_not_finite():
+    values = torch.tensor([1.0, -2.0, 0.0, float("inf"), float("-inf")])
+    noisy = moved(values)
+    assert (noisy - values)[:3].abs().tolist() == pytest.approx([2**-23, 2**-22, 0.0])
+    assert noisy[3:].tolist() == values[3:].tolist()
+    assert moved(torch.arange(3)).tolist() == [0, 1, 2]

@@ -1,0 +1,145 @@
+"""What an answer needs, by calls in fresh runners; and what that makes of a profile's names. Without a runner."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from evaluator.findings import Code, finding
+from evaluator.judge.own_kernels import ablation
+from evaluator.judge.own_kernels.ablation import AblationResult, needed_alone, right_without
+from evaluator.protocol.frames import Failed, LeaveOut, LeftOut, Loaded
+from evaluator.records import DeviceKind, Fault, KernelUse, Profiling, Status
+
+
+def fault(code):
+    return Fault(Status.WRONG_RESULT, finding(code, "it failed"))
+
+
+class Shop:
+    """A workshop whose one runner gives these outcomes, in turn, and writes down what it is asked."""
+
+    def __init__(self, *faults, answer=None, loads=None, device=DeviceKind.CPU):
+        self.faults, self.answer, self.loads, self.asked = list(faults), answer or LeftOut(), loads, []
+        self.source, self.call_timeout_s = "", 1.0
+        self.terms = SimpleNamespace(device=device)
+        self.seeds = SimpleNamespace(
+            schedules=lambda: iter(["first", "second"]), distribution_mix=SimpleNamespace(seed_for=lambda _: 1)
+        )
+        self.desks = []
+
+    def build_service(self, source):
+        return None
+
+    @contextlib.contextmanager
+    def runner(self, source, build_service):
+        self.desks.append(build_service)
+        session = SimpleNamespace(ask=self._ask, let_go=lambda: None)
+        trial_runner = SimpleNamespace(run=self._run)
+        yield SimpleNamespace(
+            session=session,
+            load=lambda: self.loads,
+            construct=Loaded,
+            sites=lambda _: None,
+            trial_runner=lambda _: trial_runner,
+        )
+
+    def _ask(self, frame, stage, timeout_s):
+        self.asked.append(frame)
+        return self.answer
+
+    def _run(self, index, seed, *, schedule, timeout_s):
+        self.asked.append(schedule)
+        return SimpleNamespace(fault=self.faults.pop(0))
+
+
+@pytest.mark.parametrize(
+    ("faults", "right"),
+    [
+        ((None, None), AblationResult.RIGHT),
+        ((None, fault(Code.WRONG_VALUES)), AblationResult.WRONG),
+        ((None, fault(Code.FORWARD_FAILED)), AblationResult.WRONG),
+        ((None, fault(Code.TIMED_OUT)), AblationResult.UNTOLD),
+        ((None, fault(Code.RUNNER_DIED)), AblationResult.UNTOLD),
+        ((fault(Code.WRONG_VALUES),), AblationResult.UNTOLD),
+    ],
+)
+def test_one_call_has_everything_and_the_next_one_side_less(faults, right):
+    context = Shop(*faults)
+    assert right_without(context, "library") is right
+    asked = [LeaveOut("library", begin=False), None, LeaveOut("library", begin=True), None]
+    assert context.asked == asked[: 4 if len(faults) == 2 else 2]
+
+
+def test_what_cannot_be_asked_is_not_known():
+    assert right_without(Shop(answer=Failed("TypeError", "no", [])), "kernels") is AblationResult.UNTOLD
+    assert right_without(Shop(loads=fault(Code.IMPORT_FAILED)), "kernels") is AblationResult.UNTOLD
+
+
+def test_the_emulator_is_told_an_order():
+    context = Shop(None, None, device=DeviceKind.EMULATED)
+    right_without(context, "kernels")
+    assert [each for each in context.asked if isinstance(each, str)] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("faults", "left_out", "right"),
+    [
+        ((None, None), True, AblationResult.RIGHT),
+        ((None, None), False, AblationResult.UNTRIED),
+        ((fault(Code.WRONG_VALUES),), True, AblationResult.WRONG),
+        ((fault(Code.RUNNER_DIED),), True, AblationResult.WRONG),
+        ((fault(Code.RUNNER_DIED),), False, AblationResult.UNTRIED),
+    ],
+)
+def test_a_desk_leaves_kernels_out_from_the_beginning(faults, left_out, right):
+    context, build_service = Shop(*faults), SimpleNamespace(left_out=left_out)
+    assert right_without(context, "kernels", build_service) is right
+    assert (context.desks, context.asked) == ([build_service], [None] * len(faults))
+
+
+def profile(*uses):
+    kernels = [KernelUse(name, 1, time_us, own) for name, time_us, own in uses]
+    total = sum(use.time_us for use in kernels)
+    return Profiling(kernels, 0, len(kernels), total, sum(u.time_us for u in kernels if u.own) / total, [])
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """Answer what an answer needs out of `needs`: the library, or kernels by their names."""
+    found = SimpleNamespace(needs=set(), asked=[])
+
+    def without(context, what, build_service=None):
+        name = what if build_service is None else build_service[0]
+        found.asked.append(name)
+        return AblationResult.WRONG if name in found.needs else AblationResult.RIGHT
+
+    monkeypatch.setattr(ablation, "right_without", without)
+    return found
+
+
+SHOP = SimpleNamespace(idle_desk=lambda names: names)
+
+
+def test_a_decoy_beside_a_kernel_that_is_needed_is_not_own(tried):
+    tried.needs = {"real"}
+    seen = needed_alone(
+        SHOP, profile(("real(float*)", 10.0, True), ("decoy(float*)", 30.0, True), ("l(int)", 60.0, False))
+    )
+    assert tried.asked == ["real", "decoy"]
+    assert seen.own_share == pytest.approx(0.1)
+    assert [use.own for use in seen.kernels] == [True, False, False]
+
+
+@pytest.mark.parametrize(("needs", "share"), [({"library"}, 0.0), (set(), 1.0)])
+def test_a_librarys_name_is_own_only_where_no_library_is_needed(tried, needs, share):
+    tried.needs = needs
+    seen = needed_alone(SHOP, profile(("ampere_sgemm_128x64_nn", 10.0, True)))
+    assert tried.asked == ["library"]
+    assert seen.own_share == pytest.approx(share)
+
+
+def test_an_honest_kernel_alone_costs_nothing_more(tried):
+    before = profile(("relu_kernel(float const*, float*, long)", 10.0, True))
+    assert needed_alone(SHOP, before) == before
+    assert tried.asked == []

@@ -1,0 +1,259 @@
+"""What a runner that does not play along leads to, told from a puppet's answers."""
+
+import contextlib
+import functools
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from evaluator.compile.extension.build_result import BuildResult
+from evaluator.findings import Code, finding
+from evaluator.judge.runners import runner_client
+from evaluator.judge.runners.build_budget import BuildBudget
+from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.protocol.frames import (
+    BuildRequest,
+    Channel,
+    Closed,
+    DeadlinePassed,
+    Done,
+    Failed,
+    Items,
+    Loaded,
+    Scalar,
+    ToRunner,
+)
+from evaluator.records import BuildUnit, Status
+from evaluator.sandbox.confined_process import ExitInfo
+
+
+class Runner:
+    """A runner that freezes as it is told to, and whose other end of the socket is `hostile`."""
+
+    def __init__(self, *, stops=()):
+        self.socket, self.hostile = socket.socketpair()
+        self.did = []
+        self._stops = iter(stops)
+
+    def freeze(self):
+        self.did.append("freeze")
+        return next(self._stops, False)
+
+    def thaw(self):
+        self.did.append("thaw")
+
+    def kill(self):
+        self.socket.close()
+        self.hostile.close()
+
+
+def test_a_runner_that_stops_at_last_is_right():
+    runner = Runner(stops=[False, False, True])
+    with RunnerClient(runner, None) as talk:
+        assert talk.stop() is None
+        assert talk.stop() is None
+    assert runner.did == ["freeze", "thaw", "freeze", "thaw", "freeze"]
+
+
+def test_a_runner_that_never_stops_is_at_fault_and_not_this_machine(monkeypatch):
+    monkeypatch.setattr(runner_client, "_STOP_S", 0.05)
+    runner = Runner()
+    with RunnerClient(runner, None) as talk:
+        fault = talk.stop()
+    assert (fault.status, fault.finding.code) == (Status.RUNTIME_ERROR, Code.NOT_STOPPED.value)
+    assert runner.did[-1] == "freeze"  # It is not let go of once more.
+
+
+class Builder:
+    """Refuses everything, and counts; each refusal takes `wall_s`."""
+
+    def __init__(self, wall_s=0.0):
+        self.asked = 0
+        self._wall_s = wall_s
+
+    def build(self, request):
+        self.asked += 1
+        time.sleep(self._wall_s)
+        unit = BuildUnit(
+            name=request.name, key="0" * 64, ok=False, cached=False, wall_s=self._wall_s, diagnostics=[], log=""
+        )
+        return BuildResult(unit, None, finding(Code.COMPILE_FAILED, "no"))
+
+
+@pytest.fixture
+def asking():
+    """Have a runner ask for `count` builds, read every reply, and say then that it is loaded; gives the answer."""
+
+    def ask(build_service, count):
+        runner = Runner()
+
+        def act():
+            channel = Channel(runner.hostile, receives=ToRunner)
+            with contextlib.suppress(OSError, Closed):
+                for _ in range(count):
+                    channel.send(BuildRequest(name="x"), timeout_s=5)
+                    channel.receive(5)
+                channel.send(Loaded(), timeout_s=5)
+
+        with RunnerClient(runner, build_service) as talk:
+            actor = threading.Thread(target=act)
+            actor.start()
+            answer = talk.answer(Stage.IMPORT, 5.0)
+        actor.join()
+        return answer
+
+    return ask
+
+
+def test_a_flood_of_build_requests_ends(asking):
+    builder = Builder()
+    fault = asking(BuildService(builder, BuildBudget(60.0)), 100_000)
+    assert (fault.status, fault.finding.code) == (Status.REJECTED, Code.TOO_MANY_BUILDS.value)
+    assert builder.asked == 64
+
+
+def test_as_many_builds_as_a_submission_may_have_are_served(asking):
+    builder = Builder()
+    assert isinstance(asking(BuildService(builder, BuildBudget(60.0)), 64), Loaded)
+    assert builder.asked == 64
+
+
+def test_builds_that_took_too_long_are_told_of_once(asking):
+    builder = Builder(wall_s=0.31)
+    build_service = BuildService(builder, BuildBudget(0.6))
+    assert isinstance(asking(build_service, 10), Loaded)
+    assert builder.asked == 2
+    assert [failure.code for failure in build_service.failures] == [*["B203"] * 2, Code.COMPILER_TIMED_OUT.value]
+
+
+@pytest.mark.parametrize(("ran_out", "code"), [(True, Code.OUT_OF_MEMORY), (False, Code.RUNNER_DIED)])
+def test_a_runner_that_the_kernel_killed_for_its_memory_ran_out_of_it(ran_out, code):
+    runner = Runner()
+    runner.wait_exit = lambda _: ExitInfo(exit_code=None, signal="SIGKILL", out_of_memory=ran_out, by_judge=False)
+    with RunnerClient(runner, None) as talk:
+        runner.hostile.close()
+        fault = talk.answer(Stage.CALL, 1.0)
+    assert (fault.status, fault.finding.code) == (Status.RUNTIME_ERROR, code.value)
+    assert fault.finding.details == {"stage": "CALL", "signal": "SIGKILL"}
+
+
+class Unread:
+    """A channel whose other side asks for builds and lets each answer lie for `each_s` of a clock's time."""
+
+    def __init__(self, clock, each_s, last=None):
+        self.clock, self.each_s, self.last = clock, each_s, last
+        self.sent = 0
+
+    def receive(self, timeout_s):
+        if self.last is not None and self.sent == 3:
+            return self.last
+        return BuildRequest(name="x")
+
+    def send(self, frame, descriptors=(), timeout_s=None):
+        self.sent += 1
+        if self.each_s > timeout_s:
+            self.clock[0] += max(timeout_s, 0.0)
+            raise DeadlinePassed
+        self.clock[0] += self.each_s
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Let a runner leave its answers unread; gives the fault, how often was answered, and how long that took."""
+
+    def run(each_s, **last):
+        clock = [0.0]
+        monkeypatch.setattr(runner_client, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        with RunnerClient(Runner(), BuildService(Builder(), BuildBudget(60.0, lambda: 0.0))) as talk:
+            talk._channel = channel = Unread(clock, each_s, **last)
+            answer = talk.answer(Stage.IMPORT, 10.0)
+        return answer, channel.sent, clock[0]
+
+    return run
+
+
+def test_answers_that_nobody_reads_are_on_the_runners_time(unread):
+    """J6: each was waited for as long as the whole stage may take."""
+    fault, answered, took_s = unread(4.0)
+    assert (fault.status, fault.finding.code) == (Status.TIMEOUT, Code.TIMED_OUT.value)
+    assert (answered, took_s) == (3, 10.0)
+
+
+def test_answers_that_are_read_at_once_cost_nothing(unread):
+    assert unread(0.5, last=Loaded()) == (Loaded(), 3, 1.5)
+
+
+def _around(inner, _):
+    return Items(is_tuple=True, items=[inner])
+
+
+TOO_WIDE = Items(is_tuple=False, items=[Items(is_tuple=False, items=[Scalar(value=None)] * 4095)] * 9)
+TOO_DEEP = functools.reduce(_around, range(40), Scalar(value=1))
+
+
+@pytest.mark.parametrize("outputs", [TOO_WIDE, TOO_DEEP], ids=["wide", "deep"])
+def test_an_answer_of_too_many_values_is_no_proper_frame(outputs):
+    runner = Runner()
+    with RunnerClient(runner, None) as talk:
+        channel = Channel(runner.hostile, receives=ToRunner)
+        teller = threading.Thread(target=channel.send, args=(Done(index=0, outputs=outputs),))
+        teller.start()
+        fault = talk.answer(Stage.CALL, 30.0)
+        teller.join()
+    assert (fault.status, fault.finding.code) == (Status.REJECTED, Code.MALFORMED_FRAME.value)
+
+
+def test_a_long_line_of_a_message_is_not_the_whole_card():
+    runner = Runner()
+    with RunnerClient(runner, None) as talk:
+        Channel(runner.hostile, receives=ToRunner).send(Failed("ValueError", "x" * 60_000), timeout_s=5)
+        fault = talk.answer(Stage.CALL, 5.0)
+    assert fault.finding.code == Code.FORWARD_FAILED.value
+    assert len(fault.finding.message) < 5000
+
+
+def failure(source, failed, stage=Stage.IMPORT):
+    """Say what the judge makes of an exception of the submission."""
+    session = RunnerClient(SimpleNamespace(socket=None), None)
+    session._source = source
+    return session._failure(failed, stage)
+
+
+@pytest.mark.parametrize(("stage", "verdict"), [(Stage.IMPORT, Status.BUILD_ERROR), (Stage.CALL, Status.RUNTIME_ERROR)])
+@pytest.mark.parametrize("name", ["no_such_einops", "no_such_einops.layers.torch"])
+def test_a_package_that_is_not_there_is_named_with_those_that_are(stage, verdict, name):
+    said = Failed(kind="ModuleNotFoundError", message=f"No module named '{name}'", lines=[(3, "")])
+    fault = failure("", said, stage)
+    assert (fault.status, fault.finding.code, fault.finding.line) == (verdict, Code.PACKAGE_MISSING, 3)
+    assert fault.finding.details == {"package": "no_such_einops"}
+    assert "torch, numpy" in fault.finding.message
+    assert "pip install" in fault.finding.next_step
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("ModuleNotFoundError", "No module named 'torch.fast'"),
+        ("ModuleNotFoundError", "No module named 'x y'"),
+        ("ModuleNotFoundError", "No module named '__main__'"),
+        ("ModuleNotFoundError", ""),
+        ("ImportError", "No module named 'no_such_einops'"),
+    ],
+)
+def test_any_other_failed_import_is_the_submissions_own(kind, message):
+    assert failure("", Failed(kind=kind, message=message, lines=[])).finding.code == Code.IMPORT_FAILED
+
+
+def test_a_text_that_ends_in_the_middle_is_told_to_have_been_cut_off():
+    said = Failed(kind="SyntaxError", message="'(' was never closed", lines=[(1, "f(")])
+    assert failure("f(\n", said).finding.code == Code.CUT_OFF
+    assert "token limit" in failure("f(\n", said).finding.next_step
+    assert failure("f(\nclass A: 1", said).finding.code == Code.IMPORT_FAILED
+    assert failure("f(\n", said, Stage.CALL).finding.code == Code.FORWARD_FAILED

@@ -1,0 +1,236 @@
+"""Which value profiles a reference bears, and how calls are mixed."""
+
+import collections
+import itertools
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from evaluator.catalog.lock import Lock, SizeLock, fits, lock_text, read_lock
+from evaluator.errors import ProblemError
+from evaluator.judge.inputs.input_distributions import PROFILES, RULES
+from evaluator.judge.reference.operation_cost import cost_of
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.setup import distribution_mix as mixtures
+from evaluator.judge.setup.distribution_mix import (
+    AS_GIVEN_ALONE,
+    DistributionMix,
+    decide,
+    decided,
+    distribution_mix_for,
+)
+from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.records import Precision, Profile, SizeName, ToleranceOverride, ToleranceRule
+from tests.unit.references import problem, reference
+
+ALL = DistributionMix(PROFILES)
+
+
+def left_out(output, given="torch.rand(32, 64)", init="pass", **changes):
+    return decide(reference(output, given, init, **changes), SizeName.SMALL).left_out
+
+
+def test_what_every_input_suits_has_every_profile():
+    assert left_out("torch.relu(x)") == {}
+    assert left_out("self.linear(x)", init="self.linear = nn.Linear(64, 64)") == {}
+
+
+def test_a_profile_on_which_the_reference_is_not_finite_is_left_out():
+    found = left_out("torch.log(x)")
+    assert found[Profile.SIGNED_NORMAL] == "output is not finite"
+    assert Profile.SMALL not in found
+
+
+def test_a_profile_that_the_reference_refuses_is_left_out():
+    found = left_out("F.binary_cross_entropy(x, torch.ones_like(x))")
+    assert found[Profile.SIGNED_NORMAL].startswith("the reference refuses it: ")
+
+
+def test_a_profile_on_which_the_output_says_nothing_is_left_out():
+    assert left_out("torch.softmax(x, -1)")[Profile.CONSTANT_ROWS] == "the output hardly depends on such inputs"
+
+
+def test_a_profile_on_which_rounding_decides_is_left_out():
+    assert left_out("torch.exp(x.sum(1) * 0.05)")[Profile.LARGE] == "output is not finite"
+    assert left_out("(x + 1e5) - 1e5")[Profile.ILL_CONDITIONED].startswith("rounding decides")
+
+
+def test_ties_are_left_out_of_whole_numbers_unless_the_author_says_who_wins():
+    assert Profile.ZEROS_AND_TIES in left_out("x.argmax(1)")
+    assert Profile.ZEROS_AND_TIES not in left_out("x.argmax(1)", profiles={Profile.ZEROS_AND_TIES: True})
+
+
+def test_an_author_cannot_have_what_is_not_finite_and_can_leave_out_what_is():
+    said = {Profile.SIGNED_NORMAL: True, Profile.SMALL: "logarithms of lengths, which are large"}
+    found = left_out("torch.log(x)", profiles=said)
+    assert found[Profile.SIGNED_NORMAL] == "output is not finite"
+    assert found[Profile.SMALL] == said[Profile.SMALL]
+
+
+def test_orders_are_measured_where_they_matter():
+    long, linear = "torch.randn(32, 1 << 12)", "self.linear = nn.Linear(1 << 12, 32, bias=False)"
+    summing = reference("self.linear(x)", long, linear, tolerance=ToleranceOverride(floor=1e-7))
+    assert 1e-8 < decide(summing, SizeName.SMALL).rounding[Profile.AS_GIVEN]["output"] < 1e-4
+    assert decide(reference("x + 1"), SizeName.SMALL).rounding == {}
+
+
+def test_where_tf32_is_allowed_its_error_is_honest():
+    init = "self.linear = nn.Linear(64, 64)"
+    given = "torch.randn(32, 64)"
+    errors = decide(reference("self.linear(x)", given, init, precision=Precision.TF32), SizeName.SMALL).rounding
+    assert 3e-4 < errors[Profile.AS_GIVEN]["output"] < 5e-3
+    assert decide(reference("self.linear(x)", given, init), SizeName.SMALL).rounding == {}
+
+
+def test_deciding_leaves_no_trace_on_the_reference():
+    made = reference("self.norm(x)", init="self.norm = nn.BatchNorm1d(64)")
+    before = {name: value.clone() for name, value in made.state().items()}
+    decide(made, SizeName.SMALL)
+    assert all(value.equal(before[name]) for name, value in made.state().items())
+
+
+def test_a_call_in_five_has_other_values_and_all_of_them_come():
+    seen = collections.Counter(ALL.pick(fresh_seed()) for _ in range(4000))
+    assert set(seen) == set(Profile)
+    assert 3000 < seen[Profile.AS_GIVEN] < 3400
+    assert all(ALL.pick(seed) is profile for profile in Profile for seed in [ALL.seed_for(profile)])
+
+
+def test_a_call_as_given_draws_a_decoy():
+    assert {ALL.decoy(fresh_seed()) for _ in range(400)} == set(PROFILES)
+    assert AS_GIVEN_ALONE.decoy(fresh_seed()) is Profile.AS_GIVEN
+
+
+@pytest.mark.parametrize("use", [(), PROFILES[:1], PROFILES], ids=len)
+def test_the_checks_have_every_profile_and_begin_as_given(use):
+    planned = DistributionMix(tuple(use)).checks()
+    assert planned[0] is Profile.AS_GIVEN
+    assert set(planned) == {Profile.AS_GIVEN, *use}
+    assert len(planned) >= 5
+    assert planned.count(Profile.AS_GIVEN) >= 2
+
+
+def test_kernelbenchs_rule_goes_with_its_inputs():
+    assert distribution_mix_for(reference("torch.relu(x)"), SizeName.SMALL, ToleranceRule.KERNELBENCH) == AS_GIVEN_ALONE
+
+
+def test_a_decision_is_made_once_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    first = decided(reference("torch.relu(x)"), SizeName.SMALL)
+    monkeypatch.setattr(mixtures, "decide", lambda *_: pytest.fail("it was decided again"))
+    assert decided(reference("torch.relu(x)"), SizeName.SMALL) == first
+
+
+def test_a_busy_machine_decides_as_an_idle_one(monkeypatch):
+    """Each reading of a clock here is an hour after the one before."""
+    idle = decide(reference("torch.relu(x)"), SizeName.SMALL, 60.0)
+    hours = itertools.count(step=3600.0)
+    for clock in ("monotonic", "perf_counter", "time", "process_time"):
+        monkeypatch.setattr(time, clock, lambda: next(hours))
+    assert decide(reference("torch.relu(x)"), SizeName.SMALL, 60.0) == idle
+    assert idle.use == list(PROFILES)
+
+
+def test_a_problem_too_large_to_try_is_left_to_a_thorough_decision(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    monkeypatch.setattr(mixtures, "_LONGEST_S", 1e-9)
+    made = reference("torch.relu(x)")
+    within_a_grade = decided(made, SizeName.SMALL)
+    assert within_a_grade.use == []
+    assert "problems validate" in within_a_grade.left_out[Profile.SMALL]
+    assert distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == PROFILES
+    assert decided(made, SizeName.SMALL, thorough=True).use == list(PROFILES)
+    assert decided(made, SizeName.SMALL).use == list(PROFILES)
+    assert distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == ()
+
+
+def test_nothing_is_tried_of_a_problem_too_large_to_try(monkeypatch):
+    monkeypatch.setattr(mixtures, "_seen", lambda *_: pytest.fail("it was tried"))
+    left = decide(reference("torch.relu(x)"), SizeName.SMALL, 1e-9)
+    assert (left.use, list(left.left_out)) == ([], list(PROFILES))
+
+
+def test_what_is_of_no_use_is_tried_whole():
+    left = decide(reference("torch.zeros_like(x)"), SizeName.SMALL, 60.0)
+    assert left.use == []
+    assert not any("problems validate" in why for why in left.left_out.values())
+
+
+def test_an_untried_small_size_leaves_the_larger_one_untried(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    monkeypatch.setattr(mixtures, "_LONGEST_S", 1e-9)
+    monkeypatch.setattr(mixtures, "_is_large", lambda _: True)
+    made = reference("torch.relu(x)", sizes={SizeName.SMALL: {}, SizeName.FULL: {}})
+    assert distribution_mix_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == PROFILES
+    assert decided(made, SizeName.FULL, thorough=True).use == list(PROFILES)
+    assert distribution_mix_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == ()
+
+
+def test_a_size_that_is_slow_by_count_is_decided_at_the_small_one():
+    long, linear = "torch.randn(32, n << 12)", "self.linear = nn.Linear(n << 12, 32, bias=False)"
+    sizes = {SizeName.SMALL: {"n": 1}, SizeName.FULL: {"n": 2}}
+    plain = problem("self.linear(x)", long, linear, tolerance=ToleranceOverride(floor=1e-7), sizes=sizes)
+    made = Reference(replace(plain, source=f"n = 2\n{plain.source}"), SizeName.FULL, 1)
+    assert decide(made, SizeName.FULL).rounding != {}
+    slow = cost_of(lambda: made.forward(made.draw(1), 0)).nominal_s("cpu") / 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixtures, "_SLOW_S", slow)
+        assert decide(made, SizeName.FULL).rounding == {}  # Errors of rounding are of their own size.
+
+
+def test_a_function_with_steps_moves_few_elements_far_and_the_others_hardly():
+    made = decide(reference("torch.floor(x * 100) / 100", "torch.randn(256, 512)"), SizeName.SMALL)
+    assert 5e-3 < made.rare[Profile.AS_GIVEN]["output"] < 2e-2
+    assert Profile.AS_GIVEN not in made.rounding
+    rounding = mixtures.distribution_mix_of(made).rounding_of(Profile.AS_GIVEN, "output")
+    assert (rounding.usual, rounding.rare) == (0.0, made.rare[Profile.AS_GIVEN]["output"])
+
+
+def test_a_sum_that_cancels_everywhere_is_off_everywhere():
+    made = decide(reference("(x + 1e5) - 1e5", "torch.randn(256, 512)"), SizeName.SMALL)
+    usual, largest = made.rounding[Profile.AS_GIVEN]["output"], made.rare[Profile.AS_GIVEN]["output"]
+    assert 1e-3 < usual <= largest < 0.1
+
+
+def test_a_number_is_measured_like_a_tensor_of_one_element():
+    found = decide(reference("(x, ((x + 1e6) - 1e6).mean().item())"), SizeName.SMALL)
+    assert found.rare[Profile.AS_GIVEN]["output[1]"] > 1e-4
+
+
+def test_a_lock_goes_before_the_cache_and_only_for_its_own_text(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
+    made = reference("torch.relu(x)", path=str(tmp_path))
+    only = SizeLock(use=[Profile.SMALL])
+    lock = Lock(problem=made.problem.sha256, rules=RULES, sizes={SizeName.SMALL: only})
+    (tmp_path / "profiles.lock.toml").write_text(lock_text(lock))
+    assert decided(made, SizeName.SMALL) == only
+    (tmp_path / "profiles.lock.toml").write_text(lock_text(replace(lock, problem="1" * 64)))
+    assert decided(made, SizeName.SMALL).use == list(PROFILES)
+
+
+def test_a_lock_is_written_as_it_is_read(tmp_path):
+    size = SizeLock(
+        use=[Profile.LARGE, Profile.SMALL],
+        left_out={Profile.OUTLIERS: 'a "reason"\nof two lines \x7f'},
+        rounding={Profile.LARGE: {"output[0].mask": 1.5e-4}},
+        rare={Profile.AS_GIVEN: {"output": 2.5e-2}},
+    )
+    lock = Lock(problem="0" * 64, rules=RULES, sizes={SizeName.SMALL: size, SizeName.FULL: SizeLock(use=[])})
+    path = tmp_path / "profiles.lock.toml"
+    path.write_text(lock_text(lock))
+    assert read_lock(path) == lock
+    assert fits(lock, problem("x"), RULES)
+    assert not fits(lock, problem("x"), RULES + 1)
+    assert not fits(None, problem("x"), RULES)
+    assert read_lock(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize("text", ["rules = ", "rules = 1", 'problem = "x"\nrules = 1', b"\xff"], ids=str)
+def test_a_broken_lock_says_how_to_mend_it(tmp_path, text):
+    path = tmp_path / "profiles.lock.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ProblemError) as raised:
+        read_lock(path)
+    assert str(path) in raised.value.message
+    assert "--write" in raised.value.hint

@@ -1,0 +1,172 @@
+"""The judge's copies of what a runner answered, where every number of the answer may be a lie."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from evaluator.devices.memory import HostRegion
+from evaluator.findings import Code
+from evaluator.judge.tensors.output_views import OutputViews, output_views
+from evaluator.judge.tensors.pytree import Pair, lay_out
+from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
+from evaluator.records import Finding
+
+SIZE = 1 << 14
+EXPECTED = torch.arange(6.0).reshape(2, 3)
+VIEW = TensorView(dtype="float32", shape=(2, 3), strides=(3, 1), offset_bytes=256)
+
+
+@pytest.fixture
+def region():
+    with HostRegion(SIZE) as made:
+        torch.frombuffer(made.buffer, dtype=torch.float32)[64:70] = EXPECTED.flatten()
+        yield made
+
+
+def taken(expected, answer, region):
+    return output_views([Pair("output[1]", expected, answer)], region)
+
+
+def test_an_honest_answer_is_copied(region):
+    (snapshot,) = taken(EXPECTED, replace(VIEW, storage=(4096, 24)), region)
+    assert snapshot.path == "output[1]"
+    assert snapshot.expected is EXPECTED
+    assert snapshot.storage == (4096, 24)
+    assert torch.equal(snapshot.tensor, EXPECTED)
+
+
+def test_a_snapshot_does_not_change_with_the_memory(region):
+    (snapshot,) = taken(EXPECTED, VIEW, region)
+    torch.frombuffer(region.buffer, dtype=torch.uint8).fill_(255)
+    assert torch.equal(snapshot.tensor, EXPECTED)
+
+
+def test_an_expanded_answer_is_read_as_it_is(region):
+    (snapshot,) = taken(torch.zeros(4), replace(VIEW, shape=(4,), strides=(0,), offset_bytes=260), region)
+    assert snapshot.tensor.tolist() == [1.0] * 4
+
+
+def test_a_transposed_answer_is_read_as_it_is(region):
+    (snapshot,) = taken(EXPECTED.T, replace(VIEW, shape=(3, 2), strides=(1, 3)), region)
+    assert torch.equal(snapshot.tensor, EXPECTED.T)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.complex64, torch.int64])
+def test_other_dtypes_are_copied(region, dtype):
+    value = EXPECTED.to(dtype)
+    placed = lay_out([("output", value)], region)
+    placed.write()
+    (view,) = placed.nodes
+    (snapshot,) = taken(value, view, region)
+    assert torch.equal(snapshot.tensor, value)
+
+
+REFUSED = {
+    "one row more": (replace(VIEW, shape=(3, 3)), Code.WRONG_SHAPE),
+    "transposed": (replace(VIEW, shape=(3, 2)), Code.WRONG_SHAPE),
+    "broadcastable": (replace(VIEW, shape=(1, 3)), Code.WRONG_SHAPE),
+    "flat": (replace(VIEW, shape=(6,), strides=(1,)), Code.WRONG_SHAPE),
+    "a scalar tensor": (replace(VIEW, shape=(), strides=()), Code.WRONG_SHAPE),
+    "huge sizes": (replace(VIEW, shape=(2**62,) * 60, strides=(0,) * 60), Code.WRONG_SHAPE),
+    "another shape without a place": (replace(VIEW, shape=(9, 9), offset_bytes=None), Code.WRONG_SHAPE),
+    "half precision": (replace(VIEW, dtype="float16"), Code.WRONG_DTYPE),
+    "double precision": (replace(VIEW, dtype="float64"), Code.WRONG_DTYPE),
+    "a dtype that does not exist": (replace(VIEW, dtype="nn"), Code.WRONG_DTYPE),
+    "no dtype": (replace(VIEW, dtype=""), Code.WRONG_DTYPE),
+    "a dtype of 60 000 letters": (replace(VIEW, dtype="f" * 60_000), Code.WRONG_DTYPE),
+    "another device": (replace(VIEW, device="meta", offset_bytes=None), Code.WRONG_DEVICE),
+    "a device of 60 000 letters": (replace(VIEW, device="c" * 60_000), Code.WRONG_DEVICE),
+    "no place": (replace(VIEW, offset_bytes=None), Code.MALFORMED_FRAME),
+    "beyond the end": (replace(VIEW, offset_bytes=SIZE - 20), Code.MALFORMED_FRAME),
+    "far beyond the end": (replace(VIEW, offset_bytes=2**62), Code.MALFORMED_FRAME),
+    "before the start": (replace(VIEW, offset_bytes=-256), Code.MALFORMED_FRAME),
+    "between two elements": (replace(VIEW, offset_bytes=257), Code.MALFORMED_FRAME),
+    "a stride beyond the end": (replace(VIEW, strides=(2**62, 1)), Code.MALFORMED_FRAME),
+    "a negative stride": (replace(VIEW, strides=(3, -1)), Code.MALFORMED_FRAME),
+    "too few strides": (replace(VIEW, strides=(1,)), Code.MALFORMED_FRAME),
+    "too many strides": (replace(VIEW, strides=(3, 1, 1)), Code.MALFORMED_FRAME),
+    "a number": (Scalar(value=1.0), Code.NOT_A_TENSOR),
+    "None": (Scalar(value=None), Code.NOT_A_TENSOR),
+    "an object": (Opaque(type_name="Thing"), Code.NOT_A_TENSOR),
+    "an object of 60 000 letters": (Opaque(type_name="T" * 60_000), Code.NOT_A_TENSOR),
+    "a list": (Items(is_tuple=False, items=[VIEW]), Code.WRONG_STRUCTURE),
+    "a dict": (Table(keys=[], items=[]), Code.WRONG_STRUCTURE),
+}
+
+
+@pytest.mark.parametrize(("answer", "code"), REFUSED.values(), ids=REFUSED)
+def test_what_is_not_the_expected_tensor_is_a_finding(region, answer, code):
+    found = taken(EXPECTED, answer, region)
+    assert isinstance(found, Finding)
+    assert found.code == code.value
+    assert found.message.startswith("output[1]")
+    assert found.details["path"] == "output[1]"
+    assert len(found.message) < 500
+
+
+def test_the_first_wrong_output_is_named(region):
+    pairs = [
+        Pair("output[0]", EXPECTED, VIEW),
+        Pair("output[1]", EXPECTED, Scalar(value=1)),
+        Pair("output[2]", 1, VIEW),
+    ]
+    assert output_views(pairs, region).details["path"] == "output[1]"
+
+
+@pytest.mark.parametrize("value", [None, True, False, 0, 1, -7, 1e300, 1e-60, "text", ""])
+def test_plain_values_pass_where_they_are_equal(region, value):
+    assert taken(value, Scalar(value=value), region) == []
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
+        (1, 2),
+        (1, True),
+        (True, 1),
+        (1, 1.0),
+        (1.0, 1),
+        (0.0, None),
+        (None, 0),
+        ("a", "b"),
+        (1e300, 2e300),
+        (1e-60, 0.0),
+    ],
+)
+def test_other_plain_values_are_wrong(region, expected, answer):
+    assert taken(expected, Scalar(value=answer), region).code == Code.WRONG_VALUES.value
+
+
+@pytest.mark.parametrize("value", [2.5, 0.0, float("inf"), float("nan")])
+def test_floats_are_left_to_the_comparison_as_tensors(region, value):
+    (snapshot,) = taken(3.5, Scalar(value=value), region)
+    assert (snapshot.expected, snapshot.tensor.shape, snapshot.storage) == (3.5, (), None)
+    assert torch.equal(snapshot.tensor.nan_to_num(7.0), torch.tensor(value).nan_to_num(7.0))
+
+
+@pytest.mark.parametrize("answer", [VIEW, Opaque(type_name="T"), Items(is_tuple=True, items=[])])
+def test_a_tensor_for_a_number_is_another_structure(region, answer):
+    assert taken(1, answer, region).code == Code.WRONG_STRUCTURE.value
+
+
+hostile = st.integers(-(2**62), 2**62) | st.integers(-2, 10) | st.sampled_from([2**31, 2**32, 2**61, 2**62])
+
+
+@given(
+    shape=st.sampled_from([(2, 3), (), (0, 5), (1, 1, 1)]),
+    strides=st.lists(hostile, max_size=4).map(tuple),
+    offset=st.none() | hostile | st.integers(0, SIZE),
+    dtype=st.sampled_from([torch.bool, torch.float32, torch.float64, torch.complex128]),
+)
+def test_any_place_is_copied_or_refused(shape, strides, offset, dtype):
+    view = TensorView(dtype=str(dtype).removeprefix("torch."), shape=shape, strides=strides, offset_bytes=offset)
+    with HostRegion(SIZE) as region:
+        found = taken(torch.empty(shape, dtype=dtype), view, region)
+    if isinstance(found, Finding):
+        assert found.code == Code.MALFORMED_FRAME.value
+    else:
+        assert isinstance(found[0], OutputViews)
+        assert found[0].tensor.shape == shape
+        assert not found[0].tensor.any()

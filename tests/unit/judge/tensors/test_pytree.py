@@ -1,0 +1,264 @@
+"""Values into shared memory, and answers held against the expected structure."""
+
+import enum
+import re
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.devices.memory import HostRegion
+from evaluator.errors import JudgeFailed, ProblemError
+from evaluator.findings import Code
+from evaluator.judge.tensors.pytree import lay_out, leaves, pair_up, tensors, unravelled
+from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.model_call import mapped
+from evaluator.records import Finding
+from evaluator.runner.pytree import to_value
+
+SIZE = 1 << 20
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+]
+
+
+class Point(NamedTuple):
+    x: object
+    y: object
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+@pytest.fixture
+def region():
+    with HostRegion(SIZE) as made:
+        yield made
+
+
+def placed_in(values, region):
+    """Place values and write them."""
+    placed = lay_out(values, region)
+    placed.write()
+    return placed
+
+
+def sent(value, region):
+    """Give a value as the runner sees it."""
+    (node,) = placed_in([("input 0", value)], region).nodes
+    return to_value(node, region.flat)
+
+
+def ramp(*shape, dtype=torch.float32):
+    return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
+
+
+def equal(one, other):
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and one.shape == other.shape and torch.equal(one, other)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
+    return type(one) is type(other) and one == other
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2, 0, 3), (2, 3, 4)])
+def test_a_tensor_of_any_dtype_and_shape_arrives(region, dtype, shape):
+    value = ramp(*shape, dtype=dtype)
+    arrived = sent(value, region)
+    assert equal(arrived, value)
+    assert arrived.stride() == value.stride() or value.numel() == 0
+
+
+LAYOUTS = {
+    "transposed": ramp(3, 5).T,
+    "every second column": ramp(4, 8)[:, ::2],
+    "a slice with an offset": ramp(4, 8)[1:, 3:],
+    "channels last": ramp(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "expanded": torch.tensor([1.0, 2.0]).expand(3, 2),
+    "expanded to one value": torch.tensor(7.0).expand(4, 5),
+    "overlapping windows": ramp(6).unfold(0, 3, 1),
+    "requires gradients": ramp(3).requires_grad_(),
+    "conjugated": torch.tensor([1 + 2j, 3 - 1j]).conj(),
+    "negated view": torch.tensor([1 + 2j, 3 - 1j]).conj().imag,
+    "a parameter": torch.nn.Parameter(ramp(3)),
+}
+
+
+@pytest.mark.parametrize("value", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_tensor_of_any_layout_arrives(region, value):
+    assert equal(sent(value, region), value.detach().resolve_conj().resolve_neg())
+
+
+def test_what_is_no_dense_tensor_is_the_problems_mistake(region):
+    value = torch.sparse_coo_tensor(size=(2, 2), check_invariants=True)
+    with pytest.raises(ProblemError, match=r"input 0 is a torch\.sparse_coo tensor"):
+        placed_in([("input 0", [value])], region)
+
+
+def test_a_layout_is_kept_where_it_can_be(region):
+    for name in ("transposed", "every second column", "channels last"):
+        assert sent(LAYOUTS[name], region).stride() == LAYOUTS[name].stride()
+
+
+NESTED = {
+    "numbers": [1, 2.5, True, None, "text", -(2**63)],
+    "a tuple in a list": [(ramp(2), 1), ()],
+    "a dict of lists": {"a": [ramp(2)], "b": {"c": ramp(3), 7: None}},
+    "nothing": [],
+    "one tensor twice": [ramp(2)] * 2,
+}
+
+
+@pytest.mark.parametrize("value", NESTED.values(), ids=NESTED)
+def test_nesting_arrives(region, value):
+    assert equal(sent(value, region), value)
+
+
+def test_subclasses_of_plain_types_arrive_as_the_plain_types(region):
+    assert equal(sent([np.float64(1.5), Level.HIGH, np.str_("x")], region), [1.5, 3, "x"])
+    assert equal(sent(OrderedDict(a=Point(1, 2)), region), {"a": (1, 2)})
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, 1j, b"bytes", np.ones(2), len])
+def test_what_cannot_be_sent_is_the_problems_mistake_and_is_named(region, value):
+    with pytest.raises(ProblemError, match=r"input mask\[1\]\.k is a"):
+        placed_in([("input mask", [1, {"k": value}])], region)
+
+
+def test_pairs_name_every_tensor_and_show_what_is_written_later(region):
+    first, second = ramp(3), ramp(2, 2)
+    placed = placed_in([("input 0", first), ("input mask", [None, {"k": second}])], region)
+    assert [path for path, _, _ in placed.pairs] == ["input 0", "input mask[1].k"]
+    (_, own, shared), _ = placed.pairs
+    assert torch.equal(own, shared)
+    to_value(placed.nodes[0], region.flat)[1] = 99
+    assert shared.tolist() == [0, 99, 2]
+    assert own.tolist() == [0, 1, 2]
+
+
+def test_tensors_do_not_overlap(region):
+    values = [torch.full((50,), float(number)) for number in range(40)]
+    assert equal(sent(values, region), values)
+
+
+def test_a_region_that_is_too_small_is_the_judges_failure(region):
+    with pytest.raises(JudgeFailed, match="do not fit"):
+        placed_in([("input 0", torch.zeros(SIZE))], region)
+
+
+trees = st.recursive(
+    st.builds(ramp, st.integers(0, 3), st.integers(0, 3)) | st.none() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.lists(below, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=3) | st.integers(0, 5), below, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(value=trees)
+def test_any_tree_arrives_and_pairs_up_with_itself(value):
+    with HostRegion(SIZE) as region:
+        (node,) = placed_in([("output", value)], region).nodes
+        assert equal(to_value(node, region.flat), value)
+        pairs = pair_up(value, node)
+        assert [pair.path for pair in pairs] == [path for path, _ in leaves(value, "output")]
+        assert all(pair.expected is leaf for pair, (_, leaf) in zip(pairs, leaves(value), strict=True))
+
+
+@given(one=trees, other=trees)
+def test_trees_pair_up_only_where_their_structure_is_the_same(one, other):
+    def shape(value):
+        if isinstance(value, dict):
+            return {"dict": [(key, shape(item)) for key, item in value.items()]}
+        return (type(value), [shape(item) for item in value]) if isinstance(value, list | tuple) else "leaf"
+
+    with HostRegion(SIZE) as region:
+        (node,) = placed_in([("output", other)], region).nodes
+        assert isinstance(pair_up(one, node), list) == (shape(one) == shape(other))
+
+
+@given(value=trees)
+def test_mapping_keeps_the_structure(value):
+    changed = mapped(value, lambda tensor: tensor + 1)
+    assert [path for path, _ in leaves(changed)] == [path for path, _ in leaves(value)]
+    assert all(torch.equal(new, old + 1) for new, old in zip(tensors(changed), tensors(value), strict=True))
+
+
+VIEW = TensorView(dtype="float32", shape=(2,), strides=(1,), offset_bytes=0)
+X = torch.zeros(2)
+
+
+def items(*nodes, is_tuple=True):
+    return Items(is_tuple=is_tuple, items=list(nodes))
+
+
+WRONG = {
+    "a tuple for a tensor": (X, items(VIEW), "output", "a tuple of 1"),
+    "a tensor for a tuple": ((X,), VIEW, "output", "a tensor"),
+    "a list for a tuple": ((X, X), items(VIEW, VIEW, is_tuple=False), "output", "a list of 2"),
+    "a tuple for a list": ([X], items(VIEW), "output", "a tuple of 1"),
+    "a dict for a list": ([X], Table(keys=["0"], items=[VIEW]), "output", "a dict of 1"),
+    "a scalar for a dict": ({"a": X}, Scalar(value=1), "output", "a int"),
+    "an object for a tuple": ((X,), Opaque(type_name="Thing"), "output", "a Thing"),
+    "too few": ((X, X), items(VIEW), "output", "but is 1"),
+    "too many": ((X,), items(VIEW, VIEW), "output", "but is 2"),
+    "another key": ({"a": X}, Table(keys=["b"], items=[VIEW]), "output", r"\['b'\]"),
+    "another order": ({"a": X, "b": X}, Table(keys=["b", "a"], items=[VIEW, VIEW]), "output", "'b', 'a'"),
+    "a key twice": ({"a": X}, Table(keys=["a", "a"], items=[VIEW, VIEW]), "output", "'a', 'a'"),
+    "a number for a text as key": ({"1": X}, Table(keys=[1], items=[VIEW]), "output", r"\[1\]"),
+    "fewer items than keys": ({"a": X, "b": X}, Table(keys=["a", "b"], items=[VIEW]), "output", "keys"),
+    "more items than keys": ({"a": X}, Table(keys=["a"], items=[VIEW, VIEW]), "output", "keys"),
+    "deep down": (
+        ([X, {"k": (X, X)}],),
+        items(items(VIEW, Table(keys=["k"], items=[items(VIEW)]), is_tuple=False)),
+        "output[0][1].k",
+        "should be 2 values, but is 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("expected", "answer", "path", "said"), WRONG.values(), ids=WRONG)
+def test_another_structure_is_a_finding_with_its_path(expected, answer, path, said):
+    found = pair_up(expected, answer)
+    assert isinstance(found, Finding)
+    assert found.code == Code.WRONG_STRUCTURE.value
+    assert found.details["path"] == path
+    assert re.search(said, found.message)
+
+
+def test_hundreds_of_hostile_keys_do_not_fill_the_card():
+    for answer in (Table(keys=["k" * 60_000] * 50, items=[VIEW] * 50), Opaque(type_name="x" * 60_000)):
+        assert len(pair_up({"a": X}, answer).message) < 1000
+
+
+def test_a_named_tuple_is_a_tuple():
+    pairs = pair_up(Point(X, X), items(VIEW, VIEW))
+    assert [pair.path for pair in pairs] == ["output[0]", "output[1]"]
+
+
+@given(st.lists(st.integers(1, 7), max_size=5), st.data())
+def test_places_have_the_index_that_pytorch_gives_them(shape, data):
+    count = int(np.prod(shape))
+    places = torch.tensor(data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=9)))
+    ours, theirs = unravelled(places, shape), torch.unravel_index(places, shape)
+    assert len(ours) == len(theirs) == len(shape)
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))

@@ -1,0 +1,169 @@
+"""How a submission is timed where the GPU may not have been quiet, without a runner."""
+
+import contextlib
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from evaluator.findings import Code, finding
+from evaluator.judge import stages
+from evaluator.judge.inputs.changing_weights import NO_SITES
+from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial.trial_runner import Trial
+from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule
+from tests import cards
+
+
+@pytest.fixture
+def context():
+    """A workshop whose runners answer nothing; it counts them."""
+    trial_runner = SimpleNamespace(look_closely=lambda: None)
+    place = SimpleNamespace(
+        load=lambda: None, construct=lambda: None, sites=lambda _: NO_SITES, trial_runner=lambda _: trial_runner
+    )
+    runners = []
+
+    @contextlib.contextmanager
+    def runner(source, build_service):
+        runners.append(source)
+        yield place
+
+    return SimpleNamespace(
+        source="",
+        build_service=lambda: None,
+        runner=runner,
+        runners=runners,
+        trial_runner=trial_runner,
+        place=place,
+        seeds=SimpleNamespace(timed=lambda side: iter(())),
+        call_timeout_s=1.0,
+        look=lambda: None,
+    )
+
+
+def faults(monkeypatch, *codes, medians_ms=(1.0,)):
+    """Have a side fail with each of these in turn, and then be measured; those of T306 have samples too."""
+    left = [Fault(Status.REJECTED, finding(code, "it worked on")) for code in codes]
+    medians = itertools.chain(medians_ms, itertools.repeat(1.0))
+
+    def side(*_, **__):
+        samples = cards.samples("submission", next(medians))
+        if not left:
+            return timing_loop.Side(samples, None)
+        late = left[0].finding.code == Code.WORK_AFTER_DONE.value
+        return timing_loop.Side(samples if late else None, Trial(None, left.pop(0), 0.0, copied=False))
+
+    monkeypatch.setattr(timing_loop, "side", side)
+
+
+def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three_times(context, monkeypatch):
+    faults(monkeypatch, Code.WORK_AFTER_DONE, Code.NOT_QUIET)
+    samples, remarks, _ = stages._timed_submission(context, None)
+    assert samples.median_ms == 1.0
+    assert [(each.code, each.details) for each in remarks] == [("T306", {"attempt": 1}), ("T305", {"attempt": 2})]
+    assert len(context.runners) == 3
+    faults(monkeypatch, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE)
+    refused, _, _ = stages._timed_submission(context, None)
+    assert (refused.fault.status, refused.fault.finding.code) == (Status.REJECTED, Code.WORK_AFTER_DONE.value)
+    assert len(context.runners) == 6
+
+
+@pytest.mark.parametrize("medians_ms", [(3.0, 2.0), (2.0, 3.0)])
+def test_nobody_gains_by_failing_a_try(context, monkeypatch, medians_ms):
+    faults(monkeypatch, Code.WORK_AFTER_DONE, medians_ms=medians_ms)
+    samples, _, _ = stages._timed_submission(context, None)
+    assert samples.median_ms == 3.0
+
+
+def ended_when_looked_at(context, look):
+    """Have a bench that may be looked at closely only when its runner has ended, and what `look` gives then."""
+    alive = []
+    runner = context.runner
+
+    @contextlib.contextmanager
+    def counted(*asked):
+        with runner(*asked) as place:
+            alive.append(place)
+            yield place
+        alive.pop()
+
+    def closely():
+        assert not alive, "what a runner holds of a GPU would decide"
+        return look()
+
+    context.runner = counted
+    context.trial_runner.look_closely = closely
+
+
+def no_memory():
+    raise MemoryError("2 GiB more")
+
+
+def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
+    faults(monkeypatch)
+    lower = Trial(None, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
+    ended_when_looked_at(context, lambda: lower)
+    refused, _, _ = stages._timed_submission(context, None)
+    assert refused.fault == lower.fault
+    ended_when_looked_at(context, no_memory)
+    samples, remarks, _ = stages._timed_submission(context, None)
+    assert samples.median_ms == 1.0
+    assert [each.code for each in remarks] == ["C418"]
+    assert "2 GiB more" in remarks[0].message
+
+
+def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
+    check = cards.check()
+    lower = Trial(check, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
+    right = Trial(check, None, 0.0, copied=False)
+    context.trial_runner.run = lambda *_, **__: right
+    context.place.construct = lambda: SimpleNamespace(difference=None)
+    context.seeds.checks = lambda **_: [1]
+    context.runner_pool = SimpleNamespace(refill=lambda: None)
+    timer = SimpleNamespace(begin=lambda: None)
+    options = SimpleNamespace(require_own_kernel=None)
+    context.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING)
+    context.reference = SimpleNamespace(weights=SimpleNamespace(exist=False))
+    context.build_service = lambda: SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
+    monkeypatch.setattr(stages, "_about_values", lambda *_: [])
+    built = Build(ok=True, import_s=0.0, units=[])
+    ended_when_looked_at(context, lambda: lower)
+    assert stages.check(context, timer, built).fault == lower.fault
+    ended_when_looked_at(context, no_memory)
+    passed = stages.check(context, timer, built)
+    assert passed.fault is None
+    assert "C418" in [each.code for each in passed.findings]
+
+
+def test_what_nobody_else_can_have_done_is_seen_once(context, monkeypatch):
+    faults(monkeypatch, Code.WRONG_VALUES)
+    refused, _, _ = stages._timed_submission(context, None)
+    assert refused.fault.finding.code == Code.WRONG_VALUES.value
+    assert len(context.runners) == 1
+
+
+HOST = 'load_inline(cpp_sources="x.data_ptr<float>()")'
+GPU = HOST + ' load_inline(cuda_sources="k<<<1, 1>>>()")'
+
+
+@pytest.mark.parametrize(
+    ("device", "source", "code", "verdict"),
+    [
+        (DeviceKind.CUDA, HOST, Code.RUNNER_DIED, Status.INCONCLUSIVE),
+        (DeviceKind.CUDA, HOST, Code.CONSTRUCTOR_FAILED, Status.INCONCLUSIVE),
+        (DeviceKind.EMULATED, HOST, Code.FORWARD_FAILED, Status.INCONCLUSIVE),
+        (DeviceKind.EMULATED, HOST, Code.WRONG_VALUES, Status.WRONG_RESULT),
+        (DeviceKind.EMULATED, HOST, Code.TIMED_OUT, Status.TIMEOUT),
+        (DeviceKind.CPU, HOST, Code.FORWARD_FAILED, Status.RUNTIME_ERROR),
+        (DeviceKind.CUDA, GPU, Code.RUNNER_DIED, Status.RUNTIME_ERROR),
+        (DeviceKind.EMULATED, GPU, Code.FORWARD_FAILED, Status.RUNTIME_ERROR),
+    ],
+)
+def test_cpp_for_the_cpu_that_fails_elsewhere_has_no_verdict(context, monkeypatch, device, source, code, verdict):
+    context.source, context.terms = source, SimpleNamespace(device=device, size=SizeName.FULL)
+    before = {Code.WRONG_VALUES: Status.WRONG_RESULT, Code.TIMED_OUT: Status.TIMEOUT}.get(code, Status.RUNTIME_ERROR)
+    context.place.load = lambda: Fault(before, finding(code, "it failed", line=3))
+    fault = stages._checked_calls(context, context.place).fault
+    assert (fault.status, fault.finding.line) == (verdict, 3)
+    assert ("--device cpu" in fault.finding.next_step) is (verdict is Status.INCONCLUSIVE)

@@ -1,0 +1,158 @@
+"""Calls with weights of their own, with the runner's own code in this process: the runner copies its weights here."""
+
+import pytest
+from msgspec.structs import replace
+
+from evaluator.devices.memory import HostRegion, SharedMemory
+from evaluator.findings import Code
+from evaluator.judge.inputs.changing_weights import sites_of
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.tensors.pytree import lay_out
+from evaluator.judge.trial.retry import retried
+from evaluator.judge.trial.trial_runner import TrialRunner
+from evaluator.protocol.frames import Construct, Items, Table
+from evaluator.records import SizeName, ToleranceRule
+from evaluator.runner.host_arena import HostArena
+from evaluator.runner.main import Runner
+from evaluator.runner.shared_memory import Shared
+from tests.unit.judge.trial.test_trial_runner import ROOM, SameProcess, problem
+
+SUBMISSION = """
+import torch
+from model import Model
+
+class ModelNew(Model):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        {forward}
+        return super().forward(x)
+"""
+LAYERS = {
+    "a linear layer": "torch.nn.Linear(6, 6)",
+    "in half precision": "torch.nn.Linear(6, 6).bfloat16()",
+    "a batch norm in training": "torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.BatchNorm1d(6))",
+    "dropout": "torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Dropout())",
+    "a layer used twice": "(lambda one: torch.nn.Sequential(one, one))(torch.nn.Linear(6, 6))",
+}
+
+
+@pytest.fixture
+def trial_runner(tmp_path):
+    """Make a bench of a reference with one layer, and of a submission that adds to it."""
+    with HostRegion(4 * ROOM) as inputs, HostRegion(4 * ROOM) as outputs:
+
+        def make(layer, *, backward=False, init="pass", forward="pass"):
+            given = "torch.randn(5, 6, dtype=torch.bfloat16)" if "bfloat16" in layer else "torch.randn(5, 6)"
+            made = problem("self.layer(x)", given, backward=backward)
+            init_of = f"    def __init__(self):\n        super().__init__()\n        self.layer = {layer}\n"
+            setup = f"class Model(torch.nn.Module):\n{init_of}"
+
+            made = replace(made, source=made.source.replace("class Model(torch.nn.Module):\n", setup))
+            reference = Reference(made, SizeName.FULL, 1)
+            once = reference.draw(0)
+            reference.settle(once, reference.forward(once, 0))
+            reference.settle_weights(once)
+            runner = Runner(None, tmp_path)
+            runner._memory = Shared(inputs.flat, HostArena(outputs.flat, ROOM), None, None)
+            space = {}
+            exec(SUBMISSION.format(init=init, forward=forward), space)
+            runner._model_new = space["ModelNew"]
+            placed = lay_out([("state", reference.state())], inputs)
+            placed.write()
+            none = Items(is_tuple=False, items=[])
+            constructed = runner._answer(
+                Construct(
+                    weight_seed=1,
+                    training=True,
+                    args=none,
+                    kwargs=Table(keys=[], items=[]),
+                    state=placed.nodes[0],
+                    changing=list(reference.weights.names),
+                )
+            )
+            assert constructed.difference is None
+            memory = SharedMemory(inputs, outputs, ROOM, None, 2 * ROOM)
+            sites = sites_of(reference.parameters(), constructed.weights, outputs)
+            assert sites.change
+            assert sites.copied == list(reference.weights.names)
+            clock = SameProcess(runner, lambda done: done)
+            return TrialRunner(reference, clock, memory, ToleranceRule.MEASURED, reference.outline, sites=sites)
+
+        yield make
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_what_follows_the_weights_is_right_in_every_call(trial_runner, layer, backward):
+    made = trial_runner(layer, backward=backward)
+    assert [made.run(index, 70 + index, timeout_s=1).fault for index in range(4)] == [None] * 4
+
+
+STALE = "torch.nn.functional.linear(x, self.kept, self.layer.bias)"
+
+
+def test_what_was_kept_is_right_for_the_weights_it_was_made_of_alone(trial_runner):
+    init, forward = "self.kept = None", "self.kept = self.layer.weight.clone() if self.kept is None else self.kept"
+    made = trial_runner("torch.nn.Linear(6, 6)", init=init, forward=f"{forward}\n        return {STALE}")
+    assert made.run(0, 70, timeout_s=1).fault is None
+    wrong = made.run(1, 71, timeout_s=1)
+    fault, _ = retried(made, wrong, 1, 71, iter(lambda: None, 0), 1)
+    assert (wrong.fault.finding.code, fault.finding.code) == (Code.WRONG_VALUES.value, Code.STALE_WEIGHTS.value)
+
+
+def test_an_answer_that_is_wrong_for_all_weights_is_not_called_stale(trial_runner):
+    made = trial_runner("torch.nn.Linear(6, 6)", forward="return super().forward(x) * 2")
+    wrong = made.run(0, 70, timeout_s=1)
+    fault, _ = retried(made, wrong, 0, 70, iter(lambda: None, 0), 1)
+    assert fault.finding.code == Code.WRONG_VALUES.value
+
+
+def test_weights_are_the_seeds_and_those_constructed_come_back(trial_runner):
+    made = trial_runner("torch.nn.Linear(6, 6)")
+    constructed = {name: tensor.clone() for name, tensor in made._reference.state().items()}
+    made.run(0, 70, timeout_s=1)
+    first = made._reference.parameters()["layer.weight"].clone()
+    made.run(1, 71, timeout_s=1)
+    second = made._reference.parameters()["layer.weight"].clone()
+    made.run(2, 70, timeout_s=1)
+    assert (made._reference.parameters()["layer.weight"] == first).all()
+    assert not (first == second).any()
+    assert all((constructed[name] == tensor).all() for name, tensor in made._reference.state().items())
+
+
+def test_an_empty_call_has_weights_of_its_own_too(trial_runner):
+    made = trial_runner("torch.nn.Linear(6, 6)")
+    made.run(0, 70, timeout_s=1)
+    before = made._reference.parameters()["layer.weight"].clone()
+    next(made.run_empty(timeout_s=1))
+    assert not (made._reference.parameters()["layer.weight"] == before).any()
+
+
+def test_signs_that_the_reference_cannot_bear_stay_and_weights_change(trial_runner):
+    reference = trial_runner("torch.nn.Linear(6, 6)")._reference
+    reference.weights._mixed.add("layer.weight")
+    forward, first = reference.forward, reference.parameters()["layer.weight"].sign()
+
+    def same():
+        return bool((reference.parameters()["layer.weight"].sign() == first).all())
+
+    reference.forward = lambda inputs, seed: forward(inputs, seed) * (1.0 if same() else float("nan"))
+    reference.settle_weights(reference.draw(0))
+    assert reference.weights.why_not is None
+    before = reference.parameters()["layer.weight"].clone()
+    reference.wear(5)
+    assert same()
+    assert not (reference.parameters()["layer.weight"] == before).any()
+
+
+def test_weights_that_the_reference_cannot_bear_stay(trial_runner):
+    reference = trial_runner("torch.nn.Linear(6, 6)")._reference
+    forward = reference.forward
+    reference.forward = lambda inputs, seed: forward(inputs, seed) * (float("nan") if reference._worn else 1.0)
+    reference.settle_weights(reference.draw(0))
+    assert "no finite numbers" in reference.weights.why_not
+    assert reference.parameters() == {}
+    assert reference._worn is None

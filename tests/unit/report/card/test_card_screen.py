@@ -1,0 +1,346 @@
+# ruff: noqa: RUF001 - the screen's own multiplication sign
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from evaluator.findings import Code, finding
+from evaluator.progress import Silent
+from evaluator.records import Diagnostic, RunnerOutput, Scorecard, Status
+from evaluator.report.card.card_screen import render_card
+from evaluator.report.card.source_excerpt import caret_cell
+from evaluator.report.layout.text import one_line, printable
+from evaluator.report.progress_line import Lines, MovingLine, progress_on
+from tests import cards
+
+HOSTILE = "\x1b[2J\x1b[1;1H\x1b[32m[green]correct[/green]\x1b]0;owned\x07\u202e\x00\x9b31m\r\nsecond [/] line\u200b"
+
+
+def screen(card: Scorecard, width: int = 80, encoding: str = "utf-8", path: Path | None = None) -> str:
+    buffer = io.BytesIO()
+    stream = io.TextIOWrapper(buffer, encoding=encoding, newline="")
+    render_card(card, Console(file=stream, width=width), path or Path("scorecards/relu/relu_inline.json"))
+    stream.flush()
+    return buffer.getvalue().decode(encoding)
+
+
+def test_a_correct_and_faster_submission() -> None:
+    assert screen(cards.card()) == (
+        "✓ correct  all calls agree with the reference\n"
+        "\n"
+        "  Submission     relu_inline for relu, size small, on cpu (AMD EPYC 7B13)\n"
+        "  Correctness    12 calls checked, worst error 0.310 × what is allowed\n"
+        "  Time           reference   1852 µs\n"
+        "                 submission   621 µs  median of 50 verified calls\n"
+        "  Speedup        2.98 ×  between 2.96 and 3.01 × (95 % sure)\n"
+        "  Scorecard      scorecards/relu/relu_inline.json  after 29.3 s\n"
+    )
+
+
+def test_a_wrong_result_names_the_first_mismatch_and_quotes_no_time() -> None:
+    assert screen(cards.wrong_card(timing=cards.timing())) == (
+        "✗ wrong result  call 3: output differs; the largest error is 812 times what is\n"
+        "  allowed\n"
+        "\n"
+        "  Submission     relu_inline for relu, size small, on cpu (AMD EPYC 7B13)\n"
+        "  Correctness    1 of 3 calls wrong, worst error 812 × what is allowed\n"
+        "                 first on inputs as given:\n"
+        "                 output, float32 [64, 16384]: 524288 elements differ\n"
+        "                 at [0, 3]: expected 0.0, got -0.5123\n"
+        "  Next           Look at the element of the first mismatch: a missing tail, a\n"
+        "                 wrong index, a missing __syncthreads().\n"
+        "                 warpgrade explain C405\n"
+        "  Scorecard      scorecards/relu/relu_inline.json  after 29.3 s\n"
+    )
+
+
+def test_a_compile_error_is_shown_at_the_submissions_own_line() -> None:
+    assert screen(cards.uncompiled_card()).startswith(
+        "✗ build error  the extension 'relu' does not compile\n"
+        "\n"
+        "  line 9: expected ',' or ';' before 'const'\n"
+        "       7 │\n"
+        "       8 │ torch::Tensor relu(torch::Tensor x) {\n"
+        "  >    9 │     auto y = torch::empty_like(x)\n"
+        "         │                                  ^\n"
+        "      10 │     const float* in = x.data_ptr<float>();\n"
+        "\n"
+        "  Submission"
+    )
+
+
+def test_three_compile_errors_are_shown_and_the_rest_counted() -> None:
+    text = screen(cards.uncompiled_card([cards.diagnostic(line, 5) for line in (9, 10, 11, 12, 13)]))
+    assert text.count("^") == 3
+    assert "and 2 more errors; all are in the scorecard, under build.units" in text
+
+
+def test_a_warning_is_no_error() -> None:
+    warning = cards.diagnostic(12, 5, severity="warning", message="unused variable")
+    assert "unused variable" not in screen(cards.uncompiled_card([cards.diagnostic(), warning]))
+
+
+def test_an_error_in_generated_code_is_shown_as_the_compiler_saw_it() -> None:
+    elsewhere = cards.diagnostic(11, 5, file="bindings.cpp", submission_line=None, source_line="m.def(relu)")
+    text = screen(cards.uncompiled_card([elsewhere]))
+    assert "  bindings.cpp, line 7: expected" in text
+    assert "  >    7 │ m.def(relu)\n         │     ^\n" in text
+
+
+def test_an_error_of_the_linker_has_no_line() -> None:
+    message = "undefined reference to `relu'"
+    linker = cards.diagnostic(4, 0, file="", submission_line=None, source_line="", message=message)
+    text = screen(cards.uncompiled_card([linker]))
+    assert "  linking: undefined reference to `relu'\n" in text
+    assert "^" not in text
+
+
+def test_a_build_without_messages_shows_the_end_of_its_log() -> None:
+    unit = cards.build_unit(ok=False, log="first\n" * 50 + "last words\n")
+    card = cards.uncompiled_card()
+    build = type(card.build)(ok=False, import_s=1.0, units=[unit])
+    text = screen(cards.uncompiled_card(build=build))
+    assert "  │ last words\n" in text
+    assert text.count("│ first") == 5
+
+
+def test_a_crash_shows_its_line() -> None:
+    text = screen(cards.crashed_card())
+    assert text.startswith("✗ runtime error  RuntimeError: relu expects float32, got float64\n")
+    assert "  >   22 │         return extension.relu(x)\n" in text
+    assert "  Printed        13 bytes:\n  │ hello, world\n" in text
+
+
+NONE = {"speedup": None, "speedup_low": None, "speedup_high": None, "significant": False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "its interval is unbounded; the clock resolves 5.00 µs"),
+        ({"speedup_low": 0.8}, "its interval is above 0.800 × (95 % sure); the clock resolves 5.00 µs"),
+        (
+            {"speedup_low": 1.3, "significant": True},
+            "its interval is above 1.30 × (95 % sure); the clock resolves 5.00 µs; certainly faster",
+        ),
+        (
+            {"speedup_low": 0.9, "speedup_high": 1.3},
+            "its interval is between 0.900 and 1.30 × (95 % sure); the clock resolves 5.00 µs",
+        ),
+        (
+            {"speedup_low": 0.5, "speedup_high": 0.7, "significant": True},
+            "its interval is between 0.500 and 0.700 × (95 % sure); the clock resolves 5.00 µs; certainly slower",
+        ),
+    ],
+)
+def test_a_speedup_that_is_not_quoted_says_why(changes: dict[str, Any], said: str) -> None:
+    text = screen(cards.card(timing=cards.timing(0.0231, 0.0191, **NONE | changes)))
+    assert "reference   23.1 µs\n" in text
+    _, _, speedup = " ".join(text.split()).partition("Speedup ")
+    assert speedup.startswith(f"not quoted: {said} Scorecard")
+
+
+def test_a_speedup_that_one_cannot_be_excluded_from_is_no_difference() -> None:
+    same = cards.timing(1.0, 0.999, speedup_low=0.993, speedup_high=1.009, significant=False)
+    said = "Speedup        1.00 ×  between 0.993 and 1.009 × (95 % sure); no significant\n"
+    assert said + "                 difference\n" in screen(cards.card(timing=same))
+
+
+def test_a_card_from_before_there_were_intervals_has_a_screen() -> None:
+    old = cards.timing(1.0, 0.5, speedup_low=None, speedup_high=None, significant=None)
+    assert "Speedup        2.00 ×\n" in screen(cards.card(timing=old))
+
+
+def test_no_error_at_all_is_said_in_words() -> None:
+    exact = cards.check(tensors=[cards.tensor_check(error_ratio=0.0)])
+    assert "Correctness    1 call checked, every value exact\n" in screen(cards.card(checks=[exact]))
+
+
+def test_slower_is_said_in_words() -> None:
+    text = " ".join(screen(cards.card(timing=cards.timing(1.0, 2.0))).split())
+    assert "Speedup 0.500 × between 0.497 and 0.503 × (95 % sure) slower than the reference Scorecard" in text
+
+
+def test_without_a_clock_no_time_is_shown() -> None:
+    assert "Time           not measured on cpu\n" in screen(cards.card(timing=None))
+
+
+def test_an_answer_without_code_has_a_screen() -> None:
+    text = screen(cards.unread_card())
+    assert text.startswith("✗ build error  no fenced block of the answer defines ModelNew\n")
+    assert "Correctness" not in text
+
+
+@pytest.mark.parametrize("status", Status)
+def test_every_status_is_the_first_word(status: Status) -> None:
+    first = screen(cards.card(status=status, reason=None)).splitlines()[0]
+    assert first[2:].startswith(status.value.replace("_", " ") + "  ")
+    assert first[0] == {"correct": "✓", "inconclusive": "?", "infra_error": "?"}.get(status.value, "✗")
+
+
+def test_findings_have_code_message_and_next_step_and_are_few() -> None:
+    found = [finding(code, f"message of {code.value}") for code in (Code.NOT_QUIET, Code.WALL_MISSING, Code.NO_SANDBOX)]
+    text = screen(cards.card(findings=[*found, found[0], found[1]]))
+    assert "  Findings       T305 message of T305\n                 → Close other programs and grade again.\n" in text
+    assert "I501 message of I501" in text
+    assert "and 2 more findings in the scorecard\n" in text
+
+
+def test_the_reason_is_not_told_twice() -> None:
+    card = cards.wrong_card()
+    text = screen(cards.wrong_card(findings=[card.reason]))
+    assert text == screen(card)
+
+
+def hostile_cards() -> list[Scorecard]:
+    reason = finding(Code.FORWARD_FAILED, HOSTILE, line=3)
+    source = "\n".join([HOSTILE.replace("\r\n", " ")] * 5)
+    bad = cards.diagnostic(message=HOSTILE, file=HOSTILE, source_line=HOSTILE, submission_line=3, column=4)
+    tensor = cards.tensor_check(ok=False, path=HOSTILE, dtype=HOSTILE, mismatches=1)
+    return [
+        cards.crashed_card(reason=reason, source=source),
+        cards.uncompiled_card([bad, cards.diagnostic(file=HOSTILE, submission_line=None, source_line=HOSTILE)]),
+        cards.wrong_card(checks=[cards.check(profile=HOSTILE, ok=False, tensors=[tensor])], findings=[reason] * 5),
+    ]
+
+
+@pytest.mark.parametrize("card", hostile_cards())
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_hostile_text_is_shown_as_text(card: Scorecard, encoding: str) -> None:
+    text = screen(card, encoding=encoding)
+    assert not set(text) & set("\x1b\x9b\x07\x00\r\u202e\u200b")
+    assert "[green]correct[/green]" in text
+    assert not any(line.startswith(("correct", "✓", "+", "second")) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("width", [40, 80, 132])
+@pytest.mark.parametrize(
+    "card", [cards.card(), cards.wrong_card(), cards.uncompiled_card(), cards.crashed_card(), *hostile_cards()]
+)
+def test_no_line_is_wider_than_the_screen(card: Scorecard, width: int) -> None:
+    assert max(len(line) for line in screen(card, width=width).splitlines()) <= width
+
+
+@pytest.mark.parametrize("card", [cards.card(findings=[finding(Code.NOT_QUIET, "x" * 5000)] * 9), *hostile_cards()])
+def test_a_card_fits_one_screen(card: Scorecard) -> None:
+    assert len(screen(card).splitlines()) <= 40
+
+
+def test_without_unicode_the_screen_is_ascii() -> None:
+    text = screen(cards.card(), encoding="ascii")
+    assert text.startswith("+ correct  all calls")
+    assert "0.310 x what is allowed" in text
+    assert "621 us" in text
+
+
+def test_colour_only_on_a_terminal_and_never_against_the_users_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    coloured, plain = io.StringIO(), io.StringIO()
+    render_card(cards.card(), Console(file=coloured, width=80, force_terminal=True))
+    assert "\x1b[1;32m" in coloured.getvalue()
+    render_card(cards.card(), Console(file=plain, width=80, force_terminal=True, no_color=True))
+    assert "32m" not in plain.getvalue()
+
+
+def _at(column: int, source_line: str) -> Diagnostic:
+    return cards.diagnostic(column=column, source_line=source_line)
+
+
+@pytest.mark.parametrize(
+    ("own", "compiled", "column", "under"),
+    [
+        ("    int x = y", "    int x = y", 13, "y"),
+        ("\tint x = y", "\tint x = y", 17, "y"),  # a tab is eight columns for the compiler
+        ('src = """int x = y', "int x = y", 9, "y"),
+        ("        int x = y", "int x = y", 9, "y"),  # dedented before it was compiled
+        ("int x = y", "", 9, "y"),
+        ("int x = y", "int x = y", 0, None),
+        ("int x = y", "something else", 3, None),
+        ("int x = y", "int x = y", 99, None),
+    ],
+)
+def test_the_caret_is_under_the_right_character(own: str, compiled: str, column: int, under: str | None) -> None:
+    cell = caret_cell(_at(column, compiled), own)
+    assert (None if cell is None else printable(own)[cell]) == under
+
+
+def test_a_long_line_is_cut_around_its_caret() -> None:
+    long = "    f(" + "a, " * 200 + "WRONG, " + "b, " * 200
+    column = long.index("WRONG") + 1
+    text = screen(cards.uncompiled_card([cards.diagnostic(1, column, source_line=long)], source=long))
+    line, caret = (part for part in text.splitlines() if "│" in part)
+    assert line[caret.index("^") :].startswith("WRONG")
+    assert len(line) <= 80
+
+
+def test_one_line_is_one_line() -> None:
+    assert one_line(HOSTILE, 200) == "[green]correct[/green] second [/] line"
+
+
+def test_progress_in_a_pipe_is_plain_lines() -> None:
+    stream = io.StringIO()
+    with progress_on(stream) as progress:
+        progress.stage("build", "relu \x1b[2J[red]")
+        progress.stage("check")
+    assert isinstance(progress, Lines)
+    assert stream.getvalue() == "build: relu [red]\ncheck\n"
+
+
+def test_quiet_progress_is_nothing() -> None:
+    stream = io.StringIO()
+    with progress_on(stream, quiet=True) as progress:
+        progress.stage("build")
+    assert isinstance(progress, Silent)
+    assert stream.getvalue() == ""
+
+
+def test_a_reader_that_went_away_stops_no_grade() -> None:
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    Lines(Closed()).stage("build")
+
+
+def test_the_moving_line_shows_the_stage_and_cleans_up() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=60, legacy_windows=False)
+    with MovingLine(console) as line:
+        line.stage("build", "relu \x1b]0;owned\x07[red]")
+    text = stream.getvalue()
+    assert "build" in text
+    assert "[red]" in text
+    assert "owned" not in text
+    assert "\x1b[2K" in text, "the line is erased at the end"
+
+
+def printed(text: str) -> RunnerOutput:
+    return RunnerOutput(total_bytes=len(text), text=text)
+
+
+def test_what_a_correct_submission_printed_is_counted_and_show_has_it() -> None:
+    card = cards.card(output=printed("one\n  two\n"))
+    assert "  Printed        10 bytes; `warpgrade show` prints them\n" in screen(card)
+    assert "two" not in screen(card)
+    stream = io.StringIO()
+    render_card(card, Console(file=stream, width=80), with_samples=True)
+    assert "  Printed        10 bytes:\n  │ one\n  │   two\n" in stream.getvalue()
+
+
+def test_of_much_that_was_printed_the_beginning_and_more_of_the_end_is_shown() -> None:
+    card = cards.crashed_card(output=printed("".join(f"line {number}\n" for number in range(1000))))
+    text = screen(card)
+    shown = [line for line in text.splitlines() if line.startswith("  │ line ")]
+    assert shown[:4] == [f"  │ line {number}" for number in range(4)]
+    assert shown[4:] == [f"  │ line {number}" for number in range(992, 1000)]
+    assert "… 988 lines omitted; the scorecard has more\n" in text
+
+
+def test_what_was_printed_moves_no_cursor_and_is_cut() -> None:
+    text = screen(cards.crashed_card(output=printed("\x1b[2J\x1b]0;title\x07\x9b1Ahi \u202eevil\r\n" + "x" * 5000)))
+    assert not any(character < " " and character != "\n" for character in text)
+    assert "  │ hi evil\n" in text
+    assert max(map(len, text.splitlines())) <= 80

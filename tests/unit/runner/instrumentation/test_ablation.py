@@ -1,0 +1,161 @@
+"""One side of the work left out of a runner: PyTorch's operations, or the functions of an extension."""
+
+import math
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+
+from evaluator.protocol.frames import Counted
+from evaluator.runner.instrumentation.ablation import LEFT_OUT, WithoutEffect
+from evaluator.runner.instrumentation.op_counter import OpCounter
+
+WITHOUT_LIBRARY = """
+import torch
+from evaluator.runner.instrumentation.ablation import leave_out_library
+x, table = torch.randn(4, 4), torch.nn.Linear(4, 4)
+leave_out_library("cpu")
+torch.manual_seed(0)
+kept = [
+    lambda: torch.empty_like(x).copy_(x).view(16)[2:].contiguous(),
+    lambda: torch.cat([x, torch.zeros(4, 4), torch.full((4, 4), 2.0)]).t().clone(),
+    lambda: torch.randn(3).to(torch.float16).fill_(1.0).tolist(),
+    lambda: torch.arange(4).expand(4, 4).reshape(-1).item if True else None,
+    lambda: float(x[0, 0]),
+]
+gone = [
+    lambda: torch.relu(x),
+    lambda: x + 1,
+    lambda: x @ x,
+    lambda: table(x),
+    lambda: x.sum(),
+    lambda: torch.nn.functional.softmax(x, -1),
+    lambda: torch.nn.functional.conv2d(x[None, None], x[None, None]),
+    lambda: torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]),
+    lambda: x.max(),
+    lambda: x.to_sparse(),
+    lambda: x.to_mkldnn(),
+    lambda: torch.quantize_per_tensor(x, 1.0, 0, torch.qint8),
+    lambda: x.mul_(2),
+]
+for each in kept:
+    each()
+with torch.no_grad():
+    for number, each in enumerate(gone):
+        try:
+            each()
+        except RuntimeError as error:
+            assert str(error).startswith("WORDS"), (number, error)
+        else:
+            raise AssertionError(f"operation {number} computed")
+print("done")
+"""
+
+
+def test_without_the_library_tensors_are_made_and_moved_and_nothing_computes():
+    text = WITHOUT_LIBRARY.replace("WORDS", LEFT_OUT)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "done", done.stderr
+
+
+def in_place(x, out):
+    out.copy_(x)
+    return 7
+
+
+class Op:
+    def run(self, x):
+        return x + 1
+
+
+@pytest.fixture
+def module():
+    module = ModuleType("extension")
+    module.double = lambda x: x * 2
+    module.in_place = in_place
+    module.itself = lambda x: x.mul_(3)
+    module.mean = lambda x: float(x.mean())
+    module.flags = lambda x: (x > 0, x.long())
+    module.address = lambda address: 1 / 0 if address else None
+    module.Op = type("Op", (), dict(vars(Op)))
+    module.number = 3
+    return module
+
+
+def test_until_then_functions_work(module):
+    WithoutEffect().replace_in(module)
+    x = torch.arange(4.0)
+    assert module.double(x).tolist() == [0, 2, 4, 6]
+    assert module.Op().run(x).tolist() == [1, 2, 3, 4]
+    assert module.number == 3
+
+
+def test_a_function_has_no_effect_any_more_under_whatever_name_it_is_kept(module):
+    without = WithoutEffect()
+    without.replace_in(module)
+    kept, op = module.double, module.Op()
+    without.begin()
+    x, out = torch.arange(4.0), torch.zeros(4)
+    assert kept(x).isnan().all()
+    assert op.run(x).isnan().all()
+    assert module.in_place(x, out) == -8
+    assert module.itself(x) is x
+    assert math.isnan(module.mean(x))
+    right, (positive, whole) = (x > 0, x.long()), module.flags(x)
+    assert not (positive == right[0]).any()
+    assert not (whole == right[1]).any()
+    assert (x.tolist(), out.tolist()) == ([0, 1, 2, 3], [0, 0, 0, 0])
+
+
+def test_a_function_that_is_given_an_address_is_not_called(module):
+    without = WithoutEffect()
+    without.replace_in(module)
+    without.begin()
+    assert module.address(1) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+@pytest.mark.parametrize("values", [[3, 0, 2, 1], [2, 2], [0], [5]])
+def test_indices_that_are_left_out_stay_indices(values, dtype):
+    module = ModuleType("extension")
+    module.order = lambda like: torch.tensor(values, dtype=dtype)
+    without = WithoutEffect()
+    without.replace_in(module)
+    without.begin()
+    other = module.order(torch.zeros(1))
+    assert other.tolist() != values
+    assert 0 <= int(other.min()) <= int(other.max()) <= max(*values, 1)
+
+
+@pytest.fixture
+def operators():
+    """Register operators as a library with `TORCH_LIBRARY` does, without a dispatch key of its own."""
+    library = torch.library.Library("warpgrade_left_out", "DEF")
+    for name, function in {"double": lambda x: x * 2, "same": lambda x: x.clone()}.items():
+        library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, function, "CompositeImplicitAutograd")
+    yield torch.ops.warpgrade_left_out
+    library._destroy()
+
+
+def test_an_operator_has_no_effect_any_more_by_whichever_way_it_is_called(operators):
+    packet, overload = operators.double, operators.double.default
+    without = WithoutEffect()
+    without.replace(None, [packet, overload])
+    x = torch.arange(4.0)
+    assert packet(x).tolist() == overload(x).tolist() == [0, 2, 4, 6]
+    without.begin()
+    for each in (packet, overload, operators.double):
+        assert each(x).isnan().all()
+
+
+def test_an_operator_is_counted_once_and_is_mixed_where_pytorch_computes(operators):
+    functions = [each._op for each in (operators.double, operators.double.default, operators.same)]
+    op_counter = OpCounter(list, lambda: functions, lambda: (0, 0))
+    with op_counter:
+        operators.double(torch.ones(2))
+        operators.double.default(torch.ones(2))
+        operators.same(torch.ones(2))
+    assert op_counter.counted() == Counted(launches=0, library_calls=2, own_calls=3, mixed_calls=2)

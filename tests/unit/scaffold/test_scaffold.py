@@ -1,0 +1,229 @@
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evaluator.catalog import find_problem, list_problems
+from evaluator.errors import UsageError
+from evaluator.records import Problem, SizeName
+from evaluator.scaffold.first_solution import Language, solution_text
+from evaluator.scaffold.new_files import new_problem, new_solution
+
+
+def _left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _with_source(source: str, *, backward: bool = False) -> Problem:
+    return msgspec.structs.replace(find_problem("relu"), source=source, backward=backward)
+
+
+def _classes(text: str) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+
+
+def test_a_new_problem_is_one(tmp_path: Path) -> None:
+    assert new_problem("scaled_relu", tmp_path / "mine") == tmp_path / "mine" / "scaled_relu"
+    problem = find_problem("scaled_relu", tmp_path / "mine")
+    assert problem.title == "Scaled relu"
+    assert "The example that a new problem starts from" in problem.description
+    assert "whatever its name" in problem.source
+    assert set(problem.sizes) == set(SizeName)
+    assert _left(tmp_path / "mine") == ["scaled_relu"]
+    assert _left(tmp_path / "mine" / "scaled_relu") == ["problem.toml", "reference.py"]
+
+
+def test_a_new_problem_runs_in_float32_and_float64(tmp_path: Path) -> None:
+    folder = new_problem("mine", tmp_path)
+    code = (
+        "import torch; from reference import *; torch.manual_seed(0)\n"
+        "x = torch.randn(3, in_features)\n"
+        "model = Model(*get_init_inputs())\n"
+        "print(model(x).shape[1] == out_features, model.double()(x.double()).dtype)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "torch.float64"]
+
+
+@pytest.mark.parametrize("name", ["", "2fast", "has space", "../up", "a/b", "class", "softmax-2", "größe", ".hidden"])
+def test_a_name_that_is_no_identifier_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a valid problem name") as caught:
+        new_problem(name, tmp_path)
+    assert "letters" in caught.value.hint
+    assert _left(tmp_path) == []
+
+
+def test_a_problem_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UsageError, match=r"mine already exists") as caught:
+        new_problem("mine", tmp_path)
+    assert str(tmp_path / "mine") in caught.value.hint
+    assert _left(tmp_path) == ["mine"]
+    assert _left(tmp_path / "mine") == []
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot write"):
+        new_problem("mine", tmp_path / "file")
+
+
+def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(UsageError, match="No space left"):
+        new_problem("mine", tmp_path)
+    with pytest.raises(UsageError, match="No space left"):
+        new_solution(find_problem("relu"), tmp_path / "relu.py")
+    assert _left(tmp_path) == []
+
+
+@pytest.mark.parametrize("language", Language)
+@pytest.mark.parametrize("problem", list_problems().problems, ids=lambda problem: problem.name)
+def test_every_shipped_problem_gets_a_skeleton(problem: Problem, language: Language) -> None:
+    text = solution_text(problem, language)
+    model_new, model = _classes(text)["ModelNew"], _classes(problem.source)["Model"]
+    assert [ast.unparse(base) for base in model_new.bases] == [ast.unparse(base) for base in model.bases]
+    assert "kernels.finish(" in text
+    assert ("cuda_sources" in text) == (language is Language.CUDA)
+    assert ("Finish.apply" in text) == problem.backward
+    signatures = [
+        {node.name: ast.unparse(node.args) for node in each.body if isinstance(node, ast.FunctionDef)}
+        for each in (model, model_new)
+    ]
+    assert signatures[0] == signatures[1]
+
+
+def test_what_forward_returns_goes_through_the_kernel() -> None:
+    text = solution_text(find_problem("linear_relu_divide"), Language.CUDA)
+    assert "        return kernels.finish(torch.relu(self.linear(x)) / self.divisor)\n" in text
+
+
+REFERENCE = '''\
+"""A reference with everything in it."""
+import math
+import torch
+import torch.nn as nn
+
+batch = 4
+width = 8
+SCALE = 2.0
+unused = 3
+
+
+def scaled(x, width=width):
+    return x * SCALE  # größer
+
+
+class Block(nn.Module):
+    def forward(self, x):
+        return scaled(x)
+
+
+@torch.no_grad
+def helper_nobody_calls():
+    return unused
+
+
+class Model(nn.Module):
+    """Model of Models."""
+
+    limit: float = math.inf
+
+    def __init__(self, batch):
+        super(Model, self).__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        key = lambda item: item
+        def inner():
+            return None
+        if x is None:
+            return None
+        if len(x) > 2: return [self.block(x), (x + 1)]
+        return {"é": self.block(x), "again": key(x)}
+
+
+def get_inputs():
+    return [torch.randn(batch, width)]
+
+
+def get_init_inputs():
+    return [batch]
+'''
+
+
+def test_a_skeleton_takes_what_model_needs_and_no_more() -> None:
+    text = solution_text(_with_source(REFERENCE), Language.CPP)
+    assert "\nSCALE = 2.0\n" in text
+    assert "\nwidth = 8\n" in text  # a default of scaled
+    assert "    return x * SCALE  # größer\n" in text
+    assert set(_classes(text)) == {"Block", "ModelNew"}
+    for name in ("unused", "helper_nobody_calls", "get_inputs", "get_init_inputs", "\nbatch ="):
+        assert name not in text
+    assert "super(ModelNew, self).__init__()" in text
+    assert '"""Model of Models."""' in text
+    assert "return [kernels.finish(self.block(x)), (kernels.finish(x + 1))]" in text
+    assert 'return {"é": kernels.finish(self.block(x)), "again": kernels.finish(key(x))}' in text
+    assert text.count("return None") == 2
+
+
+def test_a_kernel_that_cannot_be_hooked_in_is_said_to_be_uncalled() -> None:
+    source = "import torch\nclass Model(torch.nn.ReLU):\n    pass\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+    text = solution_text(_with_source(source), Language.CPP)
+    assert "its kernel, a copy, is not called yet" in " ".join(text.split())
+    assert "class ModelNew(torch.nn.ReLU):" in text
+
+
+def test_a_model_that_is_no_class_cannot_be_started_from() -> None:
+    source = "from torch.nn import ReLU as Model\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+    with pytest.raises(UsageError, match="by a class statement"):
+        solution_text(_with_source(source), Language.CUDA)
+
+
+def test_a_skeleton_says_how_its_problem_is_found(tmp_path: Path) -> None:
+    assert "warpgrade grade relu THIS_FILE" in solution_text(find_problem("relu"), Language.CUDA)
+    own = find_problem(str(new_problem("mine", tmp_path / "my problems")))
+    text = solution_text(own, Language.CUDA)
+    assert f"warpgrade grade '{tmp_path}/my problems/mine' THIS_FILE" in text
+    assert "float64" not in text
+    odd = msgspec.structs.replace(own, path='a"""\nimport os')
+    assert "warpgrade grade mine THIS_FILE" in solution_text(odd, Language.CUDA)
+
+
+def test_a_title_cannot_end_the_docstring() -> None:
+    problem = msgspec.structs.replace(find_problem("relu"), title='"""\nimport os\\')
+    assert ast.get_docstring(ast.parse(solution_text(problem, Language.CPP)))
+
+
+def test_a_solution_is_written_and_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "relu.py"
+    new_solution(find_problem("relu"), path)
+    text = path.read_text()
+    with pytest.raises(UsageError, match=r"relu.py already exists"):
+        new_solution(find_problem("relu"), path, Language.CPP)
+    assert path.read_text() == text
+    assert _left(path.parent) == ["relu.py"]
+
+
+@pytest.mark.slow
+def test_a_cpp_skeleton_compiles_and_agrees_with_its_reference(tmp_path: Path) -> None:
+    problem = find_problem("relu_backward")
+    new_solution(problem, tmp_path / "solution.py", Language.CPP)
+    (tmp_path / "reference.py").write_text(problem.source)
+    code = (
+        "import torch; from reference import Model; from solution import ModelNew\n"
+        "x = torch.randn(4, 8, requires_grad=True); y = x.detach().clone().requires_grad_()\n"
+        "a, b = Model()(x), ModelNew()(y); a.sum().backward(); b.sum().backward()\n"
+        "print(torch.equal(a, b), torch.equal(x.grad, y.grad))"
+    )
+    environment = {"PATH": "/usr/bin:/bin:" + str(Path(sys.executable).parent), "TORCH_EXTENSIONS_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split()[-2:] == ["True", "True"], done.stderr

@@ -1,0 +1,25 @@
+"""The folders that builds are given are PyTorch's own, although nobody imports it to ask."""
+
+import subprocess
+import sys
+
+from torch.utils import cpp_extension
+
+from evaluator.toolchain import host_compiler
+
+
+def test_headers_and_libraries_lie_where_pytorch_says():
+    assert host_compiler.include_paths() == cpp_extension.include_paths()
+    assert [host_compiler.library_path()] == cpp_extension.library_paths()
+
+
+def test_builders_are_there_long_before_pytorch_is():
+    script = (
+        "import sys\n"
+        "from evaluator.compile import device_builders\n"
+        "from evaluator.toolchain import host_compiler\n"
+        "from evaluator.judge.runners import speculative_build, sandboxed_tools\n"
+        "host_compiler.link_flags(), host_compiler.compile_flags('e'), host_compiler.native_flags()\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
