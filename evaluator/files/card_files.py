@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 from pathlib import Path
@@ -17,6 +18,7 @@ from evaluator.records import SCHEMA_VERSION, Record, Scorecard
 MAX_CARD_BYTES = 64 * 1024 * 1024
 """Far above a card with a full-size source, build logs and thousands of samples."""
 
+_UNFINISHED = re.compile(r"\.warpgrade-[0-9a-f]{16}\.tmp")
 _OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 
 
@@ -157,6 +159,15 @@ def _decoded(layout: type[_Layout], content: bytes, path: Path) -> _Layout:
     if card is None:
         raise CardError(f"{path} has card version {version}; this Warpgrade reads version {SCHEMA_VERSION}")
     return card
+
+
+def is_unfinished(name: str) -> bool:
+    """Return whether a file of this name was left by a process that was killed while writing.
+
+    >>> is_unfinished(".warpgrade-0123456789abcdef.tmp"), is_unfinished("notes.tmp")
+    (True, False)
+    """
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def _temporary_beside(path: Path) -> Path:

@@ -471,3 +471,11 @@ def test_the_manifest_fits_its_schema(batch, hand_in, tmp_path):
     hand_in({"relu/a.py": "# right"})
     batch()
     Draft202012Validator(schema(SchemaName.RUN)).validate(json.loads((tmp_path / "run/manifest.json").read_bytes()))
+
+
+def test_a_batch_that_was_killed_while_it_wrote_its_manifest_begins_again(batch, hand_in, tmp_path):
+    hand_in({"relu/a.py": "# right"})
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.warpgrade-0123456789abcdef.tmp").write_text("{")
+    assert batch() == 0, batch.err
+    assert list(statuses(tmp_path)) == ["relu/a.json"]

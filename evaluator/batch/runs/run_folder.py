@@ -27,7 +27,7 @@ import msgspec
 from evaluator.batch.runs.manifest import RunManifest
 from evaluator.batch.runs.tasks import Planned, Task
 from evaluator.errors import CardError, InfraError, UsageError
-from evaluator.files.card_files import write_whole
+from evaluator.files.card_files import is_unfinished, write_whole
 from evaluator.files.safe_open import open_to_append, read_found
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Record
@@ -218,7 +218,9 @@ def manifest_for(options: GradeOptions, submissions: str) -> RunManifest:
 def _refuse_strangers(folder: RunFolder) -> None:
     """What is not a run's is never written into, and never cleared."""
     ours = {".lock", "logs", "manifest.json"}  # what is there when a run dies at once
-    if folder.path.is_dir() and not folder.manifest.exists() and {each.name for each in folder.path.iterdir()} - ours:
+    if not folder.path.is_dir() or folder.manifest.exists():
+        return
+    if any(each.name not in ours and not is_unfinished(each.name) for each in folder.path.iterdir()):
         raise UsageError(f"{folder.path} contains files that are not a run's", hint="name a new folder with --run")
 
 
