@@ -470,7 +470,10 @@ def test_what_stands_in_the_plan_is_not_written_again(batch, tmp_path):
 def test_the_manifest_fits_its_schema(batch, hand_in, tmp_path):
     hand_in({"relu/a.py": "# right"})
     batch()
-    Draft202012Validator(schema(SchemaName.RUN)).validate(json.loads((tmp_path / "run/manifest.json").read_bytes()))
+    manifest = json.loads((tmp_path / "run/manifest.json").read_bytes())
+    fits = Draft202012Validator(schema(SchemaName.RUN)).is_valid
+    assert fits(manifest)
+    assert not fits({**manifest, "terms": None})
 
 
 def test_a_batch_that_was_killed_while_it_wrote_its_manifest_begins_again(batch, hand_in, tmp_path):
