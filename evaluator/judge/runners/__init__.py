@@ -1,1 +1,1 @@
-"""Runner processes: the client of one, the pool, build requests, sandboxed tools."""
+"""Runner processes: client, pool, fork servers, build requests, sandboxed tools, call timeouts."""

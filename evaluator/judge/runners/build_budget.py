@@ -1,4 +1,4 @@
-"""What the builds of one grade may cost the judge together, whichever of its runners asks for them."""
+"""Budget shared by all builds of one grade, across all runners of the submission."""
 
 import contextlib
 import time
@@ -8,19 +8,19 @@ from evaluator.findings import Code, finding
 from evaluator.records import Finding
 
 MOST_REQUESTS = 512
-"""A submission may have 64 extensions, and each of its runners (to read it in, to check, to time, to profile) asks."""
+"""A submission may have 64 extensions, requested again by each runner: to load, check, time and profile."""
 MOST_TEXT_BYTES = 64 << 20
-"""A submission has 1 MiB, and eight runners at most send it."""
+"""A submission is limited to 1 MiB, sent by at most eight runners."""
 
 
 class BuildBudget:
-    """Counts requests, their texts, and the time that they took: compiling, and all else that the judge did for them.
+    """Counts build requests, the size of their sources, and the time to serve them, compilation included.
 
-    `waited_s` is how long the submission waited: less than its builds took, where they were begun ahead.
+    `waited_s` is the submission's waiting time, less than the build time if builds were started speculatively.
     """
 
     def __init__(self, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin with nothing; all requests together may take `limit_s`."""
+        """Start with nothing used. `limit_s` limits the sum over all requests."""
         self._limit_s = limit_s
         self._clock = clock
         self._requests = 0
@@ -28,7 +28,7 @@ class BuildBudget:
         self.waited_s = 0.0
 
     def admit(self, text_bytes: int) -> Finding | None:
-        """Count a request; say why it gets nothing, None where it is to be served."""
+        """Count a request. Return None to admit the request, else the reason for refusing."""
         self._requests += 1
         self._text_bytes += text_bytes
         if self._requests > MOST_REQUESTS:
@@ -45,7 +45,7 @@ class BuildBudget:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Count the time of a block."""
+        """Add the duration of a block to `waited_s`."""
         started = self._clock()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Answers the build requests of one runner, and remembers what was built and what was not."""
+"""Build service of one runner: answers build requests, and records builds and failures."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,22 +19,22 @@ from evaluator.protocol.frames.oversize import oversized_request, text_bytes
 from evaluator.records import BuildUnit, Finding
 
 _MOST_KEPT_BYTES = 16 << 20
-"""Sources of what was built, for messages about their lines. A submission has 1 MiB."""
+"""Limit on the sources kept for line numbers in messages. A submission has 1 MiB."""
 _MOST_LOG = 2 << 20
 _MOST_DIAGNOSTICS = 400
-"""What a card holds of all builds. Beyond that, each keeps the beginning of what was said."""
+"""Limits of a card for all builds. Beyond the limits, only the beginning of each log and diagnostic list is kept."""
 _SHORT_LOG, _FEW_DIAGNOSTICS = 2000, 3
 
 
 class BuildService:
-    """Serves a runner's build requests through a device's builder. Nothing is kept of a request that is refused."""
+    """Serves a runner's build requests with a device's builder. Refused requests leave no record but the failure."""
 
     def __init__(self, builder: ExtensionBuilder, build_budget: BuildBudget, submission: str = "") -> None:
-        """Start with nothing built. `build_budget` is of all builds together; `texts` are the compiled files, by name.
+        """Start with nothing built. `build_budget` is shared by all builds of the grade.
 
-        `built_from` are the files of what was built, `device_code` which kernels they have, `imports`
-        which functions of others. `waited_s` is how long the runner waited for its builds.
-        Failures name lines of `submission`.
+        Records: `texts` maps file names to compiled sources, `built_from` lists the source files, `device_code` the
+        kernels and `imports` the imported functions of each library. `waited_s` is the runner's waiting time. Failures
+        name lines of `submission`.
         """
         self._builder = builder
         self._build_budget = build_budget
@@ -51,7 +51,7 @@ class BuildService:
         self.waited_s = 0.0
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
-        """Build what was asked for; a library goes back as a descriptor, which the caller closes."""
+        """Build an extension. Return the reply and a descriptor of the library, to be closed by the caller."""
         if (why := self._build_budget.admit(text_bytes(request))) is not None:
             if self.failed_with(Code(why.code)) is None:
                 self.failures.append(why)
@@ -88,14 +88,14 @@ class BuildService:
             self.waited_s += self._build_budget.waited_s - before_s
 
     def _keep(self, files: list[SourceFile]) -> None:
-        """Keep what was built, as far as there is room: without its text a message names no line of it."""
+        """Record sources up to the size limit. Messages about an unrecorded file name no line."""
         self._kept_bytes += sum(len(file.text.encode()) for file in files)
         if self._kept_bytes <= _MOST_KEPT_BYTES:
             self.texts |= {file.name: file.text for file in files}
             self.built_from += files
 
     def _shortened(self, unit: BuildUnit) -> BuildUnit:
-        """Leave out what no card has room for, where many builds say much."""
+        """Return a build record cut to the remaining space of the card."""
         if len(unit.log) > self._log_left:
             unit = replace(unit, log=f"{unit.log[:_SHORT_LOG]}\n[{len(unit.log) - _SHORT_LOG} more characters]")
         if len(unit.diagnostics) > self._diagnostics_left:
@@ -105,12 +105,12 @@ class BuildService:
         return unit
 
     def failed_with(self, code: Code) -> Finding | None:
-        """Find the first failure of that code."""
+        """Return the first failure with the given code."""
         return next((failure for failure in self.failures if failure.code == code.value), None)
 
 
 def _kernels(built: BuildResult, library: bytes) -> Kernels:
-    """Say which kernels were built: on `emulated` a library does not tell them from other functions."""
+    """Return the kernels of a library. On `emulated`, a binary does not distinguish kernels from other functions."""
     if built.kernels is None:
         return kernels_in_library(library)
     return Kernels(device_code=bool(built.kernels), names=built.kernels)

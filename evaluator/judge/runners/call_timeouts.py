@@ -1,4 +1,4 @@
-"""How long a call of a submission may take."""
+"""Time limits of a submission's calls."""
 
 import re
 from typing import NamedTuple
@@ -7,24 +7,25 @@ from evaluator.records import DeviceKind
 
 _REFERENCES = 20.0
 _CALL_S = {DeviceKind.CUDA: 2.0, DeviceKind.EMULATED: 10.0, DeviceKind.CPU: 10.0}
-"""Or so long where that is more. Emulated kernels take what they take, and a CPU is shared with whatever else runs."""
+"""Lower bounds of the limit. Emulated kernels are slow by nature, and a CPU is shared with other processes."""
 _FIRST_CALL_S = 10.0
-"""A first call loads modules, makes handles of libraries, and may try what is fastest."""
+"""A first call loads modules, creates library handles, and may autotune."""
 _COMPILING_FIRST_CALL_S = 120.0
 _COMPILES = re.compile(r"\btriton\b|\bcompile\b")
 
 
 class CallTimeouts(NamedTuple):
-    """Limits for a runner's first call until its work is queued, and for each after it."""
+    """Time limits: of a runner's first call until all work is queued, and of every later call."""
 
     first_call_s: float
     call_s: float
 
 
 def call_timeouts(source: str, device: DeviceKind, reference_s: float, asked_s: float | None) -> CallTimeouts:
-    """Set limits for `source`: `asked_s` for every call, or twenty times what the reference took and seconds at least.
+    """Return the limits for `source`: `asked_s`, else 20 times the reference's time, at least some seconds.
 
-    What compiles itself does so in its first call. That its text says so is enough: a false word gains only time.
+    JIT compilers (Triton, torch.compile) run in the first call. The text is searched for `triton` and `compile`: a
+    misleading text gains only time.
     """
     if asked_s is not None:
         return CallTimeouts(asked_s, asked_s)

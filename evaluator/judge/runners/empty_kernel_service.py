@@ -1,4 +1,4 @@
-"""A desk that hands out libraries whose kernels end at once, for a runner that shows what an answer needs of them."""
+"""Build service with emptied kernels, for a runner that measures how much an answer depends on the kernels."""
 
 import os
 from collections.abc import Collection
@@ -13,21 +13,21 @@ from evaluator.protocol.frames import BuildReply, BuildRequest
 
 
 class EmptyKernelService(BuildService):
-    """Serves builds as they were made for the grade, with kernels left out of their bytes.
+    """Serves the same builds as in the grade, with kernels patched to exit immediately.
 
-    `left_out` says whether any kernel was: device code may be compressed, and then nothing was tried.
+    `left_out` is True once a kernel was emptied. Compressed device code stays unchanged, and then tests nothing.
     """
 
     def __init__(
         self, builder: ExtensionBuilder, build_budget: BuildBudget, kernels: Collection[str] | None = None
     ) -> None:
-        """Leave out all kernels, or those whose plain names are in `kernels`."""
+        """Empty all kernels, or those with a plain name in `kernels`."""
         super().__init__(builder, build_budget)
         self._kernels = kernels
         self.left_out = False
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
-        """Build what was asked for, as `BuildService` does."""
+        """Build the requested extension like `BuildService`, then empty the kernels of the library."""
         reply, descriptor = super().serve(request)
         if descriptor is None:
             return reply, None

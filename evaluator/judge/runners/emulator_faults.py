@@ -1,4 +1,4 @@
-"""What the emulator says of a failed call, as a finding; and which failures at a small size are no verdict at all."""
+"""Emulator errors converted to findings, and failures at a small size that allow no verdict."""
 
 import itertools
 import re
@@ -26,16 +26,17 @@ _CODES = {
     "integer-division": Code.DEVICE_ASSERT,
     "misaligned-address": Code.ILLEGAL_ACCESS,
     "too-much-shared": Code.ILLEGAL_ACCESS,
-    # The emulator's own limits, not the submission's faults.
+    # Limits of the emulator, not faults of the submission.
     "unsupported": Code.NOT_EMULATED,
     "stack-overflow": Code.NOT_EMULATED,
 }
 
 
 def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Finding | None:
-    """Read the emulator's error, if `message` is one; its line is brought to the submission's own.
+    """Return the finding for an emulator error in `message`, with lines of the submission; None for any other message.
 
-    A Triton that is not installed is one too. A submission can write such a message itself: it is no pass either way.
+    A missing Triton counts as an emulator error. A submission can forge an emulator error, but no error leads to a
+    pass.
     """
     if _NO_TRITON.fullmatch(message):
         advice = "Triton is not installed; after `pip install triton`, Triton's own interpreter runs the kernels"
@@ -50,7 +51,7 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
 
 
 class _Places:
-    """Lines of the compiled files, told as lines of the submission. The last one in a message is the error's own."""
+    """Converts lines of compiled files to lines of the submission. The last line of a message locates the error."""
 
     def __init__(self, texts: Mapping[str, str], submission: str) -> None:
         self._texts = dict(itertools.islice(texts.items(), _MOST_FILES))
@@ -59,7 +60,7 @@ class _Places:
         self.last: int | None = None
 
     def told(self, place: re.Match[str]) -> str:
-        """Rewrite one place of a message; one that does not stand in the submission is left as it is."""
+        """Return a location rewritten to the submission's line, or unchanged if the submission has no such line."""
         line = self._submission_line(place["file"], int(place["line"]))
         if line is None:
             return place[0]
@@ -67,20 +68,20 @@ class _Places:
         return f"({place['launch'] or ''}line {line})"
 
     def _submission_line(self, file: str | None, line: int) -> int | None:
-        # A launch is known by its line alone; only CUDA's own files have any.
+        # A launch is reported with a line but no file; only CUDA files contain launches.
         names = [file] if file else [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
         found = {self._map(name).submission_line(line) for name in names if name in self._texts} - {None}
         return found.pop() if len(found) == 1 else None
 
     def _map(self, name: str) -> LineMap:
-        """Compare a file with the submission, when a message first names it."""
+        """Return the line map of a file, built at the first mention of the file."""
         if name not in self._maps:
             self._maps[name] = LineMap(self._texts[name], self._submission)
         return self._maps[name]
 
 
 def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding) -> Finding | None:
-    """Give no verdict on code that failed at a small size and has `numbers` of the full one, each with its line."""
+    """Return a no-verdict finding if code that failed at a small size contains `numbers` (value, line) of full size."""
     if not numbers:
         return None
     number, line = numbers[0]

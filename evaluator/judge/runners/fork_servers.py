@@ -1,4 +1,4 @@
-"""The starter of runners, with what its runners find in their environment."""
+"""Fork servers of runners, with the environment variables of the runners."""
 
 from evaluator.devices.gpu import show_only
 from evaluator.emulator.parsing.parse_in_sandbox import REHEARSING
@@ -9,19 +9,19 @@ _LINT = "evaluator.lint.sandboxed_lint"
 
 
 def fork_server_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, threads: int) -> ForkServer:
-    """Begin a starter, for the GPU of that UUID; it returns at once. Both sides of a comparison get the same variables.
+    """Start a fork server for a device, and for the GPU with UUID `gpu`, without waiting until the server is ready.
 
-    Waiting threads sleep: where they spin, two busy cores make a parallel loop six times slower (measured), and the
-    time of every call depends on what else the machine does.
+    Both sides of a comparison get the same variables. Idle OpenMP threads sleep: with spinning threads, two busy cores
+    slow a parallel loop by a factor of six (measured), and every call's time depends on the machine's load.
     """
     own = [_LINT, *([] if device is DeviceKind.CPU else [REHEARSING])]
     return ForkServer(mode=sandbox, environment=_environment(device, gpu, threads), preload=(*DEFAULT_PRELOAD, *own))
 
 
 def light_fork_server_for(device: DeviceKind, sandbox: SandboxMode) -> ForkServer:
-    """Begin a starter without PyTorch, for compilers and for our own code on a submission's text; it returns at once.
+    """Start a fork server without PyTorch, without waiting until the server is ready.
 
-    It is ready in a fifth of the time.
+    Compilers and the judge's own analysis of a submission's text run here. Start-up takes a fifth of the time.
     """
     return ForkServer(mode=sandbox, preload=(_LINT, *([] if device is DeviceKind.CPU else [REHEARSING])))
 
@@ -30,18 +30,18 @@ def _environment(device: DeviceKind, gpu: str | None, threads: int) -> dict[str,
     return {
         "OMP_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",
-        # A runner's user has no entry in the list of users; torch.compile asks for its name all the same.
+        # A runner's user has no passwd entry, but torch.compile looks up the user name.
         "USER": "runner",
         "LOGNAME": "runner",
         **(_gpu_variables(gpu) if gpu is not None else {}),
-        # On `emulated`, Triton's own interpreter runs what is written in Triton; Triton reads this when it is imported.
+        # On `emulated`, Triton's own interpreter runs Triton kernels; Triton reads the variable at import.
         **({"TRITON_INTERPRET": "1"} if device is DeviceKind.EMULATED else {}),
     }
 
 
 def _gpu_variables(gpu: str) -> dict[str, str]:
-    """Show a runner its GPU. Torch's import asks whether there is one, and must ask NVML.
+    """Return the variables that show a runner its GPU, and have torch's import detect the GPU through NVML.
 
-    Asking CUDA would leave the starter with a runtime that none of its children could use.
+    Detection through CUDA would initialize the CUDA runtime in the fork server; no forked child could use CUDA then.
     """
     return {**show_only(gpu), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}

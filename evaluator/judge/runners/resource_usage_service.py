@@ -1,4 +1,4 @@
-"""A desk for a profiled runner: what it builds is built with the compiler's word for what each kernel takes."""
+"""Build service for a profiled runner: the compiler also reports the resource usage of each kernel."""
 
 import os
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from evaluator.records import KernelResources
 
 
 class Served(NamedTuple):
-    """A request as the runner made it, and what it got; `library` is None where the build failed."""
+    """A build request as sent by the runner, and its answer; `library` is None after a failed build."""
 
     request: BuildRequest
     reply: BuildReply
@@ -22,9 +22,9 @@ class Served(NamedTuple):
 
 
 class ResourceUsageService(BuildService):
-    """Serves builds of CUDA with ptxas made to talk: the same machine code, under a key of its own in the cache.
+    """Serves CUDA builds with verbose ptxas: the same machine code, under a separate cache key.
 
-    What it served is kept in `served`, for a process that has no desk.
+    `served` records all answers, for a process without access to a build service.
     """
 
     def __init__(self, builder: ExtensionBuilder, build_budget: BuildBudget) -> None:
@@ -33,7 +33,7 @@ class ResourceUsageService(BuildService):
         self.served: list[Served] = []
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
-        """Build what was asked for, as `BuildService` does."""
+        """Build the requested extension like `BuildService`, with verbose ptxas for CUDA."""
         loud = replace(request, extra_cuda_cflags=[*request.extra_cuda_cflags, VERBOSE])
         reply, descriptor = super().serve(loud if request.with_cuda else request)
         self.served.append(Served(request, reply, None if descriptor is None else _content(descriptor)))
@@ -41,10 +41,10 @@ class ResourceUsageService(BuildService):
 
     @property
     def resources(self) -> list[KernelResources]:
-        """Say what the kernels of all that was built take."""
+        """Resource usage of all built kernels."""
         return [each for unit in self.units for each in kernel_resources(unit.log)]
 
 
 def _content(descriptor: int) -> bytes:
-    """Read a sealed file from its beginning; the place from which others read it does not move."""
+    """Return the content of a sealed file without moving the shared file offset."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

@@ -1,4 +1,4 @@
-"""The conversation with one runner: what is asked, what is answered, and what a failure of it means."""
+"""Client of one runner process: requests, answers, and the meaning of failures."""
 
 import contextlib
 import os
@@ -44,10 +44,10 @@ from evaluator.submission.cut_off import is_cut_off
 from evaluator.submission.packages import importable, missing_package
 
 RUNNER = "evaluator.runner.main:run"
-"""What a starter is asked for, to talk to."""
+"""Entry point of runner processes, for a fork server."""
 _EXIT_WAIT_S = 5.0
 _FAREWELL_S = 1.0
-"""How long a runner may take to write out what it printed last, and to end."""
+"""Time for a runner to flush its output and exit."""
 _STOP_S = 5.0
 _STOP_AGAIN_S = 0.001
 _MAX_BUILD_REQUESTS = 64
@@ -56,7 +56,7 @@ _SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError"})
 
 
 class Stage(Enum):
-    """What a runner was doing."""
+    """Activity of a runner, as named in messages."""
 
     IMPORT = "importing the submission"
     CONSTRUCT = "constructing ModelNew"
@@ -71,10 +71,10 @@ _CODES = {
 
 
 class RunnerClient:
-    """One runner, from its start to its death. A context manager: leaving it kills every process of the runner."""
+    """One runner, from start to death. A context manager: the exit kills all processes of the runner."""
 
     def __init__(self, child: Child, build_service: BuildService | None) -> None:
-        """Talk to `child`; without a `build_service` (the reference's own runner) nothing can be built."""
+        """Connect to `child`. Without a `build_service` (the reference's own runner), build requests are refused."""
         self.child = child
         self._channel = Channel(child.socket, receives=FromRunner, most_bytes=most_bytes_from_runner)
         self._build_service = build_service
@@ -94,20 +94,20 @@ class RunnerClient:
         self._channel.close()
 
     def farewell(self) -> None:
-        """Let the runner write out what it printed last, and end. One that owes an answer is left as it is."""
+        """Let the runner flush its output and exit. A runner with an unanswered request is left unchanged."""
         if self._owes or self.child.poll_exit() is not None:
             return
-        with contextlib.suppress(JudgeFailed, OSError):  # Its processes may be gone meanwhile.
+        with contextlib.suppress(JudgeFailed, OSError):  # The processes may be gone already.
             self.child.socket.shutdown(socket.SHUT_WR)
             self.let_go()
             self.child.wait_exit(_FAREWELL_S)
 
     def warm(self, device: DeviceKind) -> None:
-        """Have the runner bring its device up; that it has is said by `warmed`."""
+        """Start the runner's device initialization; `warmed` waits for the end."""
         self._channel.send(Warm(device=device.value))
 
     def warmed(self, timeout_s: float) -> None:
-        """Wait until it has. Raises JudgeFailed where it does not: nothing of a submission is in there yet."""
+        """Wait for the device initialization. Raises JudgeFailed on failure, since no submission code is loaded yet."""
         try:
             answer = self._channel.receive(timeout_s)
         except (Closed, DeadlinePassed, FrameError) as error:
@@ -117,32 +117,32 @@ class RunnerClient:
             raise JudgeFailed(f"an empty runner did not start: {said}")
 
     def serve_from(self, build_service: BuildService | None) -> None:
-        """Have build requests answered at `build_service`."""
+        """Answer build requests from `build_service`."""
         self._build_service = build_service
 
     def under(self, deadline: Callable[[], Deadline], *, own: bool) -> None:
-        """Have what is waited for here end with the grade that is being made; with `own` it is on its account."""
+        """Limit all waits by the grade's deadline; with `own`, charge the waiting time to the submission."""
         self._deadline = deadline
         self._code, self._builds = (Work.CODE, Work.BUILDS) if own else (None, None)
 
     def load(self, frame: Load, descriptors: tuple[int, ...], *, timeout_s: float) -> Fault | None:
-        """Have the submission read in. Building is not counted against `timeout_s`."""
+        """Load the submission. Build time does not count against `timeout_s`."""
         self._source = frame.submission
         return self._loaded(self.ask(frame, Stage.IMPORT, timeout_s, descriptors))
 
     def construct(self, frame: Construct, *, timeout_s: float) -> Constructed | Fault:
-        """Have ModelNew made and given its weights."""
+        """Construct ModelNew and copy the weights."""
         return self._constructed(self.ask(frame, Stage.CONSTRUCT, timeout_s))
 
     def begin(
         self, load: Load, construct: Construct, descriptors: tuple[int, ...], *, timeout_s: float
     ) -> Fault | None:
-        """Ask for what `load` and `construct` give, and wait for neither: see `begun`."""
+        """Send the requests of `load` and `construct` without waiting; `begun` waits for both answers."""
         self._source = load.submission
         return self.send(load, Stage.IMPORT, timeout_s, descriptors) or self.send(construct, Stage.CONSTRUCT, timeout_s)
 
     def begun(self, timeout_s: float) -> Constructed | Fault:
-        """Wait for both."""
+        """Wait for the answers to `begin`."""
         fault = self._loaded(self.answer(Stage.IMPORT, timeout_s))
         return fault or self._constructed(self.answer(Stage.CONSTRUCT, timeout_s))
 
@@ -155,14 +155,14 @@ class RunnerClient:
         return answer if isinstance(answer, Constructed | Fault) else self.out_of_place(answer)
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
-        """Have the runner get ready for a call; its clock does not run."""
+        """Prepare the runner for a call, outside the timed interval."""
         answer = self.ask(frame, Stage.CALL, timeout_s)
         if isinstance(answer, Done) and answers(answer, frame):
             return None
         return answer if isinstance(answer, Fault) else self.out_of_place(answer)
 
     def stop(self) -> Fault | None:
-        """Stop every process of the runner until the next call. What does not stop in time is the runner's fault."""
+        """Stop every process of the runner until the next call. Return a fault after 5 s with a running process."""
         give_up = time.monotonic() + _STOP_S
         while not self._stopped:
             self._stopped = self.child.freeze()
@@ -170,13 +170,13 @@ class RunnerClient:
                 if time.monotonic() >= give_up:
                     message = f"a process or thread of the submission did not stop within {_STOP_S:g} s"
                     return Fault(Status.RUNTIME_ERROR, finding(Code.NOT_STOPPED, message))
-                # A vfork ends when its child goes on, which has stopped.
+                # A parent in vfork cannot stop before its child continues, and the child is stopped: thaw both.
                 self.child.thaw()
                 time.sleep(_STOP_AGAIN_S)
         return None
 
     def let_go(self) -> None:
-        """Let the runner's processes run again."""
+        """Resume the runner's processes."""
         if self._stopped:
             self.child.thaw()
             self._stopped = False
@@ -187,7 +187,7 @@ class RunnerClient:
         return fault if fault is not None else self.answer(stage, timeout_s)
 
     def send(self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()) -> Fault | None:
-        """Send a frame; its answer comes later."""
+        """Send a frame without waiting for the answer."""
         self._owes += 1
         deadline = self._deadline()
         try:
@@ -197,16 +197,16 @@ class RunnerClient:
             deadline.check()
             return _too_slow(stage, timeout_s)
         except Closed:
-            deadline.check()  # Everything is killed then.
+            deadline.check()  # At the deadline, all processes are killed.
             return self._death(stage)
         return None
 
     def answered(self, within_s: float) -> bool:
-        """Say whether something of an answer arrives within that time."""
+        """Return whether part of an answer arrives within `within_s`."""
         return self._channel.readable(within_s)
 
     def answer(self, stage: Stage, timeout_s: float) -> Frame | Fault:
-        """Wait for an answer, serving build requests on the way; a failure comes back as a fault."""
+        """Wait for an answer and serve build requests meanwhile; a failure is returned as a fault."""
         deadline = self._deadline()
         try:
             left_s = timeout_s
@@ -236,7 +236,7 @@ class RunnerClient:
             return _no_proper_frame(str(error))
 
     def _serve(self, request: BuildRequest, timeout_s: float) -> float:
-        """Answer a build request, and say how long it took to be read: that is the runner's time, as before it."""
+        """Answer a build request. Return the time to send the reply: the runner reads the reply on its own time."""
         if self._build_service is None:
             reply, descriptor = BuildReply(ok=False, log="the reference builds nothing"), None
         else:
@@ -268,7 +268,7 @@ class RunnerClient:
         return self._python_error(failed, stage, line)
 
     def _python_error(self, failed: Failed, stage: Stage, line: int | None) -> Fault:
-        """Say what an exception means that has to do with neither a build nor a device."""
+        """Return the fault for an exception caused by neither a build nor a device."""
         said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
         verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
         if (package := missing_package(failed.kind, failed.message)) is not None:
@@ -283,7 +283,7 @@ class RunnerClient:
         return Fault(verdict, finding(code, said, line=line))
 
     def _failed_build(self) -> Fault | None:
-        """A submission that fails after a failed build fails because of it."""
+        """Return the fault of a failed build, as the cause of the submission's failure; None without a failed build."""
         if self._build_service is None or not self._build_service.failures:
             return None
         for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED):
@@ -309,7 +309,7 @@ class RunnerClient:
         return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
 
     def out_of_place(self, answer: Frame) -> Fault:
-        """Say what a frame means that has no place in the conversation."""
+        """Return the fault for a frame that the protocol does not allow at this point."""
         return Fault(
             Status.REJECTED,
             finding(Code.MALFORMED_FRAME, f"the runner sent an unexpected {type(answer).__name__}"),
@@ -317,7 +317,7 @@ class RunnerClient:
 
 
 def answers(done: Done, frame: Prepare | Call) -> bool:
-    """Say whether this is the answer to `frame`, from somebody who has read it: another may have been sent before."""
+    """Return whether `done` answers `frame`. The token proves that `done` was sent after `frame` was read."""
     return done.index == frame.index and done.token == frame.token
 
 
@@ -331,9 +331,10 @@ def _too_slow(stage: Stage, timeout_s: float) -> Fault:
 
 
 def _is_out_of_memory(failed: Failed) -> bool:
-    """Torch has no exception type of its own for a CPU allocation that fails.
+    """Return whether a failure is an out-of-memory error: a failed CPU allocation has no exception type in PyTorch.
 
-    For one on a GPU it has, and then fails to describe it: it asks NVML who else uses the GPU, which a runner may not.
+    A failed GPU allocation has a type, but PyTorch's error message queries NVML for other processes on the GPU. Runners
+    may not use NVML, so the query fails instead.
     """
     return failed.kind in ("MemoryError", "OutOfMemoryError") or any(
         words in failed.message
@@ -341,7 +342,7 @@ def _is_out_of_memory(failed: Failed) -> bool:
     )
 
 
-# CUDA's own words (cudaGetErrorString), and what they mean here.
+# Error strings of CUDA (cudaGetErrorString).
 _GPU_FAULTS = {
     "an illegal memory access was encountered": Code.ILLEGAL_ACCESS,
     "misaligned address": Code.ILLEGAL_ACCESS,
@@ -352,7 +353,7 @@ _GPU_FAULTS = {
 
 
 def _gpu_fault(message: str, line: int | None) -> Finding | None:
-    """Find what a kernel did in CUDA's message. Such an error comes late: no line of Python's is where it happened."""
+    """Return the finding for a CUDA error. CUDA reports errors asynchronously: the Python line is not the cause."""
     for words, code in _GPU_FAULTS.items():
         if f"CUDA error: {words}" in message:
             name = re.search(r"cudaError\w+", message)

@@ -1,4 +1,4 @@
-"""Runners made ahead: their process stands and their device is up, and nothing of a submission is in them."""
+"""Pool of warm runners: process started, device initialized, no submission code loaded."""
 
 import contextlib
 from collections import deque
@@ -8,18 +8,18 @@ from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.records import DeviceKind
 
 POOLED_RUNNERS = 2
-"""One runner for the timing of a submission whose checks run, and one for the checks of the next."""
+"""One runner to time the submission being checked, and one to check the next submission."""
 _WARM_S = 60.0
 
 
 class RunnerPool:
-    """A few runners that wait for a submission. A context on a GPU takes longer to make than most checks take.
+    """A few idle runners. Creating a GPU context takes longer than most checks.
 
-    They get ready beside a submission's checks, and nothing is timed before they are (`settle`).
+    Warm-up overlaps with a submission's checks. `settle` waits for all warm-ups, so that no warm-up disturbs timing.
     """
 
     def __init__(self, spawn: Callable[[], RunnerClient], device: DeviceKind, count: int) -> None:
-        """Keep `count` of what `spawn` makes, from the first `refill` on; with 0 each is made when it is asked for."""
+        """Keep `count` runners from `spawn` after the first `refill`; with 0, start each runner on request."""
         self._spawn = spawn
         self._device = device
         self._count = count
@@ -27,35 +27,35 @@ class RunnerPool:
         self._warming: deque[RunnerClient] = deque()
 
     def take(self) -> RunnerClient:
-        """Give one; the caller ends it."""
+        """Return a live runner; the caller ends the process."""
         while self._ready or self._warming:
             if not self._ready:
                 self._await_one()
             session = self._ready.popleft()
             if session.child.poll_exit() is None:
                 return session
-            session.__exit__()  # It ended while it waited, so there is nobody to blame but this machine.
+            session.__exit__()  # Without submission code, the death of an idle runner is the machine's fault.
         return self._spawn()
 
     def refill(self, at_least: int = 0) -> None:
-        """Begin those that are missing, or `at_least` so many; they get ready by themselves."""
+        """Start warm-ups until the pool has its size, or `at_least` runners if more, without waiting."""
         while len(self._ready) + len(self._warming) < max(self._count, at_least):
             session = self._spawn()
             self._warming.append(session)
             session.warm(self._device)
 
     def settle(self) -> None:
-        """Wait until all are ready. Raises JudgeFailed where one does not become so."""
+        """Wait until all runners are ready. Raises JudgeFailed if a warm-up fails."""
         while self._warming:
             self._await_one()
 
     @property
     def processes(self) -> frozenset[int]:
-        """Name the processes of those that are there."""
+        """Process ids of all pooled runners."""
         return frozenset[int]().union(*(session.child.members() for session in (*self._ready, *self._warming)))
 
     def close(self) -> None:
-        """End those that nobody took, side by side: of a GPU each takes a tenth of a second to let go."""
+        """End all idle runners in parallel: releasing a GPU context takes a tenth of a second."""
         with contextlib.ExitStack() as closing:
             for session in (*self._ready, *self._warming):
                 session.child.condemn()

@@ -1,4 +1,4 @@
-"""Compilers, and other programs that are given a submission's sources, behind the walls of a starter."""
+"""Compilers and other programs that read a submission's sources, run in a fork server's sandbox."""
 
 import errno
 import os
@@ -20,12 +20,12 @@ _LITTLE_BYTES = 64 << 20
 
 
 class SandboxedTools:
-    """Runs programs that see, besides the system, what building for a device needs."""
+    """Runs programs that can read the system and the toolchain files of a device."""
 
     def __init__(
         self, fork_server: ForkServer, device: DeviceKind, deadline: Callable[[], Deadline] = Deadline
     ) -> None:
-        """Run them as processes of `fork_server`, until the `deadline` of the grade at most."""
+        """Run programs as processes of `fork_server`, at most until the grade's `deadline`."""
         self._deadline = deadline
         self._fork_server = fork_server
         self._device = device
@@ -33,9 +33,9 @@ class SandboxedTools:
     def __call__(
         self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
     ) -> ToolResult:
-        """Run `argv` to its end, or to `timeout_s`. Raises JudgeFailed if it cannot start, or has no room on disk.
+        """Run `argv` to its end or to `timeout_s`. Raises JudgeFailed if `argv` cannot start or the disk is full.
 
-        Raises DeadlineReached where the whole grade is out of time: a program that was killed then says nothing.
+        Raises DeadlineReached at the deadline of the whole grade: the output of a killed program proves nothing.
         """
         deadline = self._deadline()
         timeout_s = deadline.within(timeout_s)

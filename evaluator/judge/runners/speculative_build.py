@@ -1,8 +1,8 @@
-"""What a grade has done while PyTorch is being imported: the submission looked at, and its builds begun.
+"""Speculative work of a single grade during the import of PyTorch: lint of the submission, and predicted builds.
 
-Importing takes longer than half of a build. A starter without PyTorch is ready long before, so there the text is looked
-at, and what the text says will be built is built. The submission still asks for its builds when it runs, and gets one
-of these only where it asks for exactly the same; the others are ended before anything is timed.
+Importing PyTorch takes longer than half a build. A fork server without PyTorch is ready long before, and runs the lint
+and the builds predicted from the text. The running submission still sends its build requests. A speculative build is
+used only for an equal request; unused builds are ended before timing.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,20 +24,20 @@ from evaluator.sandbox import ForkServer, Limits, ToolResult
 
 _KILL_ROUND_S = 0.02
 _AT_ONCE = 2
-"""Each build takes several cores."""
+"""Each build uses several cores."""
 
 
 class Ended(Exception):
-    """A build that nobody asked for was ended."""
+    """An unused speculative build was ended."""
 
 
 class SpeculativeBuild:
-    """The look at one submission, and the builds that its text foresees. A context manager: leaving it ends them."""
+    """Lint and predicted builds of one submission. A context manager: the exit ends all builds."""
 
     def __init__(
         self, fork_server: ForkServer, run_tool: RunTool, builder_of: Callable[[RunTool], ExtensionBuilder], source: str
     ) -> None:
-        """Begin, in threads. `run_tool` runs programs as processes of `fork_server`, which has no others."""
+        """Start lint and builds in threads. `run_tool` runs programs in `fork_server`, used for no other processes."""
         self._fork_server = fork_server
         self._run_tool = run_tool
         self._ended = False
@@ -55,22 +55,22 @@ class SpeculativeBuild:
         self._threads.shutdown()
 
     def remarks(self) -> list[Finding]:
-        """Say what was noticed of the text. Raises JudgeFailed where nobody could look at it."""
+        """Return the lint findings. Raises JudgeFailed if the lint process could not start."""
         return self._looked.result().findings
 
     def in_front_of(self, builder: ExtensionBuilder) -> ExtensionBuilder:
-        """Give a builder that hands out what was begun here, and leaves the rest to `builder`."""
+        """Return a builder that answers from the speculative builds first, then from `builder`."""
         return _InFront(self, builder)
 
     def has_built(self) -> bool:
-        """Say whether the text foresees builds, and all of them are there by now, without a fault."""
+        """Return whether builds were predicted, and all have finished without a fault."""
         if not self._looked.done() or not self._builds:
             return False
         begun = [build for _, build in self._builds]
         return all(build.done() and build.exception() is None and build.result().finding is None for build in begun)
 
     def build_of(self, request: BuildRequest) -> BuildResult | None:
-        """Wait for a build that was begun; None where this one was not. Raises what building raises."""
+        """Wait for the build of an equal request; None if no build was started. Raises any exception of the build."""
         self._looked.result()
         begun = next((build for asked, build in self._builds if asked == request), None)
         if begun is None:
@@ -80,20 +80,20 @@ class SpeculativeBuild:
         except Exception:
             if not self._ended:
                 raise
-            return None  # It was ended, in one of many ways.
-        # Another one that nobody asks for may have taken its time.
+            return None  # Ending a build can raise any exception.
+        # Time-outs are not final: another speculative build may have used the cores.
         late = built.finding is not None and built.finding.code == Code.COMPILER_TIMED_OUT.value
         return None if late else built
 
     def end(self) -> None:
-        """End the builds that nobody asked for: none may run while calls are timed. The look comes to its own end."""
+        """End the unused builds, since no build may run during timing. The lint runs to completion."""
         wait([self._looked])
         self._kill()
 
     def _kill(self) -> None:
         self._ended = True
         while not self._are_done():
-            # Again and again: a build may be about to start the next program.
+            # Kill repeatedly: a build may be about to start its next program.
             self._fork_server.condemn_all()
 
     def _are_done(self) -> bool:
@@ -109,7 +109,7 @@ class SpeculativeBuild:
     def _run_unless_ended(
         self, argv: Sequence[str], *, work: Path, timeout_s: float, limits: Limits, readable: Sequence[Path] = ()
     ) -> ToolResult:
-        """Run a program; what a killed one leaves is no result, and must not be remembered as a failure."""
+        """Run a program. Raises Ended after `end`: a killed program's output must not be cached as a build failure."""
         result = self._run_tool(argv, work=work, timeout_s=timeout_s, limits=limits, readable=readable)
         if self._ended:
             raise Ended
@@ -117,7 +117,7 @@ class SpeculativeBuild:
 
 
 class _InFront:
-    """A builder that first looks whether a build was begun early."""
+    """Builder that looks for a speculative build first."""
 
     def __init__(self, speculative_build: SpeculativeBuild, builder: ExtensionBuilder) -> None:
         self._speculative_build = speculative_build
@@ -125,7 +125,7 @@ class _InFront:
         self._given: list[BuildRequest] = []
 
     def build(self, request: BuildRequest) -> BuildResult:
-        """Build one extension, or say why not. One that is asked for again comes out of the cache."""
+        """Build one extension, or return the reason for the failure. A repeated request is reported as a cache hit."""
         built = self._speculative_build.build_of(request)
         if built is None:
             return self._builder.build(request)
