@@ -1,1 +1,1 @@
-"""Grade many submissions: read them in, share them out among workers, keep what comes back, go on after a crash."""
+"""Batches: read many submissions, distribute them over workers, store the cards, resume after a crash."""

@@ -1,4 +1,4 @@
-"""Put together what `warpgrade batch` is asked for, and do it."""
+"""Execution of `warpgrade batch` from its parsed arguments."""
 
 import contextlib
 import itertools
@@ -25,7 +25,7 @@ _SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
 
 
 class BatchArguments(NamedTuple):
-    """What the command line says of a batch beside the options of its grades."""
+    """Command-line arguments of a batch, without the options of its grades."""
 
     submissions: str
     run: Path
@@ -39,7 +39,7 @@ class BatchArguments(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where submissions come from: a stream of `lines`, or else a folder with so many in `total`."""
+    """Source of submissions: an open stream of `lines`, or a folder with `total` submissions."""
 
     origin: str
     lines: BinaryIO | None
@@ -47,21 +47,21 @@ class Source(NamedTuple):
 
 
 def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextIO, jsonl: TextIO | None) -> Tally:
-    """Grade everything that has no card yet, with the options that are named.
+    """Grade every submission without a card, with the named options.
 
-    Progress goes to `stream`, lines of JSON to `jsonl`.
+    Progress goes to `stream`, JSON lines to `jsonl`.
 
     Raises:
-        UsageError: something that is named is wrong, or the run's folder is taken.
-        InfraError: this machine failed; the same command goes on.
-        KeyboardInterrupt: likewise.
+        UsageError: an argument is invalid, or another batch uses the run folder.
+        InfraError: the machine failed; the same command resumes the run.
+        KeyboardInterrupt: the user interrupted; the same command resumes the run.
     """
     options = options_for(named).options
     key = signing_key(options.signing_key, walls=options.has_walls)
     shard = parse_shard(arguments.shard) if arguments.shard else None
     problems = Problems(options.problems, options.actual_size)
     with contextlib.ExitStack() as stack:
-        # Before the run's folder is made, or emptied with --fresh: this may be refused.
+        # Open the source before the run folder is created, or cleared by --fresh: the source may be refused.
         source = _source(arguments.submissions, stack)
         total = _total(source, arguments.limit) if shard is None else None
         slots, hire = _worker_pool(arguments, options, stack)
@@ -89,7 +89,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
 def _worker_pool(
     arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack
 ) -> tuple[list[Slot], Hire | None]:
-    """Return who grades: this machine, or those of a Ray cluster, which is left with `stack`."""
+    """Return the slots, and a Ray cluster's worker factory (None: local processes). `stack` closes the cluster."""
     if arguments.ray is None:
         return slots_for(options.device, arguments.jobs, gpus_for(options)), None
     if options.gpu is not None:
@@ -101,13 +101,13 @@ def _worker_pool(
 
 
 def parse_shard(text: str) -> Shard:
-    """Read `k/n`.
+    """Parse `k/n`.
 
     >>> parse_shard("2/8")
     Shard(number=2, of=8)
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is no shard.
     """
     found = _SHARD.fullmatch(text)
     if found is None or int(found[1]) > int(found[2]):
@@ -116,7 +116,7 @@ def parse_shard(text: str) -> Shard:
 
 
 def _source(submissions: str, stack: contextlib.ExitStack) -> Source:
-    """Find what was handed in; a file that is opened is closed with `stack`."""
+    """Return the source of submissions. `stack` closes an opened file."""
     if submissions == STDIN:
         return Source("stdin", sys.stdin.buffer, None)
     path = Path(submissions)
@@ -126,7 +126,7 @@ def _source(submissions: str, stack: contextlib.ExitStack) -> Source:
 
 
 def _total(source: Source, limit: int | None) -> int | None:
-    """Say how many will come, where that is known."""
+    """Return the number of submissions, or None for a stream or a shard."""
     return source.total if source.total is None or limit is None else min(source.total, limit)
 
 

@@ -1,4 +1,4 @@
-"""What programs ask of grades, by name, and what comes of it: options, slots, problems and a key."""
+"""Setup of grades for the Python API, from options by name: slots, problems and signing key."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from evaluator.submission.read import Submission
 
 
 class Setup(NamedTuple):
-    """How grades are made, who makes them, the problems they are of, and the key that signs their cards, if any.
+    """Options, slots, problems and, if configured, the key that signs cards.
 
-    `remarks` are the findings on how the device was chosen.
+    `remarks` are the findings about the choice of the device.
     """
 
     options: GradeOptions
@@ -28,17 +28,17 @@ class Setup(NamedTuple):
 
 
 def setup_for(named: Mapping[str, Any], jobs: int | None, submission: Submission | Unread | None = None) -> Setup:
-    """Read options by name.
+    """Parse options by name.
 
     Args:
         named: the options.
-        jobs: how many are graded at once, None for what the device allows.
-        submission: the one submission that there is, None where there may be many.
+        jobs: number of concurrent grades; None takes the limit of the device.
+        submission: the only submission; None if the program may grade several.
 
     Raises:
-        TypeError: an option has a name that is not known.
-        UsageError: an option has a value that is not known.
-        InfraError: there is no GPU.
+        TypeError: the name of an option is unknown.
+        UsageError: the value of an option is unknown.
+        InfraError: this machine has no GPU.
     """
     options, remarks = options_for(named, submission)
     slots = slots_for(options.device, jobs, gpus_for(options))

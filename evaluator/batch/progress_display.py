@@ -1,4 +1,4 @@
-"""Show a batch while it runs: a table on a terminal, plain lines elsewhere, lines of JSON for programs."""
+"""Progress of a running batch: a table on a terminal, plain lines elsewhere, JSON lines for programs."""
 
 import contextlib
 import threading
@@ -25,19 +25,19 @@ _STYLES = {Status.CORRECT: "green", Status.INFRA_ERROR: "magenta", Status.INCONC
 
 
 class Lines:
-    """Writes a line for each submission that is through."""
+    """Display with one line for each finished submission."""
 
     def __init__(self, stream: TextIO, total: int | None) -> None:
-        """Write to `stream`; `total` is how many there are, where that is known."""
+        """Write to `stream`. `total` is the number of submissions, if known."""
         self._stream = stream
         self._total = total
         self._done = self._kept = 0
 
     def began(self, event: Began) -> None:
-        """Say nothing: a line for each stage would bury the results."""
+        """Ignore the event: a line for each stage would bury the results."""
 
     def result(self, result: Result) -> None:
-        """Write what came of it, unless it is from before."""
+        """Write the result. Only count a submission with an earlier card."""
         self._done += 1
         if result.how == "kept":
             self._kept += 1
@@ -48,18 +48,18 @@ class Lines:
         self._write(f"[{self._done}{f'/{self._total}' if self._total else ''}] {summary(result)}")
 
     def refused(self, refused: Refused) -> None:
-        """Write what cannot be graded, and why."""
+        """Write the refused input and the reason."""
         self._done += 1
         self._write(f"refused {refused.origin}: {refused.reason}")
 
     def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # a reader that went away stops no batch
+        with contextlib.suppress(OSError):  # a closed reader must not end the batch
             self._stream.write(one_line(line, 240, getattr(self._stream, "encoding", None) or "ascii") + "\n")
             self._stream.flush()
 
 
 def summary(result: Result) -> str:
-    """Say in one line what came of a submission."""
+    """Return a one-line summary of a result."""
     row = result.row
     parts = [f"{row.problem}/{row.name}", row.status]
     if row.reason:
@@ -71,26 +71,26 @@ def summary(result: Result) -> str:
 
 
 class JsonLines:
-    """Writes an object for each submission that is through, from before or not, beside another display."""
+    """Display that writes a JSON object for each result, kept cards included, beside another display."""
 
     def __init__(self, stream: TextIO, beside: Display) -> None:
-        """Write to `stream`, and pass everything on."""
+        """Write to `stream` and forward all events to `beside`."""
         self._stream = stream
         self._beside = beside
 
     def began(self, event: Began) -> None:
-        """Pass it on."""
+        """Forward the event."""
         self._beside.began(event)
 
     def result(self, result: Result) -> None:
-        """Write what came of it."""
+        """Write the result as JSON and forward the event."""
         row = result.row
         fields = ("problem", "level", "name", "status", "reason", "speedup", "device", "wall_s", "card")
         self._write({"type": "result", "how": result.how} | {field: getattr(row, field) for field in fields})
         self._beside.result(result)
 
     def refused(self, refused: Refused) -> None:
-        """Write what cannot be graded, and why."""
+        """Write the refused input and the reason as JSON, and forward the event."""
         self._write({"type": "refused", "origin": refused.origin, "reason": refused.reason})
         self._beside.refused(refused)
 
@@ -101,10 +101,10 @@ class JsonLines:
 
 
 class Table:
-    """Draws, in place: how far it is, what each slot does, the last correct ones. What is not correct stays above."""
+    """Live table: progress, the stage of each slot, the last correct results. Failures stay above the table."""
 
     def __init__(self, console: "Console", total: int | None) -> None:
-        """Draw on `console`, which is a terminal."""
+        """Draw on `console`, a terminal."""
         from rich.live import Live
 
         self._encoding = console.encoding
@@ -119,14 +119,14 @@ class Table:
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=1 / _REDRAW_S, transient=True)
 
     def began(self, event: Began) -> None:
-        """Show the stage."""
+        """Show the stage in the slot's row."""
         with self._lock:
             before = self._slots.get(event.slot)
             same = before is not None and before[0] == event
             self._slots[event.slot] = before if same and before is not None else (event, time.monotonic())
 
     def result(self, result: Result) -> None:
-        """Count it, and show it: among the last, or for good where it is not correct."""
+        """Count the result. Show a correct result in the table, a failure permanently above."""
         status = Status(result.row.status)
         with self._lock:
             self._counts[status] += 1
@@ -140,16 +140,16 @@ class Table:
             self._leave(summary(result), _STYLES.get(status, "red"))
 
     def refused(self, refused: Refused) -> None:
-        """Count it, and show it for good."""
+        """Count the refused input and show the reason permanently."""
         with self._lock:
             self._refused += 1
         self._leave(f"refused {refused.origin}: {refused.reason}", "red")
 
     def _leave(self, text: str, style: str) -> None:
-        """Write a line that stays, above what is drawn. Never while the lock is held: who draws takes it too."""
+        """Write a permanent line above the table. The caller must not hold the lock: drawing takes the same lock."""
         from rich.text import Text
 
-        with contextlib.suppress(OSError):  # as `Lines`
+        with contextlib.suppress(OSError):  # as in `Lines`
             self.live.console.print(Text(one_line(text, 240, self._encoding), style))
 
     def _draw(self) -> "RenderableType":
@@ -163,7 +163,7 @@ class Table:
                 head.append(f"{count} {status.value}   ", style=_STYLES.get(status, "red"))
             working = Grid(box=None, padding=(0, 2), show_header=False)
             for slot, (event, since_s) in sorted(self._slots.items()):
-                # While a grade is timed nothing is to tick: what would move is left out.
+                # Leave out the seconds during timing: a redraw would disturb the measurement.
                 seconds = "" if event.stage in STILL else f"{time.monotonic() - since_s:.0f} s"
                 name = one_line(f"{event.task.problem.name}/{event.task.name}", 60, self._encoding)
                 working.add_row(Text(str(slot), "dim"), Text(event.stage, "cyan"), Text(seconds), Text(name))
@@ -183,7 +183,7 @@ class Table:
 
 @contextlib.contextmanager
 def display_on(stream: TextIO, total: int | None, *, jsonl: TextIO | None = None) -> Iterator[Display]:
-    """Choose how to show a batch on `stream`, and clean up after it. Lines of JSON go to `jsonl` besides."""
+    """Choose the display for `stream`, and close the display at the end. JSON lines additionally go to `jsonl`."""
     from rich.console import Console
 
     console = Console(file=stream, highlight=False)

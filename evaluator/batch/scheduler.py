@@ -1,4 +1,4 @@
-"""One sitting of a batch: whatever has no card yet is graded, until all is done or somebody interrupts."""
+"""Scheduler of a batch session: grades every submission without a card until all are done or the user interrupts."""
 
 import datetime
 import io
@@ -31,11 +31,11 @@ RETRIED = {
     "infra": frozenset({Status.INFRA_ERROR}),
     "failed": frozenset(Status) - {Status.CORRECT},
 }
-"""Which cards are made again, by what was asked for."""
+"""Statuses of cards to grade again, by the value of `--retry`."""
 
 
 class Copy(NamedTuple):
-    """A submission whose content was graded already, or is being graded, under another name."""
+    """Submission with the same content as another submission that is graded or in progress."""
 
     card: str
     name: str
@@ -43,7 +43,7 @@ class Copy(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A submission that has its card now. `how` is graded, copied (from an equal one), or kept (from before)."""
+    """Submission with a card. `how` is graded, copied (from an equal submission) or kept (from an earlier session)."""
 
     row: Row
     how: str
@@ -51,20 +51,20 @@ class Result(NamedTuple):
 
 
 class Display(Protocol):
-    """Whoever shows what happens."""
+    """Receiver of batch events."""
 
     def began(self, event: Began) -> None:
-        """Say that a slot is at a stage of a task."""
+        """Show a slot at a stage of a task."""
 
     def result(self, result: Result) -> None:
-        """Say what came of a submission."""
+        """Show the result of a submission."""
 
     def refused(self, refused: Refused) -> None:
-        """Say that something cannot be graded."""
+        """Show a refused input."""
 
 
 class Tally:
-    """What came of everything that was handed in."""
+    """Counts of all results of a batch."""
 
     def __init__(self) -> None:
         self.statuses: Counter[Status] = Counter()
@@ -72,7 +72,7 @@ class Tally:
         self.refused = 0
 
     def add(self, result: Result) -> None:
-        """Count one in."""
+        """Count a result."""
         self.statuses[Status(result.row.status)] += 1
         self.hows[result.how] += 1
 
@@ -84,7 +84,7 @@ class Tally:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Say it to the shell: incomplete results weigh most, then inputs that are wrong, then wrong submissions."""
+        """Exit code: infrastructure errors precede refused inputs, refused inputs precede incorrect submissions."""
         if self.statuses[Status.INFRA_ERROR]:
             return ExitCode.INFRASTRUCTURE
         if self.refused:
@@ -93,10 +93,10 @@ class Tally:
 
 
 class Scheduler:
-    """Grades `items` into `folder`.
+    """Scheduler that grades `items` into `folder`.
 
-    The threads of the crew take tasks (`_next`); this object's own thread writes cards and index. What both need is
-    behind one lock.
+    Threads of the worker pool take tasks (`_next`). The thread of `run` writes cards and index. One lock guards the
+    state shared by both.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Scheduler:
         hire: Hire | None = None,
         key: SigningKey | None = None,
     ) -> None:
-        """Keep what is wanted; `run` does it."""
+        """Store the arguments; `run` starts the batch."""
         self._hire = hire
         self._key = key
         self._folder = folder
@@ -128,14 +128,14 @@ class Scheduler:
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Copy]] = {}
         self._graded: dict[str, str] = {}
-        self._asides: deque[Result | Refused | tuple[Copy, str]] = deque()  # between the threads
+        self._asides: deque[Result | Refused | tuple[Copy, str]] = deque()  # from pool threads to the thread of `run`
 
     def run(self) -> Tally:
-        """Do it.
+        """Grade all items.
 
         Raises:
-            InfraError: a card could not be stored; what is there is whole, and the same command goes on.
-            KeyboardInterrupt: somebody interrupted; likewise.
+            InfraError: a card could not be stored. Stored cards are complete; the same command resumes the run.
+            KeyboardInterrupt: the user interrupted; the same command resumes the run.
         """
         try:
             return self._run()
@@ -186,10 +186,10 @@ class Scheduler:
                         raise error
         self._tell_asides()
 
-    # What follows is called by the crew's threads, one at a time.
+    # Below: called by threads of the worker pool, one at a time.
 
     def _next(self) -> Task | None:
-        """Give the next submission that must be graded; what need not be is set aside for the other thread."""
+        """Return the next submission to grade. Put kept, copied and refused submissions aside for the other thread."""
         for given in self._items:
             if isinstance(given, Seen) and self._is_kept(given.planned):
                 continue
@@ -207,7 +207,7 @@ class Scheduler:
         return None
 
     def _is_graded(self, task: Task) -> bool:
-        """Say whether there is, or will be, a card for `task` without grading it."""
+        """Return whether `task` has a card, or gets a copy of an equal submission's card."""
         if self._has_card(task.card, task.problem.sha256, task.submission_sha256):
             return True
         if task.key is None:
@@ -226,7 +226,7 @@ class Scheduler:
             return self._has_card(planned.card, planned.problem_sha256, planned.submission_sha256)
 
     def _has_card(self, card: str, problem_sha256: str, submission_sha256: str | None) -> bool:
-        """Say whether there is a card of just that; if so, count it."""
+        """Return whether a valid card of the same content exists, and report the card as kept."""
         row = self._index.rows.get(card)
         if row is None or (row.problem_sha256, row.submission_sha256) != (problem_sha256, submission_sha256):
             return False
@@ -238,7 +238,7 @@ class Scheduler:
     def _counts(self, row: Row) -> bool:
         return Status(row.status) not in self._retried
 
-    # What follows is called by this object's own thread.
+    # Below: called by the thread of `run`.
 
     def _ended(self, event: Ended) -> None:
         task = event.task
@@ -272,12 +272,12 @@ class Scheduler:
                     self._copy(copy, read_card(cards / card, cards))
 
     def _copy(self, copy: Copy, card: Scorecard) -> None:
-        """Report a grade for an equal submission under its own name."""
+        """Store a copy of the card of an equal submission under the copy's name."""
         named = replace(card, submission=replace(card.submission, name=copy.name, origin=copy.origin))
         self._show(Result(self._write(copy.card, named), "copied"))
 
     def _may_be_copied(self, card: str) -> bool:
-        """Say whether a card of the run may stand for an equal submission: who signs copies what it signed itself."""
+        """Return whether a card of the run may be copied. With a signing key, only cards with its signature may."""
         if self._key is None:
             return True
         try:

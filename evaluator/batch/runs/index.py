@@ -1,7 +1,7 @@
-"""The index of a run: one row of SQLite for each card, so that nobody reads a hundred thousand files for one number.
+"""Index of a run: one SQLite row for each card, so that a report need not read 100 000 files.
 
-The cards are the truth. A row counts as long as its card has the size and the time that it had when the row was made;
-everything else is read again, and an index that is missing or broken is made anew.
+The cards are the source of truth. A row is valid as long as size and modification time of its card are unchanged. All
+other cards are read again. A missing or broken index is rebuilt.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ _SAID = 200
 
 
 class Row(NamedTuple):
-    """What is kept of one card. `card` is its place below `cards/`; times are those of correct submissions only.
+    """Summary of a card. `card` is the path below `cards/`. Only correct submissions have speedups.
 
-    `contradiction` says in what the card contradicts itself, as far as that is seen without drawing intervals again.
+    `contradiction` describes inconsistencies of the card, found without recomputing confidence intervals.
     """
 
     card: str
@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> str | None:
-        """As `Task.key`."""
+        """Same as `Task.key`."""
         return f"{self.problem_sha256}:{self.submission_sha256}" if self.submission_sha256 else None
 
 
@@ -70,19 +70,20 @@ _MARKS = ", ".join("?" * len(Row._fields))
 
 
 class Index:
-    """The rows of a run, in memory and in `index.sqlite`."""
+    """Rows of a run, in memory and in `index.sqlite`."""
 
     def __init__(self, folder: RunFolder, *, believed: bool = True) -> None:
-        """Open it, and bring it up to what the cards say. Files that are no cards are named in `broken`.
+        """Open the index and update all rows from the cards. `broken` lists files that are no valid cards.
 
-        One that is not `believed`, because it came with the cards of others, is left alone: every card is read.
+        With `believed` false the index file is not used and every card is read: cards and index came from an untrusted
+        source.
         """
         self.broken: list[CardError] = []
         self._folder = folder
         self._connection = _connect(folder.index) if believed else _in_memory()
         try:
             self.rows: dict[str, Row] = {row.card: row for row in self._stored()}
-        except sqlite3.DatabaseError:  # broken further on than where it was opened
+        except sqlite3.DatabaseError:  # damage behind the pages that `_connect` read
             self._connection.close()
             with contextlib.suppress(OSError):
                 folder.index.unlink()
@@ -97,7 +98,7 @@ class Index:
         self._connection.close()
 
     def add(self, card: str, content: Scorecard) -> Row:
-        """Take in a card that was just written to its place."""
+        """Add the row of a card that was just written."""
         facts = (self._folder.cards / card).stat(follow_symlinks=False)
         row = row_of(content, card, facts.st_size, facts.st_mtime_ns)
         self.rows[card] = row
@@ -130,28 +131,28 @@ class Index:
         self._store(read, gone)
 
     def _stored(self) -> Iterator[Row]:
-        # Typed by hand: SQLite knows no truth values.
+        # SQLite has no type for booleans.
         for values in self._connection.execute("SELECT * FROM cards"):
-            yield Row._make(values)  # `built` is 0 or 1, as SQLite knows it
+            yield Row._make(values)  # `built` is 0 or 1
 
     def _store(self, rows: list[Row], gone: list[str] | None = None) -> None:
-        """Write down what is new. A disk that takes no more costs time at the next opening, and nothing else."""
+        """Store new rows and delete rows of missing cards. After a failed write, the next opening reads the cards."""
         with contextlib.suppress(sqlite3.DatabaseError), self._connection:
             self._connection.executemany("DELETE FROM cards WHERE card = ?", [(card,) for card in gone or []])
             self._connection.executemany(f"INSERT OR REPLACE INTO cards VALUES ({_MARKS})", rows)  # noqa: S608
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open the file; make it anew where it is broken or laid out otherwise; do without where it cannot be written."""
+    """Open the index file. Rebuild a broken file or another layout; use memory if the file is not writable."""
     for _ in range(2):
         connection = None
         try:
             if not _is_ours(path):
                 break
             connection = sqlite3.connect(path, timeout=5.0)
-            # A stranger's file may have triggers and views: none of them may do more than give values.
+            # An untrusted file may contain triggers and views: restrict their functions.
             connection.execute("PRAGMA trusted_schema = OFF")
-            # What a power cut may take is made again from the cards.
+            # A power cut may lose rows: the index is rebuilt from the cards.
             connection.execute("PRAGMA synchronous = OFF")
             (layout,) = connection.execute("PRAGMA user_version").fetchone()
             if layout not in (0, _LAYOUT) or not _is_plain(connection):
@@ -161,7 +162,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.OperationalError):
-                break  # read-only, or somebody else is writing
+                break  # read-only, or locked by another process
             with contextlib.suppress(OSError):
                 path.unlink()
             continue
@@ -176,7 +177,7 @@ def _in_memory() -> sqlite3.Connection:
 
 
 def _is_ours(path: Path) -> bool:
-    """Say whether what lies there may be an index: a link, a pipe or a device is left alone."""
+    """Return whether the path may hold an index. A link, pipe or device is left alone."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
@@ -186,7 +187,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_plain(connection: sqlite3.Connection) -> bool:
-    """Say whether the file holds our one table at most; `cards` may be a view that never ends."""
+    """Return whether the file holds at most our one table. A view named `cards` could yield rows without end."""
     held = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'")
     return all((each[0], each[1], each[2]) == ("table", "cards", _CREATED) for each in held.fetchmany(2))
 
@@ -198,7 +199,7 @@ def _lay_out(connection: sqlite3.Connection) -> None:
 
 
 def _files(top: Path) -> Iterator[tuple[str, tuple[int, int] | CardError]]:
-    """Give each card's place with its size and time; what is neither a file nor a folder is an error."""
+    """Yield the path of each card with size and modification time; yield an error for special files."""
     folders = [""]
     while folders:
         below = folders.pop()
@@ -223,7 +224,7 @@ def _files(top: Path) -> Iterator[tuple[str, tuple[int, int] | CardError]]:
 
 
 def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row:
-    """Take from a card what is kept of it."""
+    """Return the row of a card."""
     timing = content.timing if content.status is Status.CORRECT else None
     return Row(
         card=card,
@@ -250,7 +251,7 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
 
 
 def _contradiction(content: Scorecard) -> str | None:
-    """Put the first of them into words, and say how many more there are."""
+    """Return the first inconsistency, and the number of further inconsistencies."""
     found = inconsistencies(content, intervals=False)
     if not found:
         return None

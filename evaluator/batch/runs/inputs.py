@@ -1,6 +1,6 @@
-"""Read what is handed in to a batch: folders of submissions, a run folder of KernelBench, or lines of JSON.
+"""Inputs of a batch: folders of submissions, a KernelBench run folder, or JSON lines.
 
-Everything is read one by one and forgotten, so a batch may be larger than the memory.
+Submissions are read one at a time and not kept, so a batch may exceed the memory.
 """
 
 import io
@@ -27,14 +27,14 @@ from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submiss
 
 SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
 _KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sample_(?P<sample>\d+)(?:_kernel)?")
-# JSON spells a byte of text with up to six.
+# JSON escapes one byte of text as up to six bytes.
 _MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
 
 Item = Task | Seen | Refused
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One submission in a JSONL file; other keys are passed over."""
+    """One submission in a JSONL file. Other keys are ignored."""
 
     problem: str
     sample: str | int
@@ -42,10 +42,10 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Problems:
-    """The problems that submissions may name. Names only: what a stream of submissions says is never a path."""
+    """Problems that submissions may name. A name from a stream of submissions is never used as a path."""
 
     def __init__(self, folder: Path | None, size: SizeName) -> None:
-        """Read the problems in `folder`, or the shipped ones. Raises ProblemError where there is no such folder."""
+        """Read the problems in `folder`, or the shipped problems. Raises ProblemError if the folder does not exist."""
         self._size = size
         self._shipped = folder is None
         self._tried: dict[str, Problem] = {}
@@ -58,12 +58,12 @@ class Problems:
                 self._meant.setdefault(name, []).append(problem)
 
     def has(self, name: str, sha256: str) -> bool:
-        """Say whether there is a problem of exactly that name and content to grade."""
+        """Return whether a problem with exactly the given name, content and size exists."""
         problem = self._exact.get(name)
         return problem is not None and problem.sha256 == sha256 and self._size in problem.sizes
 
     def find(self, name: str) -> Problem | str:
-        """Give the problem of that name, or say in words why there is none to grade."""
+        """Return the problem with the given name, or the reason why none can be graded."""
         meant = [self._exact[name]] if name in self._exact else self._meant.get(name, [])
         if len(meant) == 1:
             return self._sized(meant[0])
@@ -75,7 +75,7 @@ class Problems:
         return f"there is no problem named {one_line(name, 80)!r}{broken}"
 
     def _sized(self, problem: Problem) -> Problem | str:
-        """Give it with the size that is graded, or say that it has none; it is looked for once."""
+        """Return the problem with the graded size, or an error message. The search for a small size runs once."""
         if self._size in problem.sizes:
             return problem
         if problem.name not in self._tried:
@@ -89,13 +89,13 @@ def _names(problem: Problem) -> tuple[str, ...]:
 
 
 def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] | None = None) -> Iterator[Item]:
-    """Read `PROBLEM/NAME.py` (or an answer: .txt, .md), and KernelBench's own names for files, below `folder`.
+    """Read submissions below `folder`: `PROBLEM/NAME.py`, answers (.txt, .md), and files with KernelBench's names.
 
-    A file that stands in `known`, by its path, and has not changed since, is not read. Only regular files are read, and
-    no links are followed; what else could be meant as a submission, or as a folder of them, is refused.
+    A file in `known` (by path) with an unchanged stamp is not read. Only regular files are read, and links are not
+    followed. Links and special files with the name of a submission, and links to folders, are refused.
 
     Raises:
-        UsageError: there is no such folder, or it cannot be listed.
+        UsageError: the folder does not exist or cannot be listed.
     """
     known = known or {}
     for path, mode in submission_files(folder):
@@ -111,7 +111,7 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
 
 
 def expected(folder: Path) -> int:
-    """Count the submissions in `folder`. Raises UsageError where there are none, or it cannot be listed."""
+    """Count the submissions in `folder`. Raises UsageError if the folder is empty or cannot be listed."""
     count = len(submission_files(folder))
     if not count:
         hint = "expected files are PROBLEM/NAME.py, .txt or .md"
@@ -120,7 +120,7 @@ def expected(folder: Path) -> int:
 
 
 def open_lines(path: Path) -> BinaryIO:
-    """Open a file of JSON lines. Raises UsageError where it cannot be read, or is a submission itself."""
+    """Open a file of JSON lines. Raises UsageError for an unreadable file, or for a single submission."""
     if path.suffix.lower() in SUFFIXES and path.is_file():
         hint = f"grade the file with `warpgrade grade PROBLEM {path}`"
         raise UsageError(f"{path} is a single submission, not a folder", hint=hint)
@@ -132,14 +132,14 @@ def open_lines(path: Path) -> BinaryIO:
 
 
 def submission_files(folder: Path) -> list[tuple[str, int]]:
-    """List what `read_folder` takes for submissions, those of one problem after another, each with its kind of file.
+    """List the candidate submissions of `read_folder`, grouped by problem, with their file modes.
 
-    Links that are no submissions by their names are among them: they may be meant as folders of some.
+    Links to folders are included, because a link may stand for a folder of submissions; `read_folder` refuses links.
 
     Raises:
-        UsageError: there is no such folder, or it cannot be listed.
+        UsageError: the folder does not exist or cannot be listed.
     """
-    # Texts and not Paths, here and in `_stamp`: a hundred thousand Paths take seconds.
+    # Strings instead of Paths, also in `_stamp`: 100 000 Paths take seconds.
     found: list[tuple[str, int]] = []
     left = [str(folder)]
     while left:
@@ -158,7 +158,7 @@ def submission_files(folder: Path) -> list[tuple[str, int]]:
 
 
 def _mode(entry: os.DirEntry[str]) -> int:
-    """Give the kind of file, from the folder itself where that says it."""
+    """Return the file mode, without a `stat` call if the directory entry names the type."""
     return stat.S_IFREG if entry.is_file(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_mode
 
 
@@ -191,7 +191,7 @@ def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused
 
 
 def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | Refused:
-    stamp = _stamp(str(path))  # before the text is read: one that changes meanwhile is read again the next time
+    stamp = _stamp(str(path))  # before the read: the next session reads a file that changed meanwhile again
     try:
         read = read_submission(path, found_in=folder)
     except SubmissionUnreadable as error:
@@ -202,7 +202,7 @@ def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | 
 
 
 def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[Item]:
-    """Read `{"problem": …, "sample": …, "source": …}` from each line of `stream`, as soon as it is there."""
+    """Read `{"problem": …, "sample": …, "source": …}` from each line of `stream` as soon as the line arrives."""
     decoder = msgspec.json.Decoder(Line)
     for number, line in enumerate(_lines(stream), start=1):
         place = f"{origin}:{number}"
@@ -220,15 +220,15 @@ def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[It
 
 
 def from_text(source: str, name: str, origin: str, problem: Problem | str) -> Task | Refused:
-    """Make a task of a text: Python, or a model's answer that holds some."""
+    """Return a task for Python text, or for a model's answer with Python text."""
     if isinstance(problem, str):
         return Refused(origin, problem)
     return Task(problem, name, read_text(source, name, origin))
 
 
 def read_text(source: str, name: str, origin: str) -> Submission | Unread:
-    """Read a submission that is given as text, by the rules for one on standard input."""
-    # A lone surrogate is no text; as bytes it is refused the way such a file would be.
+    """Read a submission given as text, by the rules for standard input."""
+    # A lone surrogate is invalid text: its bytes are refused, as in a file.
     read = read_submission("-", io.BytesIO(source.encode("utf-8", "surrogatepass")))
     if isinstance(read, Submission):
         return msgspec.structs.replace(read, name=name, origin=origin)
@@ -236,7 +236,7 @@ def read_text(source: str, name: str, origin: str) -> Submission | Unread:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Give lines, each cut a little beyond the limit; the rest of such a line is passed over."""
+    """Yield lines, each cut one byte above the limit; the rest of a long line is skipped."""
     while line := stream.readline(_MAX_LINE_BYTES + 1):
         yield line
         while len(line) > _MAX_LINE_BYTES and not line.endswith(b"\n"):
@@ -246,7 +246,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def named_once(items: Iterable[Item]) -> Iterator[Item]:
-    """Refuse a second submission under a name that was given already, unless it is the same one again."""
+    """Refuse a second submission under a used name, unless the content is the same."""
     seen: dict[str, str | None] = {}
     for item in items:
         if isinstance(item, Refused):

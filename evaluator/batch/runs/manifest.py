@@ -1,4 +1,4 @@
-"""What a run was asked for. Records alone, so that their schema can be printed in no time."""
+"""Manifest of a run. The module imports records only, so that printing their schema is fast."""
 
 from evaluator.grade_options import Terms
 from evaluator.records import Record

@@ -1,4 +1,4 @@
-"""Draw the conclusions of all cards of a run again, and write them to another folder where that is wanted."""
+"""Recomputation of the verdicts of all cards of a run, optionally into a new run folder."""
 
 import contextlib
 from pathlib import Path
@@ -15,9 +15,9 @@ from evaluator.files.card_files import read_card, write_card, write_whole
 
 
 class Regraded(NamedTuple):
-    """What came of a run: how many cards were read, what is concluded otherwise, and what is no card.
+    """Result of a regraded run: number of cards read, changed verdicts, unreadable cards.
 
-    `contradicting` are the cards that contradict themselves, by their places.
+    `contradicting` maps the path of an inconsistent card to its contradictions.
     """
 
     cards: int
@@ -27,15 +27,15 @@ class Regraded(NamedTuple):
 
 
 def regrade(run: Path, output: Path | None) -> Regraded:
-    """Do it.
+    """Recompute the verdicts of all cards.
 
     Args:
-        run: the folder of a run; it stays as it is.
-        output: the folder of a new run for the cards as they are now; None only compares.
+        run: the folder of a run; unchanged.
+        output: the folder of a new run for the recomputed cards; None only compares.
 
     Raises:
-        CardError: `run` is no run's folder.
-        UsageError: `output` is taken.
+        CardError: `run` is no run folder.
+        UsageError: `output` is in use.
     """
     folder = RunFolder(run)
     manifest = folder.read_manifest()
@@ -52,7 +52,7 @@ def regrade(run: Path, output: Path | None) -> Regraded:
         for place in sorted(index.rows):
             try:
                 before = read_card(folder.cards / place, folder.cards)
-            except CardError as error:  # in what the index does not read of a card
+            except CardError as error:  # in a part of the card that the index did not read
                 broken.append(error)
                 continue
             after = regraded(before)

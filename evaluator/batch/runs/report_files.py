@@ -1,4 +1,4 @@
-"""Put together what `warpgrade report` writes to files."""
+"""Files written by `warpgrade report`."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from evaluator.report.run.summary import MISSING, sections
 
 
 def failed(results: Results) -> list[Failed]:
-    """List what is not correct; what is missing comes last, as it says nothing of the submission."""
+    """Return all submissions that are not correct. Missing cards come last: they say nothing about a submission."""
     found = [entry for entry in results.entries if not entry.sample.correct]
     found.sort(key=lambda entry: entry.sample.status is None)
     return [
@@ -30,18 +30,18 @@ def failed(results: Results) -> list[Failed]:
 
 
 def write_junit(results: Results, path: Path) -> None:
-    """Write JUnit XML. Raises UsageError where that cannot be."""
+    """Write JUnit XML. Raises UsageError if the file cannot be written."""
     _written(path, lambda: path.write_bytes(junit(map(_case, results.entries), str(results.folder))))
 
 
 def write_html(results: Results, path: Path) -> None:
-    """Write one HTML file with every submission in it. Raises UsageError where that cannot be."""
+    """Write one HTML file with all submissions. Raises UsageError if the file cannot be written."""
     said = sections(results.samples, results.asked)
     _written(path, lambda: write_page(path, f"Run {results.folder.resolve().name}", said, _pages(results)))
 
 
 class Written(NamedTuple):
-    """The files that were written, and how many submissions are not in them, or without their times: `Documents`."""
+    """Paths of the written files, and the numbers of left-out and unquoted submissions, as in `Documents`."""
 
     paths: list[Path]
     left_out: int
@@ -51,10 +51,10 @@ class Written(NamedTuple):
 def write_kernelbench(results: Results, folder: Path) -> Written:
     """Write `levelN/eval_results.json` below `folder` for each level, and `baseline.json`.
 
-    Where nothing was timed there is no `baseline.json`, and an earlier one is removed.
+    Without any timed grade, `baseline.json` is not written, and an earlier file is removed.
 
     Raises:
-        UsageError: no problem is one of KernelBench's, or a file cannot be written.
+        UsageError: no problem comes from KernelBench, or a file cannot be written.
     """
     made = documents(Graded(entry.sample.problem, entry.sample.name, _card(entry)) for entry in results.entries)
     written: dict[Path, object] = {
@@ -104,7 +104,7 @@ def _detail(entry: Entry) -> Detail | None:
 
 
 def _card(entry: Entry) -> Scorecard | None:
-    """Read a card again; None where there is none, or it went away meanwhile."""
+    """Read the full card; None if the card is missing or unreadable."""
     if entry.row is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Read a run back: every submission that was handed in, with what its card says, or as missing."""
+"""Results of a run: every planned submission, with the row of its card or as missing."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -22,9 +22,9 @@ _STATUSES = {status.value: status for status in Status}  # many times faster tha
 
 
 class Entry(NamedTuple):
-    """One submission of a run, whose `cards` lie in this folder.
+    """One submission of a run. `cards` is the folder with all cards of the run.
 
-    `planned` is how it was read in (None where the plan lost it), `row` its card's (None where it has none).
+    `planned` is None if the plan lost the line, `row` is None without a valid card.
     """
 
     cards: Path
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
     @property
     def sample(self) -> Sample:
-        """What is counted of it."""
+        """Sample for the statistics of a run."""
         row = self.row
         if row is not None:
             device = device_of(row.device, row.device_name)
@@ -44,17 +44,16 @@ class Entry(NamedTuple):
 
     @property
     def timed(self) -> Timed:
-        """What is compared of it."""
+        """Sample for the comparison of two runs."""
         sample, row = self.sample, self.row
         low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
         return Timed(sample.problem, sample.name, sample.status, sample.speedup, low, high)
 
 
 class Results(NamedTuple):
-    """Everything that a run holds.
+    """All results of a run.
 
-    `broken` are the files that should be cards and are not, and the cards that are not believed. `signatures` has, by
-    its place, what each card's says that is counted.
+    `broken` lists unreadable and rejected cards. `signatures` maps the path of each accepted card to its signature.
     """
 
     folder: Path
@@ -66,24 +65,25 @@ class Results(NamedTuple):
 
     @property
     def samples(self) -> list[Sample]:
-        """What is counted."""
+        """Samples of all entries."""
         return [entry.sample for entry in self.entries]
 
 
 @cache
 def device_of(kind: str, name: str) -> Device:
-    """Describe a device for a summary: on the emulator nothing is timed."""
+    """Return the device of a summary. The emulator has no clock."""
     return Device(kind, name, timed=DeviceKind(kind) is not DeviceKind.EMULATED)
 
 
 def read_run(path: Path, trust: Trust | None = None) -> Results:
-    """Read the run in the folder `path`. A card whose submission was handed in anew, with other content, is missing.
+    """Read the run in the folder `path`. A card with another content than the plan's line counts as missing.
 
-    So is one that contradicts itself, or was changed after it was signed, which is named in `broken` as well; and one
-    that no key signed which `trust` has, where it has some: then every card is read, and no index is believed.
+    An inconsistent card and a card changed after its signature also count as missing, and are listed in `broken`. If
+    `trust` names keys, so do cards without a signature by one of the keys; then every card is read and no index is
+    used.
 
     Raises:
-        CardError: that is not the folder of a run.
+        CardError: `path` is no run folder.
     """
     folder = RunFolder(path)
     manifest = folder.read_manifest()
@@ -113,11 +113,11 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
 
 
 def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
-    """Read several runs as one: the parts of a batch that was shared out.
+    """Read several runs as one: the shards of a batch.
 
     Raises:
-        CardError: one of them is no run's folder.
-        UsageError: they were graded on different devices or terms of weights, or one submission is in two of them.
+        CardError: one of the paths is no run folder.
+        UsageError: devices or `--weights` of the runs differ, or two runs contain the same submission.
     """
     runs = [read_run(path, trust) for path in paths]
     kinds = {run.asked.kind for run in runs}
@@ -145,8 +145,8 @@ def compare_runs(before: Path, after: Path) -> Comparison:
     """Compare two runs.
 
     Raises:
-        CardError: one of them is no run's folder.
-        UsageError: they were graded on different devices, or with weights that stayed in one of them alone.
+        CardError: one of the paths is no run folder.
+        UsageError: devices or `--weights` of the runs differ.
     """
     runs = [read_run(path) for path in (before, after)]
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
@@ -158,14 +158,14 @@ def compare_runs(before: Path, after: Path) -> Comparison:
 
 
 def _refuse_other_weights(runs: Sequence[Results]) -> None:
-    """Raise UsageError for runs of which some were asked to let weights stay and some were not."""
+    """Raise UsageError for runs with different `--weights`."""
     rules = {"the problem's setting" if run.weights is None else run.weights.value for run in runs}
     if len(rules) > 1:
         raise UsageError(f"the runs used different --weights: {' and '.join(sorted(rules))}")
 
 
 def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, CardError | None]:
-    """Say what a card's signature says, and why it is not taken, if it is not."""
+    """Return the state of a card's signature, and the reason for a rejection of the card, if any."""
     if not row.signed and not trust.is_asked:
         return Seen(State.UNSIGNED, None), None
     try:
@@ -180,7 +180,7 @@ def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, C
 
 
 def _as_planned(row: Row) -> Planned:
-    """Say what was handed in, from a card that says no more than that."""
+    """Return the plan's line for a rejected card, from the card's row."""
     return Planned(
         card=row.card,
         problem=row.problem,

@@ -1,13 +1,13 @@
-"""The folder of a run: what was asked (manifest.json), what was handed in (plan.jsonl), and a card for each grade.
+"""Folder of a run: the options (manifest.json), the submissions (plan.jsonl), and one card for each grade.
 
-    RUN/manifest.json          the terms, and who began it
-    RUN/plan.jsonl             one line for each submission as it is read in; those without a card are missing
+    RUN/manifest.json          options, and the host and versions of the first session
+    RUN/plan.jsonl             one line for each submission that was read; without a card it counts as missing
     RUN/cards/PROBLEM/NAME.json
-    RUN/index.sqlite           made from the cards, and made again where it is not there
-    RUN/logs/                  what happened when, and what workers printed
+    RUN/index.sqlite           made from the cards; rebuilt if missing
+    RUN/logs/                  log of events, and output of the workers
 
-Cards and plan are the truth. Both survive a death at any moment: a card is renamed into place, a line of the plan that
-is not whole is passed over.
+Cards and plan are the source of truth, and both survive a crash at any time. Cards are written by a rename, and an
+incomplete line of the plan is ignored.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from evaluator.version import __version__
 _MOSTLY_OUTDATED = 2
 _MAX_MANIFEST_BYTES = 1 << 20
 _MAX_PLAN_BYTES = 1 << 30
-"""A line of a plan has some 400 bytes."""
+"""A line of a plan has about 400 bytes."""
 _UNSAID = {
     "size": "the device's own size",
     "timeout_s": "the judge's own timeout",
@@ -46,41 +46,41 @@ _UNSAID = {
     "weights": "what each problem says of weights",
     "problems": "the shipped problems",
 }
-"""What it means where nothing was said; for any other option, that there is none of it."""
+"""Text for an option without a value; any other option reads `no NAME`."""
 
 
 class RunFolder(Record, frozen=True):
-    """The paths of a run."""
+    """Paths of a run."""
 
     path: Path
 
     @property
     def manifest(self) -> Path:
-        """What was asked."""
+        """Options of the run."""
         return self.path / "manifest.json"
 
     @property
     def plan(self) -> Path:
-        """What was handed in."""
+        """Submissions of the run."""
         return self.path / "plan.jsonl"
 
     @property
     def cards(self) -> Path:
-        """The scorecards, by problem."""
+        """Scorecards, by problem."""
         return self.path / "cards"
 
     @property
     def index(self) -> Path:
-        """The cards' summaries, for SQL."""
+        """Summaries of the cards, for SQL."""
         return self.path / "index.sqlite"
 
     @property
     def logs(self) -> Path:
-        """What happened, for people."""
+        """Logs for people."""
         return self.path / "logs"
 
     def read_manifest(self) -> RunManifest:
-        """Read what was asked. Raises CardError where this is no run's folder."""
+        """Read the manifest. Raises CardError if the path is no run folder."""
         try:
             content = read_found(self.path, self.manifest.name, _MAX_MANIFEST_BYTES)
             return msgspec.json.decode(content, type=RunManifest)
@@ -92,10 +92,10 @@ class RunFolder(Record, frozen=True):
             raise CardError(f"{self.manifest} is not a run manifest: {error}") from error
 
     def read_plan(self) -> dict[str, Planned]:
-        """Read what was handed in, by card; of two lines on one card the later counts.
+        """Read the plan, by card. The last line for a card wins.
 
         Raises:
-            CardError: something else than a plan lies there, or it cannot be read.
+            CardError: the file is no plan or cannot be read.
         """
         try:
             lines = read_found(self.path, self.plan.name, _MAX_PLAN_BYTES).splitlines()
@@ -109,16 +109,16 @@ class RunFolder(Record, frozen=True):
             try:
                 one = decoder.decode(line)
             except (ValueError, RecursionError):
-                continue  # a death in the middle of a line: that submission will be read in again
+                continue  # a crash cut the line: the submission will be read again
             planned[one.card] = one
         return planned
 
 
 class Plan:
-    """The plan of a run, being written. A context manager."""
+    """The plan of a run, open for writing. A context manager."""
 
     def __init__(self, folder: RunFolder) -> None:
-        """Read what is there and open it for more. Where most of it is outdated, it is written anew."""
+        """Read the plan and open the file for appending. Rewrite the file if most lines are outdated."""
         self._path = folder.plan
         self._known = folder.read_plan()
         whole = b"".join(msgspec.json.encode(planned) + b"\n" for planned in self._known.values())
@@ -126,7 +126,7 @@ class Plan:
             _replace(folder.plan, whole)
         try:
             self._file = open_to_append(folder.path, folder.plan.name)
-            self._file.write(b"\n")  # ends the line that a death, or a full disk, may have cut
+            self._file.write(b"\n")  # ends a line that was cut by a crash or a full disk
         except OSError as error:
             raise not_written(folder.plan, error) from error
 
@@ -137,11 +137,11 @@ class Plan:
         self._file.close()
 
     def by_origin(self) -> dict[str, Planned]:
-        """Give what is known of files, by their paths."""
+        """Return the planned submissions with a stamp, by path."""
         return {planned.origin: planned for planned in self._known.values() if planned.stamp is not None}
 
     def add(self, task: Task) -> None:
-        """Write `task` down unless it stands there already. Raises InfraError where there is no room."""
+        """Append `task` unless the plan has the same line. Raises InfraError if the disk is full."""
         planned = Planned(
             card=task.card,
             problem=task.problem.name,
@@ -158,22 +158,22 @@ class Plan:
                 written = self._file.write(line)
             except OSError as error:
                 raise not_written(self._path, error) from error
-            if written != len(line):  # the last bytes of a disk
+            if written != len(line):  # the disk is almost full
                 raise not_written(self._path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
             self._known[planned.card] = planned
 
 
 @contextlib.contextmanager
 def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[RunFolder]:
-    """Have the folder of a run to oneself: a new one, or one with the same terms and places to go on with.
+    """Create or resume a run folder, under an exclusive lock.
 
     Args:
-        path: the folder; it is made where it is missing.
-        wanted: what is asked for now.
-        fresh: remove what an earlier run left there.
+        path: the folder; created if missing.
+        wanted: the manifest of the new session.
+        fresh: remove the results of earlier sessions.
 
     Raises:
-        UsageError: another batch is at work on it, it holds something else, or it was begun on other terms.
+        UsageError: another batch uses the folder, the folder holds other files, or the manifest differs.
         InfraError: the disk is full or broken.
     """
     folder = RunFolder(path)
@@ -202,7 +202,7 @@ def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[
 
 
 def manifest_for(options: GradeOptions, submissions: str) -> RunManifest:
-    """Describe a run that begins now, here."""
+    """Return the manifest of a run that starts now on this machine."""
     return RunManifest(
         terms=options.terms,
         problems=str(options.problems.resolve()) if options.problems is not None else None,
@@ -216,8 +216,8 @@ def manifest_for(options: GradeOptions, submissions: str) -> RunManifest:
 
 
 def _refuse_strangers(folder: RunFolder) -> None:
-    """What is not a run's is never written into, and never cleared."""
-    ours = {".lock", "logs", "manifest.json"}  # what is there when a run dies at once
+    """Raise UsageError for a folder with other files: never write into such a folder, never clear it."""
+    ours = {".lock", "logs", "manifest.json"}  # left by a run that crashed at the start
     if not folder.path.is_dir() or folder.manifest.exists():
         return
     if any(each.name not in ours and not is_unfinished(each.name) for each in folder.path.iterdir()):
@@ -225,7 +225,7 @@ def _refuse_strangers(folder: RunFolder) -> None:
 
 
 def _place(submissions: str) -> str:
-    """Spell a place of submissions in the one way; what is gone, or a pipe, has only the text that it was given by."""
+    """Return the canonical path of the submissions; the text itself for a pipe or a missing path."""
     path = Path(submissions)
     lasts = submissions != STDIN and (path.is_dir() or path.is_file())
     return str(path.resolve()) if lasts else submissions
@@ -240,7 +240,7 @@ def _compare(begun: RunManifest, wanted: RunManifest, path: Path) -> None:
 
 
 def _asked(manifest: RunManifest) -> dict[str, str]:
-    """Put into words what every session on a run must share."""
+    """Return the texts of all values that must be the same in every session of a run."""
     terms = msgspec.to_builtins(manifest.terms)
     places = {"problems": manifest.problems, "submissions": _place(manifest.submissions)}
     return {name: _in_words(name, value) for name, value in (terms | places).items()}
@@ -263,13 +263,13 @@ def _write_manifest(folder: RunFolder, manifest: RunManifest) -> None:
 
 
 def not_written(path: Path, error: OSError) -> InfraError:
-    """Say that something of a run could not be written. What is there is whole."""
+    """Return the error for a failed write. Earlier files are complete."""
     hint = "free disk space; all cards so far are kept: repeat the command to resume"
     return InfraError(f"cannot write {path}: {error.strerror or error}", hint=hint)
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     try:
         write_whole(path, content)
     except OSError as error:
@@ -277,7 +277,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _clear(folder: RunFolder) -> None:
-    # The manifest last: while there is one, this is known to be a run's folder.
+    # Remove the manifest last: a folder with a manifest is recognised as a run folder.
     shutil.rmtree(folder.cards, ignore_errors=True)
     shutil.rmtree(folder.logs, ignore_errors=True)
     folder.logs.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a batch is made of: one task for each submission, and what was handed in but is none."""
+"""Items of a batch: a task for each submission, files known from an earlier session, refused inputs, shards."""
 
 import hashlib
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from evaluator.records import Problem, Record, Sha256
 from evaluator.submission.read import Submission
 
 Stamp = tuple[int, int]
-"""The size of a file in bytes and its time of change in nanoseconds: while both stay, its content is taken to stay."""
+"""Size in bytes and modification time in nanoseconds of a file. While both stay, the content counts as unchanged."""
 
 
 class Task(NamedTuple):
-    """One submission to grade. `name` is unique among those of its problem; `stamp` is that of the file it lies in."""
+    """One submission to grade. `name` is unique within the problem. `stamp` belongs to the submission's file."""
 
     problem: Problem
     name: str
@@ -23,12 +23,12 @@ class Task(NamedTuple):
 
     @property
     def card(self) -> str:
-        """Where its scorecard lies below the folder of cards: `relu/mine.json`."""
+        """Path of the scorecard below the folder of cards: `relu/mine.json`."""
         return str(card_place(self.problem.name, self.name))
 
     @property
     def key(self) -> str | None:
-        """Say what its content is: tasks with one key are graded once. None where there is no code to grade."""
+        """Hash key of problem and code: tasks with equal keys are graded once. None without code."""
         match self.submission:
             case Submission(sha256=sha256):
                 return f"{self.problem.sha256}:{sha256}"
@@ -37,17 +37,17 @@ class Task(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Where it was read."""
+        """Where the submission was read."""
         return self.submission.origin
 
     @property
     def submission_sha256(self) -> str | None:
-        """The hash of the code, where there is some."""
+        """Hash of the code; None without code."""
         return self.submission.sha256 if isinstance(self.submission, Submission) else None
 
 
 class Planned(Record, frozen=True):
-    """A submission as it was read in, without its text. `card` is its card's place below the folder of cards."""
+    """A submission of the plan, without the text. `card` is the path below the folder of cards."""
 
     card: str
     problem: str
@@ -60,52 +60,52 @@ class Planned(Record, frozen=True):
 
     @property
     def key(self) -> str | None:
-        """As `Task.key`."""
+        """Same as `Task.key`."""
         return f"{self.problem_sha256}:{self.submission_sha256}" if self.submission_sha256 else None
 
 
 class Seen(NamedTuple):
-    """A file that was read before and has not changed since. `read` reads it again, where that is needed after all."""
+    """A file that was read in an earlier session and is unchanged. `read` reads the file again, if needed."""
 
     planned: Planned
     read: "Callable[[], Task | Refused]"
 
     @property
     def card(self) -> str:
-        """As `Task.card`."""
+        """Same as `Task.card`."""
         return self.planned.card
 
     @property
     def key(self) -> str | None:
-        """As `Task.key`."""
+        """Same as `Task.key`."""
         return self.planned.key
 
     @property
     def origin(self) -> str:
-        """Where it lies."""
+        """Path of the file."""
         return self.planned.origin
 
     @property
     def submission_sha256(self) -> str | None:
-        """The hash of the code, where there is some."""
+        """Hash of the code; None without code."""
         return self.planned.submission_sha256
 
 
 class Refused(NamedTuple):
-    """Something that was handed in and cannot be graded, and why. It gets no card."""
+    """Input that cannot be graded, and the reason. A refused input gets no card."""
 
     origin: str
     reason: str
 
 
 class Shard(NamedTuple):
-    """Part `number`, from 1, `of` so many parts of a batch. What belongs where depends on the content alone."""
+    """Part `number`, counted from 1, `of` all parts of a batch. Only an item's content decides about its part."""
 
     number: int
     of: int
 
     def holds(self, item: Task | Seen | Refused) -> bool:
-        """Say whether `item` belongs to this part; equal submissions always fall into the same one."""
+        """Return whether `item` belongs to the part. Equal submissions belong to the same part."""
         identity = item.origin if isinstance(item, Refused) else item.key or item.card
         digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8], "big") % self.of == self.number - 1
