@@ -29,25 +29,31 @@ from tests.zoo.mutations import BITES, MUTATIONS  # noqa: E402
 _HEAD = """\
 # The zoo
 
-Known ways to fool a grader, and what becomes of them here. A row is a folder of `tests/zoo`: the cheat, its honest twin
-(the same without the cheat), what is expected, and the naive grader that accepts the cheat, which proves that the cheat
-works as one. Made by `benchmarks/zoo_table.py`; `WARPGRADE_ZOO=all pytest tests/zoo` asserts every cell of it.
+Known ways to fool a grader, and Warpgrade's verdict on each. A row is a folder of `tests/zoo` with the cheat, its
+honest twin (the same submission without the cheat), the expected verdict, and a naive grader. The naive grader accepts
+the cheat, which proves that the cheat works. `benchmarks/zoo_table.py` writes this page; `WARPGRADE_ZOO=all pytest
+tests/zoo` asserts every cell.
 
 - **rejected for its reason**: not `correct`, with one of the codes that the row names and no other.
-- **gains nothing**: the answer is right and only the claim is false (a patched clock, a cache that is never met again).
-  Such a submission is `correct`; the test holds its quoted time, or what it prints when its trick works, against it.
-- **problem refused**: the answer is right, because the problem asks for nothing; `warpgrade problems validate` says so.
-- **not yet**: a hole, or a row that was not graded here; what is missing stands below.
+- **gains nothing**: the result is correct and only a claim is false (a patched clock, a cache without hits). The
+  verdict is `correct`. The test checks that the quoted time, or the text that the trick prints, shows no gain.
+- **problem refused**: the result is correct, because the problem requires no work. `warpgrade problems validate`
+  reports such a problem.
+- **not yet**: a hole, or a row that was not graded here. "What is missing" names the cause.
 
-Rows without work of their own are graded with `--require-own-kernel 0.5`; without it they are `correct`, with findings.
-*Mutation*: with the row's invariant switched off (`tests/zoo/mutations.py`) the cheat must pass. Where the invariant is
-the shape of the house (a process of its own, bytes instead of objects, walls) there is nothing to switch off: the naive
-grader is the judge without it, and the column says *structure*.
-Two cheats are wrong on every GPU and right on an emulator that tells what it is: no naive grader takes them in
-(*none*), and their mutation is the proof.
+Rows without own kernels are graded with `--require-own-kernel 0.5`; without this option they are `correct`, with
+findings.
 
-Cells that need a GPU (rows of `cuda`, and some controls) are of an H200 (torch 2.11, nvcc 13.0); the others were graded
-on 2 cores without one.
+*Mutation*: the cheat must pass when the invariant of its row is switched off (`tests/zoo/mutations.py`). Some
+invariants are part of the architecture and have no switch: separate processes, bytes instead of objects, the sandbox.
+The naive grader then serves as the judge without the invariant, and the column says *structure*.
+
+Two cheats would pass only on a weaker emulator. `emulator-told-by-macros` needs an emulator without nvcc's macros;
+`uninitialised-shared-memory` needs one that fills fresh memory with a single pattern. Naive graders run on a GPU, so
+the column *naive grader accepts* says *none*. For these two, the mutation alone proves that the check is needed.
+
+Cells that need a GPU (rows of `cuda`, and some controls) are from an H200 (torch 2.11, nvcc 13.0). The other cells were
+graded on 2 cores without a GPU.
 """
 
 _NOT_GRADED = "not graded"
