@@ -1,4 +1,4 @@
-"""Grades that are begun and wait for a GPU."""
+"""Queue of built submissions that wait for a GPU."""
 
 import threading
 from collections import Counter
@@ -9,7 +9,7 @@ from evaluator.grading.request import Begun
 
 
 class Waiting(NamedTuple):
-    """A task whose submission is built: what was made of it, after so many attempts, since when (monotonic, s)."""
+    """Task with a built submission: build result, number of attempts, start of the grade (monotonic clock, s)."""
 
     task: Task
     begun: Begun
@@ -18,14 +18,14 @@ class Waiting(NamedTuple):
 
 
 class GpuQueue:
-    """A queue between those who build and those who have a GPU. Methods are called from their threads.
+    """Queue between slots that build and slots with a GPU. Thread-safe.
 
-    Who takes one gets one of the problem that it had before, as long as there is any: so its judge keeps the
-    reference's runner and what was measured with it. Else it gets the oldest of the problem that has most.
+    A GPU slot receives a task of its previous problem while the queue has any: the judge then keeps the reference's
+    runner and measurements. Otherwise the slot receives the oldest task of the most frequent problem.
     """
 
     def __init__(self, builders: int, room: int) -> None:
-        """Expect tasks from so many builders; they wait while there are `room` tasks."""
+        """Create a queue for `builders` building slots. `put` blocks while the queue holds `room` tasks."""
         self._builders = builders
         self._room = room
         self._waiting: list[Waiting] = []
@@ -34,44 +34,44 @@ class GpuQueue:
         self._at_work = 0
 
     def put(self, waiting: Waiting) -> None:
-        """Hand one over."""
+        """Append a task."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._waiting) < self._room or self._closed)
             self._waiting.append(waiting)
             self._changed.notify_all()
 
     def put_back(self, waiting: Waiting) -> None:
-        """Return one that was taken: whoever took it cannot finish it."""
+        """Return a taken task to the queue, because the GPU slot cannot finish the task."""
         with self._changed:
             self._waiting.insert(0, waiting)
             self._changed.notify_all()
 
     def done(self) -> None:
-        """Say that one that was taken is through, or was put back."""
+        """Count a taken task as finished or returned."""
         with self._changed:
             self._at_work -= 1
             self._changed.notify_all()
 
     def builder_left(self) -> None:
-        """Say that a builder brings no more."""
+        """Count a building slot as ended."""
         with self._changed:
             self._builders -= 1
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """Wake up all waiting threads and end the queue."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     @property
     def over(self) -> bool:
-        """Whether nothing will come any more. What is at work may come back."""
+        """Whether no further task can come. A taken task may still be put back."""
         with self._changed:
             return self._closed or not (self._waiting or self._builders or self._at_work)
 
     def take(self, problem_sha256: str | None, timeout_s: float) -> Waiting | None:
-        """Take one, if one comes in time, rather of that problem."""
+        """Take a task, preferably of the given problem. None after `timeout_s` without a task, or at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self.over, timeout_s)
             if self._closed or not self._waiting:

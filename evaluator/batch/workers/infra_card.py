@@ -1,4 +1,4 @@
-"""The card of a submission that no worker could grade."""
+"""Card of a submission that no worker could grade."""
 
 from msgspec.structs import replace
 
@@ -15,9 +15,9 @@ from evaluator.submission.read import Submission
 
 
 def infra_card(task: Task, options: GradeOptions, reason: str, slot: Slot) -> Scorecard:
-    """Say in a card that the machine of that slot failed, and nothing about the submission.
+    """Return a card for a failure of the slot's machine, without any statement about the submission.
 
-    The pipeline makes it, as for a submission that could not be read: nothing is run and PyTorch is not imported.
+    The pipeline makes the card, as for an unreadable submission. No code runs and PyTorch is not imported.
     """
     failure = finding(Code.JUDGE_FAILED, reason)
     submission = task.submission

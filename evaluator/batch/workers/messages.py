@@ -1,7 +1,7 @@
-"""What a batch and its workers say to each other, on pipes of their own: JSON behind its length in four bytes.
+"""Messages between a batch and its workers: JSON after a length of four bytes, on dedicated pipes.
 
-Both ends are trusted, so what is guarded against is a death in the middle of a message, not malice: a message that is
-not whole is an `EOFError`. Nothing that either side prints comes near these pipes.
+Both ends are trusted. The protocol guards against a crash in the middle of a message, not against malice: an incomplete
+message raises `EOFError`. Printed output goes elsewhere.
 """
 
 import os
@@ -22,7 +22,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class Part(StrEnum):
-    """How much of a grade is wanted: all of it, or what needs no GPU, or the rest."""
+    """Part of a grade: all stages, the stages without a GPU, or the remaining stages."""
 
     ALL = "all"
     BEGIN = "begin"
@@ -30,7 +30,7 @@ class Part(StrEnum):
 
 
 class GpuModel(Record, frozen=True):
-    """What a GPU of another machine is like."""
+    """Description of a GPU in another machine."""
 
     number: int
     uuid: str
@@ -40,15 +40,15 @@ class GpuModel(Record, frozen=True):
     driver: str
 
     def gpu(self) -> Gpu:
-        """Describe it as one of this machine, which has no device files of it."""
+        """Return the GPU without device files: this machine has none for the GPU."""
         return Gpu(self.number, self.uuid, self.name, self.capability, self.memory_bytes, self.driver, nodes=())
 
 
 class Order(Record, frozen=True):
-    """One grade for a worker to make: of `submission`, or of one that could not be made out.
+    """Request to a worker for one grade, of `submission` or of an unreadable submission.
 
-    The GPU of `options` is a UUID. `facts` describe a GPU that this machine may not have: what is begun here is
-    finished on one like it. `begun` is what another worker has made of it, where this one is to finish it.
+    The GPU in `options` is a UUID. `facts` describe a GPU of another machine: a build here serves any GPU of the same
+    kind. `begun` is another worker's build result, for the worker that finishes the grade.
     """
 
     problem: Problem
@@ -61,11 +61,11 @@ class Order(Record, frozen=True):
 
     @property
     def streak(self) -> str:
-        """Say what one process may grade in a row: submissions of one problem, with the same options."""
+        """Key of grades that one process may make in a row: same problem, options and part."""
         return f"{self.problem.name} {self.problem.sha256} {self.options} {self.part}"
 
     def request(self) -> GradeRequest:
-        """Put together what the pipeline is asked. Raises InfraError where the GPU is gone."""
+        """Return the request to the pipeline. Raises InfraError if the GPU is gone."""
         submission = self.submission or self.unread
         assert submission is not None  # noqa: S101 - for the type checker: an order has one of them
         return GradeRequest(submission, Terms(self.problem, self.options, self._gpu(), threads()))
@@ -77,26 +77,26 @@ class Order(Record, frozen=True):
 
 
 class Stage(Record, frozen=True, tag=True):
-    """A worker: the grade is in this stage now."""
+    """Worker's reply: the grade enters a stage."""
 
     name: str
     detail: str
 
 
 class Built(Record, frozen=True, tag=True):
-    """A worker: the grade is begun; a worker with a GPU is to finish it."""
+    """Worker's reply: the submission is built, and a worker with a GPU must finish the grade."""
 
     begun: Begun
 
 
 class Graded(Record, frozen=True, tag=True):
-    """A worker: the grade is made."""
+    """Worker's reply: the grade is finished."""
 
     card: Scorecard
 
 
 class NotGraded(Record, frozen=True, tag=True):
-    """A worker: no grade could be made, for a reason that is not the submission's; whether trying again may help."""
+    """Worker's reply: no grade, for a reason outside the submission. `again` tells whether a retry may help."""
 
     reason: str
     again: bool
@@ -110,7 +110,7 @@ _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 def send(descriptor: int, message: Order | Reply) -> None:
-    """Write one message. Raises OSError where the other end is gone."""
+    """Write one message. Raises OSError if the other end is closed."""
     body = msgspec.json.encode(message)
     left = memoryview(_LENGTH.pack(len(body)) + body)
     while left:
@@ -118,7 +118,7 @@ def send(descriptor: int, message: Order | Reply) -> None:
 
 
 def receive_order(descriptor: int) -> Order | None:
-    """Wait for the next order; None where there will be no more."""
+    """Wait for the next order; None at the end of the orders."""
     try:
         return _orders.decode(_receive(descriptor))
     except EOFError:
@@ -126,7 +126,7 @@ def receive_order(descriptor: int) -> Order | None:
 
 
 def receive_reply(descriptor: int) -> Reply:
-    """Read the next reply. Raises EOFError where the worker is gone, also in the middle of it."""
+    """Read the next reply. Raises EOFError if the worker died, even in the middle of a message."""
     return _replies.decode(_receive(descriptor))
 
 

@@ -1,8 +1,8 @@
-"""Grades on the machines of a Ray cluster: an actor for each slot, which runs a worker as this machine would.
+"""Workers on the machines of a Ray cluster: one actor for each slot, which runs a local worker process.
 
-Ray places actors and moves bytes, and nothing else: it tries nothing again (`max_restarts`, `max_task_retries`: 0), for
-only the batch knows what was graded. What one machine built reaches the one with the GPU by its content, under the
-cache's own keys. All machines need the same version of Warpgrade, and PyTorch.
+Ray only places actors and moves bytes. Ray retries nothing (`max_restarts`, `max_task_retries`: 0), because only the
+batch knows the finished grades. Libraries built on one machine travel to the GPU's machine by content, under the keys
+of the build cache. All machines need PyTorch and the same version of Warpgrade.
 """
 
 import contextlib
@@ -30,24 +30,24 @@ from evaluator.sandbox.filesystem.visible_files import source_root
 from evaluator.version import __version__
 
 _PLACE_S = 60.0
-"""How long a place for an actor is waited for: its machine may be gone, and the others may be taken."""
+"""Time limit for placing an actor: its machine may be gone, and the others may be busy."""
 _LOOK_S = 120.0
 _CONNECT_S = 10.0
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 class Needs(NamedTuple):
-    """What an actor takes of its machine."""
+    """Resources of an actor on its machine."""
 
     cpus: float
     gpus: float
 
 
 class RayCluster:
-    """A Ray cluster. A context manager: leaving it ends what was started there, and no machine of it."""
+    """Ray cluster. A context manager: the exit ends all actors of the batch; the machines stay."""
 
     def __init__(self, address: str) -> None:
-        """Name it: an address, `auto` for the one that this machine belongs to, `local` for one of this machine alone.
+        """Store the address; `auto` is the cluster of this machine, `local` a new cluster of this machine alone.
 
         Raises:
             UsageError: Ray is not installed.
@@ -63,9 +63,9 @@ class RayCluster:
     def __enter__(self) -> Self:
         ray = self._ray
         _refuse_silence(self._address)
-        # What Ray has to say of lost machines is no product of ours; who writes to stdout has its stream already.
+        # Ray's messages about lost machines go to stderr. Writers to stdout already hold their stream.
         self._stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        # Ray starts its workers in a folder of its own; they find this program as this process does.
+        # Ray starts workers in another folder: PYTHONPATH lets them import the same package.
         paths = os.pathsep.join([str(source_root()), *filter(None, [os.environ.get("PYTHONPATH")])])
         try:
             ray.init(
@@ -88,14 +88,15 @@ class RayCluster:
             self._ray.shutdown()
 
     def slots(self, device: DeviceKind, jobs: int | None) -> list[Slot]:
-        """Share the cluster out.
+        """Return the slots of the cluster.
 
-        On `cuda` a slot for each GPU, and one that builds for each core (or `jobs`); on `emulated` one for each core
-        (or `jobs`). On `cpu` one for each machine, which it has for itself: others would disturb its clock.
+        - `cuda`: one slot for each GPU, and one building slot for each core (or `jobs`).
+        - `emulated`: one slot for each core (or `jobs`).
+        - `cpu`: one slot for each machine, used exclusively, because other grades would disturb the clock.
 
         Raises:
-            UsageError: `--jobs` says nothing on `cpu`.
-            InfraError: there is nothing to grade on.
+            UsageError: `--jobs` has no effect on `cpu`.
+            InfraError: the cluster lacks the resources to grade.
         """
         total = self._ray.cluster_resources()
         cpus, gpus = int(total.get("CPU", 0)), int(total.get("GPU", 0))
@@ -118,7 +119,7 @@ class RayCluster:
                 return [*([Slot(part=Part.FINISH, facts=facts)] * gpus), *builders]
 
     def hire(self, device: DeviceKind) -> Callable[[Slot, Path | None], "ActorHandle"]:
-        """Give the maker of a crew's workers."""
+        """Return the worker factory of a worker pool."""
         needs = {
             DeviceKind.CUDA: {Part.BEGIN: Needs(1, 0), Part.FINISH: Needs(0, 1)},
             DeviceKind.EMULATED: {Part.ALL: Needs(1, 0)},
@@ -127,12 +128,12 @@ class RayCluster:
         return lambda slot, _log: ActorHandle(self._ray, slot, needs[slot.part])
 
     def _machines(self) -> list[float]:
-        """List the CPUs of each machine that lives."""
+        """Return the CPU counts of all live machines."""
         nodes = [node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]]
         return [cpus for cpus in nodes if cpus]
 
     def _gpu_facts(self) -> GpuModel:
-        """Ask one of the machines with a GPU what that is. All are taken to be of one kind."""
+        """Ask one machine with a GPU for its description. All GPUs are assumed to be of the same kind."""
         look = self._ray.remote(num_gpus=1, num_cpus=0, max_retries=0)(_own_gpu)
         try:
             return msgspec.json.decode(self._ray.get(look.remote(), timeout=_LOOK_S), type=GpuModel)
@@ -141,10 +142,10 @@ class RayCluster:
 
 
 def _refuse_silence(address: str) -> None:
-    """Say at once that nobody is at `HOST:PORT`: Ray itself would try for many minutes."""
+    """Raise InfraError at once if nothing listens at `HOST:PORT`: Ray would retry for many minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or "/" in host or not port.isdecimal():
-        return  # `auto`, `local`, or another kind of address, which Ray knows
+        return  # `auto`, `local`, or another kind of address, which Ray resolves
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
     except (OSError, OverflowError) as error:
@@ -153,10 +154,10 @@ def _refuse_silence(address: str) -> None:
 
 
 class ActorHandle:
-    """A worker somewhere in the cluster, as the crew holds it (`worker_handle.WorkerHandle`)."""
+    """Worker in the cluster, behind the interface of the worker pool (`worker_handle.WorkerHandle`)."""
 
     def __init__(self, ray: Any, slot: Slot, needs: Needs) -> None:
-        """Start it. Raises NoWorker where no machine takes it."""
+        """Start the actor. Raises NoWorker if no machine accepts the actor."""
         self._ray = ray
         self._actor = (
             ray.remote(_Actor)
@@ -173,7 +174,7 @@ class ActorHandle:
             raise InfraError(f"a machine of the Ray cluster has Warpgrade {version}, this one {__version__}")
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
-        """Have one grade made, or a part of it."""
+        """Make a grade, or a part of a grade."""
         ray = self._ray
         try:
             for answer in self._actor.grade.options(num_returns="streaming").remote(msgspec.json.encode(order)):
@@ -186,33 +187,33 @@ class ActorHandle:
         return NotGraded(reason="the machine that made the grade said nothing", again=True)
 
     def interrupt(self) -> None:
-        """Make it end its grade and itself."""
-        with contextlib.suppress(Exception):  # Whatever keeps Ray from it: the actor ends with this process.
+        """End the actor, with any current grade."""
+        with contextlib.suppress(Exception):  # Ray may be unreachable: the actor ends with this process.
             self._ray.kill(self._actor, no_restart=True)
 
     def wait(self) -> None:
-        """Nothing to wait for: Ray ends the actor's process, and its worker goes with it."""
+        """Return at once: Ray ends the actor's process, and the worker process ends with the actor."""
 
     def close(self) -> None:
-        """End it, with all that it started."""
+        """End the actor and all its processes."""
         self.interrupt()
 
 
 class _Actor:
-    """On a machine of the cluster: a worker, and what it needs of the other machines."""
+    """Actor on a machine of the cluster: a local worker, and the transfer of libraries between machines."""
 
     def __init__(self, part: str) -> None:
-        # Ray sets it to the CPUs of an actor, as a hint to libraries; how many threads there are is the judge's choice.
+        # Ray sets the variable to the actor's CPUs, as a hint to libraries. The judge chooses the number of threads.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._part = Part(part)
         self._worker = LocalWorker(Slot(), None)
 
     def version(self) -> str:
-        """Say which Warpgrade this machine has."""
+        """Return the version of Warpgrade on the actor's machine."""
         return __version__
 
     def grade(self, encoded: bytes) -> Iterator[bytes]:
-        """Make a grade: its stages, then its result."""
+        """Yield the stages of a grade, then the result."""
         order = msgspec.json.decode(encoded, type=Order)
         if order.begun is not None:
             _take_in(order.begun.libraries)
@@ -230,7 +231,7 @@ class _Actor:
 
 
 def _libraries(outcome: Outcome) -> Iterator[Library]:
-    """Read from this machine's cache what was built for a submission."""
+    """Read all libraries of the submission's build from the local cache."""
     cache = BuildCache(cache_folder())
     for unit in outcome.build.units if outcome.build is not None else []:
         if unit.ok and (entry := cache.get(unit.key)) is not None:
@@ -238,7 +239,7 @@ def _libraries(outcome: Outcome) -> Iterator[Library]:
 
 
 def _take_in(libraries: list[Library]) -> None:
-    """Put into this machine's cache what another has built. Without it, it would be built again, on the GPU's time."""
+    """Store libraries from another machine in the local cache. Otherwise the GPU would wait for a second build."""
     cache = BuildCache(cache_folder())
     for each in libraries:
         if cache.get(each.key) is None:
@@ -251,7 +252,7 @@ def _own_gpu() -> bytes:
 
 
 def _own_gpu_id() -> str:
-    """Ask Ray which GPU is this actor's: its index, or its UUID."""
+    """Return the index or UUID of the GPU that Ray assigned to the actor."""
     import ray
 
     return str(ray.get_gpu_ids()[0])

@@ -1,4 +1,4 @@
-"""How many grades are made side by side, and what each has for itself."""
+"""Number of concurrent grades, and the cores and GPU of each."""
 
 import os
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from evaluator.records import DeviceKind
 
 
 def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) -> list[Slot]:
-    """Share out this machine.
+    """Return the slots of this machine.
 
-    On `cpu` the clock is the host's: each of several grades gets cores that no other uses, and without a wish there is
-    only one. On `cuda` there is a slot for each core (or `jobs`) that builds, and one for each of the GPUs (UUIDs in
-    `gpus`) that checks and times what is built.
+    On `cpu` the host's clock measures: concurrent grades get disjoint cores, and the default is a single grade. On
+    `cuda` there is a building slot for each core (or `jobs`), and a slot for each of the `gpus` (UUIDs), to check and
+    time.
 
     Raises:
-        UsageError: more grades at once are wanted on `cpu` than there are cores.
+        UsageError: `jobs` exceeds the number of cores on `cpu`.
     """
     cores = sorted(os.sched_getaffinity(0))
     match device:
@@ -40,11 +40,11 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
 
 
 def gpus_for(options: GradeOptions) -> list[str]:
-    """Return the UUIDs of the GPUs to grade on: the one asked for, or all; none off `cuda`.
+    """Return the UUIDs of the GPUs to grade on: the requested GPU, or all; none unless the device is `cuda`.
 
     Raises:
-        UsageError: a GPU is asked for that is not there.
-        InfraError: there is none.
+        UsageError: the requested GPU does not exist.
+        InfraError: this machine has no GPU.
     """
     if options.device is not DeviceKind.CUDA:
         return []

@@ -1,12 +1,12 @@
-"""A worker of a batch: a process with the arguments `REPLIES_FD [CORES]`. Orders come in on stdin.
+"""Worker process of a batch, with the arguments `REPLIES_FD [CORES]`. Orders come in on stdin.
 
-It imports PyTorch and the judge once and computes nothing with them; grades are made in a process forked from it, which
-ends when another problem comes. So submissions of one problem share what may be shared
-(`judge/context/context_pool.py`), nothing of a problem's code, its memory or its settings outlasts it, and nobody waits
-for an import. The starter of runners is this worker's: it, too, imports PyTorch only once.
+The worker imports PyTorch and the judge once, and computes nothing with either. Grades run in a judge process forked
+from the worker, which ends at the next change of problem. Submissions of one problem share a judge
+(`judge/context/context_pool.py`). Code, memory and settings of a problem end with the judge, and no grade waits for an
+import. The fork server belongs to the worker, and also imports PyTorch only once.
 
-Whatever happens, nobody is left behind: the worker sees its batch go (the orders' pipe hangs up) and ends the judge;
-the kernel kills the judge where the worker dies; and the runners end with the judge, as they do in a single grade.
+No process outlives the batch. If the orders' pipe hangs up, the worker ends the judge. The kernel kills the judge if
+the worker dies, and runners end with the judge, as in a single grade.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 _ORDERS = 0
 _GRACE_S = 5.0
 _IN_ORDER_S = 180.0
-"""What is made beside a grade for later ones is waited for, as at the end of a single grade."""
+"""Time limit for background work for later grades, as at the end of a single grade."""
 _LONGEST_STREAK = 500
-"""After so many grades a judge is made anew, in case something leaks."""
+"""Number of grades after which a new judge is forked, in case of leaks."""
 
 
 class _Teller:
-    """Passes a grade's progress on to the batch."""
+    """Forwards the progress of a grade to the batch."""
 
     def __init__(self, replies: int) -> None:
         self._replies = replies
@@ -48,7 +48,7 @@ class _Teller:
 
 
 class _Judge(NamedTuple):
-    """The process that makes grades: it takes orders, and says after each that it is done."""
+    """Judge process: reads orders, and writes one byte to `done` after each grade."""
 
     streak: str
     pid: int
@@ -58,12 +58,12 @@ class _Judge(NamedTuple):
 
 
 def serve(replies: int) -> int:
-    """Make grades until there are no more orders, or until a judge dies: then a fresh worker is called for."""
+    """Grade until the orders end (exit code 0) or a judge dies (exit code 1; the batch starts a new worker)."""
     order = receive_order(_ORDERS)
     if order is None:
         return 0
     with contextlib.closing(_begin_starter(order)) as fork_server:
-        # Nothing is raised yet: an import of PyTorch may swallow what a handler raises.
+        # The handler must not raise during the import of PyTorch, which may swallow the exception.
         signal.signal(signal.SIGTERM, functools.partial(_leave_at_once, fork_server))
         _import_early()
         fork_server.machine  # noqa: B018 - it is ready once, and is asked before the first fork
@@ -95,7 +95,7 @@ def _begin_starter(order: Order) -> "ForkServer":
 
 
 def _import_early() -> None:
-    # As the pipeline would set it, and before PyTorch reads it.
+    # Same setting as in the pipeline, made before PyTorch reads the variable.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import evaluator.judge.context.context_pool
     import evaluator.judge.verdict  # noqa: F401
@@ -107,7 +107,7 @@ def _leave_at_once(fork_server: "ForkServer", _number: int, _frame: object) -> N
 
 
 class _Asked(BaseException):
-    """The batch asked for the end."""
+    """Raised by SIGTERM: the batch ends the worker."""
 
 
 def _ask(_number: int, _frame: object) -> NoReturn:
@@ -119,7 +119,7 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
     done, its_done = os.pipe()
     worker = os.getpid()
     with warnings.catch_warnings():
-        # The one thread beside this one only reads what the starter prints.
+        # The only other thread just reads the fork server's output.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
@@ -132,10 +132,10 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
 
 
 def _made(order: Order, judge: _Judge) -> bool:
-    """Have a grade made, and wait for it. False where the judge died, or the batch went away."""
+    """Send an order to the judge and wait. Return false if the judge died or the batch is gone."""
     poll = select.poll()
     poll.register(judge.done, select.POLLIN)
-    poll.register(_ORDERS, 0)  # nothing but its end is of interest
+    poll.register(_ORDERS, 0)  # only the hang-up matters
     try:
         send(judge.orders, order)
     except OSError:
@@ -144,9 +144,9 @@ def _made(order: Order, judge: _Judge) -> bool:
 
 
 def _dismiss(judge: _Judge, *, wait_s: float) -> None:
-    """End a judge, which may be idle, at a grade, or dead. An idle one ends by itself, and is given `wait_s` to do so.
+    """End a judge, idle, grading or dead. An idle judge ends by itself within `wait_s`.
 
-    One that is interrupted has a little time to remove what it made.
+    An interrupted judge gets a grace period to remove temporary files.
     """
     os.close(judge.orders)
     try:
@@ -165,13 +165,13 @@ def _ends(judge: _Judge, within_s: float) -> bool:
 
 
 def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "ForkServer") -> NoReturn:
-    """Make grades until there are no more orders, and end the process."""
+    """Grade until the orders end, then exit the process."""
     from evaluator.judge.context.context_pool import ContextPool
 
     code = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored since the shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have ignored SIGINT
         die_with_parent(worker, signal.SIGKILL)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _ORDERS)
@@ -204,7 +204,7 @@ def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies:
 
 
 def main(arguments: list[str]) -> int:
-    """Run as a process of its own; give its exit code."""
+    """Run the worker process and return its exit code."""
     if len(arguments) > 1:
         os.sched_setaffinity(0, {int(core) for core in arguments[1].split(",")})
     try:

@@ -1,4 +1,4 @@
-"""A worker as a crew holds it: a process of this machine here, or whatever else stands in its place."""
+"""Handle of a worker for the worker pool: an interface, and the implementation for a local process."""
 
 import contextlib
 import os
@@ -15,9 +15,9 @@ from evaluator.files.safe_open import open_to_append
 from evaluator.sandbox.filesystem.visible_files import source_root
 
 _BEHIND_S = 60.0
-"""How long after its deadline a grade's process may still be silent: it must first have imported PyTorch."""
+"""Grace period after the deadline of a grade: the worker may first have to import PyTorch."""
 _END_S = 10.0
-# -P: nothing is imported from the current folder, which may well be that of the submissions.
+# -P: never import from the current folder, which may hold submissions.
 _PYTHON = (sys.executable, "-P", "-X", "utf8")
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -26,10 +26,10 @@ _BOOT = (
 
 
 class Slot(NamedTuple):
-    """What a worker has for itself, these cores (all where empty) and this GPU, and which part of grades it makes.
+    """Resources of a worker (cores, all if empty; a GPU) and the part of grades that the worker makes.
 
-    A GPU is used only by the slot that finishes grades on it; those that begin them need to know which one it will be,
-    or, where it is another machine's, what it is like (`facts`).
+    Only the finishing slot of a GPU uses the GPU. Building slots need to know the GPU, or `facts` for a GPU of another
+    machine.
     """
 
     cores: tuple[int, ...] = ()
@@ -39,34 +39,34 @@ class Slot(NamedTuple):
 
 
 class NoWorker(Exception):
-    """There is no machine any more for a slot: nothing can be made there, and what it was at is for another."""
+    """A slot has lost its machine: another slot must take over its task."""
 
 
 class WorkerHandle(Protocol):
-    """Has one grade after another made, for a slot."""
+    """Worker that makes one grade after another, for a slot."""
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
-        """Have one grade made, or a part of it."""
+        """Make a grade, or a part of a grade."""
 
     def interrupt(self) -> None:
-        """Make it end its grade and itself. May be called while another thread waits in `grade`."""
+        """End the worker and any current grade. May be called while another thread waits in `grade`."""
 
     def wait(self) -> None:
-        """Wait for its end after `interrupt`; it has only so long."""
+        """Wait for the worker's end after `interrupt`, for a limited time."""
 
     def close(self) -> None:
-        """End it, with all that it started. Not while another thread waits in `grade`."""
+        """End the worker and all its processes. Must not be called while another thread waits in `grade`."""
 
 
 Hire = Callable[[Slot, Path | None], WorkerHandle]
-"""Makes the worker of a slot; what it prints goes to that file. May raise NoWorker."""
+"""Factory of a slot's worker, with the file for the worker's output. May raise NoWorker."""
 
 
 class LocalWorker:
-    """One process of `evaluator.batch.workers.worker` and the pipes to it."""
+    """A process of `evaluator.batch.workers.worker` and its pipes."""
 
     def __init__(self, slot: Slot, log: Path | None) -> None:
-        """Start it. What it prints goes to the end of `log`, else to stderr."""
+        """Start the process. Its output is appended to `log`, or goes to stderr."""
         replies, its_replies = os.pipe()
         arguments = [str(its_replies)]
         if slot.cores:
@@ -80,7 +80,7 @@ class LocalWorker:
                     stdout=output,
                     stderr=output,
                     pass_fds=(its_replies,),
-                    start_new_session=True,  # Ctrl-C is for the batch, which then ends its workers in order.
+                    start_new_session=True,  # Ctrl-C reaches only the batch, which ends its workers in order.
                 )
         except BaseException:
             os.close(replies)
@@ -92,7 +92,7 @@ class LocalWorker:
         self._replies = replies
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
-        """Have one grade made, or a part of it."""
+        """Make a grade, or a part of a grade."""
         limit_s = order.options.limit_s + _BEHIND_S
         until_s = time.monotonic() + limit_s
         try:
@@ -100,29 +100,29 @@ class LocalWorker:
             while True:
                 readable, _, _ = select.select([self._replies], [], [], max(0.0, until_s - time.monotonic()))
                 if not readable:
-                    self._process.kill()  # and the kernel kills its grade: it would be as long again
+                    self._process.kill()  # the kernel then kills the grade
                     return NotGraded(reason=f"the grade was not over after {limit_s:.0f} s", again=False)
                 reply = receive_reply(self._replies)
                 if not isinstance(reply, Stage):
                     return reply
                 on_stage(reply)
-        except (EOFError, OSError, ValueError):  # ValueError: what came was no message
+        except (EOFError, OSError, ValueError):  # ValueError: an invalid message
             return NotGraded(reason="the process that made the grade died", again=True)
 
     def interrupt(self) -> None:
-        """Make it end its grade and itself. May be called while another thread waits in `grade`."""
+        """End the worker and any current grade. May be called while another thread waits in `grade`."""
         self._process.terminate()
 
     def wait(self) -> None:
-        """Wait for its end after `interrupt`; it has only so long."""
+        """Wait for the worker's end after `interrupt`, for a limited time."""
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()  # and the kernel kills its grade
+            self._process.kill()  # the kernel then kills the grade
             self._process.wait()
 
     def close(self) -> None:
-        """End it, with all that it started. Not while another thread waits in `grade`."""
+        """End the worker and all its processes. Must not be called while another thread waits in `grade`."""
         self.interrupt()
         self.wait()
         with contextlib.suppress(OSError):

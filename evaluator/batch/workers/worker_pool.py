@@ -1,7 +1,7 @@
-"""The workers of a batch: each slot of the crew takes one task after another and grades it in a worker of its own.
+"""Worker pool of a batch: each slot takes tasks in turn and grades them in a worker process of the slot.
 
-A worker that dies, hangs or reports that the machine failed is replaced, and its task tried again on the new one, a
-little later each time. Nothing of this is the submission's fault, so nothing of it is counted against it.
+After a crash, a hang or a failure of the machine, a new worker replaces the old and tries the task again. The pause
+grows with each attempt. A failure of the machine never counts against the submission.
 """
 
 import contextlib
@@ -26,17 +26,17 @@ from evaluator.records import Status
 from evaluator.submission.read import Submission
 
 BACKOFF_S = (1.0, 5.0)
-"""How long to wait before the second and the third attempt; there is no fourth."""
+"""Pauses before the second and the third attempt, which is the last."""
 _ROOM = 4
-"""How many built submissions may wait for a GPU, for each slot that builds."""
+"""Limit of built submissions that wait for a GPU, for each building slot."""
 _IDLE_S = 10.0
-"""How long a GPU is kept while nothing waits for it."""
+"""Time after which a slot without work releases its GPU."""
 _JOIN_S = 1.0
 _LOOK_S = 0.5
 
 
 class Began(NamedTuple):
-    """A slot began a task, or goes on with another stage of it."""
+    """A slot started a task, or entered the next stage."""
 
     slot: int
     task: Task
@@ -44,7 +44,7 @@ class Began(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A task is through: with a card, or, where no worker brought one, with the reason."""
+    """Final result of a task: a card, or the reason why no worker made one."""
 
     slot: int
     task: Task
@@ -54,16 +54,16 @@ class Ended(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """A slot has no more to do; `error` is what ended it, if anything did."""
+    """A slot has ended; `error` is the exception that ended the slot, if any."""
 
     slot: int
     error: BaseException | None
 
 
 class WorkerPool:
-    """Slots that take tasks from `next_task` until it has no more, each in a thread of its own.
+    """Slots, each in a thread, that take tasks from `next_task` until the tasks end.
 
-    What happens is put into `events`, for one reader. Leaving the context ends all workers, whatever they are doing.
+    Events go to `events`, for one reader. The exit of the context ends all workers, even during a grade.
     """
 
     def __init__(
@@ -76,15 +76,15 @@ class WorkerPool:
         fail_fast: bool = False,
         hire: Hire | None = None,
     ) -> None:
-        """Begin. `next_task` is called from one thread at a time, until it gives None.
+        """Create the threads. `next_task` is called by one thread at a time, until the first None.
 
         Args:
-            slots: who works; some may lose their place (`NoWorker`), and the others take over.
-            options: how all is graded.
-            next_task: gives a task to grade; None where there is no more.
-            logs: a folder for what workers print.
-            fail_fast: take no more tasks once one is not correct; what has begun is ended.
-            hire: makes the worker of a slot, which prints into that file; None makes processes of this machine.
+            slots: the slots; after a lost machine (`NoWorker`) the remaining slots take over.
+            options: options of all grades.
+            next_task: returns the next task; None at the end.
+            logs: folder for the output of workers.
+            fail_fast: take no further task after the first incorrect result, and end all current grades.
+            hire: factory of a slot's worker, with its log file; None starts local processes.
         """
         self._hire = hire or LocalWorker
         self._returned: deque[Task] = deque()
@@ -103,7 +103,7 @@ class WorkerPool:
         self._workers: dict[int, WorkerHandle] = {}
         builders = sum(slot.part is Part.BEGIN for slot in slots)
         self._ready = GpuQueue(builders, room=_ROOM * builders)
-        # Daemons: one may be waiting for somebody else's next line when the batch is interrupted.
+        # Daemon threads: at an interrupt one may be blocked in `next_task`, waiting for a line from another process.
         self._threads = [
             threading.Thread(target=self._work, args=(number, slot), name=f"slot-{number}", daemon=True)
             for number, slot in enumerate(slots)
@@ -121,7 +121,7 @@ class WorkerPool:
             self._stopping.set()
             self._ready.close()
             workers = list(self._workers.values())
-        for worker in workers:  # all at once, then wait for each
+        for worker in workers:  # interrupt all before waiting for any
             worker.interrupt()
         for worker in workers:
             worker.wait()
@@ -147,7 +147,7 @@ class WorkerPool:
             self.events.put(Drained(number, error))
 
     def _begin_all(self, number: int, slot: Slot) -> None:
-        """Take new tasks until there are no more; where this slot only builds, pass on what is built."""
+        """Take new tasks until the end. A slot that only builds passes built tasks to the GPU queue."""
         while (task := self._next()) is not None:
             since_s = time.monotonic()
             try:
@@ -166,7 +166,7 @@ class WorkerPool:
                 self._end(number, task, tried.result, tried.attempts, since_s)
 
     def _next(self) -> Task | None:
-        """Take a task: one that another slot had to leave, or a new one. While others are busy, one may come back."""
+        """Take a task returned by a lost slot, or a new task. A busy slot may still return its task."""
         while not self._stopping.is_set():
             with self._taking:
                 if self._returned:
@@ -186,13 +186,13 @@ class WorkerPool:
             self._busy -= 1
 
     def _left(self, slot: Slot, lost: NoWorker) -> BaseException | None:
-        """Say what it means that a slot has no place any more: nothing, as long as another makes the same part."""
+        """Return the error of a slot that lost its machine: None while another slot makes the same part."""
         with self._counting:
             self._places[slot.part] -= 1
             return None if self._places[slot.part] else InfraError(f"no machine is left to grade on: {lost}")
 
     def _finish_all(self, number: int, slot: Slot) -> None:
-        """Take what is built until all are through. While nothing is, the GPU is given back."""
+        """Finish built tasks until all are done. An idle slot releases the GPU."""
         problem_sha256: str | None = None
         while not self._ready.over:
             waiting = self._ready.take(problem_sha256, _IDLE_S)
@@ -215,12 +215,12 @@ class WorkerPool:
 
     def _end(self, number: int, task: Task, result: Graded | NotGraded, attempts: int, since_s: float) -> None:
         if self._fail_fast and not _correct(result):
-            with self._taking:  # before this slot asks for another, and before anybody reads of it
+            with self._taking:  # before the slot takes another task, and before the reader sees the event
                 self._more = False
         self.events.put(Ended(number, task, result, attempts, time.monotonic() - since_s))
 
     def _tried(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_Tried | None":
-        """Have a worker make this slot's part of a grade, as often as the machine fails; None where the crew stops."""
+        """Make the slot's part of a grade, with retries after failures of the machine. None if the pool is stopping."""
         order = Order(
             problem=task.problem,
             submission=task.submission if isinstance(task.submission, Submission) else None,
@@ -250,12 +250,12 @@ class WorkerPool:
         raise AssertionError("the last attempt ends it")
 
     def _worker(self, number: int, slot: Slot) -> WorkerHandle | None:
-        """Give the slot's worker, a new one where it has none; None where the crew is to stop."""
+        """Return the slot's worker, and start one if needed. None if the pool is stopping."""
         with self._changing:
             if self._stopping.is_set() or number in self._workers:
                 return None if self._stopping.is_set() else self._workers[number]
         log = self._logs / f"worker-{number}.log" if self._logs is not None else None
-        worker = self._hire(slot, log)  # It may take a while to find a place, and others need not wait for it.
+        worker = self._hire(slot, log)  # Outside the lock: hiring may take long, and other slots must not wait.
         with self._changing:
             if not self._stopping.is_set():
                 self._workers[number] = worker
@@ -280,9 +280,9 @@ def _correct(result: Graded | NotGraded) -> bool:
 
 
 def _may_be_the_machines(result: Result) -> bool:
-    """Whether a process of the submission was killed: by itself, by the kernel for want of memory, or by somebody.
+    """Whether a process of the submission was killed: by itself, by the kernel for lack of memory, or from outside.
 
-    Nobody can tell afterwards. What is the submission's own comes again.
+    The three cases look the same afterwards. A retry shows whether the submission was the cause.
     """
     reason = result.card.reason if isinstance(result, Graded) else None
     if reason is None:
@@ -296,7 +296,7 @@ def _worth_another(result: Result) -> bool:
         case Built():
             return False
         case Graded(card=card):
-            # What ran out of time once would again: a grade is not to take three times what it may.
+            # No retry after a deadline: a grade must not take three times its limit.
             late = card.reason is not None and card.reason.code == Code.DEADLINE
             return card.status is Status.INFRA_ERROR and not late
         case NotGraded(again=again):
