@@ -1,1 +1,1 @@
-"""Clocks: reveal the inputs, time one call, observe the memory of a runner."""
+"""Clocks: reveal the inputs, time one call, sample the runner's memory."""

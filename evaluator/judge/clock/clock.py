@@ -1,4 +1,4 @@
-"""What a clock of the judge's does: it reveals the inputs, lets one call happen, and says how long that took."""
+"""Clock interface: reveal the inputs, run one call, and measure the duration."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -11,18 +11,18 @@ from evaluator.records import Fault
 
 
 class Sample(NamedTuple):
-    """Elements of an output as they were when the clock stopped: `bytes` (n, item size) at the flat `positions` (n)."""
+    """Output elements as of the clock's stop: `content` (n, item size in bytes) at the flat `positions` (n)."""
 
     positions: torch.Tensor
     content: torch.Tensor
 
 
 class ClockedCall(NamedTuple):
-    """A call that was answered: what the runner says it gave, and what the judge saw.
+    """An answered call: the runner's answer, and the judge's measurements.
 
-    `elapsed_ms` runs from the inputs' reveal to the end of the work. Where there is a GPU, `host_ms` is how long the
-    runner's host took to queue it, `prepared_ms` how long the GPU took to write the inputs, and `lag_ms` how long it
-    took from the word that the work is done until the judge's own work went on. `samples` are by path.
+    `elapsed_ms` runs from the reveal of the inputs to the end of the work. On a GPU, `host_ms` is the time of the
+    runner's host to queue the work, and `prepared_ms` the GPU time to write the inputs. `lag_ms` is the delay from the
+    word `done` to the judge's next work. `samples` are by path.
     """
 
     done: Done
@@ -34,16 +34,16 @@ class ClockedCall(NamedTuple):
 
 
 class Clock(Protocol):
-    """The clock of one runner. `empty_ms` is what an empty call's own work takes."""
+    """The clock of one runner. `empty_ms` is the duration of an empty call's own work."""
 
     empty_ms: float
 
     @property
     def words(self) -> MemorySamples | None:
-        """Words of the runner's output region, noted around each call; None where a GPU takes samples instead."""
+        """Samples of the runner's output region around each call; None on a GPU, with output sampling instead."""
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
-        """Have the runner get ready, off the clock, and leave it so that it cannot see what is written next."""
+        """Prepare the runner outside the timed interval. The runner cannot observe the inputs written next."""
 
     def call(
         self,
@@ -55,10 +55,10 @@ class Clock(Protocol):
         queued_timeout_s: float,
         asks_late: bool,
     ) -> ClockedCall | Fault:
-        """Write the inputs by `write`, let the runner go, and stop the clock when it is done.
+        """Write the inputs with `write`, resume the runner, and stop the clock at the end of the call.
 
-        With `asks_late` the frame has a secret, the seed of numbers that forward draws: it is sent when the clock runs.
-        `outline` holds, by path, the shapes and dtypes of the tensors that are expected; a clock that the runner goes
-        on behind takes samples of them. The runner may take `timeout_s`, and from where it says that all of its work is
-        queued on a GPU, which compiles and tunes nothing any more, `queued_timeout_s`.
+        With `asks_late` the frame holds a secret, the seed of random numbers in forward, and is sent after the clock's
+        start. `outline` maps paths to the expected shapes and dtypes; a clock without control over the runner's later
+        work samples the outputs. `timeout_s` limits the time until all work is queued on the GPU, `queued_timeout_s`
+        the rest, which contains no compilation or tuning.
         """

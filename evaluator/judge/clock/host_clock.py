@@ -1,13 +1,13 @@
-"""The clock of a runner on the host: every process of the runner is stopped between two calls.
+"""Clock of a runner on the host: all processes of the runner are stopped between two calls.
 
-Inputs are written while it is stopped, so they cannot be seen before `go`; the clock ends when it is stopped again, so
-work after `done` is either charged or never happens:
+Inputs are written while the runner is stopped, and cannot be seen before `go`. The clock ends when the runner is
+stopped again, so work after `done` is either timed or never happens:
 
-    judge:   stopped | write fresh inputs | t0 | let go |                | look | stop | t1 | snapshot, compare
+    judge:   stopped | write fresh inputs | t0 | resume |                | sample | stop | t1 | snapshot, compare
     runner:                                     | forward | done |
 
-Some of what is charged is taken off every call, so work might hide behind `done` until the runner is stopped. What is
-looked at on `done` is compared when it is: an output that is written in between was not finished.
+An overhead is subtracted from every call, so work could hide between `done` and the stop. Memory samples taken at
+`done` are compared after the stop: an output written in between was not finished.
 """
 
 import time
@@ -24,21 +24,21 @@ from evaluator.records import Fault
 
 
 class HostClock:
-    """Times the calls of one runner by the host's clock."""
+    """Times the calls of one runner with the host's clock."""
 
     empty_ms = 0.0
 
     def __init__(self, session: RunnerClient, outputs: Region) -> None:
-        """Stop and let go of `session`'s runner, which answers into `outputs`.
+        """Stop and resume the runner of `session`, which writes outputs into `outputs`.
 
-        Its `words` are looked at again when a call says it is over: empty calls too, so what that takes is taken off
-        all alike.
+        At the reported end of every call, empty calls included, `words` are sampled again. The sampling time is
+        therefore part of the overhead subtracted from all calls.
         """
         self._session = session
         self.words = MemorySamples(outputs)
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
-        """Have the runner get ready, then stop it."""
+        """Prepare the runner, then stop all its processes."""
         self._session.let_go()
         return self._session.prepare(frame, timeout_s=timeout_s) or self._session.stop()
 
@@ -52,7 +52,7 @@ class HostClock:
         queued_timeout_s: float,  # noqa: ARG002 - nothing is queued here
         asks_late: bool,  # noqa: ARG002 - no frame is ever sent before the clock runs
     ) -> ClockedCall | Fault:
-        """Write the inputs, let the runner go, and stop it when it has answered."""
+        """Write the inputs, resume the runner, and stop the runner after the answer."""
         write()
         start_ns = time.perf_counter_ns()
         self._session.let_go()

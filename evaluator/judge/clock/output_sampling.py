@@ -1,6 +1,7 @@
-"""Which elements of an answer are looked at inside the clock on a GPU: some of every tensor, drawn anew for each call.
+"""Output sampling on a GPU: random elements of every output tensor, read inside the timed interval.
 
-The kernel that looks (`native/gather.cu`) is told shapes by the judge, and places by the runner (`devices/page.py`).
+Positions are drawn for each call. The gather kernel (`native/gather.cu`) gets the shapes from the judge and the
+locations from the runner (`devices/page.py`).
 """
 
 import secrets
@@ -15,20 +16,21 @@ from evaluator.errors import ProblemError
 from evaluator.judge.clock.clock import Sample
 
 SAMPLES = 16_384
-"""Elements looked at inside of the clock. If a thousandth of an output came late, they would miss it once in 10**7."""
+"""Elements read inside the timed interval. If 0.1 % of an output came late, the samples would miss the delay once in
+10**7 calls."""
 SLOT_BYTES = 16
-"""The largest element, complex128."""
+"""Size of the largest element, complex128."""
 _SHAPE = struct.Struct(f"<II{MAX_DIMENSIONS}q")
 
 
 class Sampling:
-    """What the gather kernel is told of the tensors of `outline`: their shapes, and for each sample whose it is.
+    """Arguments of the gather kernel for the tensors of `outline`: the shapes, and the tensor of each sample.
 
-    A tensor without elements has nothing to look at.
+    Tensors without elements are not sampled.
     """
 
     def __init__(self, outline: Mapping[str, torch.Tensor], device: str) -> None:
-        """Share the samples out. Raises ProblemError for more tensors than the page has places for."""
+        """Distribute the samples. Raises ProblemError if the tensors outnumber the places in the page."""
         chosen = {path: tensor for path, tensor in outline.items() if tensor.numel()}
         if len(chosen) > MAX_PLACES:
             message = f"the reference returns {len(chosen)} tensors, gradients included; the limit is {MAX_PLACES}"
@@ -48,13 +50,13 @@ class Sampling:
         self.which = which.to(device, torch.int32)
 
     def of(self, outline: Mapping[str, torch.Tensor]) -> "Sampling":
-        """Return the sampling of `outline`: this one where nothing about the tensors is new."""
+        """Return the sampling of `outline`: the same object if all paths, shapes and dtypes are unchanged."""
         return self if _described(outline) == self._described else Sampling(outline, self._device)
 
     def positions(self) -> torch.Tensor:
-        """Draw the flat positions of one call: all of a small tensor, some of a large one.
+        """Draw the flat positions of one call: all of a small tensor, some of a large tensor.
 
-        By a generator of their own: the seed of the default one is told to the runner for random numbers in forward.
+        A separate generator: the runner learns the seed of the default generator, for random numbers in forward.
         """
         generator = torch.Generator(self._device).manual_seed(secrets.randbits(63))
         drawn = [
@@ -66,7 +68,7 @@ class Sampling:
         return torch.cat(drawn) if drawn else torch.empty(0, dtype=torch.int64, device=self._device)
 
     def samples(self, positions: torch.Tensor, slots: torch.Tensor) -> dict[str, Sample]:
-        """Return by path what the kernel found at `positions` and wrote into `slots`."""
+        """Return by path the elements that the kernel copied from `positions` to `slots`."""
         parts = zip(
             self.paths,
             self._item_bytes,
@@ -78,7 +80,7 @@ class Sampling:
 
 
 def shares(sizes: Sequence[int]) -> list[int]:
-    """Share `SAMPLES` out among tensors of so many elements: evenly, and what small ones leave goes to the others.
+    """Distribute `SAMPLES` evenly among tensors of the given sizes; larger tensors get unused shares.
 
     >>> shares([4, 10**6]), shares([10**6] * 2)
     ([4, 16380], [8192, 8192])

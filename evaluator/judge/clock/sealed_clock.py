@@ -1,19 +1,19 @@
-"""The clock of a runner on a GPU: two processes, one GPU, and the judge's own events around the submission's work.
+"""Clock of a runner on a GPU: two processes, one GPU, and the judge's own events around the submission's work.
 
     judge's stream:   hold | write inputs | overwrite L2 | e0 | go |                | done? | take samples | e1
     runner's stream:                                              | go? | forward | done |
 
-`go` and `done` are words in a shared page that streams write and wait for (cuStreamWriteValue32, cuStreamWaitValue32),
-so neither host stands between them. The hold is a word of the judge's alone: it is let go when the runner says that
-its work is queued, or after a limit, for a forward that waits for the GPU cannot say so before it has run.
+`go` and `done` are words in a shared page, written and awaited by streams (cuStreamWriteValue32, cuStreamWaitValue32),
+so neither host runs between the streams. The hold is a word in a page of the judge alone. The hold ends when the runner
+reports all work as queued, or after a limit: a forward that synchronizes with the GPU can report only afterwards.
 
-Contexts take turns on a GPU. What the judge does from the hold to `go` is one piece of work unless it takes longer than
-a time slice; how long it took shows whether something else ran in between, and such a call is void.
+Contexts share a GPU by time slices. The judge's work from the hold to `go` is not interrupted unless longer than a time
+slice. The duration of the work shows whether other work ran in between; the call is then void.
 
-A runner reads its question while the hold stands, so its work is queued when the clock starts. What is in the question
-must be worth nothing until then: shapes, and where the inputs will be. A seed is worth something where forward draws
-numbers, for a stream of the runner's own could draw them during the hold. There the question is sent when the gate is
-open, and the time that a host takes to launch is in the call: on both sides, and in the empty calls.
+The runner reads the request during the hold, so all work is queued when the clock starts. The request must be worthless
+until the start: shapes, and the locations of the inputs. A seed has value if forward draws random numbers, since
+another stream of the runner could draw the numbers during the hold. The request is then sent after the gate has opened,
+and the host's launch time is part of the call: on both sides, and in empty calls.
 """
 
 import ctypes
@@ -39,21 +39,21 @@ from evaluator.timing.stats import median
 
 _HOLD_S = 0.030
 _PROBES = 20
-_SEEN, _OPEN = 64, 128  # In the judge's own page, behind the word of the hold.
+_SEEN, _OPEN = 64, 128  # Offsets in the judge's own page; the hold is at 0.
 _WATCH_NS = 20_000_000
-"""How long the end of a call is watched for. Above that a few microseconds are no longer of interest."""
+"""Time limit for observing the end of a call. In longer calls, a few microseconds do not matter."""
 _SETTLE_S = 10.0
 _POLL_S = 50e-6
 _BLOCKS, _THREADS = 64, 256
 
 
 class SealedClock:
-    """Times the calls of one runner by the GPU's clock, in the judge's own context."""
+    """Times the calls of one runner with the GPU's clock, in the judge's own context."""
 
     words = None
 
     def __init__(self, session: RunnerClient, memory: SharedMemory, kernels: bytes) -> None:
-        """Pin the pages and load the judge's `kernels`, a cubin for this GPU."""
+        """Pin the pages and load the judge's `kernels`, a cubin for the GPU."""
         if memory.page is None:
             raise TypeError("a sealed clock needs a page")
         self._session = session
@@ -73,13 +73,13 @@ class SealedClock:
         self._sampling = Sampling({}, "cuda")
 
     def close(self) -> None:
-        """Let go of the pinned pages. The runner must be dead, or have answered its last call."""
+        """Unpin the pages. The runner must be dead, or have answered the last call."""
         driver.unregister_host(_address(self._page))
         driver.unregister_host(_address(self._hold))
         self._hold.close()
 
     def _time_probe(self, probe_bytes: int) -> float:
-        """Measure what an empty call launches in a runner, by events around the same kernel in this context."""
+        """Return the duration of an empty call's kernel, from events around the same kernel in this context."""
         source, target = torch.zeros(2, probe_bytes // 4, dtype=torch.int32, device="cuda")
         times_ms = []
         for _ in range(_PROBES):
@@ -94,7 +94,7 @@ class SealedClock:
         return median(times_ms)
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
-        """Have the runner get ready. It may run on: inputs do not exist before the hold is let go."""
+        """Prepare the runner. The runner may continue: the inputs do not exist before the end of the hold."""
         return self._session.prepare(frame, timeout_s=timeout_s)
 
     def call(
@@ -107,9 +107,9 @@ class SealedClock:
         queued_timeout_s: float,
         asks_late: bool,
     ) -> ClockedCall | Fault:
-        """Queue the judge's side, let it go when the runner has queued its own, and take the time between.
+        """Queue the judge's side, end the hold when the runner's side is queued, and measure the time between.
 
-        With `asks_late` the runner is asked only once the judge's side has opened the gate.
+        With `asks_late`, the request is sent only after the judge's side has opened the gate.
         """
         self._ticket += 1
         sampling = self._sampling = self._sampling.of(outline)
@@ -186,7 +186,7 @@ class SealedClock:
             end.record()
 
     def _opened(self) -> bool:
-        """Let the hold go, and wait until the clock runs. The word for it is the judge's alone, not the runner's."""
+        """End the hold, and return whether the clock starts, as signalled by a word in the judge's own page."""
         self._let_go()
         give_up = time.perf_counter_ns() + int(_SETTLE_S * 1e9)
         return _when(memoryview(self._hold.buffer)[_OPEN : _OPEN + 4].cast("I"), self._ticket, give_up) is not None
@@ -194,9 +194,9 @@ class SealedClock:
     def _converse(
         self, frame: Call, timeout_s: float, queued_timeout_s: float, *, held: bool = True
     ) -> tuple[Done, int, float | None] | Fault:
-        """Let the hold go when the runner has queued its work, and wait for the rest of its answer.
+        """End the hold when the runner has queued its work, and wait for the rest of the answer.
 
-        Where nothing is `held` any more the end is watched for at once: it may come before the word that all is queued.
+        If the hold has already ended, watch for the end at once: the end may precede the `Queued` frame.
         """
         in_time = held and self._session.answered(_HOLD_S)
         queued_ns = time.perf_counter_ns()
@@ -212,10 +212,10 @@ class SealedClock:
         return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
 
     def _watch_the_end(self) -> float | None:
-        """See how long the GPU takes from the word `done` until it goes on with the judge's work; None if not seen.
+        """Return the GPU's delay from the word `done` to the judge's next work; None if not observed.
 
-        The judge's work goes on when the runner's context has nothing left to do. Where `done` was written before the
-        work was over, that takes longer than in a runner that never saw a submission.
+        The judge's work continues once the runner's context is idle. If `done` was written before the end of the work,
+        the delay is longer than in a runner without a submission.
         """
         give_up = time.perf_counter_ns() + _WATCH_NS
         done_ns = _when(memoryview(self._page.buffer)[DONE : DONE + 4].cast("I"), self._ticket, give_up)
@@ -226,7 +226,7 @@ class SealedClock:
         self._hold.buffer[:4] = struct.pack("<I", self._ticket)
 
     def _settled(self) -> bool:
-        """Wait for the judge's own stream to come to its end."""
+        """Wait for the end of the judge's stream. Return False after `_SETTLE_S`."""
         deadline = time.monotonic() + _SETTLE_S
         while not self._events[-1].query():  # type: ignore[no-untyped-call]
             if time.monotonic() > deadline:
@@ -235,7 +235,7 @@ class SealedClock:
         return True
 
     def _abandon(self) -> None:
-        """End the runner, then do in its place what the judge's stream waits for."""
+        """Kill the runner, then release the judge's stream in its place. Raises JudgeFailed if the GPU hangs."""
         self._session.child.kill()
         self._let_go()
         self._page.buffer[DONE : DONE + 4] = struct.pack("<I", self._ticket)
@@ -244,7 +244,7 @@ class SealedClock:
 
 
 def _when(word: memoryview, ticket: int, give_up_ns: int) -> int | None:
-    """Say when a word in memory became `ticket`, or more, as a GPU's wait has it; as exactly as a loop can see it."""
+    """Return the time at which a word reached `ticket` or more, as in a stream wait; None at the time limit."""
     with word:
         while word[0] < ticket:
             if time.perf_counter_ns() > give_up_ns:
