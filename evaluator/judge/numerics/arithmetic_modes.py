@@ -1,11 +1,12 @@
-"""The reference computed otherwise: sums in another order, rounding elsewhere, operands in fewer bits.
+"""Dispatch modes that change a reference's arithmetic: order of sums, rounding of results, format of operands.
 
-What PyTorch calls below a model is caught (`OperationMode`), so this works for any reference. Another order shows
-what an honest kernel may be off by, fewer bits what one that rounds its operands is off by. A mode changes matrix
-products, convolutions and sums; what it does not know stays as it is.
+A mode intercepts the operations that PyTorch dispatches below a model (`OperationMode`), and works for any reference.
+Another summation order shows the rounding error of an honest kernel. Operands in fewer bits show the error of a kernel
+that rounds its operands. `Order.ROUNDED` and `with_results` change every floating-point result. The other modes change
+matrix products, convolutions and sums, and leave unknown operations unchanged.
 
-TF32 keeps 10 bits of the mantissa, as fp16 does, and fp32's exponent. The tensor cores of an H100 cut the rest off
-where nobody rounded before; cuDNN and CUTLASS round to nearest.
+TF32 keeps 10 bits of the mantissa, like fp16, and fp32's exponent. The tensor cores of an H100 truncate unrounded
+operands; cuDNN and CUTLASS round to nearest.
 """
 
 import contextlib
@@ -21,26 +22,26 @@ from evaluator.protocol.op_mode import OperationMode
 aten = torch.ops.aten
 
 _STEPS = 256
-"""Terms that are added one after the other; more are first added up in as many parts."""
+"""Limit of sequential additions. A longer sum is first reduced to as many partial sums."""
 _CHANNEL_STEPS = 8
-"""Of a convolution's channels: each step is a whole convolution."""
+"""The same limit for a convolution's channels: each step is a whole convolution."""
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.cat.default, aten.stack.default})  # noqa: SLF001
 _UNITS = {torch.float16: 0.5, torch.bfloat16: 0.5}
 _DEFAULT_UNITS = 1.0
 
 
 class Order(StrEnum):
-    """Another way to the same sum."""
+    """Alternative orders of a sum, and perturbed results."""
 
     REVERSED = "reversed"
     SEQUENTIAL = "sequential"
-    ROUNDED = "rounded"  # each result is off by a unit in its last place (half of one in half precision)
+    ROUNDED = "rounded"  # each result is off by 1 ulp (0.5 ulp in half precision)
 
 
 class Format(StrEnum):
-    """A format with fewer bits than fp32, the finest first.
+    """Formats with fewer bits than fp32, from fine to coarse.
 
-    TF32 and fp16 keep as many, so results seldom tell one from the other.
+    TF32 and fp16 have equal mantissas, and results rarely distinguish the two.
     """
 
     TF32 = "TF32"
@@ -50,7 +51,7 @@ class Format(StrEnum):
 
 
 def rounded(tensor: torch.Tensor, to: Format) -> torch.Tensor:
-    """Round a tensor of float32 or float64 to a format, and give it as what it was; others are given back as they are.
+    """Return a float32 or float64 tensor rounded to a format, in its original dtype; other tensors return unchanged.
 
     >>> rounded(torch.tensor([1 + 2**-11 + 2**-20]), Format.TF32).item() == 1 + 2**-10
     True
@@ -66,13 +67,15 @@ def rounded(tensor: torch.Tensor, to: Format) -> torch.Tensor:
             return tensor.half().float()
         case Format.TF32 | Format.TF32_CUT:
             bits = tensor.contiguous().view(torch.int32)
-            # Half of the last place that is kept, and one less where that place is even: to nearest, ties to even.
+            # Round to nearest, ties to even: add half of the last kept place, minus 1 if the last kept bit is even.
             half = 0xFFF + ((bits >> 13) & 1) if to is Format.TF32 else 0
             return torch.where(torch.isfinite(tensor), ((bits + half) & ~0x1FFF).view(torch.float32), tensor)
 
 
 def moved(tensor: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    """Move each floating-point element by a unit in its last place, or by half of one, up or down.
+    """Return a tensor with each floating-point element moved up or down by 1 ulp (0.5 ulp in half precision).
+
+    Tensors of float64 return unchanged.
 
     >>> moved(torch.tensor([3, 4])).tolist()
     [3, 4]
@@ -86,7 +89,7 @@ def moved(tensor: torch.Tensor, generator: torch.Generator | None = None) -> tor
 
 
 class _Altered(OperationMode):
-    """Calls handlers in the place of the operations that have one."""
+    """Dispatch mode with handlers in place of some operations."""
 
     def __init__(self, handlers: Mapping[Any, Callable[..., Any]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -102,7 +105,7 @@ class _Altered(OperationMode):
 
 
 class _EachResult(OperationMode):
-    """Changes each floating-point result."""
+    """Dispatch mode for a change of each floating-point result."""
 
     def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -113,7 +116,7 @@ class _EachResult(OperationMode):
     ) -> Any:
         del types
         result = func(*args, **dict(kwargs or {}))
-        # A view, or a result that is written into an argument, is not a new value; a copy is not computed.
+        # Views and results written into an argument are not new values; copies compute nothing.
         if func in _COPIES or any(each.alias_info is not None for each in func._schema.returns):  # noqa: SLF001
             return result
         if isinstance(result, torch.Tensor):
@@ -126,7 +129,7 @@ class _EachResult(OperationMode):
 
 @contextlib.contextmanager
 def in_order(order: Order) -> Iterator[None]:
-    """Have sums and products computed in another order, or rounded elsewhere."""
+    """Context with sums and products in another order, or with perturbed results."""
     with sdpa_kernel(SDPBackend.MATH), _mode(order):
         yield
 
@@ -149,14 +152,14 @@ def _mode(order: Order) -> OperationMode:
 
 @contextlib.contextmanager
 def with_results(to: Format) -> Iterator[None]:
-    """Have every result rounded to a format, as in a model that computes in it throughout."""
+    """Context with every result rounded to a format, as in a model that computes throughout in this format."""
     with sdpa_kernel(SDPBackend.MATH), _EachResult(lambda tensor: rounded(tensor, to)):
         yield
 
 
 @contextlib.contextmanager
 def with_operands(to: Format) -> Iterator[None]:
-    """Have the operands of matrix products and convolutions rounded to a format, as tensor cores take them."""
+    """Context with operands of matrix products and convolutions rounded to a format, as for tensor cores."""
 
     def first_two(func: Any, a: torch.Tensor, b: torch.Tensor, *rest: Any, **options: Any) -> Any:
         return func(rounded(a, to), rounded(b, to), *rest, **options)
@@ -200,7 +203,7 @@ def _product_in_turn(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tenso
 
 
 def _added(product: Callable[..., torch.Tensor], plain: Any) -> Callable[..., torch.Tensor]:
-    """Make addmm and its kin of a product: beta x c + alpha x (a @ b)."""
+    """Return a handler of addmm, addmv or baddbmm from a handler of the product: beta x c + alpha x (a @ b)."""
 
     def added(
         func: Any, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1

@@ -1,7 +1,7 @@
-"""Samples of a runner's answers, kept to be asked whether they have fewer bits than the problem asks for.
+"""Samples of a runner's outputs, kept for a later test for reduced precision.
 
-A wrong answer is asked at once. Of the right ones that may be quoted one is drawn by lot, and asked when its stage is
-over: nobody could know which call it would be. Of outputs with a few elements some calls are drawn, and asked together.
+A wrong output is tested at once. Among the correct calls that may be quoted, a single random call is tested after its
+stage, and no submission can predict the choice. For outputs of few elements, several random calls are tested together.
 """
 
 import contextlib
@@ -30,18 +30,18 @@ from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.records import Check, Precision
 
 _MOST_CALLS = 32
-"""The more calls, the more surely those in which a rounding is large tell it from an answer's other errors."""
+"""Limit of calls tested together. More calls with a large rounding separate the rounding better from other errors."""
 
 
 class Sample(NamedTuple):
-    """A sample of the outputs that one block of a call has, by path, and whether float64 says what they should be."""
+    """Sampled outputs of a block of a call, by path, and whether the expected values are in float64."""
 
     block: int
     outputs: dict[str, Errors]
     in_float64: bool
 
     def only(self, *, large: bool) -> "Sample":
-        """Keep the outputs with enough errors to be asked by themselves, or the others."""
+        """Return the sample with only the outputs of at least `ENOUGH` errors (`large`), or only the rest."""
         kept = {path: errors for path, errors in self.outputs.items() if (len(errors.exact) >= ENOUGH) == large}
         return self._replace(outputs=kept)
 
@@ -52,13 +52,13 @@ class Sample(NamedTuple):
         random_seed: int,
         gradients: list[torch.Tensor] | None,
     ) -> ReferenceCall:
-        """Give the call that this is a sample of; `blocks` and what follows are what the reference was called with."""
+        """Return the sampled call of the reference; `blocks` and the other arguments belong to the whole call."""
         return ReferenceCall(reference, blocks[self.block], random_seed, gradients, self.in_float64)
 
     def lowered(self, call: ReferenceCall, path: object) -> Found | None:
-        """Name the format whose rounding is in the errors of the output at `path`, where `call` has enough of them.
+        """Return the format whose rounding is in the errors of the output at `path`; None without a match.
 
-        The answer is wrong in any case, so where memory runs out there is no name for it.
+        Fewer than `ENOUGH` errors also return None, as does exhausted memory: the output is wrong in any case.
         """
         outputs = {known: errors for known, errors in self.only(large=True).outputs.items() if known == path}
         with contextlib.suppress(MemoryError):
@@ -67,7 +67,7 @@ class Sample(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A right call: its seed, its record, its sample."""
+    """A correct call: seed, record, sample."""
 
     seed: int
     check: Check
@@ -75,7 +75,7 @@ class Drawn(NamedTuple):
 
 
 class _Lots:
-    """Keeps so many of the calls that it is shown: each is as likely to be kept as any other."""
+    """Reservoir sample of calls: every call has the same probability of being kept."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -93,10 +93,10 @@ class _Lots:
 
 
 class PrecisionWatch:
-    """Samples the answers of one runner. Where a problem does not ask for fp32 there is nothing to sample."""
+    """Samples of a runner's outputs. Only problems in fp32 are sampled."""
 
     def __init__(self, precision: Precision) -> None:
-        """Begin with no call."""
+        """Start without calls."""
         self._is_fp32 = precision is Precision.FP32
         self.sample = Sample(0, {}, in_float64=False)
         self._one, self._many = _Lots(1), _Lots(_MOST_CALLS)
@@ -104,20 +104,22 @@ class PrecisionWatch:
 
     @property
     def lacks_calls(self) -> bool:
-        """Say whether more right calls would tell more of outputs with a few elements."""
+        """Whether more correct calls would improve the test of outputs with few elements."""
         return self._can_tell and len(self._many.kept) < _MOST_CALLS
 
     @property
     def drawn(self) -> list[list[Drawn]]:
-        """Give the calls that were drawn, those together that are asked together, in any order."""
+        """Groups of kept calls, in random order. The calls of a group are tested together."""
         lots = [kept for kept, enough in ((self._one.kept, 1), (self._many.kept, ENOUGH_CALLS)) if len(kept) >= enough]
         return [secrets.SystemRandom().sample(kept, len(kept)) for kept in lots]
 
     def look_closely(self, again: Callable[[Drawn], ReferenceCall]) -> Check | None:
-        """Ask the calls that were drawn, which `again` makes; give the record of one of them as failed, or None.
+        """Return the record of a kept call, marked as failed, if reduced precision is found; else None.
 
-        A single call is made once, each of many whenever it is asked about. Raises MemoryError as `format_of` does,
-        when all were asked.
+        `again` makes a reference call: once for a single kept call, and at each use for a group of many.
+
+        Raises:
+            MemoryError: no group has a finding, and a format could not be tried (see `format_of`).
         """
         untried: str | None = None
         for drawn in self.drawn:
@@ -142,21 +144,21 @@ class PrecisionWatch:
         return None
 
     def begin(self, blocks: int) -> None:
-        """Turn to a call whose expected values come in so many blocks, and draw the one to be sampled."""
+        """Start a call with expected values in `blocks` blocks, and draw the block for the sample."""
         self.sample = Sample(secrets.randbelow(blocks), {}, in_float64=False)
 
     def add(self, block: int, path: str, sides: Sides, *, in_float64: bool) -> None:
-        """Sample an output of this call, or the rows of it that a block has."""
+        """Sample an output of the current call, or the rows of a block, if `block` is the drawn block."""
         if self._is_fp32 and block == self.sample.block and (errors := sampled(*sides)) is not None:
             self.sample = self.sample._replace(in_float64=in_float64, outputs={**self.sample.outputs, path: errors})
 
     def draw_lots(self, seed: int, check: Check) -> None:
-        """Keep this right call's sample or those that are kept: each call is as likely as any other.
+        """Offer a correct call to the reservoirs; every call has the same probability of being kept.
 
-        Without float64 the plain reference's rounding would be in both of the errors that are held against each other.
+        Without float64, the plain reference's rounding would be in both compared errors, and the call is not kept.
         """
         if not self.sample.outputs:
-            return  # It is the plain reference's own answer, and was compared no further.
+            return  # The outputs equal the plain reference's, and were not compared further.
         self._can_tell = self.sample.in_float64
         if self._can_tell:
             self._one.show(Drawn(seed, check, self.sample.only(large=True)))

@@ -1,13 +1,13 @@
-"""Whether an answer has fewer bits than the problem asks for: wrong ones, and right ones too.
+"""Detection of reduced precision: TF32, bf16 or fp16 in the errors of an fp32 output, whether wrong or correct.
 
-An output that is off proves nothing by the size of its error: TF32 averages out in a long sum of positive products, and
-is then well within any tolerance. But rounding is a function of the operands: where the reference is computed in
-float64 with operands, inputs or all results rounded to TF32, bf16 or fp16, it is off in the same elements, the same way
-and as far. So the errors of an answer are regressed on those of such a reference. The coefficient is near 1 for an
-answer with that rounding, whatever else is in its errors, and near 0 for any other. A constant and the exact values are
-in the regression too: what is off by a part of its own size was scaled, or cut off in its sums, as tensor cores do.
+The size of an error proves nothing: TF32 averages out in a long sum of positive products, well within any tolerance.
+But rounding is a function of the operands. A float64 reference with operands, inputs or all results rounded to TF32,
+bf16 or fp16 is off in the same elements, in the same direction and by the same amount. The errors of an output are
+therefore regressed on the errors of such a reference. The coefficient is near 1 for an output with this rounding,
+whatever its other errors, and near 0 for any other output. The regression also includes a constant and the exact
+values. An error proportional to the value comes from a scale factor, or from truncated sums, as in tensor cores.
 
-An output of a few elements, such as a loss, has too few errors for that in one call. Those of many calls are put
+An output of few elements, such as a loss, has too few errors in a single call. The errors of many calls are tested
 together.
 """
 
@@ -29,28 +29,30 @@ from evaluator.judge.tensors.pytree import Value, unravelled
 from evaluator.protocol.model_call import mapped
 
 _COEFFICIENTS = (0.4, 1.6)
-"""One where all of the rounding is in the errors, a half where one of two operands was rounded."""
+"""Accepted coefficients: 1 if the errors contain the whole rounding, 0.5 if only a single operand of two was
+rounded."""
 _OWN = 0.2
-"""A reference that itself rounds so has the same errors, and nobody is to blame."""
+"""Limit of the coefficient for the plain reference's own errors. Above, the reference itself rounds, and the submission
+is not at fault."""
 _HOPELESS = 0.25
-"""Errors smaller than this part of a rounding's do not have it in them; nor that of a coarser format."""
+"""Errors below this fraction of a rounding's size do not contain the rounding, nor the rounding of a coarser format."""
 _LEAST, _MOST = 0.2, 0.9
 _DEVIATIONS = 8.0
 ENOUGH = 64
-"""So many errors of one output are asked by themselves, fewer together with those of other calls."""
+"""Number of errors for a test of an output in a single call. Smaller outputs are tested over many calls."""
 ENOUGH_CALLS = 20
-"""Calls that say something together. A submission that is timed has answered as many (`timing_loop.MIN_CALLS`)."""
+"""Calls for a joint test. A timed submission has answered at least as many (`timing_loop.MIN_CALLS`)."""
 _FIRST_CALLS = 4
-"""After so many it shows whether errors are far smaller than a rounding's."""
+"""Calls after which errors far smaller than a rounding are recognised."""
 _SAMPLE = 1 << 16
 _WIDEST = 0.1
-"""bf16 rounds by 2**-9; what is off by a tenth of its size is wrong in some other way."""
+"""Relative to the exact values. bf16 rounds by 2**-9; an error of a tenth has another cause."""
 
 
 class Errors(NamedTuple):
-    """A sample of one output: places in it (flat indices), and what stands there, in float64.
+    """Sample of an output: flat indices (`places`), and the values at these indices in float64.
 
-    `actual` is the submission's, `exact` what should be there, `honest` the plain reference's own.
+    `actual` is the submission's value, `exact` the expected value, `honest` the plain reference's value.
     """
 
     places: torch.Tensor
@@ -60,7 +62,7 @@ class Errors(NamedTuple):
 
 
 class ReferenceCall(NamedTuple):
-    """One call of the reference, or one block of it; without `in_float64` only the plain model can be asked."""
+    """A call of the reference, or a block of the call; without `in_float64`, only the plain model can run."""
 
     reference: Reference
     inputs: Arguments
@@ -70,23 +72,26 @@ class ReferenceCall(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Errors of one call's outputs, by path. `again` makes the call: inputs may be too large to keep those of many."""
+    """Errors of a call's outputs, by path.
+
+    `again` makes the call anew: the inputs of many calls may be too large to keep.
+    """
 
     again: Callable[[], ReferenceCall]
     outputs: Mapping[str, Errors]
 
 
 class Found(NamedTuple):
-    """The output whose errors have a format's rounding in them."""
+    """Output with a format's rounding in its errors."""
 
     path: str
     format: Format
 
 
 def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> Errors | None:
-    """Take a sample of an output of float32; None where it is empty, or of another shape than the expected.
+    """Return a sample of a float32 output; None for other dtypes, empty outputs and wrong shapes.
 
-    Places are drawn from the operating system's seed: nobody can be right there alone.
+    Places come from an operating-system seed: no submission can be correct only at the sampled places.
     """
     count = honest.numel()
     if honest.dtype != torch.float32 or not count or actual.shape != honest.shape:
@@ -103,13 +108,14 @@ def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> 
 
 
 def format_of(calls: Sequence[Asked]) -> Found | None:
-    """Name the format whose rounding is in the errors of one output, put together from all `calls`; None if none is.
+    """Return the format whose rounding is in the errors of an output, over all `calls`; None without a match.
 
-    An honest answer costs three calls of the reference as a rule, six where it has no products, and twelve at most; of
-    many `calls`, the first four cost so much each, and all do where errors are about as large as a rounding's.
+    An honest answer usually costs three reference calls, six if the reference has no products, and at most twelve. With
+    many `calls`, each of the first four has this cost. The rest follow only if errors are about as large as a rounding.
 
-    Raises MemoryError where a format could not be tried, for rounding takes more memory than float64 alone, and none
-    was found among the others.
+    Raises:
+        MemoryError: no format matches, and a format could not be tried, as rounding takes more memory than float64
+        alone.
     """
     together = {path: _together([call.outputs.get(path) for call in calls]) for path in calls[0].outputs}
     asked = {path: errors for path, errors in together.items() if errors is not None and _is_worth_it(errors)}
@@ -137,7 +143,7 @@ def format_of(calls: Sequence[Asked]) -> Found | None:
 
 
 def _together(calls: Sequence[Errors | None]) -> Errors | None:
-    """Put the errors of an output together, (calls, elements); None if there are too few, or not as many in all."""
+    """Return an output's errors as (calls, elements); None if too few, missing in a call, or of unequal number."""
     known = [call for call in calls if call is not None]
     elements = {len(call.exact) for call in known}
     is_enough = len(known) >= ENOUGH_CALLS or (len(known) == 1 and max(elements) >= ENOUGH)
@@ -147,15 +153,15 @@ def _together(calls: Sequence[Errors | None]) -> Errors | None:
 
 
 def _roundings(way: "_Way", to: Format, calls: Sequence[Asked], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
-    """Compute by path what rounding does to the outputs that are `left`, in all calls.
+    """Return, by path, the errors that a rounding causes in the outputs `left`, over all calls.
 
-    In the first few alone, where that is nothing or so much in all outputs that it cannot be in their errors.
+    The first few calls suffice if the rounding in every output is zero, or too large to be in the errors.
     """
     parts: dict[str, list[torch.Tensor]] = {path: [] for path in left}
     for number, call in enumerate(calls):
         outputs = {path: call.outputs[path] for path in parts}
         lower = way(call.again, to, outputs) if outputs else {}
-        # What cannot be computed once is not looked at: float16 is not for everything.
+        # An output without a value in some call is dropped: not every reference can be computed in fp16.
         parts = {path: [*known, lower[path] - outputs[path].exact] for path, known in parts.items() if path in lower}
         if number + 1 == _FIRST_CALLS and not any(_may_be_in(left[path], torch.stack(parts[path])) for path in parts):
             break
@@ -205,9 +211,9 @@ def _run(
     mode: contextlib.AbstractContextManager[None],
     outputs: Mapping[str, Errors],
 ) -> dict[str, torch.Tensor]:
-    """Compute the reference so, and take what stands at the sampled places; nothing where it cannot be computed.
+    """Return the altered reference's values at the sampled places; an empty dict if the reference fails.
 
-    Its inputs are rounded first where `to` is given.
+    Inputs are rounded first if `to` is given.
     """
     try:
         inputs = call.inputs if to is None else _low(call.inputs, to)
@@ -236,7 +242,7 @@ def _rounded_weights(call: ReferenceCall, to: Format) -> contextlib.AbstractCont
 
 @contextlib.contextmanager
 def rounded_weights(model: torch.nn.Module, to: Format) -> Iterator[None]:
-    """Have a model's weights rounded for a while."""
+    """Context with a model's weights and buffers rounded to a format."""
     state = list(itertools.chain(model.parameters(), model.buffers()))
     before = [tensor.detach().clone() for tensor in state]
     try:
@@ -251,7 +257,7 @@ def rounded_weights(model: torch.nn.Module, to: Format) -> Iterator[None]:
 
 
 def _is_worth_it(errors: Errors) -> bool:
-    """Say whether there are errors at all, other than the plain reference's own and those of another answer."""
+    """Return whether errors can be tested: finite, nonzero, unlike the plain reference's, not beyond `_WIDEST`."""
     error = errors.actual - errors.exact
     return (
         bool(torch.isfinite(errors.actual[torch.isfinite(errors.exact)]).all())
@@ -265,30 +271,32 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
 
 
 def _hopeless(errors: Errors, rounding: torch.Tensor) -> bool:
-    """Say whether errors are too small to have a rounding in them, as far as that was computed."""
+    """Return whether errors are too small to contain a rounding, over the calls with a computed rounding."""
     error, rounding, _ = _apart(errors, rounding)
     return float(error.norm()) < _HOPELESS * float(rounding.norm())
 
 
 def _agreement(errors: Errors, rounding: torch.Tensor) -> float:
-    """Give the partial correlation of an answer's errors with a rounding's; 0 where they do not have it in them.
+    """Return the partial correlation of an output's errors with a rounding; 0 for errors without the rounding.
 
-    It must be in them whether large values count for more or all count alike, else that of a few would speak for all.
-    Of many calls every one has a voice.
+    In a single call, the correlation must hold with and without a reduced weight of large values; else a few large
+    values would decide. Of many calls, each has a vote.
     """
     if len(rounding) > 1:
         goes = signs_agree(errors.actual - errors.exact, rounding, errors.exact)
         return _correlation(*_apart(errors, rounding), len(rounding)) if goes else 0.0
-    # Where each row and each column has a rounding of its own, there are only as many as rows and columns.
+    # If each row and each column has its own rounding, only as many errors are independent as there are rows and
+    # columns.
     independent = 2.0 * math.sqrt(int(_known(errors, rounding).sum()))
     ways = [_apart(errors, rounding, alike=alike) for alike in (False, True)]
     return min(_correlation(*apart, independent) for apart in ways)
 
 
 def _correlation(error: torch.Tensor, rounding: torch.Tensor, own: torch.Tensor, independent: float) -> float:
-    """Correlate errors with a rounding; 0 where that is by chance, or another part of them than all of it or a half.
+    """Return the correlation of errors with a rounding; 0 for a chance value or a coefficient outside `_COEFFICIENTS`.
 
-    By chance it is of the order of one over the square root of how many are `independent`.
+    Chance correlations are of the order of 1 / sqrt(`independent`), with `independent` the number of independent
+    errors.
     """
     size = float(rounding @ rounding)
     norms = float(error.norm()) * math.sqrt(size)
@@ -307,10 +315,10 @@ def _known(errors: Errors, rounding: torch.Tensor) -> torch.Tensor:
 def _apart(
     errors: Errors, rounding: torch.Tensor, *, alike: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Take a constant and the exact values out of an answer's errors, a rounding's, and the reference's own.
+    """Return the errors of an answer, a rounding and the reference, without a constant and without the exact values.
 
-    With `alike`, those of values larger than most are scaled down to as much as most have. Of many calls, each element
-    has a constant of its own: what is the same in all of them.
+    With `alike`, elements above the median size are scaled down to the median. For many calls, the constant is per
+    element: the mean over all calls.
     """
     errors = Errors(*(side[: len(rounding)] for side in errors))
     known = _known(errors, rounding)
@@ -326,14 +334,14 @@ def _apart(
 
 
 def _of_interest(errors: Errors, rounding: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Give the exact values, the answer's errors, the rounding's, and the reference's own."""
+    """Return the exact values, and the errors of the answer, of the rounding and of the plain reference."""
     return errors.exact, errors.actual - errors.exact, rounding, errors.honest - errors.exact
 
 
 def _without(
     given: Sequence[torch.Tensor], constant: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Take what is `constant` out of all that is given, and then the first of that out of the other three."""
+    """Return the last three vectors, with `constant` and then the first vector projected out."""
     for one in constant:
         given = [_less(values, one) for values in given]
     exact, error, rounding, own = given

@@ -1,21 +1,22 @@
-"""Whether errors of many calls go with a rounding, whatever their sizes are.
+"""Sign test: whether the errors of many calls follow a rounding, independent of their size.
 
-A correlation of few numbers may be one call's alone, where calls differ in size. So each call in which the rounding is
-large has a voice of its own: its errors must go to the rounding's side.
+If calls differ in size, a correlation of few numbers may come from a single call. Each call with a large rounding
+therefore has an equal vote: the errors must have the sign of the rounding.
 """
 
 import torch
 
 _LARGEST = 16
-"""Of so many calls. Whatever an answer's errors have nothing to do with agrees in all of them in one case of 30 000 at
-most: of 20 calls a half lies on each side of a median, so C(4, 2) / C(20, 10); of more calls it is less likely."""
+"""Number of calls with a vote. Unrelated errors agree in all of them in at most one case of 30 000: of 20 calls, half
+lie on each side of a median, giving C(4, 2) / C(20, 10). With more calls, chance agreement is less likely."""
 
 
 def signs_agree(errors: torch.Tensor, rounding: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Say whether errors go to the rounding's side in the calls in which that is largest.
+    """Return whether errors have the sign of the rounding in the calls with the largest rounding.
 
-    All are (calls, elements) of float64. Of each element the median is taken out, for what is the same in all calls
-    says nothing; and once more relative to its exact values, for so may be what goes with those.
+    All tensors are float64 of shape (calls, elements). The median of each element is subtracted, since a value equal in
+    all calls says nothing. A second pass divides by the exact values, since errors proportional to these values say
+    nothing either.
     """
     relative = torch.where(exact == 0, 0.0, 1 / exact)
     return all(_same_side(errors * scale, rounding * scale) for scale in (torch.ones_like(exact), relative))

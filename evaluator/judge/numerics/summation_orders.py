@@ -1,4 +1,4 @@
-"""What other orders of summation, and rounding elsewhere, do to outputs: what an honest kernel may be off."""
+"""Output errors from other summation orders and other rounding: the errors that an honest kernel may have."""
 
 import contextlib
 import math
@@ -16,16 +16,16 @@ from evaluator.protocol.model_call import mapped
 from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
 
 _CLOSELY = 1.1
-"""The error that all but few elements stay below is found to within this factor."""
+"""Factor of accuracy for the bound below which the errors of all but few elements lie."""
 
 
 def decides(error: float, limit: Bounds) -> bool:
-    """Say whether an error of other orders would widen the tolerance so far that it hides what it is to show."""
+    """Return whether an error of other orders would widen the tolerance beyond `WIDEST` floors: too wide a limit."""
     return error * limit.multiple > WIDEST * limit.floor
 
 
 def larger(one: Rounding, other: Rounding) -> Rounding:
-    """Give the larger of each number."""
+    """Return the larger value of each field."""
     return Rounding(max(one.usual, other.usual), max(one.rare, other.rare))
 
 
@@ -39,25 +39,27 @@ def other_orders(
     *,
     closely: bool,
 ) -> dict[str, Rounding]:
-    """Measure how far other orders are from the exact outputs, as a part of the row's root mean square.
+    """Return the distance of other orders from the exact outputs, by path, relative to the row's root mean square.
 
-    `rare` is the largest error. With `closely`, and where rounding decides, `usual` is what most elements stay below;
-    else it is the largest one too. The few units in the last place that a tolerance allows each element are taken off.
-    Where TF32 is allowed, honest means TF32: its operands are one of the orders. Integers: 0, or infinite.
+    `rare` is the largest error. With `closely`, if rounding decides, `usual` is the bound of most elements; else
+    `usual` equals `rare`. The few units in the last place that a tolerance allows each element are subtracted. If the
+    problem allows TF32, honest kernels use TF32: rounded operands are additional orders. Integers have the distance 0
+    or infinity.
     """
     modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in orders]
     if reference.problem.precision is Precision.TF32:
         modes += [with_operands(Format.TF32), with_operands(Format.TF32_CUT)]
     exact, honest = reference.values(expected.exact), reference.values(expected.honest)
     worst = dict.fromkeys((path for path, value in honest.items() if isinstance(value, torch.Tensor)), Rounding())
-    # A tie is broken by the last place of an input, and which way is seldom said: whole numbers come from comparisons.
+    # Integers come from comparisons. The last place of an input breaks a tie, and problems seldom specify the
+    # direction.
     nudged = Arguments(mapped(inputs.args, moved), mapped(inputs.kwargs, moved))
     runs = [(inputs, mode) for mode in modes]
     runs += [(nudged, contextlib.nullcontext())] if None in limits.values() else []
     for given, mode in runs:
         try:
             found = reference.values(reference.altered(given, 0, gradients, mode))
-        except ProblemError:  # An operation that does not work in this mode says nothing about the problem.
+        except ProblemError:  # An operation without support for the mode is no fault of the problem.
             continue
         for path in worst:
             if not isinstance(found.get(path), torch.Tensor) or found[path].shape != honest[path].shape:
@@ -73,7 +75,7 @@ def other_orders(
 
 
 def error_of(path: str, sides: Sides, limit: Bounds | None) -> float:
-    """Measure an error beyond a tolerance's units in the last place, as a part of the row's root mean square."""
+    """Return an error beyond the tolerance's units in the last place, relative to the row's root mean square."""
     if limit is None:
         return 0.0 if begin(path, sides._replace(exact=sides.honest), None)().ok else math.inf
     part = limit.floor / limit.multiple
@@ -82,11 +84,11 @@ def error_of(path: str, sides: Sides, limit: Bounds | None) -> float:
 
 
 def _usual(path: str, sides: Sides, limit: Bounds, largest: float) -> float:
-    """Find the error, as `error_of` has it, that all but one element in a thousand stay below."""
+    """Return the error, in the unit of `error_of`, that at most 1 element in 1000 exceeds."""
     few = RARE * sides.honest.numel()
     low, high = limit.far / WIDEST / limit.multiple, largest
     if _held(path, sides, limit, low).mismatches <= few:
-        return low  # Below this nothing matters: the floor allows it.
+        return low  # The floor allows smaller errors.
     while high > _CLOSELY * low:
         between = math.sqrt(low * high)
         if _held(path, sides, limit, between).mismatches <= few:
@@ -97,12 +99,12 @@ def _usual(path: str, sides: Sides, limit: Bounds, largest: float) -> float:
 
 
 def _held(path: str, sides: Sides, limit: Bounds, part: float) -> TensorCheck:
-    """Allow `part` of the row's root mean square, and a tolerance's units in the last place, and nothing else."""
+    """Compare with a tolerance of `part` of the row's root mean square plus the units in the last place."""
     return begin(path, sides, limit._replace(multiple=0.0, floor=part, far=math.inf))()
 
 
 def limits_of(problem: Problem, tensor: Value) -> Bounds | None:
-    """Give the bounds of an output's dtype; None for whole numbers, which are right or wrong."""
+    """Return the bounds of an output's dtype; None for integers and booleans, which must be equal."""
     if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
         return None
     real = torch.empty(0, dtype=tensor.dtype).real.dtype if tensor.is_complex() else tensor.dtype
