@@ -1,4 +1,4 @@
-"""Asking a runner: it prepares itself, then the clock reveals the inputs of one call."""
+"""Calls of one runner: prepare the runner, then let the clock reveal the inputs of one call."""
 
 import secrets
 from typing import Literal
@@ -22,7 +22,7 @@ _FILLS: dict[Fill, Literal[0, 1, 2, 3]] = {Fill.NAN: 0, Fill.LARGE: 1, Fill.NEGA
 
 
 class CallDriver:
-    """Puts the questions of one runner, each with inputs and weights of its own."""
+    """Sends calls to one runner, each with fresh inputs and weights."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class CallDriver:
         standing: PrecomputedOutputCheck | None,
         first_call_s: float,
     ) -> None:
-        """Ask the runner behind `clock`. `standing` looks at its memory once it is prepared.
+        """Call the runner behind `clock`. `standing` samples the runner's memory after each preparation.
 
-        The first call may take `first_call_s` where that is more than its time limit, until its work is queued.
-        Weights change from call to call where `sites` says that the runner has them.
+        `first_call_s` raises the time limit of the first call until all work is queued. Weights change between calls if
+        `sites` locates the weights in the runner.
         """
         self._reference = reference
         self._clock = clock
@@ -46,7 +46,7 @@ class CallDriver:
         self._standing = standing
         self._first_call_s = first_call_s
         self.wanted: model_call.Result | None = None
-        """What the last call that was no empty one should give."""
+        """Expected result of the last non-empty call."""
 
     def ask(
         self,
@@ -60,7 +60,7 @@ class CallDriver:
         timeout_s: float,
         forked: bool = False,
     ) -> tuple[LaidOut, ClockedCall | Fault]:
-        """Have the runner prepare itself, then let the clock reveal the inputs. Nothing `wanted`: an empty call."""
+        """Prepare the runner, then let the clock reveal the inputs. Without `wanted`, the call is empty."""
         poison = secrets.randbelow(256)
         fault = self._clock.prepare(
             Prepare(

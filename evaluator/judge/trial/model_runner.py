@@ -1,4 +1,4 @@
-"""A runner and its shared memory: where a submission, or the reference, is read in, made and called."""
+"""Runner with shared memory, in which a submission or the reference is loaded, constructed and called."""
 
 from typing import NamedTuple
 
@@ -20,16 +20,16 @@ from evaluator.protocol.frames import Construct, Constructed, Load, Table
 from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
 
 IMPORT_TIMEOUT_S = 60.0
-"""Reading a submission in, and constructing its model, may take so long; its builds have a limit of their own."""
+"""Time limit for loading a submission, and for constructing the model. Builds have a separate limit."""
 
 
 FROZEN_BY_RULE = "weights were to stay as they were constructed"
 
 
 class ModelSpec(NamedTuple):
-    """How a model is made in a runner, and what its calls are held against: the same for both sides of a grade.
+    """Construction and comparison of a model, equal for both sides of a grade.
 
-    `reference_s` is how long the reference's first call took.
+    `reference_s` is the duration of the reference's first call.
     """
 
     terms: Terms
@@ -41,7 +41,7 @@ class ModelSpec(NamedTuple):
 
 
 class ModelRunner(NamedTuple):
-    """A runner and its shared memory, before and after the submission is in it."""
+    """A runner and its shared memory, before and after loading the submission."""
 
     spec: ModelSpec
     source: str
@@ -50,20 +50,20 @@ class ModelRunner(NamedTuple):
     clock: Clock
 
     def load(self, tf32: Tf32 | None = None) -> Fault | None:
-        """Have the submission read in, under `tf32`; the problem's own where it is None."""
+        """Load the submission with the TF32 setting `tf32`; None means the problem's own setting."""
         return self.session.load(self._load(tf32), self.memory.descriptors, timeout_s=self._timeout_s)
 
     def construct(self) -> Constructed | Fault:
-        """Have ModelNew made, as the reference was, and given the reference's weights."""
+        """Construct ModelNew like the reference, and copy the reference's weights."""
         return self.session.construct(self._construct(), timeout_s=self._timeout_s)
 
     def begin(self) -> Fault | None:
-        """Ask for what `load` and `construct` give, and wait for neither: see `begun`."""
+        """Send the requests of `load` and `construct` without waiting; `begun` waits for both answers."""
         load, construct = self._load(None), self._construct()
         return self.session.begin(load, construct, self.memory.descriptors, timeout_s=self._timeout_s)
 
     def begun(self) -> Constructed | Fault:
-        """Wait for both."""
+        """Wait for the answers to `begin`."""
         return self.session.begun(self._timeout_s)
 
     @property
@@ -74,7 +74,7 @@ class ModelRunner(NamedTuple):
         return load_frame(self.spec.terms, self.source, self.memory, self.spec.terms.device, tf32)
 
     def sites(self, constructed: Constructed) -> Sites:
-        """Find where this runner has the weights that change from call to call."""
+        """Return the locations of the changing weights in the runner."""
         reference, terms = self.spec.reference, self.spec.terms
         if terms.weights is WeightsRule.FROZEN:
             return Sites({}, FROZEN_BY_RULE)
@@ -88,7 +88,7 @@ class ModelRunner(NamedTuple):
         return [] if frozen else list(self.spec.reference.weights.names)
 
     def _construct(self) -> Construct:
-        """Lay the constructor's arguments and the weights out in shared memory."""
+        """Write the constructor's arguments and the weights to shared memory, and return the request."""
         reference, terms = self.spec.reference, self.spec.terms
         values = [("init", reference.init.args), ("init", reference.init.kwargs), ("state", reference.state())]
         placed = lay_out(list(values), self.memory.inputs)
@@ -108,7 +108,7 @@ class ModelRunner(NamedTuple):
         )
 
     def trial_runner(self, sites: Sites) -> TrialRunner:
-        """Set up trials with this runner, whose weights are changed where `sites` says."""
+        """Return a trial runner for the loaded model, with weights changed at `sites`."""
         reference, terms = self.spec.reference, self.spec.terms
         return TrialRunner(
             reference,
@@ -126,7 +126,7 @@ class ModelRunner(NamedTuple):
 
 
 def load_frame(terms: Terms, source: str, memory: SharedMemory, device: DeviceKind, tf32: Tf32 | None = None) -> Load:
-    """Return what a runner is told to read in: `source` beside the problem's own text."""
+    """Return the request to load `source` beside the problem's own text."""
     return Load(
         submission=source,
         model=sized_source(terms.problem, terms.size),
@@ -142,10 +142,10 @@ def load_frame(terms: Terms, source: str, memory: SharedMemory, device: DeviceKi
 
 
 def import_timeout_s(terms: Terms) -> float:
-    """Return how long a runner may take to read a submission in, and to construct its model."""
+    """Return the time limit for loading a submission, and for constructing the model."""
     return IMPORT_TIMEOUT_S if terms.options.timeout_s is None else terms.options.timeout_s
 
 
 def own_tf32(problem: Problem) -> Tf32:
-    """Say what a problem's precision allows the products of both sides."""
+    """Return the TF32 setting that the problem's precision allows on both sides."""
     return Tf32.ON if problem.precision is Precision.TF32 else Tf32.OFF

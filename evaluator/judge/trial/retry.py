@@ -1,7 +1,7 @@
-"""A call that went wrong is made again with the same inputs: an answer that is right then tells of a race.
+"""Retry of a wrong call with the same inputs: a correct answer then proves a race.
 
-Or, on `emulated`, of memory that is read before it is written: there the first try differs in what fresh memory holds.
-Last it is made with weights that the model had earlier: an answer that is right then comes from a copy made once.
+On `emulated`, the first retry changes only the content of fresh memory: a correct answer proves a read of uninitialised
+memory. The last retry uses earlier weights of the model: a correct answer proves a copy made only once.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ def retried(
     schedules: Iterator[Schedule | None],
     timeout_s: float,
 ) -> tuple[Fault | None, Check | None]:
-    """Make a call again whose values were wrong, a few times if need be, and say what that shows.
+    """Repeat a call with wrong values, several times if needed, and interpret the answers.
 
-    Gives the fault to report, and the check of the answer that was right, if one was.
+    Return the fault to report, and the check of the correct answer if an answer was correct.
     """
     if wrong.fault is None or wrong.fault.finding.code not in _TELLING:
         return wrong.fault, None
@@ -49,7 +49,7 @@ def retried(
 
 
 def _unwritten(fault: Fault, wrong: Fill, right: Fill) -> Fault:
-    """Say of a fault that the same call was right where only fresh memory held something else."""
+    """Return the fault for a call that became correct when only the content of fresh memory changed."""
     message = (
         f"a kernel reads uninitialised memory: with fresh memory full of {_WORDS[right]} the answer is correct; with "
         f"the same inputs, the same thread order and {_WORDS[wrong]} it is wrong: {fault.finding.message}"
@@ -68,7 +68,7 @@ _WORDS = {
 def _is_right_for_earlier_weights(
     trial_runner: TrialRunner, index: int, seed: int, schedules: Iterator[Schedule | None], timeout_s: float
 ) -> bool:
-    """Give the model weights back that it had, and see whether the same inputs lead to the right answer then."""
+    """Return whether the same inputs lead to a correct answer with weights that the model had earlier."""
     return any(
         trial_runner.run(index, seed, schedule=next(schedules), timeout_s=timeout_s, worn=worn).fault is None
         for worn in trial_runner.earlier_weights
@@ -76,7 +76,7 @@ def _is_right_for_earlier_weights(
 
 
 def differing(fault: Fault) -> Fault:
-    """Say of a fault that an equal call was right."""
+    """Return the fault for a wrong answer after a correct answer to an equal call."""
     if fault.finding.code not in _TELLING:
         return fault
     message = f"identical calls differ: one answer is correct, another is not: {fault.finding.message}"

@@ -1,8 +1,8 @@
-"""Time one side: its first call apart, then verified calls on fresh inputs until there are enough.
+"""Timing loop of one side: a first call, then verified calls on fresh inputs until the median is precise enough.
 
-What a call takes without the model's own work is measured in a runner that never loaded a submission, and taken off
-both sides alike. So is how long a GPU takes to write the inputs: a call during which that took longer is void, because
-something else was at work, and is made again.
+The overhead of a call is measured in a runner that never loaded a submission, and subtracted on both sides alike. The
+same runner provides the GPU's usual time to write the inputs. A call with a longer write is void, because other work
+was running, and is repeated.
 """
 
 import itertools
@@ -22,38 +22,39 @@ from evaluator.timing.stats import interquartile_range, median, median_interval,
 
 MIN_CALLS = 20
 REFERENCE_CALLS = MIN_CALLS // 2
-"""The reference is one side in two halves, before and after a submission, and both are quoted together."""
+"""The reference is timed in two halves, before and after a submission, and quoted as one side."""
 _MAX_CALLS = 100
 _ENOUGH_S = 2.0
 _NEVER_QUIET_S = 20.0
 _NARROW = 0.002
-"""Where the interval of the median is this narrow, relative to it, more calls tell nothing new."""
+"""Relative width of the median's interval below which more calls add no information."""
 _NARROW_TO_THE_CLOCK = 0.5
-"""And where it is this narrow, relative to how far the clock wanders: at least twice that is added on either side."""
+"""The same limit as a part of the clock error, which adds at least twice as much on either side."""
 _EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
 _EMPTY_S = 0.15
-"""Where inputs are so large that this time is over, so are calls, and what an empty one takes matters little."""
+"""Time limit of the empty calls. Beyond it, inputs are large, calls are long, and the overhead matters little."""
 _LAG_MS = 0.030
-"""How much longer than in a clean runner a GPU may take to come to rest.
+"""Additional time, over a runner without a submission, for a GPU to become idle.
 
-Seen on an H200: at most 7 us where the work is over, at least 140 us where it is not: the GPU then changes contexts."""
+Measured on an H200: at most 7 us if the work is over, at least 140 us otherwise, due to a context switch."""
 _SLICE_MS = 1.0
-"""A GPU gives each context a slice of its time: on an H200 what takes 1 ms is not interrupted, what takes 3 ms is."""
+"""Time slice of a context: on an H200, work of 1 ms is not interrupted, work of 3 ms is."""
 _FORKED_CALLS = 5
 _QUIET_PART = 0.10
 _QUIET_MS = 0.020
-"""How much longer than usual a GPU may take to write the inputs: a tenth, and what an event's time wanders by."""
+"""Additional time for a quiet GPU to write the inputs: a tenth of the usual time, and the variation of event times."""
 
 DISTURBED = frozenset((Code.NOT_QUIET.value, Code.WORK_AFTER_DONE.value))
-"""What somebody else at work on the GPU looks like too: nobody is refused for it who was not seen so `TRIES` times."""
+"""Findings also caused by another user of the GPU: a submission is refused only after the same in `TRIES` tries."""
 TRIES = 3
 
 
 class Overhead(NamedTuple):
-    """What a call takes without the model's own work: what is taken off each call, and how far that spreads.
+    """Duration of a call without the model's own work: subtracted from each call, with its spread.
 
-    On a GPU also how long its preparation takes, and may take where work waits on one stream (`quiet_ms`) or on several
-    (`forked_ms`), how long its end may take, and how long the host takes to queue it.
+    On a GPU also the usual time to write the inputs (`prepared_ms`), with limits for work waiting on one stream
+    (`quiet_ms`) and on several (`forked_ms`); the limit on the time until the GPU is idle (`lag_ms`), and the host's
+    time to queue the work.
     """
 
     taken_off_ms: float
@@ -66,14 +67,14 @@ class Overhead(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A side's samples, and the trial that ended it if one was not a pass. There may be both (T306)."""
+    """Samples of a side, and the trial that ended the side if not a pass. T306 comes with both."""
 
     samples: Samples | None
     failed: Trial | None
 
 
 def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
-    """Measure calls without the model's own work, in a runner of the reference that has answered once."""
+    """Measure calls without the model's own work, in a runner of the reference after one normal call."""
     first = trial_runner.run(0, fresh_seed(), timeout_s=timeout_s, quick=True)
     if first.fault is not None:
         return first.fault
@@ -90,7 +91,7 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
         forked = _empty_calls(trial_runner, timeout_s, forked=True)
         if isinstance(forked, Fault):
             return forked
-        # The first one finds a stream that nothing has waited on yet.
+        # The first call finds a stream without earlier waits.
         longer_ms = _median_of(answer.prepared_ms for answer in forked[1:])
         forked_ms = quiet_ms if longer_ms is None else _quiet(max(longer_ms, prepared_ms))
     lag_ms = _median_of(answer.lag_ms for answer in answers)
@@ -106,10 +107,10 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
 
 
 def _on_the_host(times_ms: list[float]) -> Overhead:
-    """Take off what a call takes at least: where the cores are busy the usual one takes as much as they happen to be.
+    """Return the least duration as overhead: on busy cores, the median depends on the load.
 
-    More than that must not go off a call that came when they were not. A submission that does without a part of it, or
-    works during it, is quoted with less than it took, by no more than all of it: see `quote.clock_error_ms`.
+    A larger overhead would be wrong for a call on idle cores. A submission that avoids part of the overhead, or works
+    during the overhead, is quoted too fast by the whole overhead at most: see `quote.clock_error_ms`.
     """
     least_ms = min(times_ms)
     spread_ms = max(interquartile_range(times_ms), median(times_ms) - least_ms)
@@ -130,7 +131,7 @@ def _empty_calls(trial_runner: TrialRunner, timeout_s: float, *, forked: bool = 
 
 
 def _median_of(values_ms: Iterable[float | None]) -> float | None:
-    """Give the median of those that were seen; None where none was."""
+    """Return the median of the observed values; None without any."""
     seen_ms = [value_ms for value_ms in values_ms if value_ms is not None]
     return median(seen_ms) if seen_ms else None
 
@@ -149,11 +150,10 @@ def side(
     at_least: int = MIN_CALLS,
     closely: bool = False,
 ) -> Side:
-    """Time calls until there are `at_least` and the median is known well enough, for at most two seconds or a hundred.
+    """Time at least `at_least` calls until the median is precise enough, for at most two seconds or 100 calls.
 
-    Every output is verified, of void calls too, and of those with other values than the problem's own, which are not
-    quoted. With `closely`, there are to be as many as it takes to look at single numbers closely (`precision_sampler`),
-    too.
+    Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
+    `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
     """
     used: list[int] = []
     quiet: list[Trial] = []
@@ -216,14 +216,15 @@ def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead,
     low, high = median_interval([trial.elapsed_ms for trial in good])
     clock = ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED
     narrow_ms = max(_NARROW * low, _NARROW_TO_THE_CLOCK * (empty.spread_ms + CLOCK_ERROR_MS[clock]))
-    # A half is quoted with the other one, and an interval narrows with the square root of the calls behind it.
+    # A half is quoted with the other half; an interval narrows with the square root of the number of calls.
     return high - low <= narrow_ms * math.sqrt(MIN_CALLS / at_least)
 
 
 def _of_a_kind(quiet: list[Trial], waited: list[Trial]) -> list[Trial]:
-    """Choose the calls that count: those of a quiet GPU, or all where most calls' streams had it for a while.
+    """Return the calls to quote: calls on a quiet GPU, or all calls if most had waiting streams.
 
-    A side is of one kind or the other. What had the GPU in the fewer calls is not what its streams always do.
+    Waiting streams take time slices while inputs are written. An effect in a minority of calls is not the usual
+    behavior of the side's streams; the calls are dropped.
     """
     return [*quiet, *waited] if len(waited) > len(quiet) else quiet
 
@@ -233,10 +234,10 @@ def _longer(trial: Trial, limit_ms: float | None) -> bool:
 
 
 def _unwatched_ms(good: list[Trial], empty: Overhead) -> float:
-    """Say for how long, while inputs were written, the GPU was the runner's; 0 where a quiet GPU takes as long.
+    """Return for how long the runner had the GPU while inputs were written; 0 if the duration is that of a quiet GPU.
 
-    It turns to a context whose streams wait for each other when a slice of its time is over, and nobody sees whether
-    they do but wait.
+    The GPU switches to a context with waiting streams at the end of a time slice. The judge cannot see whether the
+    streams only wait.
     """
     taken_ms = max((trial.prepared_ms for trial in good if trial.prepared_ms is not None), default=None)
     if taken_ms is None or empty.prepared_ms is None or empty.quiet_ms is None or taken_ms <= empty.quiet_ms:
@@ -245,7 +246,7 @@ def _unwatched_ms(good: list[Trial], empty: Overhead) -> float:
 
 
 def _goes_on(good: list[Trial], empty: Overhead) -> Fault | None:
-    """Refuse a side whose GPU is still at work after its calls said that they were over."""
+    """Return a fault if the GPU is still busy after the reported end of the calls."""
     lags_ms = [trial.lag_ms for trial in good if trial.lag_ms is not None]
     if empty.lag_ms is None or not lags_ms or median(lags_ms) <= empty.lag_ms:
         return None
@@ -255,9 +256,9 @@ def _goes_on(good: list[Trial], empty: Overhead) -> Fault | None:
 
 
 def _never_quiet(trial: Trial, name: str, void: int, good: int) -> Trial:
-    """Refuse a side during whose calls something else was nearly always at work on the GPU.
+    """Return a failed trial for a side with other work on the GPU in nearly all calls.
 
-    The reference was quiet on the same GPU a moment ago, so in a submission's runner it is the submission.
+    The reference was quiet on the same GPU shortly before, so the work in a submission's runner is the submission's.
     """
     message = f"in {void} of {void + good} calls other work kept the GPU busy before the inputs arrived"
     return trial._replace(fault=Fault(Status.REJECTED, finding(Code.NOT_QUIET, f"{name}: {message}")))

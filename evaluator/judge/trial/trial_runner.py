@@ -1,4 +1,4 @@
-"""One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls are the same trials."""
+"""One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls use the same trials."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ from evaluator.records import (
 
 
 class Trial(NamedTuple):
-    """What came of one call: its record, the verdict it leads to if it is not a pass, and what the clock saw."""
+    """Result of one call: the check, the fault unless the call passed, and the clock's measurements."""
 
     check: Check | None
     fault: Fault | None
@@ -63,7 +63,7 @@ class Trial(NamedTuple):
 
 
 class TrialRunner:
-    """Runs trials of one runner: it owns the shared memory and remembers the last outputs' addresses."""
+    """Runs trials of one runner. Owns the shared memory and remembers the addresses of the last outputs."""
 
     def __init__(
         self,
@@ -78,13 +78,11 @@ class TrialRunner:
         first_call_s: float = 0.0,
         sites: Sites = NO_SITES,
     ) -> None:
-        """Hold what the runner behind `clock` answers against `reference`, whose outputs have the shapes of `outline`.
+        """Compare answers of the runner behind `clock` with `reference`, with output shapes of `outline`.
 
-        Values come from `distribution_mix`.
-
-        `outline` matters only where the reference is computed in blocks. The first call may take `first_call_s` where
-        that is more than its time limit, until its work is queued. Weights change from call to call where `sites` says
-        that the runner has them.
+        Input distributions come from `distribution_mix`. `outline` matters only if the reference is computed in blocks.
+        `first_call_s` raises the time limit of the first call until all work is queued. Weights change between calls if
+        `sites` locates the weights in the runner.
         """
         self._sites = sites
         self._first_seed: int | None = None
@@ -105,7 +103,7 @@ class TrialRunner:
 
     @property
     def earlier_weights(self) -> list[Worn]:
-        """Give the weights that a copy may be of which this runner made once: those constructed, the first call's."""
+        """Earlier weights that a copy made once may hold: the constructed weights, and the first call's."""
         if not self._sites.change:
             return []
         return [Worn(None), *([] if self._first_seed is None else [Worn(self._first_seed)])]
@@ -120,12 +118,11 @@ class TrialRunner:
         quick: bool = False,
         worn: Worn | None = None,
     ) -> Trial:
-        """Draw inputs from `seed`, let the runner answer, compare. Nothing of the call is left running after it.
+        """Draw inputs from `seed`, run one call, compare the outputs. No work of the call continues afterwards.
 
-        The call has the weights of its own seed, or those that are to be `worn`.
-
-        With `quick`, outputs that are the plain reference's own to the bit are right without a look at float64: the
-        tolerance, a multiple of that reference's error, takes them in anyway.
+        The weights follow from the call's seed, or are the `worn` weights. With `quick`, outputs bit-equal to the plain
+        reference's are accepted without float64: the tolerance is a multiple of the reference's own error, and admits
+        equal outputs anyway.
         """
         self._reference.wear(self._weights_of(seed) if worn is None else worn.seed)
         if self._first_seed is None:
@@ -172,7 +169,7 @@ class TrialRunner:
         )
 
     def _weights_of(self, seed: int) -> int | None:
-        """Say which weights the call with `seed` has: those of a seed of its own, or those that were constructed."""
+        """Return the seed of a call's weights; None for the constructed weights."""
         return derived(seed, b"weights") if self._sites.change else None
 
     def _output_gradients(self, inputs: Arguments, random_seed: int, seed: int) -> list[torch.Tensor] | None:
@@ -183,9 +180,9 @@ class TrialRunner:
 
     @property
     def lacks_calls(self) -> bool:
-        """Say whether an output has so few elements that more right calls are needed, to be looked at closely together.
+        """Whether an output has too few elements for the precision check, so that more correct calls are needed.
 
-        Calls with the plain reference's own answers are some of them, so none should be `quick`.
+        Calls bit-equal to the plain reference count too, so no call should be `quick` meanwhile.
         """
         outputs = outlined(self._asker.wanted).values()
         few = any(0 < tensor.numel() < ENOUGH and tensor.dtype == torch.float32 for tensor in outputs)
@@ -193,13 +190,13 @@ class TrialRunner:
 
     @property
     def empty_ms(self) -> float:
-        """What an empty call's own work takes, in ms."""
+        """Duration of an empty call's own work, in ms."""
         return self._clock.empty_ms
 
     def run_empty(self, *, timeout_s: float, forked: bool = False) -> Iterator[ClockedCall | Fault]:
-        """Do all of a call but the model's own work, again and again, in a runner that has answered before.
+        """Yield the answers of empty calls, without the model's own work, in a runner that has answered before.
 
-        `forked`, on two streams. All calls have the same inputs: nobody looks at them.
+        With `forked`, on two streams. All calls share the same inputs, since the model never reads the inputs.
         """
         seed = fresh_seed()
         self._reference.wear(self._weights_of(seed))
@@ -233,10 +230,10 @@ class TrialRunner:
         placed: LaidOut,
         honest: Iterable[Honest] | None,
     ) -> tuple[list[TensorCheck], bool, Finding | None]:
-        """Compare an answer, block by block. It starts as a failure: only a comparison of all makes it a pass.
+        """Compare an answer, block by block. An answer counts as wrong until all outputs are compared.
 
-        Gives what was compared, whether with float64 throughout, and what is wrong. Where `honest` answers are given,
-        outputs equal to them are compared no further.
+        Return the comparisons, whether all used float64, and the problem found. Outputs equal to given `honest` answers
+        are compared no further.
         """
         pairs = pair_up(wanted.outputs, answer.done.outputs)
         if isinstance(pairs, Finding):
@@ -253,7 +250,7 @@ class TrialRunner:
         too_late = late(snapshots, answer.samples or {}) or on_host
         if too_late is not None:
             return [], True, too_late
-        # The values of a call in blocks are never there all at once: places are those of the call that came first.
+        # In blocks, the full values never exist at once; the memory layouts are those of the first call.
         own = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
         shared = shared_elements(views_laid_out(pairs), own)
         if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
@@ -266,19 +263,19 @@ class TrialRunner:
         for number, block in enumerate(expected):
             borrowed, in_float64 = borrowed | block.borrowed, in_float64 and block.in_float64
             self._begin(number, block, snapshots, parts, starts)
-            del block  # Else the next one is computed while this one's values are still there.
+            del block  # Free the block before the next block is computed.
         checks = [joined([read() for read in readings]) for readings in parts.values()]
         problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
         if problem is not None and self._standing is not None:
             problem = self._standing.unwritten(pairs) or problem
-        # Always looked at: a call may follow one that was wrong, and is held against it.
+        # Always checked: the next call is compared with the addresses recorded here.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
         return checks, in_float64, problem or shared or changed_input(placed, self._reference.written) or earlier
 
     def look_closely(self) -> Trial | None:
-        """Look at the errors of right calls: fewer bits than the problem asks for may be well within the tolerance.
+        """Check the errors of correct calls for reduced precision, which may lie well within the tolerance.
 
-        Gives the trial as one that failed, or None: KernelBench's rule allows all within it. Raises MemoryError.
+        Return a failed trial, or None. KernelBench's rule allows any error within the tolerance. Raises MemoryError.
         """
         if self._rule is ToleranceRule.KERNELBENCH:
             return None
@@ -304,18 +301,18 @@ class TrialRunner:
         parts: dict[str, list[Reading]],
         starts: dict[str, int],
     ) -> None:
-        """Begin to compare what a block of the reference has of each output; `starts` says with which row it begins."""
+        """Start the comparison of each output's rows in a block of the reference; `starts` holds the first row."""
         exact, honest = self._reference.values(block.exact), self._reference.values(block.honest)
         for path, _, tensor, _ in snapshots:
             if parts[path] and not tensor.dim():
-                continue  # A number is the same for all blocks (`Reference.settle`).
+                continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = rows_from(Sides(tensor, exact[path], honest[path]), starts[path])
             parts[path].append(self._compare(path, sides))
             self._precision.add(number, path, sides, in_float64=block.in_float64)
             starts[path] += sides.honest.shape[0] if sides.honest.dim() else 0
 
     def _compare(self, path: str, sides: Sides) -> Reading:
-        """Begin to compare an output, or the rows of it that a block of the reference has."""
+        """Start the comparison of an output, or of the rows in one block."""
         actual, exact, honest = sides
         dtype = honest.dtype
         closely = dtype.is_floating_point or dtype.is_complex
@@ -327,9 +324,9 @@ class TrialRunner:
     def _not_of_this_call(
         self, snapshots: list[OutputViews], pairs: list[Pair], exempt: frozenset[str]
     ) -> Finding | None:
-        """Find an output that was not made in this call: in other memory, or there before the inputs were.
+        """Find an output not made in this call: located in other memory, or present before the inputs.
 
-        The reference may do so itself, by returning a view of a weight or of an input; then anyone may.
+        If the reference itself returns a view of a weight or of an input, submissions may too.
         """
         reused = self._reused(snapshots, exempt)
         lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
@@ -337,7 +334,7 @@ class TrialRunner:
         return reused or lent or stood
 
     def _reused(self, snapshots: list[OutputViews], exempt: frozenset[str]) -> Finding | None:
-        """Find an output in the memory of the last call's, which the runner still held."""
+        """Find an output in memory of the last call's outputs, still held by the runner."""
         found, self._last_storages = reused(snapshots, self._last_storages, exempt)
         return found
 
