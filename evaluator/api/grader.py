@@ -1,4 +1,4 @@
-"""A grader for programs that come back with one submission after another: its workers stay in between.
+"""A grader for programs with one submission after another: workers persist between submissions.
 
 with Grader(device="cuda") as grader:
     card = grader.grade("relu", source)              # from any thread
@@ -28,20 +28,20 @@ from evaluator.signatures.signing import signed
 
 
 class Grader:
-    """Grades what it is handed, as many at once as its device allows. A context manager, also an asynchronous one."""
+    """Grader of submissions, with as many concurrent grades as the device allows. A context manager, sync or async."""
 
     @with_options
     def __init__(self, *, jobs: int | None = None, **options: Any) -> None:
-        """Make ready; workers start with the context.
+        """Read the options. Workers start with the context.
 
         Args:
-            jobs: how many are graded (on cuda: built) at once; None for what the device allows.
+            jobs: number of concurrent grades (on cuda: builds); None takes the limit of the device.
             **options: see `GradeOptions`.
 
         Raises:
-            TypeError: an option has a name that is not known.
-            UsageError: an option says nothing that is known.
-            InfraError: there is no GPU.
+            TypeError: the name of an option is unknown.
+            UsageError: the value of an option is invalid.
+            InfraError: this machine has no GPU.
         """
         self._options, self._slots, self._problems, self._key, _ = setup_for(options, jobs)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
@@ -61,7 +61,7 @@ class Grader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all workers at once; what was not graded is cancelled."""
+        """End all workers at once and cancel unfinished grades."""
         with self._changing:
             self._closed = True
             for _ in self._slots:
@@ -80,15 +80,15 @@ class Grader:
 
     @property
     def at_once(self) -> int:
-        """How many may be handed in before one waits for another."""
+        """Number of submissions to hand in ahead: two for each slot."""
         return 2 * len(self._slots)
 
     def submit(self, problem: str, source: str, *, name: str = "candidate") -> Future[Scorecard]:
-        """Hand in Python text, or a model's answer that holds some; the future gives its scorecard.
+        """Submit Python text, or a model's answer with code. The future returns the scorecard.
 
         Raises:
-            UsageError: the problem is not there.
-            RuntimeError: the context was left, or not entered yet.
+            UsageError: the problem does not exist.
+            RuntimeError: the context is not active.
         """
         task = from_text(source, name, name, self._problems.find(problem))
         if isinstance(task, Refused):
@@ -102,11 +102,11 @@ class Grader:
         return future
 
     def grade(self, problem: str, source: str, *, name: str = "candidate") -> Scorecard:
-        """Grade one and wait for it. Its status is `infra_error` where this machine failed. Raises as `submit`."""
+        """Grade a submission and wait. Status `infra_error` is a failure of this machine. Raises like `submit`."""
         return self.submit(problem, source, name=name).result()
 
     async def grade_async(self, problem: str, source: str, *, name: str = "candidate") -> Scorecard:
-        """Grade one; other tasks of the event loop run meanwhile. Raises as `submit`."""
+        """Grade a submission without blocking the event loop. Raises like `submit`."""
         return await asyncio.wrap_future(self.submit(problem, source, name=name))
 
     def _read(self, worker_pool: WorkerPool) -> None:
@@ -136,7 +136,7 @@ class Grader:
             future.set_exception(error)
 
     def _fail(self, error: BaseException) -> None:
-        """A slot broke: what would wait for it for ever is told."""
+        """Pass the error of a broken slot to all waiting futures, which would otherwise never finish."""
         with self._changing:
             self._closed = True
             waiting, self._futures = list(self._futures.values()), {}

@@ -1,4 +1,4 @@
-"""Grade from a program: one submission, or as many as a program has, on workers that stay for all of them.
+"""Grade one submission or many from a program, on persistent workers.
 
 from warpgrade import Candidate, grade_many
 
@@ -26,7 +26,7 @@ from evaluator.signatures.signing import signed
 
 
 class Candidate(NamedTuple):
-    """A submission to grade: Python text, or a model's answer that holds some. `name` is yours to find it again."""
+    """A submission to grade: Python text, or a model's answer with code. `name` serves the caller only."""
 
     problem: str
     source: str
@@ -39,16 +39,16 @@ def grade(problem: str, source: str, **options: Any) -> Scorecard:
 
     Args:
         problem: the name of a problem.
-        source: Python text that defines ModelNew, or a language model's answer that holds some.
+        source: Python text that defines ModelNew, or a language model's answer with the code.
         **options: see `GradeOptions`.
 
     Returns:
-        The scorecard; its status is `infra_error` where this machine failed.
+        The scorecard. The status is `infra_error` after a failure of this machine.
 
     Raises:
-        TypeError: an option has a name that is not known.
-        UsageError: the problem is not there, or an option says nothing that is known.
-        InfraError: there is no GPU.
+        TypeError: the name of an option is unknown.
+        UsageError: the problem does not exist, or the value of an option is invalid.
+        InfraError: this machine has no GPU.
     """
     setup = setup_for(options, jobs=1, submission=read_text(source, "candidate", "candidate"))
     graded = _graded(iter([Candidate(problem, source)]), setup)
@@ -60,18 +60,18 @@ def grade(problem: str, source: str, **options: Any) -> Scorecard:
 def grade_many(
     candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Any
 ) -> Generator[tuple[Candidate, Scorecard], None, None]:
-    """Grade candidates side by side; give each with its card as soon as it is graded, in that order.
+    """Grade candidates concurrently. Yield each candidate with its card, in order of completion.
 
-    Candidates are taken from the iterable only as workers become free, from another thread, one at a time. Every one is
-    graded, also one that equals another; builds are kept. Closing the iterator ends all workers at once. `jobs` is how
-    many are graded at once, None for what the device allows; options and errors are those of `grade`.
+    Another thread takes candidates from the iterable, one at a time, as workers become free. Every candidate is graded,
+    even a duplicate; builds are cached. Closing the iterator ends all workers at once. `jobs` is the number of
+    concurrent grades; None takes the limit of the device. Options and errors are the same as for `grade`.
     """
     return _graded(iter(candidates), setup_for(options, jobs))
 
 
 def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Candidate, Scorecard], None, None]:
     options, slots, problems, key, remarks = setup
-    # By identity: two tasks may well be equal.
+    # By identity, because two tasks may be equal.
     candidate_of: dict[int, Candidate] = {}
 
     def next_task() -> Task | None:
@@ -110,9 +110,9 @@ def grade_many_async(
     jobs: int | None = None,
     **options: Any,
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
-    """Grade candidates as `grade_many` does, for asynchronous programs: an asynchronous iterator.
+    """Grade candidates like `grade_many`, as an asynchronous iterator.
 
-    Candidates may come from an asynchronous iterable; a few more than are graded at once are taken from it.
+    Candidates may come from an asynchronous iterable, which is read a few candidates ahead of the running grades.
     """
     return _graded_async(candidates, Grader(jobs=jobs, **options))
 

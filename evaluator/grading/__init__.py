@@ -1,1 +1,1 @@
-"""One grade: what is asked for, its stages and its time, what came of it, and the card."""
+"""One grade: request, stages, deadline, outcome and card."""

@@ -1,4 +1,4 @@
-"""The card of a grade: what was asked for, and what came of it."""
+"""Assembly of a grade's card from request and outcome."""
 
 from evaluator.environment import environment
 from evaluator.grading.request import GradeRequest, Unread
@@ -8,7 +8,7 @@ from evaluator.submission.read import Submission
 
 
 def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatch: Stopwatch) -> Scorecard:
-    """Return the card of a grade that came to `outcome`."""
+    """Return the card of a grade with the given outcome."""
     terms, machine = request.terms, environment(request.terms.threads)
     return Scorecard(
         status=outcome.status,

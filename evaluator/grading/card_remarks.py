@@ -1,4 +1,4 @@
-"""What a reader of a card should know beside the verdict: the walls, the flood of what was printed, the cache."""
+"""Findings of a card about missing sandbox layers, excessive output and an unusable cache."""
 
 from evaluator.cache import fallback_folder
 from evaluator.cache.build_cache import cache_folder
@@ -9,7 +9,7 @@ _FLOOD_BYTES = 1 << 20
 
 
 def remarks_on(outcome: Outcome) -> list[Finding]:
-    """List what a reader of the card should know of the walls, of what was printed and of the cache."""
+    """Return the findings about sandbox, output and cache."""
     remarks = []
     if outcome.sandbox is not None and outcome.sandbox.mode == SandboxMode.NONE.value:
         remarks.append(finding(Code.NO_SANDBOX, "the submission ran without a sandbox"))
@@ -21,7 +21,7 @@ def remarks_on(outcome: Outcome) -> list[Finding]:
 
 
 def _about_the_cache() -> list[Finding]:
-    """Say that builds could not be kept, if so: the next grade will take as long again."""
+    """Return a finding if the cache cannot store builds: the next grade would build again."""
     if (trouble := fallback_folder.trouble(cache_folder())) is None:
         return []
     return [finding(Code.CACHE_UNUSABLE, f"the cache {trouble.folder} cannot store builds: {trouble.why}")]

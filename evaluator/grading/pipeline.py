@@ -1,7 +1,7 @@
-"""Grade one submission: read, build, check, time. Whoever called writes what comes out.
+"""Pipeline of one grade: read, build, check, time. The caller writes the card.
 
-Each stage runs the submission in a process of its own, made afresh from the starter and dead when the stage is over;
-the reference is timed in others, before and after.
+Each stage runs the submission in a new process from the fork server, which ends with the stage. The reference is timed
+in separate processes, before and after the submission.
 """
 
 import contextlib
@@ -51,19 +51,20 @@ def grade(
     begun: Begun | None = None,
     last_resort: LastResort | None = None,
 ) -> Scorecard:
-    """Grade one submission. What it does wrong is in the card; only a broken problem or machine raises.
+    """Grade one submission. Only a broken problem or machine raises; failures of the submission are in the card.
 
     Args:
-        request: what is graded, and how.
-        progress: is told of each stage.
-        context_pool: keeps what several grades share; None for a grade on its own.
-        begun: what `begin` made of the same request, on this machine; None begins here.
-        last_resort: ends a process that is stuck behind the deadline; without it the grade ends when the operation
-            of this thread does.
+        request: submission, problem and options.
+        progress: receives each stage.
+        context_pool: shares state between grades; None for a single grade.
+        begun: result of `begin` for the same request on this machine; None starts from the beginning.
+        last_resort: ends a process that is stuck after the deadline. Without a last resort, a grade ends after the
+            current
+        operation of this thread.
 
     Raises:
-        UsageError: the problem is broken, or does not fit into this machine's memory.
-        InfraError: no compiler, or no sandbox, on this machine.
+        UsageError: the problem is broken, or exceeds the memory of this machine.
+        InfraError: this machine has no compiler or no sandbox.
     """
     stopwatch = _stopwatch(request, progress, begun)
     outcome, seeds = in_time(
@@ -81,7 +82,7 @@ def begin(
     context_pool: "ContextPool | None" = None,
     last_resort: LastResort | None = None,
 ) -> Begun | Scorecard:
-    """Do as much of a grade as needs no GPU: a scorecard, if that settles it. Raises as `grade` does."""
+    """Run the stages without a GPU. Return a scorecard if they decide the verdict. Raises like `grade`."""
     stopwatch = _stopwatch(request, progress, None)
     outcome, seeds = in_time(
         stopwatch,
@@ -95,7 +96,7 @@ def begin(
 
 
 def _stopwatch(request: GradeRequest, progress: Progress, begun: Begun | None) -> Stopwatch:
-    """Begin to time a grade, or go on where `begun` left off."""
+    """Start the stopwatch of a grade, or continue from `begun`."""
     if begun is None:
         return Stopwatch(progress, None, Deadline(request.terms.options.limit_s))
     deadline = Deadline(request.terms.options.limit_s, spent_s=begun.lap.wall_s, submission_s=begun.submission_s)
@@ -111,9 +112,7 @@ def _outcome(
     *,
     built_only: bool = False,
 ) -> tuple[Outcome, Seeds | None]:
-    sized_source(
-        request.terms.problem, request.terms.size
-    )  # A size that the problem lacks is told before anything else.
+    sized_source(request.terms.problem, request.terms.size)  # Report a missing size before any other failure.
     match request.submission:
         case Unread(finding=reason):
             return Outcome().failed(_unread_status(reason), reason), None
@@ -132,7 +131,7 @@ def _outcome(
                 *submission.findings,
                 *remarks_on(outcome),
                 *outcome.findings,
-            ]  # The screen shows the first few.
+            ]  # The terminal shows only the first few.
             return replace(outcome, findings=findings), seeds
 
 
@@ -146,13 +145,13 @@ def _judged(
     *,
     built_only: bool,
 ) -> tuple[Outcome, Seeds | None]:
-    # Here torch comes in; the cheap commands never get this far. Its threads shall sleep while they wait, not spin:
-    # judge and runner share the cores.
+    # The import of torch starts here; cheap commands return earlier. OpenMP threads must sleep while waiting, not spin,
+    # because judge and runner share the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if context_pool is not None:
         guard.kill_with(context_pool.kill_all)
         return _judged_by(lambda: context_pool, request, source, stopwatch, begun, built_only=built_only)
-    # First of all the starter: it imports torch while the judge does.
+    # Start the fork server first: its import of torch overlaps the judge's.
     terms = request.terms
     uuid = None if terms.gpu is None else terms.gpu.uuid
     with contextlib.ExitStack() as own:
@@ -175,7 +174,7 @@ def _judged(
 
 
 def _first_of_all(request: GradeRequest) -> str:
-    """Say what the first grade on a machine waits for."""
+    """Return the libraries that the first grade on a machine must build."""
     from evaluator.compile.device_builders import to_build
 
     return to_build(request.terms.device)
@@ -211,7 +210,7 @@ def _judged_by(
                 graded = verdict.judge(context, timer, stopwatch)
             else:
                 graded = verdict.finish(context, timer, begun.outcome, stopwatch)
-            # Only now: which values calls may have is settled where the device is at hand.
+            # After the grade: the value distributions of calls are known only once the device is available.
             return graded, context.seeds.record()
     except MemoryError as error:
         reason = finding(Code.JUDGE_MEMORY, f"the judge ran out of memory: {error}")
@@ -219,8 +218,8 @@ def _judged_by(
         reason = finding(Code.JUDGE_FAILED, error.message)
     except WarpgradeError:
         raise
-    except Exception as error:  # noqa: BLE001 - whoever waits for a card is told by one; a batch goes on
-        # A submission may have brought it about, and written a part of its text.
+    except Exception as error:  # noqa: BLE001 - the caller needs a card, and a batch must continue
+        # The text may come from the submission.
         _log.error("%s", printable(traceback.format_exc()))
         message = printable(f"{type(error).__name__}: {error}")
         reason = finding(Code.OWN_FAULT, message[:_FAULT_CHARACTERS])
@@ -228,5 +227,5 @@ def _judged_by(
 
 
 def _unread_status(reason: Finding) -> Status:
-    """An answer without its code cannot be built; one that is too large, or no text, is refused before that."""
+    """Status for an unread submission: build error without code in an answer; rejected if too large or no text."""
     return Status.BUILD_ERROR if reason.code in (Code.NO_CODE, Code.CUT_OFF) else Status.REJECTED

@@ -1,4 +1,4 @@
-"""What is to be graded and how, and a grade that is begun: built, to be finished where a GPU is."""
+"""Request of a grade, and the intermediate result of a grade that waits for a GPU."""
 
 from evaluator.judge.setup.terms import Terms
 from evaluator.progress import Lap
@@ -7,7 +7,7 @@ from evaluator.submission.read import Submission
 
 
 class Unread(Record, frozen=True):
-    """A submission that could not be made out: why, and where it came from. It still gets a scorecard."""
+    """A submission that could not be read: origin and reason. The scorecard reports the reason."""
 
     name: str
     origin: str
@@ -15,7 +15,7 @@ class Unread(Record, frozen=True):
 
 
 class GradeRequest(Record, frozen=True):
-    """What is to be graded, and how; with the seeds of `replay`, where that is a card."""
+    """Submission, problem and options of a grade. A replay uses the seeds of the card `replay`."""
 
     submission: Submission | Unread
     terms: Terms
@@ -23,7 +23,7 @@ class GradeRequest(Record, frozen=True):
 
 
 class Library(Record, frozen=True):
-    """What a build made, by its key in the cache, for a machine that does not share that."""
+    """A built library under its cache key, for a machine without access to the cache."""
 
     key: Sha256
     content: bytes
@@ -32,9 +32,9 @@ class Library(Record, frozen=True):
 
 
 class Begun(Record, frozen=True):
-    """A grade whose submission is built, to be finished where a GPU is; with its `libraries`, if that is elsewhere.
+    """A grade with a built submission, to be finished on a GPU. `libraries` are included for another machine.
 
-    `submission_s` is how much of the time was the submission's own.
+    `submission_s` is the part of the time that was spent in builds and code of the submission.
     """
 
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""How a grade uses the process that it runs in: its cores, and its garbage collector."""
+"""Process resources of a grade: cores and garbage collector."""
 
 import contextlib
 import gc
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 
 def threads() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores available to this process."""
     return len(os.sched_getaffinity(0))
 
 
 @contextlib.contextmanager
 def nothing_collected() -> Iterator[None]:
-    """Import torch: what is imported stays, and looking through it for garbage again and again takes its time."""
+    """Disable the garbage collector during the import of torch: repeated scans of permanent objects cost time."""
     if "torch" in sys.modules or not gc.isenabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""Do the work of a grade until its deadline, which is an outcome like any other."""
+"""Run of a grade until its deadline; a reached deadline is an ordinary outcome."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,10 @@ from evaluator.progress import Stopwatch
 from evaluator.records import Outcome, Scorecard, Seeds
 
 LastResort = Callable[[Scorecard], None]
-"""Is given a card in another thread, where a grade is stuck seconds behind its deadline.
+"""Called from another thread with a card, if a grade is stuck seconds after its deadline.
 
-It should keep the card and end the process."""
+The callback should store the card and end the process.
+"""
 Worked = tuple[Outcome, Seeds | None]
 
 
@@ -19,7 +20,7 @@ def in_time(
     card_of: Callable[[Outcome], Scorecard],
     last_resort: LastResort | None,
 ) -> Worked:
-    """Give what `work` comes to, or that time ran out. What was known when that happened stands."""
+    """Return the result of `work`, or the outcome of a reached deadline. A finished result precedes the deadline."""
 
     def too_late() -> Outcome:
         return Outcome().failed(*stopwatch.deadline.verdict(stopwatch.at))

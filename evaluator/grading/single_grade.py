@@ -1,4 +1,4 @@
-"""What a grade on its own begins while PyTorch is imported: contexts on the GPU, and the submission's builds."""
+"""Preparation of a single grade during the import of PyTorch: GPU contexts and the submission's builds."""
 
 import contextlib
 from typing import TYPE_CHECKING
@@ -20,11 +20,11 @@ _CORES_FOR_EARLY = 4
 
 
 def reach_for(gpu: Gpu, fork_server: ForkServer, own: contextlib.ExitStack) -> "GpuSession":
-    """Have contexts made on the GPU while torch is imported; `own` gives it back."""
+    """Start to create GPU contexts while torch is imported; `own` releases the GPU."""
     from evaluator.judge.backend.gpu_session import GpuSession
 
     gpu_session = own.enter_context(GpuSession(gpu, fork_server))
-    own.callback(fork_server.give_up)  # A grade that ends before the starter is ready need not wait for its runners.
+    own.callback(fork_server.give_up)  # A grade that ends early need not wait for the fork server's runners.
     gpu_session.reach()
     return gpu_session
 
@@ -32,16 +32,16 @@ def reach_for(gpu: Gpu, fork_server: ForkServer, own: contextlib.ExitStack) -> "
 def keeper_of(
     fork_server: ForkServer, speculative_build: "SpeculativeBuild | None", gpu_session: "GpuSession | None"
 ) -> "ContextPool":
-    """Return a keeper for this grade alone, with what was begun."""
+    """Return a context pool for a single grade, with the prepared build and GPU session."""
     from evaluator.judge.context.context_pool import ContextPool
 
     return ContextPool(fork_server, lasting=False, speculative_build=speculative_build, gpu_session=gpu_session)
 
 
 def may_begin_early(terms: Terms) -> bool:
-    """Say whether builds may begin before torch is there. With few cores they would only take turns with its import.
+    """Return whether builds may start before torch is imported. With few cores they would only delay the import.
 
-    Where every wall is asked for, nobody looks at the submission before they are known to stand.
+    With `--strict`, no process reads the submission before every sandbox layer is confirmed.
     """
     return terms.threads >= _CORES_FOR_EARLY and not terms.options.strict
 
@@ -49,7 +49,7 @@ def may_begin_early(terms: Terms) -> bool:
 def begin_early(
     terms: Terms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
 ) -> "SpeculativeBuild":
-    """Begin builds in a starter of its own; `own` ends both."""
+    """Start speculative builds in a separate fork server; `own` ends both."""
     from evaluator.cache.build_cache import BuildCache, cache_folder
     from evaluator.compile.device_builders import builder
     from evaluator.judge.runners.sandboxed_tools import SandboxedTools
