@@ -1,1 +1,1 @@
-"""What the stages of one grade share: the reference, the runners, the reference's timing."""
+"""Shared state of the stages of one grade: the reference, the runners, the reference's timing."""

@@ -1,4 +1,4 @@
-"""Who has a workshop for a grade: a new one for each, or the one that stands as long as the problem stays the same."""
+"""Pool of grade contexts: a new context for each grade, or one context for successive grades of the same problem."""
 
 import contextlib
 import sys
@@ -18,7 +18,7 @@ from evaluator.sandbox import ForkServer
 
 
 class ContextPool:
-    """Hands out workshops. A context manager: leaving it ends what was kept."""
+    """Source of grade contexts. A context manager: the exit ends the kept context."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class ContextPool:
         speculative_build: SpeculativeBuild | None = None,
         gpu_session: GpuSession | None = None,
     ) -> None:
-        """Hand out workshops with runners of `fork_server`; `lasting` ones are kept between grades on the same terms.
+        """Create contexts with runners of `fork_server`. `lasting` keeps a context for grades with the same terms.
 
-        `speculative_build` and `gpu_session` are what was begun of the one grade of a keeper that is not.
+        For a single grade, pass the speculative build and the GPU session that were started during the import of torch.
         """
         self._fork_server = fork_server
         self._lasting = lasting
@@ -46,7 +46,7 @@ class ContextPool:
         self._drop()
 
     def make_room(self, terms: Terms) -> None:
-        """End what is kept on other terms. Raises UsageError where a workshop on these would have too little memory."""
+        """End a context with other terms. Raises UsageError if a grade on the new terms would exceed the memory."""
         if self._kept is not None and self._kept[0].terms == terms:
             return
         self._drop()
@@ -56,9 +56,9 @@ class ContextPool:
     def workshop(
         self, terms: Terms, source: str, card: Scorecard | None, deadline: Deadline | None = None
     ) -> Iterator[tuple[GradeContext, ReferenceTimer]]:
-        """Have a workshop for one submission, until its `deadline`, and the reference's side of its timing.
+        """Yield the grade context and the reference timer for one submission, until its `deadline`.
 
-        `card` is one to replay. A workshop in which a grade ended by an exception is not used again.
+        A replay uses the seeds of `card`. An exception inside the context ends the grade context.
         """
         if not self._lasting:
             with (
@@ -93,7 +93,7 @@ class ContextPool:
             raise
 
     def kill_all(self) -> None:
-        """Begin to kill every process that a grade waits for. May be called from another thread."""
+        """Begin to kill all processes of the current grade. May be called from another thread."""
         self._fork_server.condemn_all()
 
     def _drop(self) -> None:

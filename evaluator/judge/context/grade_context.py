@@ -1,4 +1,4 @@
-"""What all stages of one grade share: the problem's reference, the builder, and the making of runners."""
+"""Context of a grade: problem setup, builders, runners, seeds and GPU session, shared by all stages."""
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
@@ -42,10 +42,10 @@ from evaluator.sandbox import Child, ConfinedProcess, ForkServer, Limits, ToolRe
 
 
 class GradeContext:
-    """The judge's side of a grade. A context manager: leaving it ends every process that was started.
+    """Context of a grade in the judge. A context manager: the exit ends all processes of the grade.
 
-    A lasting one serves several submissions of a problem, one after the other (`turn_to`): they share the starter and
-    the reference with its weights. They never share inputs, or a process.
+    A lasting context serves several submissions of a problem in turn (`turn_to`). Successive submissions share the fork
+    server and the reference with its weights, but never inputs or a process.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class GradeContext:
         gpu_session: GpuSession | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Start the starter, unless one is lent. Without a GPU the problem's own code is run while that gets ready.
+        """Start the fork server unless given. Without a GPU, run the problem's own code meanwhile.
 
-        `speculative_build` is what was begun ahead of the one submission with the text `source`; `gpu_session`, which
-        is closed here, has the GPU of these terms.
+        `speculative_build` is for the text `source` only. `gpu_session` must be for the GPU of `terms`; the context
+        closes the session.
         """
         self.terms = terms
         self.seeds = seeds
@@ -102,7 +102,7 @@ class GradeContext:
             raise
 
     def turn_to(self, source: str, seeds: SeedBook, deadline: Deadline | None = None) -> None:
-        """Take a submission in hand, until its `deadline`. `seeds` has the weights' seed of the first one's."""
+        """Switch to a submission, with a `deadline`. `seeds` must have the first submission's weight seed."""
         self.deadline = Deadline() if deadline is None else deadline
         self.source = source
         self.seeds = seeds
@@ -127,7 +127,7 @@ class GradeContext:
             self._device_builders.close(self._fork_server.end_all)
 
     def _end_starter(self) -> None:
-        """End what it started; and the starter itself, unless it was lent."""
+        """End all processes of the fork server, and a fork server of our own."""
         if self._lent:
             self._fork_server.end_all()
         else:
@@ -135,7 +135,7 @@ class GradeContext:
 
     @property
     def sandbox(self) -> SandboxFacts:
-        """Say which walls stand, and what a runner of this problem may take."""
+        """Active sandbox layers, and the memory limits of a runner of the problem."""
         facts = self._fork_server.facts
         if self._ready is None:
             return facts
@@ -144,12 +144,12 @@ class GradeContext:
 
     @property
     def reference(self) -> Reference:
-        """The problem's reference, on its device."""
+        """Reference of the problem, on the grade's device."""
         return self._had().reference
 
     @property
     def backend(self) -> DeviceBackend:
-        """What the device brings."""
+        """Backend of the device: memory, clock, comparison and runner limits."""
         return self._had().backend
 
     def _had(self) -> ProblemSetup:
@@ -159,30 +159,30 @@ class GradeContext:
 
     @property
     def kernels(self) -> bytes | None:
-        """The judge's own kernels, a cubin for the GPU of this grade."""
+        """Cubin of the judge's own kernels for the GPU of the grade."""
         return self._device_builders.kernels
 
     def reach_for_device(self) -> None:
-        """Have contexts made on the GPU while the submission is being built, if nobody else wants it meanwhile."""
+        """Start to create GPU contexts during the submission's build, unless another grade waits for the GPU."""
         if self._gpu_session is not None and self._ready is None:
             self._gpu_session.reach()
 
     def have_device(self) -> None:
-        """Have the device, to the end. A GPU that another grade has is waited for here."""
+        """Take the device for the rest of the grade. Wait for a GPU leased by another grade."""
         if self._gpu_session is None:
             return
         self._gpu_session.settle()
         if self._ready is None:
             self._take_over(self._get_ready())
-        elif self._speculative_build is None:  # The problem is of a submission before this one, and so is the watch.
+        elif self._speculative_build is None:  # A setup kept from an earlier submission: the monitor must start anew.
             self._gpu_session.begin_watch()
-        keep_memory(self._had().judge_bytes)  # A grade before this one may have given some of it back.
+        keep_memory(self._had().judge_bytes)  # An earlier grade may have released some memory.
 
     def may_get_ahead(self) -> bool:
-        """Say whether the problem can be got ready on a GPU before the submission is read in.
+        """Return whether the problem can be set up on the GPU before the submission is imported.
 
-        Where the builds that its text foresees are there: beside a compiler nothing is gained, for the threads that run
-        it wait for Python's lock.
+        The predicted builds must be complete. Beside a running compiler an early setup gains nothing, because the
+        judge's compiler threads contend for Python's lock.
         """
         return (
             self._speculative_build is not None
@@ -191,7 +191,7 @@ class GradeContext:
         )
 
     def get_ahead(self) -> None:
-        """Get the problem ready, if the GPU is at hand. It may still be given to somebody who waits for it."""
+        """Set up the problem if the GPU is ready. The GPU may still go to another grade that waits."""
         if self._gpu_session is None:
             return
         with self._gpu_session.standing() as stands:
@@ -200,11 +200,11 @@ class GradeContext:
 
     @property
     def watch(self) -> GpuMonitor | None:
-        """What is seen of the GPU during this grade."""
+        """Monitor of the GPU during the grade."""
         return None if self._gpu_session is None else self._gpu_session.watch
 
     def count_as_ours(self, process: ConfinedProcess) -> None:
-        """Take note of a runner that stays on the GPU from one submission to the next."""
+        """Count a runner that outlives one submission among the judge's own processes on the GPU."""
         if self._gpu_session is not None:
             self._gpu_session.count_as_ours(process.members())
 
@@ -212,31 +212,31 @@ class GradeContext:
         return set_up_problem(self.terms, self.seeds.weight, self._device_builders)
 
     def _take_over(self, ready: ProblemSetup) -> None:
-        """Go on with what was got ready."""
+        """Install a problem setup."""
         self._ready = ready
         self._distribution_mix = ready.distribution_mix
         self.seeds.settle(ready.distribution_mix)
 
     @property
     def call_timeout_s(self) -> float:
-        """Say how long a call may take that is not a runner's first."""
+        """Time limit in seconds of any call except a runner's first."""
         return self.deadlines(self.source).call_s
 
     def deadlines(self, source: str) -> CallTimeouts:
-        """Say how long calls of `source` may take."""
+        """Return the time limits for calls of `source`."""
         return call_timeouts(source, self.terms.device, self._had().reference_s, self.terms.options.timeout_s)
 
     def look(self) -> GpuState | None:
-        """Look at the GPU, if there is one, while it is warm from a side's calls."""
+        """Read the state of the GPU, if any, while still warm from the calls of a side."""
         return None if self.watch is None else self.watch.look()
 
     def recall(self, look: GpuState | None) -> None:
-        """Take in how the GPU was at the end of a side that counts for this grade too."""
+        """Record the GPU's state at the end of an earlier measurement that is reused for the grade."""
         if self.watch is not None and look is not None:
             self.watch.recall(look)
 
     def lint(self) -> list[Finding]:
-        """Look at the submission's text, in a confined child that runs nothing of it."""
+        """Lint the submission's text in a sandboxed process, without executing the text."""
         return (
             look_at(self.source, self._fork_server).findings
             if self._speculative_build is None
@@ -244,7 +244,7 @@ class GradeContext:
         )
 
     def full_size_numbers(self) -> list[tuple[int, int]]:
-        """List the numbers of the problem's full size in the submission's text, with their lines: a child reads it."""
+        """Return numbers of the problem's full size in the submission, with lines; a sandboxed process parses."""
         sizes = self.terms.problem.sizes
         return full_size_numbers(self.source, sizes[SizeName.FULL], sizes[self.terms.size], self._spawn)
 
@@ -252,12 +252,12 @@ class GradeContext:
         return self._fork_server.spawn(entry, limits=limits)
 
     def end_early(self) -> None:
-        """End what was begun ahead and that nobody asked for."""
+        """End speculative builds that no request asked for."""
         if self._speculative_build is not None:
             self._speculative_build.end()
 
     def insist_on_walls(self) -> None:
-        """Refuse to grade where a wall is missing and every one was asked for. Raises SandboxUnavailable."""
+        """Raise SandboxUnavailable if a sandbox layer is missing under `--strict`."""
         if self.terms.options.strict and (missing := self._fork_server.facts.missing):
             raise SandboxUnavailable(
                 f"--strict requires every layer of the sandbox, but this machine lacks {', '.join(missing)}",
@@ -265,7 +265,7 @@ class GradeContext:
             )
 
     def build_service(self, source: str | None = None) -> BuildService:
-        """Open a desk for the build requests of one runner: of the submission, or of another `source`."""
+        """Return a build service for one runner: of the submission, or of another `source`."""
         if source is None:
             return BuildService(self._builder, self._build_budget, self.source)
         return BuildService(
@@ -273,17 +273,17 @@ class GradeContext:
         )
 
     def idle_desk(self, kernels: Collection[str] | None = None) -> EmptyKernelService:
-        """Open a desk whose libraries have kernels that end at once: all, or those of these names."""
+        """Return a build service for libraries with empty kernels: all kernels, or only the named."""
         return EmptyKernelService(self._builder, BuildBudget(self.terms.options.build_timeout_s), kernels)
 
     def profiling_desk(self) -> ResourceUsageService:
-        """Open a desk that has the compiler say what each kernel takes: all is compiled once more."""
+        """Return a build service that compiles everything again and reports the resource usage of each kernel."""
         return ResourceUsageService(self._builder, BuildBudget(self.terms.options.build_timeout_s))
 
     def read_in(self, build_service: BuildService) -> Fault | None:
-        """Have a runner read the submission in, and end. For a GPU's extensions that needs none of its memory.
+        """Import the submission in a runner, then end the runner. Builds for a GPU need no GPU memory.
 
-        Nor is it one of those that were made ahead for the GPU: they may be in the making.
+        With a GPU, a plain process replaces a pooled runner: the pool may still be creating GPU contexts.
         """
         if self.terms.gpu is None:
             with self.runner(self.source, build_service) as place:
@@ -305,7 +305,7 @@ class GradeContext:
 
     @contextlib.contextmanager
     def runner(self, source: str, build_service: BuildService | None = None) -> Iterator[ModelRunner]:
-        """Start a runner for `source`; every process of it is dead when the context is left."""
+        """Start a runner for `source`. At the exit of the context, all its processes are dead."""
         backend = self.backend
         with backend.memory() as memory, self.runner_pool.take() as session, backend.clock(session, memory) as clock:
             session.serve_from(build_service)
@@ -320,22 +320,22 @@ class GradeContext:
                     self.output = session.child.output()
 
     def _spec(self) -> ModelSpec:
-        """Settle how models are made in a runner, by what is known of this grade."""
+        """Return the facts that a runner needs to construct models of the grade."""
         reference, reference_s = self.reference, self._had().reference_s
         return ModelSpec(
             self.terms, reference, reference_s, self.seeds.weight, self.seeds.distribution_mix, self.backend.compare
         )
 
     def _empty_runner(self) -> RunnerClient:
-        """Start a runner with nothing of a submission in it, and no GPU."""
+        """Start a runner without submission and without GPU."""
         return RunnerClient(self._fork_server.spawn(RUNNER, limits=self.backend.limits), None)
 
     def run_on_gpu(
         self, argv: Sequence[str], *, work: Path, timeout_s: float, kept_output_bytes: int, readable: Sequence[Path]
     ) -> ToolResult:
-        """Run a program behind a runner's walls, where it sees the GPU of this grade and writes into `work` alone.
+        """Run a program in a runner's sandbox, with access to the GPU of the grade; only `work` is writable.
 
-        Raises JudgeFailed if it cannot be started.
+        Raises JudgeFailed if the program cannot start.
         """
         if self.terms.gpu is None:
             raise RuntimeError("this grade has no GPU")
@@ -352,6 +352,6 @@ class GradeContext:
 
 
 def _keep_tf32_out() -> None:
-    """Have the judge compute in true fp32; PyTorch's default lets cuDNN round the operands of convolutions."""
+    """Disable TF32 in the judge. By default, PyTorch lets cuDNN round the operands of convolutions."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -1,10 +1,10 @@
-"""The reference's side of a timing: measured before a submission's runner exists, and again when that is dead.
+"""Timing of the reference, before the submission's runner starts and after the submission's runner has ended.
 
-A judge that grades several submissions of one problem keeps runners of the reference between them, with what a call
-costs there, where memory allows; inputs are drawn anew for every call. What was measured after one submission counts as
-measured before the next, if that comes soon enough: the order in time is reference, submission, reference, submission,
-reference, and each submission stands between two. Two runners take turns, so those two sides are of two processes, as
-in a grade on its own: what differs between processes is part of the interval (`timing/bootstrap.py`).
+A judge with several submissions of one problem keeps runners of the reference and their measured call overhead, if
+memory allows. Inputs are drawn anew for every call. A side measured after one submission also counts as the side before
+the next, if recent: the order is reference, submission, reference, submission, reference. Two runners alternate, so the
+two sides of a submission come from two processes, as in a single grade. Differences between processes are part of the
+interval (`timing/bootstrap.py`).
 """
 
 import contextlib
@@ -25,23 +25,23 @@ from evaluator.records import DeviceKind, Fault, Samples
 from evaluator.sandbox import ConfinedProcess
 
 AS_REFERENCE = "from model import Model as ModelNew\n"
-"""The reference, handed in as a submission: it is timed by the same code in the same kind of runner."""
+"""The reference in the form of a submission: timed by the same code in the same kind of runner."""
 
 RECENT_S = 10.0
-"""How old what was measured after one submission may be when it counts as measured before the next."""
+"""Maximum age of a side measured after one submission, to count as measured before the next."""
 
 OVERHEAD_GOOD_S = 60.0
-"""How long what a call costs is taken to stay as it is: a GPU's clocks, and what else holds a context, change."""
+"""Lifetime of a measured call overhead: a GPU's clocks change, and so do other processes with a context."""
 
 _REST_S = 1.0
-"""What disturbs a reference is often over soon, and three tries would be. After each try, so much longer is waited."""
+"""Pause unit: three immediate tries would end before most disturbances. Each try waits one unit longer."""
 
 _IN_TURN = 2
 _BEFORE, _AFTER = "reference_before", "reference_after"
 
 
 class Reading(NamedTuple):
-    """One side of the reference: its samples, what a call costs there, and how the GPU was at its end."""
+    """One side of the reference: samples, call overhead, and the GPU's state at the end."""
 
     samples: Samples
     overhead: timing_loop.Overhead
@@ -49,10 +49,10 @@ class Reading(NamedTuple):
 
 
 class ReferenceTimer:
-    """The reference of one problem, as it is timed. A context manager: leaving it ends the runners that were kept."""
+    """Timer of one problem's reference. A context manager: the exit ends all kept runners."""
 
     def __init__(self, context: GradeContext, *, lasting: bool = False) -> None:
-        """Measure nothing yet. `lasting`: what can be used again is kept, until the end."""
+        """Measure nothing yet. `lasting` keeps reusable runners and measurements until the exit."""
         self._context = context
         self._lasting = lasting
         self._kept = contextlib.ExitStack()
@@ -67,7 +67,7 @@ class ReferenceTimer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the runners that were kept, side by side: of a GPU each takes a tenth of a second to let go."""
+        """End the kept runners in parallel: releasing a GPU context takes a tenth of a second."""
         for runner in self._runners:
             runner.condemn()
         self._runners.clear()
@@ -77,7 +77,7 @@ class ReferenceTimer:
         self._recent = None
 
     def begin(self) -> None:
-        """Have the runners of both sides made ready beside a submission's check, where there is room for them."""
+        """Start the runners of both sides during the submission's check, if memory allows."""
         wanted = self._lasting or self._context.terms.device is DeviceKind.CUDA
         if not wanted or self._benches or self._begun or not self._context.backend.room_for(_IN_TURN):
             return
@@ -90,7 +90,7 @@ class ReferenceTimer:
             self._begun.append(model_runner)
 
     def before(self) -> Reading:
-        """Give the side before a submission. No runner may have one in it."""
+        """Return the side before a submission. No runner may hold the submission yet."""
         if self._recent is not None:
             reading, measured_s = self._recent
             self._recent = None
@@ -100,7 +100,7 @@ class ReferenceTimer:
         return self._measured(_BEFORE)
 
     def after(self) -> Samples:
-        """Measure the side after a submission, whose runner is dead."""
+        """Measure the side after a submission, whose runner has ended."""
         reading = self._measured(_AFTER)
         if self._lasting:
             self._recent = reading, time.monotonic()
@@ -113,7 +113,7 @@ class ReferenceTimer:
         return Reading(samples, overhead, look)
 
     def _undisturbed(self, name: str, trial_runner: TrialRunner, overhead: timing_loop.Overhead) -> Samples:
-        """Measure a side, again where something else was at work on the GPU."""
+        """Measure a side; repeat after a disturbance by other work on the GPU."""
         message, first_call_ms = "", 0.0
         for number in range(timing_loop.TRIES):
             time.sleep(number * _REST_S)
@@ -121,7 +121,7 @@ class ReferenceTimer:
             side = timing_loop.side(
                 name, trial_runner, seeds, overhead, timeout_s, at_least=timing_loop.REFERENCE_CALLS
             )
-            if side.samples is not None:  # A second try's first call is no first call.
+            if side.samples is not None:  # Only the first try includes a true first call.
                 first_call_ms = max(first_call_ms, side.samples.first_call_ms)
                 if side.failed is None:
                     return replace(side.samples, first_call_ms=first_call_ms)
@@ -138,7 +138,7 @@ class ReferenceTimer:
         )
 
     def _known_overhead(self, trial_runner: TrialRunner) -> timing_loop.Overhead:
-        """Give what a call costs, measured in `trial_runner` unless that was done a short while ago."""
+        """Return the call overhead: the recent value, or a new measurement in `trial_runner`."""
         if self._overhead is None or time.monotonic() - self._overhead_s > OVERHEAD_GOOD_S:
             measured = timing_loop.overhead(trial_runner, self._context.call_timeout_s)
             if isinstance(measured, Fault):
@@ -148,7 +148,7 @@ class ReferenceTimer:
 
     @contextlib.contextmanager
     def _runner(self) -> Iterator[TrialRunner]:
-        """Have a runner of the reference, which never sees a submission: one of two in turn, or one for this side."""
+        """Yield a runner of the reference, which never holds a submission: one of two in turn, or a new runner."""
         if self._begun:
             self._benches.appendleft(self._ready(self._begun.popleft()))
             yield self._benches[0]
@@ -162,7 +162,7 @@ class ReferenceTimer:
                 yield self._ready(model_runner)
 
     def _ready(self, model_runner: ModelRunner) -> TrialRunner:
-        """Wait for a runner. Where it would have to copy its weights it would be charged for it: then they stay."""
+        """Wait for a runner. Freeze the weights if the runner would have to copy weights on its own time."""
         constructed = model_runner.begun()
         if isinstance(constructed, Fault):
             raise _failed(constructed)
@@ -172,5 +172,5 @@ class ReferenceTimer:
 
 
 def _failed(fault: Fault) -> JudgeFailed:
-    """What goes wrong in the reference's runner is not the submission's."""
+    """Return the error for a failure of the reference's runner, which is never the submission's fault."""
     return JudgeFailed(f"the reference's own runner failed: {fault.finding.message}")
