@@ -1,4 +1,4 @@
-"""What a device brings to a grade: where tensors live, the memory that is shared, the clock, and a runner's limits."""
+"""Backends of the devices: tensor memory, shared memory, clock, comparison and limits of a runner."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,30 +19,29 @@ from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.sandbox import Limits
 
-# Address space for torch, its threads and a submission's own memory, beside the tensors of the problem.
+# Address space for torch, its threads and a submission's own memory, beyond the problem's tensors.
 _RUNNER_BYTES = 16 << 30
-# The allocator's arena holds outputs of two calls, gradients, weights and workspaces; its pages cost nothing unused.
+# The arena holds the outputs of two calls, gradients, weights and workspaces. Unused pages cost nothing.
 _ARENA_FACTOR = 8
-# What a forward allocates beside its outputs and should find in the arena too: cuBLAS alone takes 32 MiB on Hopper.
+# Arena space for a forward's allocations besides outputs: cuBLAS alone takes 32 MiB on Hopper.
 _ARENA_SLACK_BYTES = 256 << 20
-# What a context takes of a GPU, with CUDA's libraries in it; and a process with PyTorch of the host.
+# GPU memory of a context with CUDA's libraries; host memory of a process with PyTorch.
 _CONTEXT_BYTES = 1 << 30
 _RUNNER_BASE_BYTES = 512 << 20
-# Runners that wait for their turn may have this part of a GPU's memory together, an eighth; or so much, on a small one.
+# Limit of all idle runners together: an eighth of the GPU's memory, but at least 6 GiB.
 _PART_OF_GPU = 8
 _WAITING_BYTES = 6 << 30
-# Room in which the inputs' addresses change from call to call: a quarter of a million places.
+# Space for input addresses that change from call to call: a quarter of a million places.
 _ROTATION_BYTES = 64 << 20
-# Beyond this the time of a first access after a change of context no longer grows (measured).
+# Larger probes no longer increase the time of a first access after a context switch (measured).
 _PROBE_BYTES = 32 << 20
 
 
 class CallSizes(NamedTuple):
-    """What one call moves at most, in bytes; on a GPU, also what it holds.
+    """Upper bounds of one call's traffic in bytes; on a GPU, also of memory use.
 
-    `peak_bytes` is what the reference has at its worst moment beside inputs and weights: outputs, temporaries and
-    workspaces. `state_bytes` are weights. `judge_bytes` is what the judge keeps for itself, `plain_judge_bytes` what
-    it would without float64.
+    `peak_bytes` is the reference's peak besides inputs and weights: outputs, temporaries and workspaces. `state_bytes`
+    are weights. `judge_bytes` is the judge's own memory, `plain_judge_bytes` the judge's memory without float64.
     """
 
     input_bytes: int
@@ -54,40 +53,40 @@ class CallSizes(NamedTuple):
 
     @property
     def runner_bytes(self) -> int:
-        """Count a runner's inputs, twice, with room to move in; outputs of two calls; its weights; a context.
+        """GPU memory of a runner: two sets of inputs with space to move, outputs of two calls, weights, and a context.
 
-        Temporaries are not among them.
+        Temporaries are not included.
         """
         inputs_bytes = 2 * (self.input_bytes + _ROTATION_BYTES)
         return inputs_bytes + 2 * (self.output_bytes + self.state_bytes) + _ARENA_SLACK_BYTES + _CONTEXT_BYTES
 
     @property
     def temporary_bytes(self) -> int:
-        """Say what the reference has beside inputs, weights and outputs."""
+        """Peak memory of the reference besides inputs, weights and outputs."""
         return max(self.peak_bytes - self.output_bytes, 0)
 
 
 class DeviceBackend(Protocol):
-    """A device as the judge uses it."""
+    """Device of a grade, as seen by the judge."""
 
     limits: Limits
     compare: Comparison
 
     def memory(self) -> contextlib.AbstractContextManager[SharedMemory]:
-        """Make the memory for one runner."""
+        """Allocate the shared memory of one runner."""
 
     def clock(self, session: RunnerClient, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
-        """Make the clock for one runner."""
+        """Create the clock of one runner."""
 
     def room_for(self, runners: int) -> bool:
-        """Say whether so many runners at once leave enough of the memory that is free now."""
+        """Return whether `runners` concurrent runners leave enough of the free memory."""
 
 
 class HostBackend:
-    """Devices `cpu` and `emulated`."""
+    """Backend of the devices `cpu` and `emulated`."""
 
     def __init__(self, sizes: CallSizes, device_builders: DeviceBuilders) -> None:
-        """Plan for calls of `sizes`."""
+        """Plan memory for calls of the given sizes."""
         self._sizes = sizes
         self._library = device_builders.library
         inputs, self._copy_bytes = room_for(sizes.input_bytes), room_for(sizes.output_bytes)
@@ -98,35 +97,38 @@ class HostBackend:
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[SharedMemory]:
-        """Make sealed memory of the host."""
+        """Allocate sealed host memory."""
         inputs, outputs = (HostRegion(size_bytes) for size_bytes in self._region_bytes)
         with contextlib.closing(inputs), contextlib.closing(outputs):
             yield SharedMemory(inputs, outputs, self._copy_bytes, self._library, 2 * self._copy_bytes)
 
     def clock(self, session: RunnerClient, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
-        """Make a clock that stops the runner between calls."""
+        """Create a clock that stops the runner between calls."""
         return contextlib.nullcontext(HostClock(session, memory.outputs))
 
     def room_for(self, runners: int) -> bool:
-        """Count a runner's inputs, its outputs of two calls, and as much again for what forward makes on its way."""
+        """Return whether the runners fit into half of the available memory.
+
+        A runner needs inputs, outputs of two calls, an equal amount for temporaries, and memory for PyTorch.
+        """
         runner_bytes = 2 * (self._sizes.input_bytes + 2 * self._sizes.output_bytes) + _RUNNER_BASE_BYTES
         return runners * runner_bytes <= psutil.virtual_memory().available // 2
 
 
 class GpuBackend:
-    """Device `cuda`."""
+    """Backend of the device `cuda`."""
 
     limits = RUNNER_LIMITS
 
     def __init__(self, sizes: CallSizes, device_builders: DeviceBuilders) -> None:
-        """Plan for calls of `sizes`. The judge has not taken what it keeps for itself yet.
+        """Plan memory for calls of the given sizes. The judge must not have reserved its own memory yet.
 
-        The arena holds the outputs of two calls: the last one's stay alive, so that two which share memory are seen.
-        Temporaries come to lie in it before outputs do, so there is room for the reference's, twice, for an allocator
-        keeps pieces that fit nothing else. Where they are large they get half of what others leave, or as much as they
-        need once: a submission may want memory of its own. Where that is less, they may crowd outputs out (T304).
-        Weights lie in it too, so that the judge can change them, with room for as much that a constructor makes of
-        them.
+        The arena holds the outputs of two calls: outputs of the last call stay alive, to detect outputs that share
+        memory. Temporaries are allocated before outputs. The arena therefore has room for twice the reference's
+        temporaries, because the allocator keeps unusable fragments. Large temporaries get half of the remaining memory,
+        or room for one set if larger: a submission may need memory of its own. In a smaller arena, temporaries may
+        displace outputs (T304). The arena also holds the weights, so that the judge can change them, and an equal
+        amount for tensors that a constructor derives from the weights.
         """
         if device_builders.kernels is None:
             raise TypeError("a GPU needs the judge's kernels")
@@ -144,7 +146,7 @@ class GpuBackend:
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[SharedMemory]:
-        """Make memory of the GPU, and a page of the host for the words of its queues."""
+        """Allocate GPU memory, and a host page for the queue's flags."""
         with contextlib.ExitStack() as stack:
             inputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._input_bytes)))
             outputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._arena_bytes)))
@@ -153,14 +155,14 @@ class GpuBackend:
             yield SharedMemory(inputs, outputs, size_bytes, self._library, size_bytes, page, self._probe_bytes)
 
     def clock(self, session: RunnerClient, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
-        """Make a sealed clock."""
+        """Create a sealed clock."""
         return contextlib.closing(SealedClock(session, memory, self._kernels))
 
     def room_for(self, runners: int) -> bool:
-        """Count a runner's inputs, its arena with its temporaries, its context, and for weights as much as the inputs.
+        """Return whether the runners fit into half of the free memory, and into the limit of idle runners.
 
-        Where they take more than a small part of the GPU, one after the other has it: what a grade takes would be
-        three times what it needs.
+        A runner needs inputs, the same size for weights, an arena and a context. Large problems use one runner at a
+        time: three runners would take three times the memory of a grade.
         """
         runner_bytes = 2 * self._input_bytes + self._arena_bytes + _CONTEXT_BYTES
         free_bytes, total_bytes = torch.cuda.mem_get_info()

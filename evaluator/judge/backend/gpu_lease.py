@@ -1,4 +1,4 @@
-"""A grade's hold on its GPU: for good when the submission is built, and before that as long as nobody else wants it."""
+"""Lease of a GPU: exclusive after the submission's build, before that released as soon as another grade waits."""
 
 import contextlib
 import threading
@@ -12,48 +12,48 @@ _LOOK_ROUND_S = 0.5
 
 
 class GpuLease:
-    """The lease of one GPU among all grades of this machine."""
+    """Lease of one GPU among all grades of the machine."""
 
     def __init__(self, gpu: Gpu, bring_up: Callable[[], None]) -> None:
-        """Hold nothing yet. `bring_up` is called each time that the GPU has come to be ours."""
+        """Create the lease, not yet held. `bring_up` is called after each acquisition."""
         self._gpu = gpu
         self._bring_up = bring_up
         self._lease = contextlib.ExitStack()
         self._held = False
         self._hand = threading.Lock()
         self._for_good = threading.Event()
-        # Not the thread's own end: whoever is interrupted in `Thread.join` can never wait for that thread again.
+        # An event instead of `Thread.join`: after an interrupted join, the thread can never be joined again.
         self._rests = threading.Event()
         self._rests.set()
 
     def reach(self, first: Callable[[], None]) -> None:
-        """Take the GPU if nobody else has it or wants it; in a thread, do `first` and bring it up.
+        """Take the GPU if free and not awaited. A thread then calls `first` and `bring_up`.
 
-        It is given back if somebody comes to wait for it before it is `settle`d. What was brought up stays and rests.
+        The thread releases the GPU if another grade starts to wait before `settle`. Contexts and runners stay, idle.
         """
         if self._held or is_awaited(self._gpu):
             return
-        with contextlib.suppress(InfraError, RuntimeError):  # `settle` waits for it, or says what is wrong.
+        with contextlib.suppress(InfraError, RuntimeError):  # `settle` waits for the GPU, or raises the error.
             self._take(wait_s=0.0)
             self._for_good.clear()
             self._rests.clear()
             try:
                 threading.Thread(target=self._until_it_is_wanted, args=(first,), daemon=True).start()
-            except BaseException:  # There may be no room for another thread.
+            except BaseException:  # the system may be out of threads
                 self._rests.set()
                 self._give_back()
                 raise
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[bool]:
-        """Say whether the GPU is held. While this lasts it is given to nobody; whoever waits for it waits longer."""
+        """Yield whether the GPU is held. The lease cannot be released inside the context."""
         with self._hand:
             yield self._held
 
     def settle(self) -> None:
-        """Have the GPU, brought up, until `close`; wait for it where another grade has it.
+        """Hold the GPU, brought up, until `close`. Wait for the lease of another grade.
 
-        Raises InfraError if that takes long, and what bringing it up raises.
+        Raises InfraError after a long wait, and any error of `bring_up`.
         """
         self.rest()
         if not self._held:
@@ -65,13 +65,13 @@ class GpuLease:
                 raise
 
     def rest(self) -> None:
-        """Wait for what is being brought up, and give the GPU to nobody who waits for it from now on."""
+        """Wait for `bring_up`, and stop releasing the GPU to waiting grades."""
         with self._hand:
             self._for_good.set()
         self._rests.wait()
 
     def close(self) -> None:
-        """Give it back. What was brought up is gone by now."""
+        """Release the GPU. The caller must have ended all contexts and runners."""
         self.rest()
         self._give_back()
 

@@ -1,4 +1,4 @@
-"""Watches the GPU during a grade: what makes its times doubtful becomes a finding."""
+"""GPU monitor of a grade: reports conditions that make times unreliable as findings."""
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
@@ -8,14 +8,14 @@ from evaluator.findings import Code, finding
 from evaluator.records import Finding, GpuFacts
 
 _CLOCK_DRIFT = 0.05
-"""How far the clock of the multiprocessors may move between two sides, relative to the higher one."""
+"""Maximum change of the multiprocessor clock between two sides, relative to the higher clock."""
 
 
 class GpuMonitor:
-    """Looks at one GPU now and then, always from outside: by the driver, never by what a runner says."""
+    """Samples the state of one GPU through the driver, independent of any runner."""
 
     def __init__(self, gpu: Gpu, ours: Callable[[], AbstractSet[int]] = frozenset) -> None:
-        """Look at `gpu` once, before anything of the grade runs on it. `ours` are processes that may be there."""
+        """Sample the GPU before the grade uses the GPU. `ours` returns the judge's own processes."""
         self._gpu = gpu
         self._ours = ours
         self._known = set(ours())
@@ -23,16 +23,16 @@ class GpuMonitor:
         self._looks: list[GpuState] = []
 
     def look(self) -> GpuState:
-        """Look while the GPU is still warm from a side's calls."""
+        """Sample the GPU while still warm from the calls of a side."""
         self._looks.append(state(self._gpu))
         return self._looks[-1]
 
     def recall(self, look: GpuState) -> None:
-        """Take in a look at the end of a side that was measured for an earlier grade and counts for this one."""
+        """Add a sample from the end of a side that was measured for an earlier grade and is reused."""
         self._looks.append(look)
 
     def facts(self) -> GpuFacts:
-        """Describe the GPU for a scorecard."""
+        """Return the GPU's facts for the scorecard."""
         return GpuFacts(
             uuid=self._gpu.uuid,
             capability=".".join(map(str, self._gpu.capability)),
@@ -44,14 +44,14 @@ class GpuMonitor:
         )
 
     def findings(self) -> list[Finding]:
-        """Say what was wrong with the GPU, before the grade or during it."""
+        """Return findings about the GPU before and during the grade."""
         return findings(self._before, self._looks, state(self._gpu), self._known | self._ours())
 
 
 def findings(
     before: GpuState, looks: list[GpuState], after: GpuState, ours: AbstractSet[int] = frozenset()
 ) -> list[Finding]:
-    """Say what makes times on a GPU doubtful that was in these states. `ours` are the judge's own processes."""
+    """Return findings about states that make times on the GPU unreliable. `ours` are the judge's own processes."""
     found = []
     if strangers := sorted({*before.processes, *after.processes} - ours):
         found.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))

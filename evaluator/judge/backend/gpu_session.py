@@ -1,6 +1,6 @@
-"""A grade's foothold on its GPU: the lease, the judge's context, runners with theirs, and a watch over the GPU.
+"""GPU session of a grade: the lease, the judge's context, a pool of runners with contexts, and the GPU monitor.
 
-Nothing of it needs PyTorch, so a lone grade has it by the time that PyTorch is imported.
+A session needs no PyTorch, so a single grade has its session ready when the import of PyTorch ends.
 """
 
 import contextlib
@@ -20,18 +20,18 @@ from evaluator.records import DeviceKind
 from evaluator.sandbox import ForkServer, Limits
 
 RUNNER_LIMITS = Limits(memory_bytes=1 << 46, held_bytes=32 << 30)
-"""CUDA reserves addresses for all memory of every GPU: a tighter limit on address space says nothing there."""
+"""CUDA reserves addresses for all memory of every GPU: a tighter limit of address space is impossible."""
 _FIRST = 4
-"""Runners that the first grade takes: the submission's for check and timing, the reference's two."""
+"""Runners of the first grade: two of the submission (check and timing), two of the reference."""
 
 
 class GpuSession:
-    """What a judge has of one GPU. A context manager: leaving it ends its runners, then gives the GPU back."""
+    """GPU session of a judge. A context manager: the exit ends all pooled runners, then releases the GPU."""
 
     def __init__(self, gpu: Gpu, fork_server: ForkServer, *, runner_pool: int = 0) -> None:
-        """Have nothing yet.
+        """Create the session without lease and runners.
 
-        Runners come from `fork_server`; so many `runner_pool` are made again when they are taken.
+        Runners come from `fork_server`. The pool replaces taken runners up to `runner_pool`.
         """
         os.environ.update(show_only(gpu.uuid))
         self._gpu = gpu
@@ -51,24 +51,24 @@ class GpuSession:
         self.close()
 
     def reach(self) -> None:
-        """Have contexts made on the GPU in a thread, if nobody else wants it meanwhile."""
+        """Start to create GPU contexts in a thread, unless another grade has or awaits the GPU."""
         self._gpu_lease.reach(self._make_context)
 
     @contextlib.contextmanager
     def standing(self) -> Iterator[bool]:
-        """Say whether the judge can work on the GPU by now, which is given to nobody while this lasts.
+        """Yield whether the judge can use the GPU now. The GPU cannot be released inside the context.
 
-        Runners may still be missing.
+        The pool may not be complete yet.
         """
         with self._gpu_lease.kept() as held:
             yield held and self.watch is not None
 
     def settle(self) -> None:
-        """Have the GPU until `close`, with contexts on it. One that another grade has is waited for."""
+        """Hold the GPU with contexts until `close`. Wait for the lease of another grade."""
         self._gpu_lease.settle()
 
     def close(self) -> None:
-        """End the runners that nobody took, and give the GPU back. Calling it again changes nothing."""
+        """End the pooled runners and release the GPU. Idempotent."""
         self._leaving = True
         with contextlib.ExitStack() as leaving:
             leaving.callback(self._gpu_lease.close)
@@ -76,23 +76,23 @@ class GpuSession:
             leaving.callback(self._gpu_lease.rest)
 
     def begin_watch(self) -> None:
-        """Look at the GPU before anything of a grade runs on it."""
+        """Start the monitor, before the grade runs anything on the GPU."""
         self.watch = GpuMonitor(self._gpu, self._own_processes)
 
     def count_as_ours(self, processes: frozenset[int]) -> None:
-        """Take note of processes that are kept on the GPU from one submission to the next."""
+        """Add processes that stay on the GPU between submissions to the judge's own."""
         self._ours |= processes
 
     def _own_processes(self) -> frozenset[int]:
         return self._ours | self.runner_pool.processes
 
     def _make_context(self) -> None:
-        """Have the judge's own, for which no starter is needed. What fails here fails again where it counts."""
+        """Create the judge's own context, which needs no fork server. A failure is raised again at the first use."""
         with contextlib.suppress(driver.DriverError, OSError):
             driver.make_context()
 
     def _bring_up(self) -> None:
-        """Look at the GPU, and only then have runners made. Where one cannot be, no other stays there."""
+        """Start the monitor first, then the runners. If one runner cannot start, end the pool."""
         self.begin_watch()
         try:
             self.runner_pool.refill(_FIRST)
@@ -101,7 +101,7 @@ class GpuSession:
             raise
 
     def _empty_runner(self) -> RunnerClient:
-        """Start a runner with nothing of a submission in it."""
+        """Start a runner without submission."""
         if self._leaving:
             raise JudgeFailed("the grade ended before its runners were made")
         return RunnerClient(self._fork_server.spawn(RUNNER, limits=RUNNER_LIMITS, devices=self._gpu.nodes), None)

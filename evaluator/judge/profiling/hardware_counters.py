@@ -1,7 +1,7 @@
-"""One more call of a correct submission, under Nsight Compute in a program of its own: what the hardware counted.
+"""Hardware counters of one more call of a correct submission, collected by Nsight Compute in a separate program.
 
-ncu must start what it watches, so no runner serves: the program is `evaluator.runner.standalone`, behind a runner's
-walls, with the libraries that the judge has had built laid out beside it. It is evidence, like the rest of a profile.
+ncu must start the profiled program, so a runner cannot serve. The program is `evaluator.runner.standalone`, in a
+runner's sandbox, with copies of the libraries that the judge has built. Counters are evidence, like all of a profile.
 """
 
 import math
@@ -27,7 +27,7 @@ from evaluator.sandbox.filesystem.visible_files import source_root
 
 _TIMEOUT_S = 120.0
 _KEPT_OUTPUT_BYTES = 1 << 20
-"""A page of 64 launches, each with a name of some kilobytes."""
+"""Enough for a page of 64 launches with names of several kilobytes."""
 _SHOWN = 32
 _MOST_SAID = 600
 _BOOT = (
@@ -35,11 +35,11 @@ _BOOT = (
     "from evaluator.runner import standalone; standalone.main()"
 )
 _OWN_PARTS = ("__init__.py", "protocol", "runner")
-"""Of this package, what the program imports; nothing else of it can be seen from there."""
+"""The only parts of the package that the program imports; the sandbox hides all other parts."""
 
 
 def counters(context: GradeContext, build_service: ResourceUsageService) -> Counters:
-    """Have the submission's kernels counted, with what `build_service` served. What fails becomes a finding."""
+    """Count the submission's kernels, with the libraries of `build_service`. A failure becomes a finding."""
     ncu = find_ncu()
     if ncu is None:
         return _nothing(finding(Code.NO_NCU, "this machine has no ncu (Nsight Compute)"))
@@ -61,18 +61,18 @@ def counters(context: GradeContext, build_service: ResourceUsageService) -> Coun
 
 
 def program(boot: str, work: Path) -> list[str]:
-    """Give the command line of a Python that begins with `boot`, knowing where this package and its folder are."""
+    """Return a command line for Python with the code `boot`, followed by the paths of package and work folder."""
     python = [sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore"]
     return [*python, "-c", boot, str(source_root()), str(work), *library_folders()]
 
 
 def own_parts() -> list[Path]:
-    """List the files of this package that the program must see."""
+    """Return the paths of the package that must be visible to the program."""
     return [source_root() / "evaluator" / name for name in _OWN_PARTS]
 
 
 def counted(result: ToolResult, built: Kernels) -> Counters:
-    """Put into a record what came out of ncu, or why nothing did. `built` are the submission's own kernels."""
+    """Return the counters in ncu's output, or the reason for none. `built` are the submission's own kernels."""
     launches = read_page(result.output)
     why = _failure(result) if result.timed_out or not launches or FAILED in result.output else None
     if why is not None:
@@ -119,7 +119,7 @@ def _sum(name: str, launches: list[Launch], built: Kernels) -> KernelCounters:
 
 
 def _mean(weighted: list[tuple[float | None, float]]) -> float | None:
-    """Take the mean of values by their weights; None where one is not known."""
+    """Return the weighted mean; None if any value is missing."""
     known = [(value * weight, weight) for value, weight in weighted if value is not None]
     if len(known) < len(weighted):
         return None

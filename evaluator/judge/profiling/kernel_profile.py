@@ -1,7 +1,7 @@
-"""One more call of a correct submission, under a profiler in its own runner: where its time goes, as evidence.
+"""Profile of one more call of a correct submission, by a profiler in a separate runner, as evidence.
 
-It is neither timed nor compared, so nothing that the profiler costs is in a time, and nothing that it says is in a
-verdict: a submission can tell its profiler what it likes.
+The call is neither timed nor compared. The profiler's cost is therefore in no time, and its report is in no verdict: a
+submission can manipulate the profiler.
 """
 
 import math
@@ -26,7 +26,7 @@ _SHOWN = 32
 
 
 def profiling(context: GradeContext) -> Profiling:
-    """Have the submission profiled, by all that was asked for. What fails becomes a finding: the verdict is known."""
+    """Profile the submission with the requested profilers. A failure becomes a finding; the verdict stands."""
     build_service = context.profiling_desk()
     found = _watched(context, build_service)
     match context.terms.options.profile:
@@ -37,13 +37,13 @@ def profiling(context: GradeContext) -> Profiling:
 
 
 def _watched(context: GradeContext, build_service: ResourceUsageService) -> Profiling:
-    """Have PyTorch's profiler watch a call in a runner."""
+    """Profile a call in a runner with PyTorch's profiler."""
     printed = context.output
     with context.runner(context.source, build_service) as runner:
         fault = runner.load()
         constructed = fault if fault is not None else runner.construct()
         answer = constructed if isinstance(constructed, Fault) else _asked(context, runner)
-    context.output = printed  # What the profiler prints is not the submission's.
+    context.output = printed  # Discard the output of the profiled run.
     if isinstance(answer, Fault):
         why = finding(Code.NOT_PROFILED, f"the profiled call failed: {answer.finding.message}"[:1000])
         return Profiling([], 0, 0, 0.0, None, build_service.resources, why)
@@ -51,7 +51,7 @@ def _watched(context: GradeContext, build_service: ResourceUsageService) -> Prof
 
 
 def described(answer: Profiled, build_service: ResourceUsageService, *, gpu: bool) -> Profiling:
-    """Put into a record what a runner says it saw, as far as that can be a profile at all."""
+    """Return the record of a runner's report, without invalid times."""
     seen = [each for each in answer.kernels if math.isfinite(each.time_us)]
     built = joined(build_service.device_code)
     uses = [
@@ -71,7 +71,7 @@ def described(answer: Profiled, build_service: ResourceUsageService, *, gpu: boo
 
 
 def _asked(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
-    """Lay out inputs like those of a timed call, and have the runner make a call of them under its profiler."""
+    """Write inputs like those of a timed call, and ask the runner for a profiled call."""
     reference, seed = context.reference, fresh_seed()
     inputs = reference.draw(seed)
     gradients = None
@@ -87,10 +87,10 @@ def _asked(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
     if not isinstance(kwargs, Table) or not isinstance(back, Items):
         raise TypeError("keyword arguments are a table, gradients a list")
     frame = ProfiledCall(args=args, kwargs=kwargs, output_gradients=None if gradients is None else back)
-    # Three calls, under a profiler that has to start.
+    # Three calls, under a profiler that first has to start.
     answer = runner.session.ask(frame, Stage.CALL, 3 * context.call_timeout_s + _PROFILER_S)
     return answer if isinstance(answer, Profiled | Fault) else runner.session.out_of_place(answer)
 
 
 _PROFILER_S = 30.0
-"""Starting CUPTI and reading its records takes seconds on a machine that is busy."""
+"""Starting CUPTI and reading the records takes seconds on a busy machine."""

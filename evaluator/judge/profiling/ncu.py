@@ -1,7 +1,7 @@
-"""Nsight Compute: where it is, how it is asked, and what its page of raw numbers says.
+"""Nsight Compute: search for the executable, command line, and parser of the raw page.
 
-The program that it watches has the submission in it, which can write into that page whatever it likes. So the page is
-read as text of a stranger: bounded, and without numbers that are none.
+The profiled program contains the submission, which can print arbitrary text into the page. The parser therefore treats
+the page as untrusted text, with bounded lengths and validated numbers.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from evaluator.errors import ToolchainMissing
 from evaluator.toolchain import nvcc
 
 MOST_LAUNCHES = 64
-"""Each launch is run several times over, with its memory saved and restored; a call of thousands would take minutes."""
+"""Limit of launches: ncu runs each launch several times and saves and restores memory. Thousands would take minutes."""
 REFUSED = "ERR_NVGPUCTRPERM"
-"""What the driver's refusal is called, where it keeps the counters for administrators."""
+"""Error name of a driver that restricts the counters to administrators."""
 
 _PACKAGES = Path("/opt/nvidia/nsight-compute")
 _DURATION = "gpu__time_duration.sum"
@@ -29,10 +29,10 @@ _BANDWIDTH = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 _OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 _NAME = "Kernel Name"
 _OPTIONS = (
-    # The program says itself which call is watched: cudaProfilerStart.
+    # The program starts the collection itself: cudaProfilerStart.
     *("--profile-from-start", "off"),
     *("--target-processes", "all"),
-    # The clocks as they are: they are this machine's, and other programs have them too.
+    # Leave the clocks unlocked: other programs use the GPU's clocks too.
     *("--clock-control", "none"),
     *("--cache-control", "none"),
     *("--launch-count", str(MOST_LAUNCHES)),
@@ -53,7 +53,7 @@ _MOST_PERCENT = 1e3
 
 
 class Launch(NamedTuple):
-    """One launch of a kernel, as the page has it. None where this GPU does not count it, or no number stands there."""
+    """One launch of a kernel. None marks a counter that the GPU lacks, or an invalid number."""
 
     name: str
     time_us: float
@@ -63,7 +63,7 @@ class Launch(NamedTuple):
 
 
 def find_ncu(packages: Path = _PACKAGES) -> Path | None:
-    """Find ncu: on the PATH, in the CUDA toolkit, or where its own packages put it (the newest there)."""
+    """Return the path of ncu: from PATH, from the CUDA toolkit, or from the newest package of Nsight Compute."""
     if (on_path := shutil.which("ncu")) is not None:
         return Path(on_path)
     places = []
@@ -74,11 +74,12 @@ def find_ncu(packages: Path = _PACKAGES) -> Path | None:
 
 
 def installation(ncu: Path) -> list[Path]:
-    """List the folders that `ncu` needs besides the system's own: those of its installation, and no others.
+    """Return the folders that `ncu` needs besides the system folders.
 
-    The toolkit's own `ncu` is a script that starts one of NVIDIA's packages.
+    The toolkit's `ncu` is a script that starts a program of another NVIDIA package.
     """
-    # Its folder has `target`, with a program for each kind of machine. A folder around anything else may be a home.
+    # An installation has a folder `target`, with a program for each architecture. Any other folder may be a home
+    # folder.
     folders = [folder for folder in (ncu.parent, ncu.resolve().parent) if (folder / "target").is_dir()]
     with contextlib.suppress(ToolchainMissing):
         folders.append(nvcc.cuda_home())
@@ -86,14 +87,14 @@ def installation(ncu: Path) -> list[Path]:
 
 
 def command(ncu: Path, program: Sequence[str]) -> list[str]:
-    """Give the command line that has `ncu` watch `program` and print what it counted."""
+    """Return the command line of ncu for `program`."""
     return [str(ncu), *_OPTIONS, *program]
 
 
 def read_page(text: str) -> list[Launch]:
-    """Read the launches out of what ncu and the program under it printed, in their order.
+    """Return the launches in the output of ncu and the profiled program, in order.
 
-    The page comes last, so the last line that is a header counts.
+    The page comes last, so the last header line counts.
     """
     lines = text.splitlines()
     headers = [number for number, line in enumerate(lines) if _is_header(line)]
@@ -112,7 +113,7 @@ def _is_header(line: str) -> bool:
 
 
 def _fields(line: str) -> list[str]:
-    """Take a line of the page apart; nothing where it is none. Line by line, so that no quote swallows what follows."""
+    """Split a line of the page; return nothing for other lines. One line at a time, to confine an unclosed quote."""
     if not line.startswith('"') or len(line) > _MOST_LINE:
         return []
     try:
@@ -138,7 +139,7 @@ def _launch(row: dict[str, str], units: dict[str, str]) -> Launch | None:
 
 
 def _number(text: str, factor: float | None, most: float) -> float | None:
-    """Read a number from 0 to `most`, its thousands set apart by commas or not. None for anything else."""
+    """Parse a number from 0 to `most`, with or without thousands separators. None for other texts."""
     plain = text.replace(",", "") if _GROUPED.match(text) else text
     try:
         value = float(plain) * factor if factor is not None else math.nan
