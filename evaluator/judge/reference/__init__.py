@@ -1,1 +1,1 @@
-"""The reference: it draws inputs and computes expected outputs in float64."""
+"""Reference of a problem: drawn inputs, and expected outputs in float64."""

@@ -1,4 +1,4 @@
-"""Whether float64 computed what the reference computes, as far as its results show."""
+"""Agreement of the reference in float64 with the reference in the problem's precision, judged by results."""
 
 import torch
 
@@ -7,13 +7,13 @@ from evaluator.protocol import model_call
 
 _NEAR = 0.1
 _NEAR_ELEMENTS = 1 << 18
-"""How many elements, spread evenly, tell whether float64 computed the same thing."""
+"""Evenly spaced elements for the comparison."""
 
 
 def same_function(exact: model_call.Result, honest: model_call.Result) -> bool:
-    """Say whether float64 computed the same thing: same structure and shapes, and close to the honest result.
+    """Return whether float64 computed the same function: equal structure and shapes, and values near the plain result.
 
-    A reference that draws random numbers, or casts by dtype, gives something else in float64.
+    A reference with random numbers, or with casts by dtype, computes another function in float64.
     """
     pairs = list(
         zip(leaves([exact.outputs, exact.gradients]), leaves([honest.outputs, honest.gradients]), strict=False)
@@ -33,12 +33,12 @@ def same_function(exact: model_call.Result, honest: model_call.Result) -> bool:
 
 
 def near(wide: torch.Tensor, plain: torch.Tensor) -> bool:
-    """Say whether a tensor of float64 has the shape of the `plain` one, and is close to it as a whole."""
+    """Return whether a float64 tensor has the shape of `plain`, and as a whole is close to `plain`."""
     if wide.shape != plain.shape:
         return False
     if not (plain.is_floating_point() or plain.is_complex()):
         return True
-    if wide.dtype not in (torch.float64, torch.complex128):  # the reference casts; its result has lost what was gained
+    if wide.dtype not in (torch.float64, torch.complex128):  # the reference casts: the extra precision is lost
         return False
     if plain.numel() == 0:
         return True
@@ -46,7 +46,7 @@ def near(wide: torch.Tensor, plain: torch.Tensor) -> bool:
     wide, plain = wide.reshape(-1)[::step], plain.reshape(-1)[::step]
     plain = plain.to(wide.dtype)
     both = torch.isfinite(wide) & torch.isfinite(plain)
-    # Without an index, for which the host would wait: this is asked of every block of a large output.
+    # No boolean index, since the host would wait for the GPU: large outputs call `near` for every block.
     zero = torch.zeros_like(wide)
     distance_square = torch.where(both, wide - plain, zero).abs().square().sum()
     square = torch.where(both, wide, zero).abs().square().sum()

@@ -1,4 +1,4 @@
-"""The cost of one forward pass, counted instead of timed: the same on an idle machine and on a busy one."""
+"""Cost of a forward pass, counted instead of timed: equal on idle and on busy machines."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -20,14 +20,14 @@ _RATES = {
     "cpu": _Rates(flop_per_s=5e10, bytes_per_s=5e9, operation_s=5e-6),
     "cuda": _Rates(flop_per_s=2e13, bytes_per_s=2e12, operation_s=1e-5),
 }
-"""A slow machine of each kind: two cores of a server, and a third of an H200. Only their orders of magnitude matter."""
+"""A slow machine of each type: two cores of a server, and a third of an H200. Only orders of magnitude matter."""
 
 
 class Cost(NamedTuple):
-    """Work of one forward pass.
+    """Work of a forward pass.
 
     `flop` counts matrix products, convolutions and attention (a multiplication and an addition are two), `moved_bytes`
-    the tensors that each operation returns and takes, `operations` the operations themselves.
+    the tensors that each operation takes and returns, `operations` the number of operations.
     """
 
     flop: int
@@ -35,20 +35,20 @@ class Cost(NamedTuple):
     operations: int
 
     def nominal_s(self, device: str) -> float:
-        """Return the time on a nominal machine of that device type, in seconds: a fact of the problem."""
+        """Return the time on a nominal machine of a device type, in seconds: a property of the problem."""
         rates = _RATES[device]
         return self.flop / rates.flop_per_s + self.moved_bytes / rates.bytes_per_s + self.operations * rates.operation_s
 
 
 def cost_of(forward: Callable[[], object]) -> Cost:
-    """Return the cost of what `forward` has PyTorch do. It runs once."""
+    """Return the cost of the PyTorch operations in `forward`, which runs once."""
     with _Traffic() as traffic, FlopCounterMode(display=False) as counter:
         forward()
     return Cost(int(counter.get_total_flops()), traffic.moved_bytes, traffic.operations)
 
 
 class _Traffic(OperationMode):
-    """Counts operations, and the bytes of tensors that they take and return. A view moves nothing."""
+    """Dispatch mode that counts operations and the bytes of tensor arguments and results. A view moves nothing."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The problem's own code at work: what it prints goes to stderr, what it raises is the problem's error."""
+"""Execution of the problem's code: prints go to stderr, exceptions become errors of the problem."""
 
 import contextlib
 import sys
@@ -12,7 +12,10 @@ from evaluator.records import Problem
 
 @contextlib.contextmanager
 def author_code(problem: Problem, doing: str) -> Iterator[None]:
-    """Turn whatever the problem's code raises into a ProblemError that names its line."""
+    """Context for the problem's code: an exception becomes a ProblemError with the line number.
+
+    Exhausted memory becomes a MemoryError.
+    """
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
