@@ -1,17 +1,18 @@
-"""Weights that change from call to call, in place and in the same storage, as an optimiser changes them.
+"""Weights that change from call to call, in place and in the same storage, as under an optimiser.
 
-What follows from the weights alone (two layers folded into one, a packed copy) could else be computed once, in a first
-call that is not quoted, and a stale copy could not show. A call's seed says which weights it has, so a replay repeats
-them, and a runner learns of them with the inputs. Every call has weights of its own: where only some had, those of the
-others could be worked into something smaller for all of them.
+With constant weights, a submission could compute functions of the weights (two layers folded into one, a packed copy)
+once, in a first call that is not quoted. A stale copy would remain unnoticed. A call's seed determines the weights: a
+replay repeats the same weights, and a runner learns the weights together with the inputs. Every call has new weights.
+If only some calls had new weights, a submission could precompute a smaller form for all other calls.
 
-Each parameter is scaled, as a whole and element by element, by factors near 1, and zeros among other values stay. One
-that is all zeros gets values. That is far more than any tolerance allows. Where a parameter has both signs, a tenth of
-its elements change theirs: signs packed once would else be right for every call. Buffers stay, and so does what asks
-for no gradient: no optimiser would change them.
+Each parameter is scaled, as a whole and element by element, by factors near 1; zeros among other values stay zero. A
+parameter of only zeros receives nonzero values. The changes far exceed any tolerance. In a parameter with both signs, a
+tenth of the elements change sign: signs packed once would else be correct for every call. Buffers stay constant, as do
+parameters without gradients: an optimiser changes neither.
 
-A submission may know the values drawn, and find out from a few elements where a call's began. So each factor comes from
-two places of them: what a table over all pairs of places holds (a norm, a sum) takes longer to make than to compute.
+A submission may know the random values, and find a call's start position from a few elements. Each factor therefore
+combines values at two positions. A table of norms or sums over all pairs of positions takes longer to build than the
+computation itself.
 """
 
 import math
@@ -28,38 +29,39 @@ from evaluator.protocol.frames import TensorView
 from evaluator.records import Weights, WeightsGraded, WeightsRule
 
 _WHOLE = (0.15, 0.25)
-"""A parameter as a whole is scaled by this much up or down: what averages over many elements does not average this."""
+"""Range of a parameter's overall relative change, up or down. An average over many elements does not hide the
+change."""
 _EACH = 0.1
-"""And its elements by up to this much, up or down: what is normalised afterwards does not take this out. It is less, so
-that no element stays as it was."""
+"""Limit of an element's additional relative change, up or down: normalisation does not remove the change. Below
+`_WHOLE`, so every element changes."""
 _FROM_ZERO = 0.1
 _FLIPPED_ABOVE = 1.4
-"""An element changes its sign where its two values add up to more than this, or to less than the negative: 9 %."""
+"""An element changes sign if its two random values have a sum above this limit in magnitude: 9 % of elements."""
 _OF_EACH_SIGN = 1 / 16
-"""Where fewer elements than this part have one of the signs, a reference may rely on the other."""
+"""Minimum share of each sign in a parameter; below, a reference may rely on the other sign."""
 _PERIOD = (1 << 22) - 3
-"""Values that are drawn once; each parameter begins at a place of its own among them. A prime: rows do not repeat."""
+"""Number of random values, drawn once; each parameter starts at its own position. A prime: rows do not repeat."""
 _SEED = 0x0DD
 
 
 class Worn(NamedTuple):
-    """The weights of the call with `seed`; None for those that were constructed."""
+    """Weights of the call with `seed`; None for the constructed weights."""
 
     seed: int | None
 
 
 class Laid(NamedTuple):
-    """The weights of one call: pairs of the judge's and the runner's, and those that the runner copies, by name."""
+    """Weights of a call: pairs of the judge's and the runner's tensors, and weights to be copied by the runner."""
 
     direct: list[tuple[torch.Tensor, torch.Tensor]]
     staged: dict[str, torch.Tensor]
 
 
 class Sites(NamedTuple):
-    """Where a runner's parameters lie, by name: in memory that the judge writes to, or (None) in the runner's own.
+    """Locations of a runner's parameters, by name: memory that the judge writes to, or None (the runner's own).
 
-    `why_not` says why they stay as they were constructed: because the submission's do not correspond to the reference's
-    where they are `unmatched`.
+    `why_not` is the reason for constant weights. If `unmatched`, the reason is a submission without weights that
+    correspond to the reference's.
     """
 
     shared: dict[str, torch.Tensor | None]
@@ -68,22 +70,22 @@ class Sites(NamedTuple):
 
     @property
     def change(self) -> bool:
-        """Say whether each call has weights of its own."""
+        """Whether each call has its own weights."""
         return self.why_not is None
 
     @property
     def copied(self) -> list[str]:
-        """Name those that the runner copies, inside the clock."""
+        """Names of the weights that the runner copies, inside the clock."""
         return [name for name, shared in self.shared.items() if shared is None]
 
     def layouts(self, region: Region) -> Layouts:
-        """Say where the judge writes weights, in bytes from the beginning of the `region`."""
+        """Return the layouts of the weights that the judge writes, in bytes from the start of `region`."""
         start = region.flat.data_ptr()
         found = {name: layout(shared) for name, shared in self.shared.items() if shared is not None}
         return {name: each._replace(start_bytes=each.start_bytes - start) for name, each in found.items()}
 
     def of(self, parameters: dict[str, torch.Tensor]) -> Laid:
-        """Lay out a call's weights, the judge's `parameters` as they are now."""
+        """Return the weights of a call, from the current values of the judge's `parameters`."""
         found = [(parameters[name], shared) for name, shared in self.shared.items() if shared is not None]
         return Laid(found, {name: parameters[name] for name in self.copied})
 
@@ -92,13 +94,13 @@ NO_SITES = Sites({}, "this runner's weights are not changed")
 
 
 class ChangingWeights:
-    """The weights of a model, as they were constructed and as calls have them."""
+    """Weights of a model: the constructed values, and the values of each call."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        """Remember the parameters of `model` as they are."""
+        """Store the current parameters of `model`."""
         parameters = dict(model.named_parameters(remove_duplicate=False))
         self.names = tuple(name for name, parameter in parameters.items() if _may_change(parameter))
-        """All names, those of tied parameters too."""
+        """All names, including the names of tied parameters."""
         self.exist = bool(self.names)
         self.why_not: str | None = None if self.exist else "the reference has no parameters that ask for gradients"
         own = [name for name, _ in model.named_parameters() if name in self.names]
@@ -108,25 +110,25 @@ class ChangingWeights:
         self._noise = torch.empty(0)
         if self._first:
             largest = max(self._first.values(), key=torch.Tensor.numel)
-            # Drawn on the CPU: a replay on another machine repeats it.
+            # Drawn on the CPU for replays on other machines.
             period = _PERIOD if largest.numel() > _LITTLE else _SHORT
             noise = torch.rand(period, generator=torch.Generator().manual_seed(_SEED))
             self._noise = noise.mul_(2).sub_(1).to(largest.device)
 
     def leave(self, why: str) -> None:
-        """Leave them as they were constructed, in all calls."""
+        """Keep the constructed weights in all calls."""
         self.names, self.why_not = (), why
 
     def keep_signs(self) -> bool:
-        """Leave all signs as they were constructed, in all calls; say whether any would have changed."""
+        """Keep all constructed signs in all calls, and return whether any sign would have changed."""
         had, self._mixed = bool(self._mixed), set()
         return had
 
     @torch.no_grad()
     def put(self, seed: int | None, models: Iterable[torch.nn.Module]) -> None:
-        """Give `models` the weights of the call with `seed`, or those that were constructed.
+        """Write the weights of the call with `seed`, or the constructed weights, into `models`.
 
-        Those of higher precision get the same numbers, rounded as the first one's are.
+        Models of higher precision receive the same numbers, rounded to the first model's precision.
         """
         known = [dict(model.named_parameters()) for model in models]
         for number, (name, first) in enumerate(self._first.items()):
@@ -135,7 +137,7 @@ class ChangingWeights:
                 parameters[name].copy_(value)
 
     def _changed(self, name: str, seed: int) -> torch.Tensor:
-        """Scale a parameter by what `seed` says."""
+        """Return a parameter scaled by the factors of `seed`."""
         first = self._first[name]
         wide = torch.promote_types(first.dtype, torch.float32)
         span = _WHOLE[1] - _WHOLE[0]
@@ -152,7 +154,7 @@ class ChangingWeights:
         return (first.to(wide) * factor).to(first.dtype)
 
     def _spread(self, count: int, start: int) -> torch.Tensor:
-        """Give so many of the values that were drawn, from `start` on and around again."""
+        """Return `count` random values from position `start`, cyclically."""
         period = self._noise.numel()
         start %= period
         pieces = [self._noise[start : start + count]]
@@ -165,11 +167,11 @@ class ChangingWeights:
 
 _NAMED = 3
 _LITTLE, _SHORT = 1 << 16, (1 << 17) - 1
-"""Small parameters need fewer values: a grade of a small problem draws them each time."""
+"""Small parameters use fewer random values: each grade of a small problem draws the values anew."""
 
 
 def record(rule: WeightsRule, weights: ChangingWeights, sites: Sites) -> Weights:
-    """Write down which weights the calls of a runner have."""
+    """Return the card's record of the weights in a runner's calls."""
     if not weights.exist:
         return Weights(rule=rule, graded=WeightsGraded.NONE)
     graded = WeightsGraded.CHANGING if sites.change else WeightsGraded.FROZEN
@@ -189,7 +191,7 @@ def _may_change(parameter: torch.Tensor) -> bool:
 
 
 def _has_both_signs(value: torch.Tensor) -> bool:
-    """Say whether no reference can rely on the signs of `value`, for many of its elements have each of them."""
+    """Return whether both signs are frequent in `value`: no reference can then rely on signs."""
     if value.is_complex():
         return bool(torch.view_as_real(value).isfinite().all())
     least = value.numel() * _OF_EACH_SIGN
@@ -197,9 +199,9 @@ def _has_both_signs(value: torch.Tensor) -> bool:
 
 
 def sites_of(parameters: dict[str, torch.Tensor], told: dict[str, TensorView], region: Region) -> Sites:
-    """Hold what a runner says of where its parameters lie against the memory that is shared.
+    """Return the locations of a runner's parameters, from the runner's own report checked against shared memory.
 
-    It may say what it likes: what is written elsewhere is missing where its own weights are.
+    A false report harms only the submission: values written elsewhere are missing in the submission's weights.
     """
     missing = [name for name in parameters if name not in told]
     if missing:
@@ -217,7 +219,7 @@ def sites_of(parameters: dict[str, torch.Tensor], told: dict[str, TensorView], r
 
 
 def _shared(parameter: torch.Tensor, view: TensorView, region: Region) -> torch.Tensor | str | None:
-    """Look at a runner's parameter; None where it lies in memory of its own, or why it cannot be changed."""
+    """Return a runner's parameter in shared memory; None if in the runner's own, or the reason against changes."""
     if view.shape != tuple(parameter.shape) or view.dtype != dtype_name(parameter.dtype):
         return "has another shape or dtype"
     if view.offset_bytes is None:
@@ -231,7 +233,7 @@ def _shared(parameter: torch.Tensor, view: TensorView, region: Region) -> torch.
 
 
 def _separate(view: TensorView) -> bool:
-    """Say whether no two elements share memory, as far as strides show it: each dimension is beyond those below it."""
+    """Return whether strides prove all elements separate: each stride exceeds the reach of smaller strides."""
     reach = 0
     for step, size in sorted(zip(view.strides, view.shape, strict=False)):
         if size > 1:

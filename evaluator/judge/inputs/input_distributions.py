@@ -1,11 +1,12 @@
-"""Value profiles: a call's inputs, with other values than the problem's own `get_inputs` draws.
+"""Input distributions: inputs of a call with other values than the problem's own `get_inputs` draws.
 
-A kernel that is right for positive numbers alone, or for none that are large, agrees with the reference on every input
-of that kind. So some calls have values of another kind, and nothing tells a submission which before it has them.
+A kernel that is correct only for positive numbers, or only for small numbers, agrees with the reference on all inputs
+of the same kind. Some calls therefore have values of another distribution, and no submission knows these calls in
+advance.
 
-What an input means stays as it is: integers, booleans, floating-point tensors of whole numbers (labels, masks) or with
-infinities (masks that are added), and single numbers are left alone. An exact zero stays one, a symmetric matrix
-symmetric, a sorted row sorted.
+The meaning of an input stays intact. Integers, booleans, floating-point tensors of whole numbers (labels, masks) or
+with infinities (additive masks), and single numbers stay unchanged. Exact zeros stay zero, symmetric matrices stay
+symmetric, sorted rows stay sorted.
 """
 
 from collections.abc import Iterator
@@ -18,29 +19,31 @@ from evaluator.records import Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
 RULES = 2
-"""Goes up with every change of what a profile draws: what was decided for the old one then says nothing."""
+"""Version of the drawn values. Every change of a distribution increments the version and invalidates stored
+decisions."""
 
 _PIECE_ELEMENTS = 1 << 24
-"""Values are made in pieces, so that temporaries stay small beside a large input."""
+"""Elements of a piece. With pieces, temporaries stay small beside a large input."""
 _CORNER = 64
-"""So many rows and columns tell what a tensor is."""
+"""Number of rows and columns that classify a tensor."""
 _EXPONENTS = 8
 _SHIFT = {torch.float16: 5}
 _DEFAULT_SHIFT = 10
 _FACTORS = {Profile.LARGE: 1, Profile.SMALL: -1}
-"""Profiles that multiply what is there, by two to this times the shift of the dtype."""
+"""Distributions of scaled inputs: the factor is two to the power of this sign times the dtype's shift."""
 _OUTLIER = {torch.float16: 16.0}
 _DEFAULT_OUTLIER = 64.0
 _TRIES = 64
 _OFFSET = 8.0
-"""Mean over standard deviation: a variance as the mean square less the squared mean stays within tolerance in fp32."""
+"""Mean over standard deviation. A variance computed as mean square minus squared mean stays within tolerance in
+fp32."""
 
 
 def change(profile: Profile, layouts: list[Layout], value: Value, seed: int, device: torch.device) -> Value:
-    """Give `value` the values of `profile`, drawn from `seed`.
+    """Return `value` with values of `profile`, drawn from `seed`.
 
-    Tensors are written into where they lie: beside a large input there is no room for another. Replaced are those whose
-    elements share memory, and those that are put into one of `layouts`, which is drawn too.
+    Tensors are overwritten in place: memory has no room for a copy of a large input. Only tensors with overlapping
+    elements are replaced, and tensors moved to a random layout of `layouts`.
     """
     generator = torch.Generator(device).manual_seed(seed)
     if profile is Profile.AS_GIVEN:
@@ -49,7 +52,7 @@ def change(profile: Profile, layouts: list[Layout], value: Value, seed: int, dev
 
 
 def rehearse(profile: Profile, value: Value, seed: int, device: torch.device) -> None:
-    """Do the work of `change` and keep nothing of it, so that it takes as long; `value` is left alone."""
+    """Do the work of `change`, for equal time, and discard the result; `value` stays unchanged."""
     generator = torch.Generator(device).manual_seed(seed)
     for leaf in tensors(value):
         real = torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf
@@ -74,7 +77,7 @@ def _left_alone(leaf: torch.Tensor) -> bool:
 
 
 def _write(profile: Profile, own: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:
-    """Write the values of `profile` where `own` is not zero; or, not to `keep` them, into scratch memory."""
+    """Write values of `profile` where `own` is not zero; without `keep`, into scratch memory."""
     if profile is Profile.OUTLIERS:
         _put_outliers(own, generator, keep=keep)
         return
@@ -97,10 +100,11 @@ def _write(profile: Profile, own: torch.Tensor, generator: torch.Generator, *, k
 
 
 def _where_not_zero(values: torch.Tensor, piece: torch.Tensor, target: torch.Tensor) -> None:
-    """Write `values` into `target` where `piece` is not 0, and 0 where it is.
+    """Write `values` into `target` where `piece` is not 0, and 0 elsewhere.
 
-    On a GPU that is the gradient of hardshrink with a threshold of 0: one pass over memory, where a comparison and
-    `torch.where` make two. On a CPU that gradient is 0 for NaN too, or not, as the elements happen to lie.
+    On a GPU, the gradient of hardshrink with threshold 0 does both in a single pass over memory; a comparison and
+    `torch.where` need two passes. On a CPU, this gradient is 0 for some NaNs and not for others, depending on the
+    position of the element.
     """
     if piece.is_cuda:
         torch.ops.aten.hardshrink_backward.grad_input(values, piece, 0, grad_input=target)
@@ -113,7 +117,7 @@ def _factor(profile: Profile, dtype: torch.dtype) -> float:
 
 
 def _values(profile: Profile, shape: tuple[int, ...], like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Draw values of `shape`."""
+    """Return random values of `shape`."""
     match profile:
         case Profile.SIGNED_NORMAL:
             return _normal(shape, like, generator)
@@ -129,13 +133,13 @@ def _values(profile: Profile, shape: tuple[int, ...], like: torch.Tensor, genera
 
 
 def _normal(shape: tuple[int, ...], like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Draw standard normal values, in float32 at least."""
+    """Return standard normal values, in float32 at least."""
     dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
     return torch.randn(shape, generator=generator, dtype=dtype, device=like.device)
 
 
 def _own_memory(leaf: torch.Tensor) -> torch.Tensor:
-    """Give `leaf` itself, or a copy where its elements share memory or are not what lies there."""
+    """Return `leaf`, or a copy if elements share memory or if conjugation or negation is lazy."""
     overlapping = any(step == 0 and size > 1 for size, step in zip(leaf.shape, leaf.stride(), strict=True))
     return leaf.clone(memory_format=torch.contiguous_format) if overlapping or leaf.is_conj() or leaf.is_neg() else leaf
 
@@ -143,17 +147,17 @@ def _own_memory(leaf: torch.Tensor) -> torch.Tensor:
 def _pieces(
     profile: Profile, own: torch.Tensor, generator: torch.Generator, *, symmetric: bool
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Cut a tensor up; with each piece come the values that are drawn for it.
+    """Yield the pieces of a tensor with their random values.
 
-    Drawing takes longer than anything else does with a value, so a large tensor has the same ones again and again, each
-    piece from another place on in what was drawn once.
+    Random numbers are the largest cost, so a large tensor reuses values drawn once: each piece starts at another
+    position.
     """
-    # As many draws whatever the profile: what comes next in a generator does not depend on it.
+    # Drawn for every distribution: the next numbers of the generator do not depend on the distribution.
     sign = 1.0 if torch.rand((), generator=generator, device=own.device) < 0.5 else -1.0
     if profile is Profile.CONSTANT_ROWS:
         rows = (1, 1) if symmetric else (own.shape[-2] if own.dim() > 1 else 1, 1)
         values = _normal((*own.shape[:-2], *rows) if own.dim() > 1 else (1,), own, generator)
-        # All of one sign: rows of both may cancel in a product down to what rounding its operands to TF32 leaves.
+        # A single sign: rows of both signs may cancel in a product, down to the error of operands rounded to TF32.
         values = (sign * values.abs()).expand(own.shape)
         yield from zip(_cut(own), _cut(values), strict=True)
         return
@@ -179,13 +183,13 @@ def _cut(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def _corner(leaf: torch.Tensor) -> torch.Tensor:
-    """Take the first rows and columns of the first matrix."""
+    """Return the first rows and columns of the first matrix."""
     matrix = leaf[(0,) * (leaf.dim() - 2)] if leaf.dim() > 1 else leaf.reshape(1, -1)
     return matrix[:_CORNER, : max(_CORNER, _CORNER * _CORNER // max(len(matrix), 1))]
 
 
 def _has_meaning(leaf: torch.Tensor) -> bool:
-    """Say whether values stand for something: whole numbers and infinities do."""
+    """Return whether values are codes, as whole numbers and infinities are."""
     corner = _corner(leaf).double()
     return bool((corner == corner.round()).all() | ~torch.isfinite(corner).all())
 
@@ -204,9 +208,9 @@ def _is_sorted(leaf: torch.Tensor) -> bool:
 
 
 def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:
-    """Put one outlier of each sign in; among the rest nothing changes.
+    """Write an outlier of each sign; the rest stays unchanged.
 
-    Whoever looks at a few values to tell such a call from others must look at all.
+    A submission cannot recognise the call by a few values, only by all values.
     """
     size = _corner(own).double().abs().max() * _OUTLIER.get(own.dtype, _DEFAULT_OUTLIER)
     drawn = torch.randint(own.numel(), (2 * _TRIES,), generator=generator, device=own.device)
@@ -221,7 +225,7 @@ def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) 
 
 
 def _laid_out(leaf: torch.Tensor, layouts: list[Layout], generator: torch.Generator) -> torch.Tensor:
-    """Put a tensor into memory in one of `layouts`, or leave it as it lies."""
+    """Return a tensor in a random layout of `layouts`, or unchanged."""
     if not layouts or leaf.layout is not torch.strided or leaf.numel() == 0:
         return leaf
     choice = int(torch.randint(len(layouts) + 1, (), generator=generator, device=leaf.device))
