@@ -1,1 +1,1 @@
-"""Setup of a problem: memory plan, mix of input distributions, seeds."""
+"""Setup of a problem: terms, seeds, mix of input distributions, memory plan."""

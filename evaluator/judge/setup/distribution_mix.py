@@ -1,8 +1,8 @@
-"""Which value profiles a problem's calls have, and how they are mixed.
+"""Mix of input distributions: the distributions (profiles) of a problem's calls, and their frequencies.
 
-A profile is used where the reference is worth something on it: it gives finite numbers, float64 agrees with them,
-other orders of summation do too (else rounding alone would decide), and other inputs give other outputs. That is
-decided once for a problem and a size: beside the problem in `profiles.lock.toml`, or in the cache folder.
+A distribution is used if the reference's outputs are meaningful: finite, in agreement with float64, in agreement under
+other summation orders (otherwise rounding alone decides), and different for different inputs. The decision is made once
+for a problem and a size, and stored beside the problem in `profiles.lock.toml` or in the cache folder.
 """
 
 import hashlib
@@ -29,29 +29,30 @@ from evaluator.judge.tensors.pytree import Value, tensors
 from evaluator.records import Problem, Profile, SizeName, ToleranceRule
 
 _ONE_IN = 5
-"""Of so many timed calls, one has other values than the problem's own."""
+"""One of five timed calls uses a distribution other than the problem's own."""
 _CHECKS = 5
 _AS_GIVEN_CHECKS = 2
 LOCK_SEED = 0x5EED
-"""Decisions are made with fixed seeds: a lock comes out the same wherever it is made."""
+"""Fixed seed of all decisions: a lock is the same on every machine."""
 _LONGEST_S = 60.0
-"""How long a grade may wait for a decision on a nominal machine (`Cost.nominal_s`). Beyond it `problems validate`
-decides. Counted, not timed: how many kinds of values a call may have is a fact of the problem."""
+"""Time limit for a decision inside a grade, on a nominal machine (`Cost.nominal_s`). Longer decisions are left to
+`problems validate`. The time is counted from operations, not measured: the usable distributions are a property of the
+problem."""
 _FORWARDS = 20
-"""How many forwards a profile takes, about."""
+"""Approximate number of forwards to try a distribution."""
 _SLOW_S = 0.5
-"""A forward is run some sixty times. Where its nominal time is longer than this, a smaller size has to do."""
+"""A forward is run some sixty times. With a longer nominal time, the decision uses a smaller size."""
 _LARGE_ELEMENTS = 1 << 26
-"""So do sixty comparisons; and float64 at its full size may not fit twice."""
+"""Larger tensors also use a smaller size: sixty comparisons take long, and float64 may not fit twice."""
 _TOO_LARGE = "too large to try before a grade: `warpgrade problems validate` does, or give the problem a small size"
 _CHANGED_PART = 0.01
 _FAR = 0.1
 
 
 class DistributionMix(NamedTuple):
-    """The profiles in use beside the problem's own values, and for each what rounding alone does to outputs.
+    """Distributions in use beside the problem's own, and the effect of rounding on outputs for each.
 
-    `untried` are those left untried because the problem is too large.
+    `untried` are distributions not tried because the problem is too large.
     """
 
     use: tuple[Profile, ...] = ()
@@ -60,47 +61,47 @@ class DistributionMix(NamedTuple):
     untried: tuple[Profile, ...] = ()
 
     def pick(self, seed: int) -> Profile:
-        """Say which profile a timed call has. It follows from the call's seed, which no runner knows."""
+        """Return the distribution of a timed call, determined by the call's seed, which no runner knows."""
         number = _number(seed)
         return self.use[number // _ONE_IN % len(self.use)] if self.use and number % _ONE_IN == 0 else Profile.AS_GIVEN
 
     def seed_for(self, profile: Profile) -> int:
-        """Draw a seed from the operating system that has `profile`: one of some forty has the one that is meant."""
+        """Return a random seed with the given `profile`, from the operating system. About one of forty seeds fits."""
         while True:
             seed = secrets.randbits(63)
             if self.pick(seed) is profile:
                 return seed
 
     def decoy(self, seed: int) -> Profile:
-        """Name a profile to be drawn and thrown away, so that drawing takes as long whatever a call has."""
+        """Return a distribution to draw and discard, so that drawing takes equally long for all calls."""
         return self.use[_number(seed) // _ONE_IN % len(self.use)] if self.use else Profile.AS_GIVEN
 
     def checks(self) -> list[Profile]:
-        """Order the checked calls: as given first, for what fails there is easiest to follow, then all in any order."""
+        """Return the distributions of checked calls: as given first, for easy diagnosis, then all in random order."""
         given = max(_AS_GIVEN_CHECKS, _CHECKS - len(self.use))
         rest = [*self.use, *[Profile.AS_GIVEN] * (given - 1)]
         secrets.SystemRandom().shuffle(rest)
         return [Profile.AS_GIVEN, *rest]
 
     def rounding_of(self, profile: Profile, path: str) -> Rounding:
-        """Give the errors of other orders; 0 where they are little."""
+        """Return the errors of other summation orders; 0 for small errors."""
         usual, rare = (known.get(profile, {}).get(path, 0.0) for known in (self.rounding, self.rare))
         return Rounding(usual, rare)
 
 
 AS_GIVEN_ALONE = DistributionMix()
-"""No other values: KernelBench's rule goes with KernelBench's inputs."""
+"""Only the problem's own values: KernelBench's rule goes with KernelBench's inputs."""
 
 
 def distribution_mix_for(reference: Reference, size: SizeName, rule: ToleranceRule) -> DistributionMix:
-    """Look up what was decided, or decide."""
+    """Return the stored decision, or decide."""
     if rule is ToleranceRule.KERNELBENCH:
         return AS_GIVEN_ALONE
     return distribution_mix_of(decided(reference, size))
 
 
 def distribution_mix_of(lock: SizeLock) -> DistributionMix:
-    """Mix the calls of a grade as was decided."""
+    """Return the mix of a decision."""
     return DistributionMix(tuple(lock.use), lock.rounding, lock.rare, _untried(lock))
 
 
@@ -109,9 +110,9 @@ def _untried(lock: SizeLock) -> tuple[Profile, ...]:
 
 
 def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> SizeLock:
-    """Return the decision of the problem's own lock, or of the cache, or make it; a `thorough` one at any size.
+    """Return the decision from the problem's lock or the cache, else decide; if `thorough`, for a problem of any size.
 
-    One that leaves values untried is not kept: `problems validate` makes the whole one, which is.
+    A decision with untried distributions is not cached; `problems validate` makes and caches a complete decision.
 
     Raises:
         ProblemError: the lock is broken.
@@ -131,15 +132,15 @@ def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
 
 
 def _parts(problem: Problem, size: SizeName, device: str) -> list[object]:
-    """Name all that a decision depends on."""
+    """Return all inputs of a decision, as a cache key."""
     return [problem.sha256, dict(sorted(problem.sizes[size].items())), RULES, torch.__version__, device]
 
 
 def decide(reference: Reference, size: SizeName, limit_s: float = math.inf) -> SizeLock:
-    """Try every profile on the reference. What an author says of one goes before what is seen.
+    """Try every distribution on the reference. The author's declarations take precedence over observations.
 
-    Where this size is too much for that, the small one has to do. Where trying all profiles would take more than
-    `limit_s` on a nominal machine, none is tried.
+    If the size is too large to try, the small size decides. If all trials would take more than `limit_s` on a nominal
+    machine, none is made.
     """
     try:
         scratch = reference.twin()
@@ -173,7 +174,7 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf) -> S
 
 
 def _of_the_small_size(reference: Reference, limit_s: float) -> SizeLock | None:
-    """Return the decision for the small size, where this one is too large or too slow; None where it is neither."""
+    """Return the decision for the small size if this size is too large or too slow, else None."""
     problem = reference.problem
     if SizeName.SMALL not in problem.sizes:
         return None
@@ -185,7 +186,7 @@ def _of_the_small_size(reference: Reference, limit_s: float) -> SizeLock | None:
 
 
 def _is_large(reference: Reference) -> bool:
-    """Say whether inputs or outputs are."""
+    """Return whether inputs or outputs are too large to try."""
     inputs = reference.draw(LOCK_SEED)
     if _elements([inputs.args, inputs.kwargs]) > _LARGE_ELEMENTS:
         return True
@@ -193,7 +194,7 @@ def _is_large(reference: Reference) -> bool:
 
 
 def _forward_s(reference: Reference) -> float:
-    """Return how long a forward takes on a nominal machine, in seconds."""
+    """Return the duration of a forward on a nominal machine, in seconds."""
     inputs = reference.draw(LOCK_SEED)
     return cost_of(lambda: reference.forward(inputs, 0)).nominal_s(reference.device.type)
 
@@ -203,9 +204,9 @@ def _elements(value: Value) -> int:
 
 
 class _Seen(NamedTuple):
-    """What a profile looks like: why it should not be used, if so, and what rounding does where that matters.
+    """Result of trying a distribution: the reason against use, if any, and the effect of rounding if significant.
 
-    `rounding` and `rare` are a lock's; `fatal` is what no author can overrule.
+    `rounding` and `rare` are as in a lock. With `fatal`, the author cannot overrule the reason.
     """
 
     expected: Expected | None
@@ -230,10 +231,10 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None) -> _Seen:
         if given.expected.in_float64 and not expected.in_float64:
             return _Seen(expected, why_not="float64 gives something else", fatal=True)
     limits = {path: limits_of(reference.problem, value) for path, value in reference.values(expected.honest).items()}
-    # Where rounding decides, a profile is left out; unless it is the problem's own, or its author insists.
+    # A distribution decided by rounding is left out, unless it is the problem's own or the author insists.
     insisted = profile is Profile.AS_GIVEN or reference.problem.profiles.get(profile) is True
     found = other_orders(reference, inputs, gradients, expected, limits, list(Order), closely=insisted)
-    # Where few large values decide, one draw says little: the second one is looked at for the plainest order alone.
+    # If few large values dominate, one draw proves little: try a second draw with the simplest order.
     again = other_orders(
         reference, others, _gradients(reference, others), other, limits, [Order.ROUNDED], closely=insisted
     )
@@ -248,7 +249,7 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None) -> _Seen:
 def _matter(
     reference: Reference, expected: Expected, limits: dict[str, Bounds | None], found: dict[str, Rounding]
 ) -> _Seen:
-    """Say of which outputs it matters what other orders do to them, and whether rounding decides."""
+    """Return for which outputs other summation orders matter, and whether rounding decides."""
     exact, plain = reference.values(expected.exact), reference.values(expected.honest)
     rounding: dict[str, float] = {}
     rare: dict[str, float] = {}
@@ -265,7 +266,7 @@ def _matter(
             fatal = fatal or not math.isfinite(largest)
             rare |= {path: _short(largest)} if math.isfinite(largest) else {}
         honest = error_of(path, Sides(plain[path], exact[path], plain[path]), limit)
-        # Not a number is no measure of what rounding does.
+        # NaN does not measure rounding.
         if math.isfinite(usual) and usual * limit.multiple > limit.floor and (path in rare or usual > honest):
             rounding[path] = _short(usual)
     return _Seen(expected, rounding, rare, why_not, fatal)
@@ -291,7 +292,7 @@ def _finite(tensor: torch.Tensor) -> bool:
 
 
 def _differ(expected: Expected, other: Expected, limits: dict[str, Bounds | None]) -> bool:
-    """Say whether other inputs give outputs that a comparison tells apart, in some part of some output."""
+    """Return whether other inputs lead to outputs that a comparison distinguishes, in some part of some output."""
     exact, honest, instead = by_path(expected.exact), by_path(expected.honest), by_path(other.honest)
     for path, plain in honest.items():
         if not isinstance(plain, torch.Tensor) or instead[path].shape != plain.shape:
@@ -305,7 +306,7 @@ def _differ(expected: Expected, other: Expected, limits: dict[str, Bounds | None
 
 
 def _far(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Say whether two outputs are far apart although few elements differ: those of a softmax that is nearly one-hot."""
+    """Return whether outputs with few different elements are far apart, as for a softmax that is nearly one-hot."""
     wide = torch.promote_types(one.dtype, torch.float64)
     one, other = (torch.where(torch.isfinite(each), each, 0.0).to(wide) for each in (one, other))
     return bool((one - other).abs().square().sum() > _FAR**2 * other.abs().square().sum())

@@ -1,4 +1,4 @@
-"""How much memory a grade takes, worked out before any of it is taken."""
+"""Memory plan of a grade, computed before any allocation."""
 
 import contextlib
 import io
@@ -15,29 +15,29 @@ from evaluator.records import Problem, Record, SizeName
 
 
 class Plan(Record, frozen=True):
-    """The sizes of one call."""
+    """Sizes of one call."""
 
     input_bytes: int
     output_bytes: int
     state_bytes: int
 
     def judge_bytes(self, *, backward: bool) -> int:
-        """Estimate what judge and runner hold together at the worst moment, in bytes.
+        """Estimate the peak memory of judge and runner together, in bytes.
 
-        Inputs: the judge's, the shared ones, and a copy in float64 (2 x). Outputs: honest, float64 (2 x), shared,
-        snapshot, and the runner's last two. Weights: the judge's, as constructed too, in float64 (2 x), shared twice.
-        Gradients double the whole.
+        Inputs: the judge's, the shared copy, and a copy in float64 (2 x). Outputs: honest, float64 (2 x), shared,
+        snapshot, and the runner's last two. Weights: the judge's, the constructed values, float64 (2 x), shared twice.
+        Gradients double the sum.
         """
         once = 4 * self.input_bytes + 7 * self.output_bytes + 6 * self.state_bytes
         return 2 * once if backward else once
 
     def gpu_bytes(self, *, backward: bool, in_blocks: bool) -> int:
-        """Estimate what judge and runner hold together on a GPU, in bytes; temporaries larger than outputs come on top.
+        """Estimate the peak GPU memory of judge and runner together, in bytes. Large temporaries come on top.
 
-        Inputs: the judge's and the shared ones. Outputs: those of two calls in the arena, and one more for what forward
-        allocates on its way. Weights: the judge's, as constructed too, in float64 (2 x), and the runner's, with room
-        for as much again. Blocks of the expected values, samples, and two contexts take 3 GiB; what is not computed in
-        blocks has inputs and outputs in float64. Gradients double the whole.
+        Inputs: the judge's and the shared copy. Outputs: two calls in the arena, and one more for temporaries of
+        forward; temporaries larger than outputs are not included. Weights: the judge's, the constructed values, float64
+        (2 x), and the runner's, with room for as much again. Blocks of expected values, samples, and two contexts take
+        3 GiB. Without blocks, inputs and outputs are also needed in float64. Gradients double the sum.
         """
         once = 2 * self.input_bytes + 3 * self.output_bytes + 6 * self.state_bytes
         if not in_blocks:
@@ -46,22 +46,22 @@ class Plan(Record, frozen=True):
 
 
 _BLOCKS_BYTES = 704 << 20
-# The judge's kernels compare where values lie. Beside a block there is what a clock overwrites L2 with, which is twice
-# its size: 120 MiB on an H200.
+# The judge's kernels compare values in place. Besides a block, memory holds the buffer for overwriting L2, of twice the
+# size of L2: on an H200, 120 MiB.
 _BESIDE_BLOCKS_BYTES = 200 << 20
-# Three runners' clocks, and values of kinds that the kernels do not compare: 200 MiB at most.
+# The clocks of three runners, and values of dtypes that the kernels do not compare: at most 200 MiB.
 _BESIDE_BYTES = 576 << 20
-# An allocator loses a little of what it keeps to pieces that fit nothing.
+# Fraction lost to fragmentation in the allocator: 1 / 16.
 _LOST_PART = 16
 
 
 def judge_bytes(input_bytes: int, output_bytes: int, *, peak_bytes: int, exact_bytes: int, blocks: int) -> int:
-    """Say how much of a GPU the judge needs beside what it shares: its inputs, and the expected values.
+    """Return the GPU memory that the judge needs beside shared memory: inputs and expected values.
 
-    Those are plain outputs and, at the worst moment, what was measured: `peak_bytes` in a whole call of the plain
-    reference, `exact_bytes` in float64 (0 where it is not used). In `blocks` those of one count, and 704 MiB at least.
-    Whole, the inputs and the outputs count twice at least in float64, and the plain outputs of two sides stay until
-    the next call.
+    Expected values are plain outputs and the measured peak: `peak_bytes` in a whole call of the plain reference,
+    `exact_bytes` in float64 (0 if unused). With `blocks`, the values of one block count, and at least 704 MiB. Without
+    blocks, inputs and outputs count at least twice in float64, and the plain outputs of two sides stay until the next
+    call.
     """
     if blocks > 1:
         worst_bytes = output_bytes // blocks + max(peak_bytes // blocks, exact_bytes)
@@ -75,22 +75,21 @@ _WORTH_PLANNING_BYTES = 64 << 20
 
 
 class _Planned(Record, frozen=True):
-    """A plan, or that it was not worth one."""
+    """A cached plan; None if the sizes are too small for a plan."""
 
     plan: Plan | None
 
 
 def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | None:
-    """Work the sizes out on the meta device, where tensors have shapes and no memory; None where that fails.
+    """Return the sizes of a call, computed on the meta device without allocating tensors; None on failure.
 
-    Inputs and weights below `from_bytes` are not worth it either: the first operation on that device imports 800
-    modules, a second of every grade, and so do some of the functions that inputs are drawn with. What was found is
-    kept in the cache.
+    Inputs and weights below `from_bytes` also return None, to save time: the first operation on the meta device imports
+    800 modules, a second of every grade, as do some functions for drawing inputs. Results are cached.
     """
     source = sized_source(problem, size)
     parts = ["plan", source, from_bytes, torch.__version__]
     try:
-        # What the author's code prints is shown when it runs in earnest.
+        # Output of the author's code appears in the real run.
         with contextlib.redirect_stdout(io.StringIO()):
             return measured_once(
                 parts, _Planned, lambda: _Planned(plan=_worked_out(source, problem.path, from_bytes))
@@ -113,7 +112,7 @@ def _worked_out(source: str, path: str, from_bytes: int) -> Plan | None:
 
 
 def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) -> None:
-    """Raise UsageError where this machine, or its GPU, has too little memory, with the sizes."""
+    """Raise UsageError with the sizes if the machine, or its GPU, has too little memory."""
     sizes = plan(problem, size, from_bytes=_WORTH_PLANNING_BYTES)
     if sizes is None:
         return

@@ -1,4 +1,4 @@
-"""What a grade needs of its problem before the first call: the reference on its device, and plans for its values."""
+"""Setup of a problem before the first call: the reference on its device, memory sizes, distributions."""
 
 import contextlib
 import time
@@ -21,9 +21,9 @@ from evaluator.records import Layout
 
 
 class ProblemSetup(NamedTuple):
-    """A problem on its device: which values calls may have, what the device brings, how long one call took.
+    """A problem on its device: distributions, device backend, and duration of the first call.
 
-    Of a GPU's memory the judge is to have `judge_bytes`, weights and all (`keep_memory`).
+    `judge_bytes` is the GPU memory to reserve for the judge, weights included (`keep_memory`).
     """
 
     reference: Reference
@@ -34,13 +34,13 @@ class ProblemSetup(NamedTuple):
 
 
 def set_up_problem(terms: Terms, weight_seed: int, device_builders: DeviceBuilders) -> ProblemSetup:
-    """Run the problem's own code, and plan memory for what it needs. Raises ProblemError where it is broken."""
+    """Run the problem's own code, and plan the memory. Raises ProblemError for a broken problem."""
     reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
     distribution_mix = distribution_mix_for(reference, terms.size, terms.options.tolerance)
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
         return ProblemSetup(reference, distribution_mix, HostBackend(sizes, device_builders), reference_s)
-    # Given back: until the GPU is this grade's for good (`GradeContext.have_device`), another one may need it.
+    # Release the cache: another grade may need the GPU until the lease is final (`GradeContext.have_device`).
     torch.cuda.empty_cache()
     free_bytes, _ = torch.cuda.mem_get_info()
     sizes = planned(reference, sizes, free_bytes)
@@ -49,9 +49,9 @@ def set_up_problem(terms: Terms, weight_seed: int, device_builders: DeviceBuilde
 
 
 def planned(reference: Reference, sizes: CallSizes, free_bytes: int) -> CallSizes:
-    """Leave float64 out where it leaves a runner no room on the GPU: later, that would be for a submission to decide.
+    """Return the memory sizes, without float64 if float64 leaves no room for a runner on the GPU.
 
-    Gives the sizes as they are then.
+    Decided here, before any submission could influence the free memory.
     """
     if sizes.judge_bytes + sizes.runner_bytes + sizes.temporary_bytes <= free_bytes:
         return sizes
@@ -60,20 +60,20 @@ def planned(reference: Reference, sizes: CallSizes, free_bytes: int) -> CallSize
 
 
 def keep_memory(size_bytes: int) -> None:
-    """Have PyTorch's allocator have so much of a GPU in all, before there is a submission that could take it.
+    """Reserve `size_bytes` of GPU memory in PyTorch's allocator, before a submission could allocate the memory.
 
-    Where it has as much already this changes nothing. Raises MemoryError.
+    No effect if enough is reserved already. Raises MemoryError.
     """
     missing_bytes = size_bytes - torch.cuda.memory_reserved() if size_bytes else 0
     if missing_bytes > 0:
         with out_of_memory():
-            torch.empty(missing_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, and kept by the allocator.
+            torch.empty(missing_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, but kept by the allocator.
 
 
 def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, float]:
-    """Run the reference once on inputs that are thrown away, to learn sizes and time (s), and that it works at all.
+    """Return the sizes and the duration (s) of a call, from one run of the reference on discarded inputs.
 
-    And whether it does in float64 (`Reference.settle_float64`). Raises ProblemError where the problem is broken.
+    Also settle whether float64 works (`Reference.settle_float64`). Raises ProblemError for a broken problem.
     """
     problem = reference.problem
     inputs = reference.draw(fresh_seed())
@@ -96,7 +96,7 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     if backward and on_gpu:
         with _peak_of_gpu(on_gpu=on_gpu) as peak:
             reference.honest(inputs, 0, gradients)
-    copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in given)  # It ran on copies, without gaps.
+    copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in given)  # The call ran on copies, without gaps.
     peak_bytes = max(peak.size_bytes - copies_bytes, 0)
     reference.settle(inputs, outputs)
     reference.settle_weights(inputs)
@@ -113,14 +113,14 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
 
 
 class _Peak:
-    """The most that PyTorch held of a GPU's memory beside what it held before, in bytes; 0 where there is no GPU."""
+    """Peak of PyTorch's GPU memory above the initial level, in bytes; 0 without a GPU."""
 
     size_bytes = 0
 
 
 @contextlib.contextmanager
 def _peak_of_gpu(*, on_gpu: bool) -> Iterator[_Peak]:
-    """Wait for what is done under it, and learn how much memory it took."""
+    """Measure the peak memory of a block, up to the end of its GPU work."""
     peak = _Peak()
     if not on_gpu:
         yield peak
@@ -133,5 +133,5 @@ def _peak_of_gpu(*, on_gpu: bool) -> Iterator[_Peak]:
 
 
 def _bytes(found: list[torch.Tensor]) -> int:
-    """Give the room that tensors need: as they lie, gaps included, or copied element by element."""
+    """Return the memory for tensors: in place with gaps, or as contiguous copies, whichever is larger."""
     return sum(max(extent_bytes(leaf), leaf.numel() * leaf.element_size()) + 512 for leaf in found)

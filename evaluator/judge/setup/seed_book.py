@@ -1,6 +1,6 @@
-"""Where the seeds of a grade come from: the operating system, or the card that is being replayed.
+"""Seeds of a grade: from the operating system, or from the scorecard in a replay.
 
-A call's seed says which values its inputs have (`DistributionMix.pick`), so a card's seeds repeat those too.
+A call's seed determines the input distribution (`DistributionMix.pick`), so a replay repeats the distributions too.
 """
 
 import itertools
@@ -19,23 +19,23 @@ _SCHEDULES = (
     (Order.ASCENDING, 2),
 )
 _FILLS = (Fill.NAN, Fill.LARGE, Fill.NEGATIVE, Fill.ORDINARY)
-"""One fewer than the orders, so that twenty calls have each with each; and any four calls in turn have all of them."""
+"""One fewer than the orders: twenty calls combine all orders with all fills, and any four in turn use every fill."""
 _UNTIMED_CALLS = 16
 _UNTIMED_MORE = 17
-"""Where nothing is timed there are 16 to 32 calls, and a submission cannot know how many: on a GPU there are as many
-checked ones, and then timed ones, each of which is checked too."""
+"""Without timing, 16 to 32 calls are checked, and a submission cannot know the number. On a GPU, checked and timed
+calls together are as many, and every timed call is verified."""
 
 
 def fresh_seed() -> int:
-    """Draw a 63-bit seed from the operating system."""
+    """Return a 63-bit seed from the operating system."""
     return secrets.randbits(63)
 
 
 class SeedBook:
-    """The seeds of one grade. A replay takes a card's, in their order, and draws fresh ones where it has no more."""
+    """Seeds of one grade. A replay uses the card's seeds in order, and fresh seeds afterwards."""
 
     def __init__(self, card: Scorecard | None, weight: int | None = None) -> None:
-        """Take the seeds of `card`, or none; `weight` is that of a reference which stands already."""
+        """Use the seeds of `card`, if given. `weight` is the weight seed of an existing reference."""
         self._card = card
         known = None if card is None else card.seeds
         drawn = fresh_seed() if known is None else int(known.weight, 16)
@@ -43,7 +43,7 @@ class SeedBook:
         self.distribution_mix = AS_GIVEN_ALONE
 
     def record(self) -> Seeds:
-        """Write down what a card says of the seeds that stand beside no call."""
+        """Return the seed record of a card, without the seeds of calls."""
         return Seeds(
             weight=seed_text(self.weight),
             replayed_from=None if self._card is None else self._card.graded_at,
@@ -51,22 +51,22 @@ class SeedBook:
         )
 
     def settle(self, distribution_mix: DistributionMix) -> None:
-        """Settle which values calls may have: those of `distribution_mix`, or the card's own."""
+        """Set the distributions of calls: those of `distribution_mix`, or the card's in a replay."""
         known = None if self._card is None else self._card.seeds
         self.distribution_mix = (
             distribution_mix if known is None else distribution_mix._replace(use=tuple(known.profiles) or self._seen())
         )
 
     def _seen(self) -> tuple[Profile, ...]:
-        """Say which values the card's checks had: once, a card from a GPU did not name them elsewhere."""
+        """Return the distributions of the card's checks: older cards from a GPU list the distributions nowhere else."""
         seen = {check.profile for check in self._card.checks} if self._card is not None else set()
         return tuple(profile for profile in PROFILES if profile in seen)
 
     def checks(self, *, timed: bool = True) -> list[int]:
-        """Give the seeds of the checked calls: a card's, and fresh ones for what it lacks.
+        """Return the seeds of the checked calls: the card's, and fresh seeds for missing calls.
 
-        Every profile is among them, and one call comes twice, with the same inputs, at some later place. Where no
-        `timed` calls follow there are more, whose values are as mixed as theirs would be; how many more is drawn.
+        Every distribution occurs. One call is repeated with the same inputs at a random later position. Without `timed`
+        calls, a random number of checks is added, with the distribution mix of timed calls.
         """
         known = [] if self._card is None else [int(check.seed, 16) for check in self._card.checks]
         fresh = [self.distribution_mix.seed_for(profile) for profile in self.distribution_mix.checks()[len(known) :]]
@@ -78,9 +78,9 @@ class SeedBook:
         return [*known, *fresh, *(fresh_seed() for _ in range(more))]
 
     def schedules(self) -> Iterator[Schedule]:
-        """Give the emulator's schedules: each order with one worker, shuffled and ascending with two, and so on.
+        """Yield emulator schedules: each order with one worker, then shuffled and ascending with two, repeatedly.
 
-        What fresh memory holds changes with every call.
+        The fill of fresh memory changes with every call.
         """
         known = [] if self._card is None else [check.schedule for check in self._card.checks]
         yield from (schedule for schedule in known if schedule is not None)
@@ -88,10 +88,10 @@ class SeedBook:
             yield Schedule(order=order, seed=seed_text(fresh_seed()), workers=workers, fill=fill)
 
     def timed(self, side: str) -> Iterator[int]:
-        """Give the seeds of the timed calls of a side: `reference_before`, `submission` or `reference_after`.
+        """Yield the seeds of a side's timed calls: `reference_before`, `submission` or `reference_after`.
 
-        Only a submission could gain by knowing which values a call has: the reference's own calls, of which only those
-        with values as given are quoted, have no others.
+        The reference's own calls all use the problem's own values: other calls are not quoted, and only a submission
+        could profit from knowing the distribution.
         """
         timing = None if self._card is None else self._card.timing
         yield from (int(text, 16) for text in ([] if timing is None else getattr(timing, side).seeds))

@@ -1,4 +1,4 @@
-"""What the judge needs to know of a grade, whatever is submitted."""
+"""Terms of a grade, independent of the submission."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from evaluator.records import DeviceKind, Problem, SizeName, WeightsRule
 
 
 class Terms(NamedTuple):
-    """A problem, the options of its grades, and the GPU (the one that `cuda` means) and the cores they have."""
+    """A problem, the options of its grades, the GPU (for device `cuda`), and the number of CPU cores."""
 
     problem: Problem
     options: GradeOptions
@@ -17,15 +17,15 @@ class Terms(NamedTuple):
 
     @property
     def device(self) -> DeviceKind:
-        """The device that submissions run on."""
+        """Device of the submissions."""
         return self.options.device
 
     @property
     def size(self) -> SizeName:
-        """The size that is graded."""
+        """Graded size of the problem."""
         return self.options.actual_size
 
     @property
     def weights(self) -> WeightsRule:
-        """The weights of calls: as asked for, or as the problem says."""
+        """Rule for the weights of calls: the requested rule, else the problem's."""
         return self.options.weights or self.problem.weights
