@@ -1,4 +1,4 @@
-"""The stages of a grade: each runs the submission in a fresh process and says what came of it."""
+"""Stages of a grade: each stage runs the submission in a fresh process and returns an outcome."""
 
 import itertools
 import time
@@ -48,16 +48,16 @@ from evaluator.timing.quote import quote, unquoted
 
 
 class BuildOutcome(NamedTuple):
-    """The submission read in, or why not."""
+    """Result of loading the submission: the builds, and the fault if loading failed."""
 
     build: Build
     fault: Fault | None
 
 
 class CheckOutcome(NamedTuple):
-    """The checked calls, and the first failure among them.
+    """The checked calls, and the first failure among the calls.
 
-    `build` has what was asked for in a constructor or in a call too.
+    `build` also includes extensions requested by a constructor or by a call.
     """
 
     build: Build
@@ -69,7 +69,7 @@ class CheckOutcome(NamedTuple):
 
 
 class _Called(NamedTuple):
-    """The checked calls of one runner, and what asked them; without it the submission could not be called."""
+    """The checked calls of one runner, and the runner's trials; without a trial runner, no call was possible."""
 
     trial_runner: TrialRunner | None
     checks: list[Check]
@@ -79,7 +79,7 @@ class _Called(NamedTuple):
 
 
 class TimeOutcome(NamedTuple):
-    """The times of both sides; `failed` is a timed call's own check, where one was not a pass."""
+    """Times of both sides; `failed` is the check of a timed call that did not pass."""
 
     timing: Timing | None
     failed: Check | None
@@ -90,14 +90,13 @@ class TimeOutcome(NamedTuple):
 
 
 def build(context: GradeContext) -> BuildOutcome:
-    """Have the submission read in once, and everything built that it asks for on the way."""
+    """Load the submission once, and build all extensions requested during the import."""
     build_service = context.build_service()
     started = time.monotonic()
     fault = context.read_in(build_service)
     if fault is not None and context.terms.gpu is not None and not build_service.failures:
-        fault = (
-            None  # It may need the GPU to be read in. It will be read in again, with one, and then its faults count.
-        )
+        # The import may need a GPU. The submission is loaded again on the GPU, where faults count.
+        fault = None
     import_s = max(time.monotonic() - started - build_service.waited_s, 0.0)
     return BuildOutcome(
         Build(ok=fault is None and not build_service.failures, import_s=import_s, units=build_service.units), fault
@@ -105,7 +104,7 @@ def build(context: GradeContext) -> BuildOutcome:
 
 
 def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOutcome:
-    """Hold the submission's answers to fresh inputs against the expected ones."""
+    """Compare the submission's answers to fresh inputs with the expected outputs."""
     build_service = context.build_service()
     with context.runner(context.source, build_service) as model_runner:
         context.runner_pool.refill()
@@ -134,7 +133,7 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
 
 
 def _needs(context: GradeContext, counted: Counted | None) -> AblationResults:
-    """Try what an answer needs. Where the count says that PyTorch computes, it is not asked whether it must."""
+    """Find out which parts the answer needs. If the counts show computation by PyTorch, only kernels are tried."""
     if context.terms.gpu is not None:
         return AblationResults(right_without(context, "kernels", context.idle_desk()))
     without_kernels = right_without(context, "kernels")
@@ -183,9 +182,9 @@ def _checked_calls(context: GradeContext, model_runner: ModelRunner) -> _Called:
 
 
 def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:
-    """Look at the errors of a runner's right answers, and say where memory was too little for that.
+    """Check the errors of a runner's correct answers, and report a lack of memory for the check.
 
-    Only once the runner has ended: what it holds of a GPU must not decide.
+    The runner must have ended, so that its GPU memory use cannot decide.
     """
     try:
         return trial_runner.look_closely(), []
@@ -196,7 +195,7 @@ def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None
 
 
 def _with(checks: list[Check], instead: Check | None) -> list[Check]:
-    """Put a check in the place of the one of the same call."""
+    """Return the checks with `instead` in place of the check of the same call."""
     return [instead if instead is not None and check.index == instead.index else check for check in checks]
 
 
@@ -218,7 +217,10 @@ _REFUSALS = frozenset(
 
 
 def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
-    """Give no verdict on C++ for the CPU that failed on another device: its tensors are not what it was written for."""
+    """Return the fault, made inconclusive for C++ written for the CPU on another device.
+
+    The tensors are not those that the code was written for.
+    """
     if (
         context.terms.device is DeviceKind.CPU
         or fault.finding.code not in _REFUSALS
@@ -231,10 +233,10 @@ def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
 
 
 def _excused(fault: Fault, context: GradeContext) -> Fault:
-    """Give no verdict on a kernel that failed at a small size and was written for the full one.
+    """Return the fault, made inconclusive for a kernel written for the full size that failed at a small size.
 
-    Only on `emulated`, which has no full size to grade it at, and only for what a wrong size leads to: elsewhere a
-    number in the text would be a way around a verdict.
+    Applies only to `emulated`, which cannot grade the full size, and only to typical consequences of a wrong size. On
+    other devices, a number in the text would be a way around a verdict.
     """
     if (
         context.terms.device is not DeviceKind.EMULATED
@@ -247,7 +249,7 @@ def _excused(fault: Fault, context: GradeContext) -> Fault:
 
 
 def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
-    """Time the reference, then the submission, then the reference again, each in a runner of its own."""
+    """Time the reference, then the submission, then the reference again, each in a separate runner."""
     context.end_early()
     context.runner_pool.settle()
     before = timer.before()
@@ -268,9 +270,10 @@ def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
 def _timed_submission(
     context: GradeContext, empty: timing_loop.Overhead
 ) -> tuple[Samples | TimeOutcome, list[Finding], Sites]:
-    """Time the submission in a runner of its own, or say why not; with what there is to be said, and its weights.
+    """Time the submission in a separate runner. Return samples or failure, remarks, and locations of the weights.
 
-    A GPU that was not quiet is tried again. Of the tries the slowest is quoted: nobody gains by failing one.
+    A try disturbed by other work on the GPU is repeated. The slowest try is quoted, so that failing a try has no
+    benefit.
     """
     tried: list[Samples] = []
     remarks: list[Finding] = []
@@ -297,7 +300,7 @@ def _timed_submission(
 
 
 def _build_findings(build_service: BuildService) -> list[Finding]:
-    """A submission that got here although a build failed went on without it."""
+    """Return a finding for each failed build that the submission ignored."""
     return [
         finding(
             Code.FAILED_BUILD_IGNORED, f"the submission ignored a failed build: {failure.message}", line=failure.line
@@ -307,7 +310,7 @@ def _build_findings(build_service: BuildService) -> list[Finding]:
 
 
 def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
-    """Say what makes the checks weaker than they could be: a wide tolerance, and values that nobody had time to try."""
+    """Return findings about weak checks: a wide tolerance, and distributions untried for the problem's size."""
     rule, problem = context.terms.options.tolerance, context.terms.problem
     given = [tensor for each in checks if each.profile is Profile.AS_GIVEN for tensor in each.tensors]
     widest: dict[str, tuple[float, float]] = {}

@@ -1,4 +1,4 @@
-"""The stages in their order, and the verdict they lead to."""
+"""Sequence of the stages, and the resulting verdict."""
 
 from msgspec.structs import replace
 
@@ -14,11 +14,11 @@ from evaluator.records import Build, DeviceKind, Outcome, Status
 
 
 def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) -> Outcome:
-    """Look at the text, then build, check and time the submission; the cheapest rejection comes first.
+    """Lint, build, check and time the submission; stages with the cheapest rejections come first.
 
-    But where the build is there already, the problem is got ready first: what runs a submission is still being made. A
-    failed one is not timed. The emulator has no time to tell: there the checks are all. What the text shows decides
-    nothing: it is added to the findings.
+    If speculative builds are complete, the problem is set up first, while processes for the submission are still
+    starting. A failed submission is not timed. On `emulated`, a grade ends after the checks, since no time is
+    meaningful. The lint decides nothing, and only adds findings.
     """
     context.insist_on_walls()
     context.reach_for_device()
@@ -30,7 +30,7 @@ def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) ->
 
 
 def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
-    """Do what needs no GPU: look at the text, and build. An outcome with a reason is final."""
+    """Run the stages without a GPU: lint and build. An outcome with a reason is final."""
     context.insist_on_walls()
     return _built(context, stopwatch)
 
@@ -45,7 +45,7 @@ def _built(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
 
 
 def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
-    """Check and time what was built, here or by another process on the same machine."""
+    """Check and time a build, made here or by another process on the same machine."""
     if begun.build is None:
         raise ValueError("nothing was built")
     if context.terms.gpu is not None:
@@ -97,7 +97,7 @@ def _on_device(context: GradeContext, timer: ReferenceTimer, built: Build, stopw
         outcome = replace(outcome, roofline=bounded.roofline, findings=[*outcome.findings, *bounded.findings])
         if bounded.fault is not None:
             return outcome.failed(*bounded.fault)
-    # On a GPU nothing else says how much own kernels do.
+    # On a GPU, no other measurement shows the share of own kernels.
     if context.terms.options.profile is not None or (
         context.terms.gpu is not None and context.terms.options.require_own_kernel is not None
     ):
