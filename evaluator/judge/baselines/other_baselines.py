@@ -1,9 +1,9 @@
-"""What a submission is held against beside the reference: other forms of it, and another submission.
+"""Additional baselines of the speedup: other forms of the reference, and another submission.
 
-Each is timed like any side, in a runner of its own that is dead before the submission's begins, and every output of it
-is verified against the same expected values. PyTorch's default TF32 is given the room that TF32 needs, and no more.
-What was measured of the reference's own forms is kept in the cache folder for the next grade of the problem. It counts
-there as long as the reference takes the time that it took beside it; on a machine that has changed it is measured anew.
+Each baseline is timed like any side, in a separate runner that ends before the submission's runner starts. Every output
+is verified against the same expected values; PyTorch's default TF32 gets a tolerance for TF32. Baselines made from the
+reference are cached for later grades of the problem. A cached baseline is valid while the reference takes as long as
+beside the baseline; otherwise the baseline is measured again.
 """
 
 import datetime
@@ -33,13 +33,13 @@ from evaluator.timing.stats import median
 from evaluator.version import __version__
 
 _MOVED = 0.02
-"""Clocks that moved by more than this, relative to the reference's time, make another machine of it."""
+"""Relative change of the reference's time above which a cached baseline is measured again."""
 _RULES = 3
-"""Of how programs are timed; what was kept by others is not held against what is timed by these."""
+"""Version of the timing rules, in the cache key: baselines timed by other rules are not reused."""
 TF32_FLOOR = 1e-2
-"""Of a row's root mean square.
+"""Tolerance floor with TF32, relative to a row's root mean square.
 
-A product of operands rounded to 10 bits is off by 2e-3 of it (see judge/compare/tolerance.py).
+Rounding the operands of a product to 10 bits causes an error of 2e-3 (see judge/compare/tolerance.py).
 """
 
 _COMPILED = """\
@@ -63,7 +63,7 @@ class ModelNew(Model):
             self.compile(mode={mode!r}, dynamic=False)
         return super().__call__(*args, **kwargs)
 """
-"""The reference, compiled when it is first called. What the compiler writes stays in the runner's private folder."""
+"""The reference, compiled at its first call. Compiler output stays in the runner's private folder."""
 
 _SOURCES = {
     BaselineKind.EAGER: AS_REFERENCE,
@@ -73,13 +73,13 @@ _SOURCES = {
 
 
 class _Failed(Exception):
-    """A baseline that could not be timed; says why."""
+    """A baseline could not be timed; the message tells why."""
 
 
 def measured(context: GradeContext, reference: Reading) -> list[Baseline]:
-    """Time all that was asked for, before the submission's runner exists. No speedup is in them yet.
+    """Time all requested baselines before the submission's runner starts. Speedups are added later.
 
-    `reference` is what was measured of it a moment ago.
+    `reference` is the measurement of the reference just before.
     """
     empty = reference.overhead
     found = [
@@ -100,12 +100,15 @@ def measured(context: GradeContext, reference: Reading) -> list[Baseline]:
 
 
 def held_against(baselines: list[Baseline], submission: Samples, resolution_ms: float) -> list[Baseline]:
-    """Quote the submission's speedup over each, by the same rules as over the reference."""
+    """Compute the submission's speedup over each baseline, by the rules for the reference."""
     return [_quoted(each, submission, resolution_ms) for each in baselines]
 
 
 def _variants(context: GradeContext, kind: BaselineKind) -> list[Tf32 | None]:
-    """PyTorch's default first, then the problem's own, which for the eager reference is what every grade measures."""
+    """Return the TF32 settings: PyTorch's default, then the problem's own, except for the eager reference.
+
+    Every grade already measures the eager reference with the problem's own setting.
+    """
     if context.terms.gpu is None:
         return [None]
     return [Tf32.DEFAULT] if kind is BaselineKind.EAGER else [Tf32.DEFAULT, own_tf32(context.terms.problem)]
@@ -133,14 +136,14 @@ def _of_reference(context: GradeContext, kind: BaselineKind, tf32: Tf32 | None, 
 
 
 def _still_holds(baseline: Baseline, reference: Reading) -> bool:
-    """Say whether the reference takes as long as it took beside a baseline that was kept, as far as can be told."""
+    """Return whether the reference takes as long as beside the cached baseline, within the measurement's spread."""
     then_ms, now_ms = baseline.reference_median_ms, reference.samples.median_ms
     spread_ms = reference.samples.overhead_iqr_ms + reference.samples.iqr_ms / 2
     return then_ms is not None and abs(then_ms - now_ms) <= max(_MOVED * now_ms, spread_ms)
 
 
 def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32: Tf32 | None) -> Samples:
-    """Time one program. What compiles itself does so in a first call, which has a build's time limit."""
+    """Time one program. A JIT compiler runs in the first call, which has the time limit of a build."""
     trusted = source in _SOURCES.values()
     with context.runner(source, None if trusted else context.build_service(source)) as model_runner:
         loaded = model_runner.load(tf32)
@@ -171,7 +174,7 @@ def _fresh_seeds() -> Iterator[int]:
 
 
 def _trial_runner(context: GradeContext, model_runner: ModelRunner, tf32: Tf32 | None, sites: Sites) -> TrialRunner:
-    """Set up trials of the reference's own forms: on its own inputs, within what their arithmetic allows."""
+    """Create the trials of a reference's form: with the original inputs, within the tolerance of the TF32 setting."""
     compare = context.backend.compare if tf32 is not Tf32.DEFAULT else _with_room(context.backend.compare)
     rule, outline = context.terms.options.tolerance, context.reference.outline
     return TrialRunner(

@@ -1,1 +1,1 @@
-"""The share of a submission's own kernels in its work, found by leaving parts of it out."""
+"""Share of own kernels in a submission's work: ablation, count of operations, verdict."""

@@ -1,7 +1,7 @@
-"""What an answer needs: fresh runners in which one side of the work is left out, and the judge's own look at the bytes.
+"""Ablation of a submission: calls in fresh runners without own kernels, or without PyTorch's operations.
 
-Without the submission's own kernels an answer must not be right, else they did nothing for it. Without PyTorch's
-operations it is right where own kernels do all of the work. What counts is the comparison, which no runner makes.
+If the answer is right without own kernels, the own kernels did nothing. If the answer is right without PyTorch's
+operations, own kernels do all of the work. The judge compares the answers; no runner can influence the comparison.
 """
 
 import math
@@ -23,16 +23,16 @@ from evaluator.protocol.frames import LeaveOut, LeftOut
 from evaluator.records import DeviceKind, Fault, Profile, Profiling
 
 _SECONDS = 60.0
-"""Replacing some two thousand operations takes a second or two."""
+"""Replacing about two thousand operations takes one or two seconds."""
 _UNTOLD = frozenset((Code.TIMED_OUT.value, Code.RUNNER_DIED.value, Code.OUT_OF_MEMORY.value, Code.NOT_STOPPED.value))
-"""Failures that say nothing of what was left out."""
+"""Failures that say nothing about the ablated side."""
 
 
 class AblationResult(Enum):
-    """What came of a call with one side left out.
+    """Result of a call with one side left out.
 
-    `UNTOLD`: the runner gave none that tells anything (it died, or took too long). `UNTRIED`: nothing could be left
-    out. The difference matters, for dying is something that a submission can do.
+    `UNTOLD`: the runner died or timed out, without a meaningful result. `UNTRIED`: the submission has nothing to leave
+    out. The difference matters, because a submission can provoke the death of the runner.
     """
 
     RIGHT = "right"
@@ -42,7 +42,7 @@ class AblationResult(Enum):
 
 
 class AblationResults(NamedTuple):
-    """What came of leaving out each side."""
+    """Ablation results of both sides."""
 
     kernels: AblationResult = AblationResult.UNTRIED
     library: AblationResult = AblationResult.UNTRIED
@@ -51,10 +51,10 @@ class AblationResults(NamedTuple):
 def right_without(
     context: GradeContext, what: Literal["kernels", "library"], build_service: EmptyKernelService | None = None
 ) -> AblationResult:
-    """Say whether a call in a fresh runner is right while `what` is left out.
+    """Return whether a call in a fresh runner is right while `what` is left out.
 
-    The call before it has everything: what a submission works out once is there. On `cuda` a `build_service` hands out
-    libraries whose kernels do nothing, from the beginning.
+    A complete call comes first, for the one-time work of the submission. On `cuda`, a `build_service` provides
+    libraries with empty kernels for both calls.
     """
     schedules = context.seeds.schedules()
     emulated = context.terms.device is DeviceKind.EMULATED
@@ -69,7 +69,7 @@ def right_without(
         trial_runner, fault = model_runner.trial_runner(model_runner.sites(constructed)), None
         for index in range(2):
             if index == 1 and build_service is None:
-                model_runner.session.let_go()  # Between calls a runner stands still.
+                model_runner.session.let_go()  # A runner is stopped between calls.
                 if not _asked(model_runner, LeaveOut(what, begin=True)):
                     return AblationResult.UNTOLD
             seed = context.seeds.distribution_mix.seed_for(Profile.AS_GIVEN)
@@ -83,7 +83,7 @@ def right_without(
 
 
 def _failed(build_service: EmptyKernelService | None) -> AblationResult:
-    """Say what a failure means: of libraries without their kernels, that those are needed."""
+    """Return the meaning of a failure: with empty kernels, a failure shows that the kernels are necessary."""
     if build_service is None:
         return AblationResult.UNTOLD
     return AblationResult.WRONG if build_service.left_out else AblationResult.UNTRIED
@@ -94,19 +94,20 @@ def _asked(model_runner: ModelRunner, frame: LeaveOut) -> bool:
 
 
 _MOST_KERNELS = 6
-"""Each is tried in a runner of its own. What takes less time than six others hardly moves a share."""
+"""Each kernel takes a runner of its own. A kernel with less time than six others hardly changes a share."""
 _LIBRARYS_NAMES = re.compile(
     r"^(?:ampere|volta|turing|maxwell|hopper|blackwell|sm\d+|cutlass|nvjet|cublas|cudnn|xmma|gemv|gemm|splitK|wgrad|dgrad"
     r"|implicit_convolve|explicit_convolve|cask|flash_fwd|fmha|bn_fw|softmax_warp|elementwise_kernel|vectorized_)",
     re.IGNORECASE,
 )
-"""How kernels of NVIDIA's libraries and of PyTorch's are called, of those outside of a namespace."""
+"""Names of kernels of NVIDIA's libraries and of PyTorch, outside of namespaces."""
 
 
 def needed_alone(context: GradeContext, profile: Profiling) -> Profiling:
-    """Take the names of kernels for own ones only where an answer needs them, and where they are no library's.
+    """Return the profile with only those own kernels that the answer needs.
 
-    Own kernels are known by their names, and a submission may give one that does nothing the name of a library's.
+    Own kernels are known by name, and a submission may name an idle kernel like a library's. A kernel with a library's
+    name counts as own only if the answer is right without PyTorch's operations.
     """
     own = sorted({_plain(use.name) for use in profile.kernels if use.own})
     doubtful = {name for name in own if _LIBRARYS_NAMES.match(name.rpartition("::")[2])}
@@ -116,7 +117,7 @@ def needed_alone(context: GradeContext, profile: Profiling) -> Profiling:
         doubtful = set()
     heaviest = list(dict.fromkeys(_plain(use.name) for use in profile.kernels if use.own and _plain(use.name) in own))
     idle = set()
-    if len(heaviest) > 1:  # One alone was left out before.
+    if len(heaviest) > 1:  # A single kernel was left out before.
         tried = heaviest[:_MOST_KERNELS]
         idle = {
             name

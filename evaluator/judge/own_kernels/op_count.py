@@ -1,4 +1,4 @@
-"""One call more, neither a check nor timed, in which the runner counts what computes."""
+"""Count of a submission's operations, in an additional call that is neither checked nor timed."""
 
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.runners.runner_client import Stage
@@ -8,9 +8,9 @@ from evaluator.protocol.frames import Count, Counted
 
 
 def count_ops(model_runner: ModelRunner, sites: Sites, timeout_s: float) -> Counted | None:
-    """Have a call on fresh inputs counted; None where it, or the counting, fails, or its answer is not right.
+    """Count a call on fresh inputs. None if the call or the count fails, or the answer is wrong.
 
-    The runner's own word: a submission can forge it (see `own_kernels.py`).
+    The runner reports the count, and a submission can forge the report (see `own_kernels.py`).
     """
     if _asked(model_runner, timeout_s) is None:
         return None
@@ -19,6 +19,6 @@ def count_ops(model_runner: ModelRunner, sites: Sites, timeout_s: float) -> Coun
 
 
 def _asked(model_runner: ModelRunner, timeout_s: float) -> Counted | None:
-    model_runner.session.let_go()  # Between calls a runner stands still.
+    model_runner.session.let_go()  # A runner is stopped between calls.
     answer = model_runner.session.ask(Count(), Stage.CALL, timeout_s)
     return answer if isinstance(answer, Counted) else None

@@ -1,12 +1,15 @@
-"""Which share of the work a submission's own kernels did, and what a policy makes of it.
+"""Share of a submission's own kernels in the work of a call, and the verdict for a required share.
 
-Three kinds of evidence. What the judge had built holds kernels or does not, and imports operations of PyTorch's or
-does not: that is the judge's own look, and a share of none cannot be talked away. Nor can what an answer needs
-(`ablation.py`): kernels without which it is right all the same did nothing for it, and a count of no library operation
-is false where it is wrong without them. How much of the work own kernels did comes out of the runner, where a
-submission can claim more launches or hide library operations. So such a number can take a pass away, and where there
-is none the answer is `unknown`, which is no pass where a share was asked for. Nor is one where a runner died of what
-was left out: the share is then none at least.
+There are three kinds of evidence:
+
+- Builds: the judge inspects all libraries for kernels and for imports of PyTorch operations. A share of zero from the
+  builds cannot be disputed.
+- Ablation (`ablation.py`): kernels did nothing if the answer is right without them. A count of zero library operations
+  is false if the answer is wrong without library operations.
+- Reports of the runner: counts and profiles. A submission can invent launches or hide library operations.
+
+A report can therefore cost a submission the pass. Without a report the share is `unknown`, which is no pass for a
+required share. If a runner died during an ablation, the lower bound of the share is zero, and again there is no pass.
 """
 
 import re
@@ -23,12 +26,12 @@ from evaluator.records import DeviceKind, Fault, OwnKernels, Profiling, ShareBas
 
 _OTHER_COMPILERS = re.compile(r"triton|nvrtc|cupy|numba|pycuda|RawKernel|_compile_kernel|cuModuleLoad|cutlass|tilelang")
 _OTHER_CALLERS = re.compile(r"ctypes|cffi|CDLL")
-"""How Python calls a function of a library past the module that is loaded."""
+"""Ways for Python to call a library's functions without the loaded module."""
 _MAX_KERNELS = 32
 
 
 class Evidence(NamedTuple):
-    """What is known. `counted` and `profiling` are the runner's own word; `libraries` are those that were built."""
+    """Evidence about own kernels: `counted` and `profiling` by the runner; `libraries` counts built libraries."""
 
     device: DeviceKind
     kernels: Kernels
@@ -41,7 +44,7 @@ class Evidence(NamedTuple):
 
 
 def own_kernels(evidence: Evidence) -> OwnKernels:
-    """Make a share out of what is known."""
+    """Return the share that follows from the evidence."""
     kernels, library = evidence.needs
     found = _known(evidence)
     return replace(
@@ -80,20 +83,20 @@ def _unknown(evidence: Evidence) -> OwnKernels:
 
 
 def _goes_past_the_dispatcher(imports: ImportedSymbols) -> bool:
-    """Say whether a library may have PyTorch compute where it is neither counted nor left out."""
+    """Return whether a library may compute with PyTorch past the count and the ablation."""
     return bool(imports.beside) or not imports.readable
 
 
 def _has_other_functions(evidence: Evidence) -> bool:
-    """Say whether, on `cpu`, functions may be called that are neither counted nor left out."""
+    """Return whether, on `cpu`, functions may run past the count and the ablation."""
     other = evidence.imports.classes or not evidence.imports.readable
     return evidence.device is DeviceKind.CPU and (other or _OTHER_CALLERS.search(evidence.source) is not None)
 
 
 def _can_have_none(evidence: Evidence) -> bool:
-    """Say whether nothing that was built holds a kernel (a function, on `cpu`), and the text names no other compiler.
+    """Return whether no build holds a kernel (on `cpu`: a function), and the text names no other compiler.
 
-    A text that hides the name of another compiler is taken at its word.
+    A text that hides the name of another compiler counts as naming none.
     """
     if _OTHER_COMPILERS.search(evidence.source) is not None:
         return False
@@ -101,7 +104,7 @@ def _can_have_none(evidence: Evidence) -> bool:
 
 
 def _by_profile(evidence: Evidence, own_share: float, total_ms: float) -> OwnKernels:
-    """Take the profile's share for the least, where own kernels may have names that the judge does not know."""
+    """Return the profile's share. The share is a lower bound if own kernels may have unknown names."""
     own_ms = min(max(own_share, 0.0), 1.0) * total_ms
     found = _share(evidence, ShareBasis.PROFILE, own_ms, total_ms - own_ms)
     all_known = bool(evidence.kernels.names) and _OTHER_COMPILERS.search(evidence.source) is None
@@ -109,9 +112,9 @@ def _by_profile(evidence: Evidence, own_share: float, total_ms: float) -> OwnKer
 
 
 def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
-    """Count a function that has PyTorch compute as its own at best, and as the library's at worst.
+    """Return bounds of the share: functions that call PyTorch count as own in the upper bound only.
 
-    All may do so where a library imports what computes, unless the answer is right while that is left out.
+    If a library imports PyTorch's operations, any function may call PyTorch, unless the answer is right without them.
     """
     imports = evidence.imports
     computes = imports.compute and evidence.needs.library is not AblationResult.RIGHT
@@ -130,7 +133,7 @@ def _share(evidence: Evidence, basis: ShareBasis, own: float, library: float) ->
 
 
 def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
-    """Refuse a submission whose own kernels did less than `required`, for certain."""
+    """Return a rejection if own kernels certainly did less than `required`."""
     if own is None or required is None or own.share_high >= required:
         return None
     what = {
@@ -147,7 +150,7 @@ def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
 
 
 def not_known(own: OwnKernels | None, required: float | None) -> Fault | None:
-    """Give no verdict where a share was asked for, and the own kernels may have done less."""
+    """Return an inconclusive verdict if own kernels may have done less than `required`."""
     if required is None or (own is not None and own.share_low >= required):
         return None
     between = "" if own is None else f": between {_percent(own.share_low)} and {_percent(own.share_high)}"
