@@ -1,4 +1,4 @@
-"""What was measured once, and is kept in the cache folder: facts about a GPU, counts of a problem, baselines."""
+"""Cached measurements: facts about a GPU, operation counts of a problem, baselines."""
 
 import hashlib
 import time
@@ -15,22 +15,22 @@ R = TypeVar("R", bound=Record)
 
 
 def measured_once(parts: Sequence[object], form: type[R], make: Callable[[], R]) -> R:
-    """Look up what `parts` name, or make it and keep it. What `make` raises is passed on, and nothing is kept then.
+    """Return the cached record for `parts`, or make and store the record. Errors of `make` are not cached.
 
-    `parts` must name all that it depends on; `form` is part of that, so a record that changed is made anew. Only the
-    judge writes into the cache.
+    `parts` must name all inputs of the measurement. The schema of `form` is part of the key, so a changed record class
+    invalidates old entries. Only the judge writes to the cache.
     """
     if (found := look_up(parts, form)) is not None:
         return found
     started = time.monotonic()
     made = make()
-    # Where what is there already is not ours, this cannot take its place, and is as good.
+    # No effect if another process stored a record first; both are valid.
     _shelf().put(_key(parts, form), msgspec.json.encode(made), log="", wall_s=time.monotonic() - started)
     return made
 
 
 def look_up(parts: Sequence[object], form: type[R]) -> R | None:
-    """Look up what `parts` name; None where it is still to be made."""
+    """Return the cached record for `parts`; None if missing."""
     if (entry := _shelf().get(_key(parts, form))) is None:
         return None
     try:
@@ -40,7 +40,7 @@ def look_up(parts: Sequence[object], form: type[R]) -> R | None:
 
 
 def _key(parts: Sequence[object], form: type[Record]) -> str:
-    # With the records inside of it: a change of one is a change of what is kept.
+    # The schema includes nested records: a changed nested record changes the key.
     return hashlib.sha256(msgspec.json.encode([msgspec.json.schema(form), *parts], enc_hook=str)).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""Detection of contradictions within a card: between its status, checks, times and reason. Pure.
+"""Detection of contradictions between status, checks, times and reason of a card. Pure.
 
-The verdict follows from the recorded evidence, so edited or carelessly forged cards contradict themselves. Consistency
-proves nothing: only a signature detects a consistent forgery.
+The verdict follows from the recorded evidence: edited or carelessly forged cards are contradictory. Consistency proves
+nothing: only a signature detects a consistent forgery.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _FAMILIES = {
     Status.INCONCLUSIVE: "BRTX",
     Status.INFRA_ERROR: "X",
 }
-"""The families of codes that may be the reason of a status."""
+"""Families of the permitted reason codes of each status."""
 _OWN_STATUS = {
     Code.TIMED_OUT: Status.TIMEOUT,
     Code.MALFORMED_FRAME: Status.REJECTED,
@@ -39,7 +39,7 @@ _OWN_STATUS = {
     Code.NOT_EMULATED: Status.INCONCLUSIVE,
     Code.HARD_CODED_SIZE: Status.INCONCLUSIVE,
 }
-"""Codes that belong to one status alone."""
+"""Codes with a single permitted status."""
 _REMARKS = frozenset(
     (
         *(Code.SEVERAL_BLOCKS, Code.NOT_FLOAT64, Code.WIDE_TOLERANCE, Code.VALUES_UNTRIED, Code.ROUNDING_UNTRIED),
@@ -48,7 +48,7 @@ _REMARKS = frozenset(
         *(Code.HOST_BOUND, Code.BEATS_TARGET, Code.FLOOR_DOUBTED, Code.NO_ROOFLINE, Code.BASELINE_FAILED),
     )
 )
-"""Codes that are never the reason of a verdict."""
+"""Codes of remarks, never the reason of a verdict."""
 _INTERVALS = (
     *("reference_low_ms", "reference_high_ms", "submission_low_ms", "submission_high_ms"),
     *("speedup_low", "speedup_high"),
@@ -68,7 +68,7 @@ class Contradiction(NamedTuple):
 def inconsistencies(card: Scorecard, *, intervals: bool = True) -> list[Contradiction]:
     """Return the contradictions in `card`.
 
-    With `intervals`, the check recomputes the intervals of the times from the samples, which takes 0.1 s.
+    With `intervals`, also recompute the intervals of the times from the samples, in 0.1 s.
     """
     found = [*_reason(card), *_submission(card), *_evidence(card)]
     for number, check in enumerate(card.checks):

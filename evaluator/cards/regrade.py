@@ -1,4 +1,4 @@
-"""Recomputation of a card's verdict from its comparisons and samples, whatever its status.
+"""Recomputation of a card's verdict from comparisons and samples, for every status.
 
 Later versions may improve the conclusions, and an edited card may contradict its evidence. Facts outside the card
 (outputs, exit status of a process) cannot be recomputed: failures of builds and runs stay.
@@ -25,7 +25,7 @@ _OF_THE_SAMPLES = frozenset(
         Code.HOST_BOUND,
     )
 )
-"""Findings that follow from samples alone, recomputed with the statistics."""
+"""Findings derived from samples alone, recomputed with the statistics."""
 _NUMBERS = (
     "speedup",
     "speedup_low",
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 
 def regraded(card: Scorecard) -> Scorecard:
-    """Return the card with a recomputed verdict and statistics; a card without the evidence for its verdict has none.
+    """Return the card with recomputed verdict and statistics. Without evidence, the status becomes `infra_error`.
 
     An unchanged card keeps its signature; a changed card loses the signature.
     """

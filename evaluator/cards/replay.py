@@ -1,6 +1,6 @@
 """Comparison of a replayed grade with the original card. Two cards in, sentences out.
 
-Equal seeds give equal inputs and weights, so verdicts, checks and errors should agree to the last digit. Times vary and
+Equal seeds give equal inputs and weights: verdicts, checks and errors should agree to the last digit. Times vary and
 are not compared.
 """
 

@@ -1,4 +1,4 @@
-"""Memory that ran out on the judge's own side, whatever PyTorch and CUDA's libraries call it."""
+"""Detection of exhausted memory in the judge, by the messages of PyTorch and CUDA's libraries."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,12 +6,14 @@ from collections.abc import Iterator
 import torch
 
 _WORDS = ("defaultcpuallocator", "alloc_failed", "allocation_failed", "not_initialized", "out of memory")
-"""PyTorch's allocator for the CPU, CUDA and its libraries, which cannot get ready either: none has an exception of its
-own for it."""
+"""Messages of PyTorch's CPU allocator, of CUDA and of CUDA's libraries, none of which has an exception class.
+
+Exhausted memory also fails the initialization of a library.
+"""
 
 
 def ran_out(error: BaseException) -> bool:
-    """Say whether that is why something failed.
+    """Return whether exhausted memory caused the error.
 
     >>> ran_out(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"))
     True
@@ -23,7 +25,7 @@ def ran_out(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def out_of_memory() -> Iterator[None]:
-    """Have a MemoryError where memory runs out in this context."""
+    """Raise MemoryError for exhausted memory inside the context."""
     try:
         yield
     except RuntimeError as error:

@@ -1,1 +1,1 @@
-"""What this machine can do for a grade, and what is missing."""
+"""Diagnosis of this machine: supported devices and missing prerequisites."""
