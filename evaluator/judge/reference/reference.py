@@ -1,6 +1,6 @@
-"""The problem's own code, run by the judge: it draws the inputs and computes what is expected of them.
+"""Execution of a problem's code by the judge: inputs, and expected outputs for these inputs.
 
-A problem's author is trusted; what its code prints goes to stderr, and what it raises is the problem's error.
+The author of a problem is trusted. Prints of the code go to stderr; exceptions are errors of the problem.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ from evaluator.records import Mode, Problem, Profile, SizeName
 
 
 class Honest(NamedTuple):
-    """What the reference itself answers, in the problem's precision.
+    """Result of the plain reference, in the problem's precision.
 
-    `borrowed` are the paths of outputs that lie in the memory of an input or of a weight.
+    `borrowed` holds the paths of outputs in the memory of an input or of a weight.
     """
 
     result: model_call.Result
@@ -43,10 +43,10 @@ class Honest(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a call should give.
+    """Expected values of a call.
 
-    `exact` is the value to compare with, in float64 where the reference can be run so (`in_float64`); `honest` is
-    the reference's own result in the problem's precision, which says what rounding alone does.
+    `exact` is the value for the comparison, in float64 if the reference can run in float64 (`in_float64`). `honest` is
+    the reference's result in the problem's precision, and shows the effect of rounding alone.
     """
 
     exact: model_call.Result
@@ -56,18 +56,18 @@ class Expected(NamedTuple):
 
 
 class Reference:
-    """A problem at one size, with one set of weights, on one device."""
+    """A problem at a given size, with given weights, on a device."""
 
     def __init__(self, problem: Problem, size: SizeName, weight_seed: int, device: str = "cpu") -> None:
-        """Run the reference's file, construct its `Model` under `weight_seed` and move it to `device`.
+        """Run the reference's file, construct `Model` under `weight_seed`, and move the model to `device`.
 
-        It is made on the CPU wherever it runs, as a submission's is: then both draw the same weights.
+        Construction takes place on the CPU, as for a submission: both draw the same weights.
         """
         self.problem = problem
         self._device = torch.device(device)
         self.source = sized_source(problem, size)
         self._module = ModuleType("model")
-        # dataclasses and torch.jit look a class's module up by its name.
+        # dataclasses and torch.jit look up a class's module by name.
         sys.modules["model"] = self._module
         with self._author("reading it"):
             exec(compile(self.source, problem.path, "exec"), self._module.__dict__)  # noqa: S102 - the author's own code
@@ -83,29 +83,29 @@ class Reference:
         self._split = problem.split
         self._writes_inputs = True
         self.written: frozenset[int] = frozenset()
-        """Which of a call's input tensors forward writes into, by their number among all of them."""
+        """Numbers of the input tensors that forward writes into, counted over all input tensors."""
         self._keeps_inputs = True
         self._always_in_float64 = False
         self.draws_numbers = False
-        """Whether forward has drawn random numbers: those follow from a seed, and from no input."""
+        """Whether forward has drawn random numbers. These depend on a seed, and on no input."""
         self.outline: Value = None
         self.layouts: Layouts = {}
 
     @property
     def device(self) -> torch.device:
-        """Say where the reference computes, and where inputs are drawn."""
+        """Device of the computation and of drawn inputs."""
         return self._device
 
     def draw(self, seed: int, profile: Profile = Profile.AS_GIVEN, decoy: Profile = Profile.AS_GIVEN) -> Arguments:
-        """Draw the inputs of one call. The seed comes from the operating system and never enters a runner.
+        """Return the inputs of a call. The seed comes from the operating system and never enters a runner.
 
-        An input that was made to require gradients is cut off from how it was made: gradients are asked for later.
-        Where the values stay as given, those of `decoy` are drawn and thrown away: the time until a call should not
-        tell a submission which values it has.
+        Inputs are detached from the graph of their construction; gradients are requested later. For inputs of the
+        problem's own distribution, values of `decoy` are drawn and discarded: the time before a call must not reveal
+        the distribution to a submission.
         """
         seed_torch(seed)
         random.seed(seed)
-        with self._device:  # Where the author's code names no device, inputs are drawn where they are used.
+        with self._device:  # Without a device in the author's code, inputs are drawn on the device of use.
             inputs = self._arguments("get_inputs")
         given = Arguments(mapped(inputs.args, self._own), mapped(inputs.kwargs, self._own))
         values_seed = derived(seed, b"values")
@@ -119,11 +119,11 @@ class Reference:
         return tensor.detach().to(self._device)
 
     def settle(self, inputs: Arguments, outputs: Value) -> None:
-        """Learn from one call what outputs look like, and whether blocks give what the whole gives.
+        """Learn from a call the layout of outputs, the written inputs, and whether blocks reproduce the whole.
 
-        They do not where an output depends on all rows; a `split` that says otherwise is left out of account. Also
-        learn which inputs the reference writes into (they must be copied before it sees them), and whether
-        `get_inputs` gives tensors that it keeps: those are not ours to write into.
+        Blocks do not reproduce an output that depends on all rows; a wrong `split` is ignored. Inputs that the
+        reference writes into must be copied before each run. If `get_inputs` keeps the returned tensors, the judge must
+        not write into these tensors.
         """
         self.outline = mapped(outputs, lambda tensor: tensor.to("meta"))
         self.layouts = layouts(dict(leaves(outputs, "output")))
@@ -141,51 +141,53 @@ class Reference:
             self._split = {}
 
     def settle_float64(self, inputs: Arguments, gradients: list[torch.Tensor] | None) -> None:
-        """Learn whether float64 can be computed at all, while nothing of a submission is there.
+        """Learn whether float64 can be computed, before a submission exists.
 
-        Where it cannot, for want of memory or by the reference's own code, calls are held against the plain reference.
-        Where it can it must be in every call from here on: else who takes the memory away would choose.
+        If float64 fails, for lack of memory or by the reference's own code, calls are compared with the plain
+        reference. If float64 works, every later call must succeed: else a submission that exhausts memory could choose
+        the comparison.
         """
         block = inputs if gradients is not None else self.blocks(inputs)[0]
         if self._exact(block, 0, gradients) is None:
             self.leave_float64()
         for model in filter(None, (self.model, self.exact_model)):
-            model.zero_grad(set_to_none=True)  # Nobody asks for these, and they hold memory.
+            model.zero_grad(set_to_none=True)  # Unneeded gradients hold memory.
         self._always_in_float64 = self.exact_model is not None
 
     def leave_float64(self) -> None:
-        """Hold all calls against the plain reference's own values; the card says so."""
+        """Compare all calls with the plain reference's values; the card states the choice."""
         self.exact_model, self._always_in_float64 = None, False
 
     def _follow_each_other(self, blocks: list[Arguments], outputs: Value) -> bool:
-        """Hold a call's outputs against those of its first and of its last block."""
+        """Return whether a call's outputs begin with the first block's outputs and end with the last block's."""
         try:
             first, last = (self.forward(block, 0) for block in (blocks[0], blocks[-1]))
-        except ProblemError:  # What needs the whole input may fail on a part of it.
+        except ProblemError:  # Code for the whole input may fail on a part.
             return False
         return begins_and_ends_with(outputs, first, last)
 
     def twin(self) -> Self:
-        """Give a reference with models of its own: what those keep from call to call leaves no trace on this one's."""
+        """Return a reference with copies of the models: state kept between calls does not reach the original."""
         other = copy.copy(self)
         other.model, other.exact_model = copy.deepcopy((self.model, self.exact_model))
         return other
 
     def wear(self, seed: int | None) -> None:
-        """Compute with the weights of the call with `seed` from here on, or with those that were constructed."""
+        """Switch to the weights of the call with `seed`, or to the constructed weights if None."""
         if seed != self._worn:
             self._worn = seed
             self.weights.put(seed, [model for model in (self.model, self.exact_model) if model is not None])
 
     def parameters(self) -> dict[str, torch.Tensor]:
-        """Give those parameters that change from call to call, as they are now."""
+        """Return the current values of the parameters that change from call to call."""
         known = dict(self.model.named_parameters(remove_duplicate=False))
         return {name: known[name].detach() for name in self.weights.names}
 
     def settle_weights(self, inputs: Arguments) -> None:
-        """Learn whether the reference bears other weights: where it gives no finite numbers with them, they stay.
+        """Learn whether the reference accepts other weights. Without finite outputs, the weights stay fixed.
 
-        Where it bears no other signs, those stay. One whose output does not depend on its weights bears any.
+        If the reference accepts other magnitudes but no other signs, only the signs stay fixed. A reference whose
+        output does not depend on the weights accepts any weights.
         """
         if not self.weights.names:
             return
@@ -197,7 +199,7 @@ class Reference:
             self.weights.leave(why_not)
 
     def _refusal_of_weights(self, inputs: Arguments, first: list[torch.Tensor]) -> str | None:
-        """Say why the reference bears no other weights; None where it does."""
+        """Return the reason why the reference accepts no other weights; None if accepted."""
         try:
             for seed in _TRIED_WEIGHTS:
                 self.wear(seed)
@@ -210,20 +212,20 @@ class Reference:
         return None
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Give the weights that a submission's model receives: those that were constructed, worn from here on."""
+        """Switch to the constructed weights, and return these weights for a submission's model."""
         self.wear(None)
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
 
     def values(self, result: model_call.Result) -> dict[str, Value]:
-        """List what a call gave by path, as it is compared: a Python float as a tensor of one element."""
+        """Return the values of a result by path, as compared: a Python float becomes a tensor of one element."""
         return {path: self.number(value) if is_number(value) else value for path, value in by_path(result).items()}
 
     def number(self, value: float) -> torch.Tensor:
-        """Make a tensor of a float, of the dtype that the problem computes in."""
+        """Return a float as a tensor, in the dtype of the problem's arithmetic."""
         return torch.tensor(float(value), dtype=ARITHMETIC[self.problem.precision], device=self._device)
 
     def output_gradients(self, outputs: Value, seed: int) -> list[torch.Tensor]:
-        """Draw what is propagated back: one standard normal tensor for each floating-point output."""
+        """Draw the gradients for the backward pass: a standard normal tensor for each floating-point output."""
         generator = torch.Generator(self._device).manual_seed(seed)
         return [
             torch.randn(leaf.shape, generator=generator, dtype=torch.float64, device=self._device).to(leaf.dtype)
@@ -232,7 +234,7 @@ class Reference:
         ]
 
     def forward(self, inputs: Arguments, random_seed: int) -> Value:
-        """Run the plain reference once."""
+        """Return the outputs of the plain reference."""
         with self._author("forward"):
             return self._run(self.model, cloned(inputs), random_seed, None).outputs
 
@@ -245,7 +247,7 @@ class Reference:
         *,
         in_float64: bool = False,
     ) -> model_call.Result:
-        """Run the reference, in float64 or plainly, with its arithmetic changed by `mode` (see `arithmetic_modes`)."""
+        """Return the reference's result, in float64 or plain, in the arithmetic of `mode`; see `arithmetic_modes`."""
         model = self.exact_model if in_float64 else self.model
         if model is None:
             raise TypeError("this reference has no float64")
@@ -254,13 +256,13 @@ class Reference:
             return self._run(model, own, random_seed, wide(gradients) if in_float64 else gradients)
 
     def expected_of_blocks(self, blocks: list[Arguments], random_seed: int) -> Iterator[Expected]:
-        """Compute what each block of a call should give. The first one tells for all whether float64 is comparable."""
+        """Yield the expected values of each block. The first block decides for all whether float64 is comparable."""
         comparable = None
         for block in blocks:
             found = self.expected(block, random_seed, None, comparable=comparable)
             comparable = found.in_float64
             yield found
-            del found  # Whoever asks for the next is done with this one.
+            del found  # The consumer no longer needs the block.
 
     def expected(
         self,
@@ -271,9 +273,9 @@ class Reference:
         comparable: bool | None = None,
         honest: Honest | None = None,
     ) -> Expected:
-        """Compute what a call should give: honestly, unless `honest` is that already, and in float64.
+        """Return the expected values of a call: in float64, and plain unless given as `honest`.
 
-        Whether float64 computes the same thing is looked at where `comparable` does not say it.
+        Without `comparable`, the agreement of float64 with the plain result is tested.
         """
         plain, borrowed = honest or self.honest(inputs, random_seed, gradients)
         exact = None if comparable is False else self._exact(inputs, random_seed, gradients)
@@ -282,7 +284,11 @@ class Reference:
         return Expected(exact, plain, in_float64=True, borrowed=borrowed)
 
     def honest(self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None) -> Honest:
-        """Have the reference answer in the problem's precision."""
+        """Return the reference's result in the problem's precision.
+
+        Raises:
+            ProblemError: forward writes into inputs in some calls only.
+        """
         own = cloned(inputs) if self._writes_inputs or gradients is not None else inputs
         before = versions(own)
         with self._author("forward"):
@@ -299,8 +305,8 @@ class Reference:
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 return self._run(self.exact_model, widened(inputs), random_seed, wide(gradients))
-        except Exception as error:  # A reference with casts of its own; the card then says NOT_FLOAT64.
-            # What raises anything else does so by its own code, whoever has the memory.
+        except Exception as error:  # For example casts in the reference; the card then says NOT_FLOAT64.
+            # Other exceptions come from the reference's own code, independent of free memory.
             if not self._always_in_float64 or not isinstance(error, RuntimeError | MemoryError):
                 return None
             if ran_out(error):
@@ -318,7 +324,7 @@ class Reference:
         return model_call.Result(mapped(outputs, torch.Tensor.detach), found)
 
     def _generators(self) -> list[torch.Tensor]:
-        """Give the states of PyTorch's generators; to look at that of a GPU nothing is waited for."""
+        """Return the states of PyTorch's generators, without a wait for the GPU."""
         states = [torch.default_generator.get_state()]
         return [*states, torch.cuda.get_rng_state()] if self._device.type == "cuda" else states
 
@@ -332,7 +338,7 @@ class Reference:
         )
 
     def blocks(self, inputs: Arguments) -> list[Arguments]:
-        """Cut the inputs as `split` says; see `row_blocks.cut`."""
+        """Return the inputs in blocks by `split`; see `row_blocks.cut`."""
         return cut(self.model, inputs, self._split)
 
     def _in_float64(self) -> torch.nn.Module | None:
@@ -362,7 +368,7 @@ _TRIED_WEIGHTS = (1, 2, 3)
 
 
 def by_path(result: model_call.Result) -> dict[str, Value]:
-    """List what a call gave by path: its outputs, and its gradients."""
+    """Return the outputs and gradients of a result by path."""
     gradients = {f"gradient of {name}": value for name, value in (result.gradients or {}).items()}
     return {**dict(leaves(result.outputs, "output")), **gradients}
 
@@ -376,7 +382,7 @@ def _finite_parts(value: Value) -> list[torch.Tensor]:
 
 
 def _still_finite(before: list[torch.Tensor], value: Value) -> bool:
-    """Say whether all that was finite before is so."""
+    """Return whether all formerly finite elements are still finite."""
     now = _finite_parts(value)
     same = len(now) == len(before) and all(one.shape == other.shape for one, other in zip(before, now, strict=True))
     return same and all(bool((other | ~one).all()) for one, other in zip(before, now, strict=True))

@@ -1,4 +1,4 @@
-"""A call in blocks of rows: its inputs cut where the problem says so, and whether blocks give what the whole gives."""
+"""Blocks of rows: inputs cut by the problem's `split`, and a test whether blocks reproduce the whole call."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +13,9 @@ _BLOCK_BYTES = 192 << 20
 
 
 def cut(model: Any, inputs: Arguments, split: Mapping[str, int]) -> list[Arguments]:
-    """Cut the inputs as `split` says, so that a block's float64 copies stay within `_BLOCK_BYTES`.
+    """Return the inputs cut along `split`, with a block's float64 copies within `_BLOCK_BYTES`.
 
-    The outputs of blocks follow each other along dimension 0. Without a `split` there is one block.
+    The outputs of blocks are consecutive along dimension 0. Without a `split`, all inputs form a single block.
     """
     whole = sum(leaf.numel() * 8 for leaf in tensors(inputs.args) + tensors(inputs.kwargs))
     pieces = -(-whole // _BLOCK_BYTES)
@@ -40,13 +40,13 @@ def cut(model: Any, inputs: Arguments, split: Mapping[str, int]) -> list[Argumen
 
 
 def begins_and_ends_with(outputs: Value, first: Value, last: Value) -> bool:
-    """Hold the first rows of a call's outputs against the first block's, the last rows against the last block's."""
+    """Return whether a call's outputs begin with the first block's rows and end with the last block's rows."""
     known = list(leaves(outputs))
     for whole, one, other in zip(known, leaves(first), leaves(last), strict=False):
         values = [value for _, value in (whole, one, other)]
         if not isinstance(whole[1], torch.Tensor):
             if any(isinstance(value, torch.Tensor) or value != whole[1] for value in values):
-                return False  # A number, say, that is the mean of all rows.
+                return False  # For example the mean of all rows.
             continue
         if any(not isinstance(value, torch.Tensor) or value.dim() == 0 for value in values):
             return False
@@ -57,7 +57,7 @@ def begins_and_ends_with(outputs: Value, first: Value, last: Value) -> bool:
 
 
 def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:
-    """Pair forward's parameter names with the values: the positional ones first, then the keywords."""
+    """Return forward's parameter names with values: positional arguments first, then keywords."""
     code = type(model).forward.__code__
     names = code.co_varnames[1 : code.co_argcount]
     padded = list(names) + [str(index) for index in range(len(names), len(inputs.args))]
