@@ -1,4 +1,4 @@
-"""What forward or a constructor is called with, copied and looked at as a whole."""
+"""Arguments of forward or of a constructor: copies, write counters and storages."""
 
 from typing import NamedTuple
 
@@ -9,24 +9,24 @@ from evaluator.protocol.model_call import mapped
 
 
 class Arguments(NamedTuple):
-    """What forward or a constructor is called with."""
+    """Arguments of forward or of a constructor."""
 
     args: list[Value]
     kwargs: dict[str, Value]
 
 
 def versions(inputs: Arguments) -> list[int]:
-    """Count how often each input has been written to; PyTorch does, for autograd."""
+    """Return the number of writes to each input, from PyTorch's counter for autograd."""
     return [tensor._version for tensor in tensors(list(inputs))]  # noqa: SLF001 - documented nowhere else, and stable
 
 
 def storages(inputs: Arguments) -> set[int]:
-    """Return where the memory of each input begins."""
+    """Return the start addresses of the inputs' memory."""
     return {tensor.untyped_storage().data_ptr() for tensor in tensors(list(inputs)) if tensor.numel()}
 
 
 def cloned(inputs: Arguments) -> Arguments:
-    """Copy the inputs: a reference may write into them."""
+    """Return copies of the inputs, since a reference may write into inputs."""
     return Arguments(mapped(inputs.args, torch.clone), mapped(inputs.kwargs, torch.clone))
 
 

@@ -1,7 +1,7 @@
-"""Whether elements of an answer share memory, decided exactly from places, shapes and strides. No memory is read.
+"""Exact test whether elements of an answer share memory, from addresses, shapes and strides. No memory is read.
 
-An answer that repeats itself in fewer bytes than the reference writes has not done that work, and a caller who writes
-into one element of it changes others. Where the reference's own output does so, an answer may too.
+An answer that repeats its values in fewer bytes than the reference omits work, and a write into an element changes
+other elements. If the reference's own output shares memory, an answer may share memory too.
 """
 
 import itertools
@@ -17,12 +17,12 @@ from evaluator.protocol.frames import TensorView
 from evaluator.records import Finding
 
 _STEPS = 50_000
-"""So many branches are looked at. Slices and transposes of dense memory need dozens; what is not decided by then counts
-as shared, for the answer and for the reference alike."""
+"""Limit of visited branches. Slices and transposes of dense memory need dozens. Undecided cases count as shared, for
+the answer and for the reference alike."""
 
 
 class Layout(NamedTuple):
-    """Where a tensor's elements lie: the first one's address, and strides in elements."""
+    """Layout of a tensor in memory: address of the first element, and strides in elements."""
 
     start_bytes: int
     item_bytes: int
@@ -31,28 +31,28 @@ class Layout(NamedTuple):
 
     @property
     def end_bytes(self) -> int:
-        """Give the address behind the last element."""
+        """Address behind the last element."""
         span = sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
         return self.start_bytes + (span + 1) * self.item_bytes
 
 
 Layouts = Mapping[str, Layout]
-"""By an output's path. What has no elements is left out."""
+"""Layouts by output path. Tensors without elements are omitted."""
 
 
 def layouts(values: Mapping[str, Value]) -> Layouts:
-    """Return the layouts of the tensors among `values`, which are all alive: else two may have had one address."""
+    """Return the layouts of the tensors in `values`. All must be alive: freed tensors may share an address."""
     found = {path: layout(value) for path, value in values.items() if isinstance(value, torch.Tensor)}
     return {path: each for path, each in found.items() if 0 not in each.shape}
 
 
 def layout(tensor: torch.Tensor) -> Layout:
-    """Return where a tensor lies."""
+    """Return the layout of a tensor."""
     return Layout(tensor.data_ptr(), tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride()))
 
 
 def views_laid_out(pairs: Sequence[Pair]) -> Layouts:
-    """Return where the verified tensors of an answer lie in their region."""
+    """Return the layouts of an answer's verified tensors in the region."""
     return {
         path: Layout(answer.offset_bytes, expected.dtype.itemsize, answer.shape, answer.strides)
         for path, expected, answer in pairs
@@ -62,7 +62,7 @@ def views_laid_out(pairs: Sequence[Pair]) -> Layouts:
 
 
 def shared_elements(answer: Layouts, reference: Layouts) -> Finding | None:
-    """Find memory that two elements of an answer share where the reference's own lie apart."""
+    """Return a finding if elements of an answer share memory where the reference's elements are separate."""
     for path, found in answer.items():
         if path in reference and folded(*_without_repeats(found, reference[path])):
             shape = list(found.shape[:12])
@@ -76,9 +76,10 @@ def shared_elements(answer: Layouts, reference: Layouts) -> Finding | None:
 
 
 def lent_weights(answer: Layouts, weights: Layouts, exempt: frozenset[str]) -> Finding | None:
-    """Find an output that is a weight in its own memory, where the reference's is a copy; those of `exempt` paths may.
+    """Return a finding if an output is a weight in the weight's own memory, where the reference returns a copy.
 
-    Where outputs lie is verified, and so is where the judge writes a call's weights: before the clock runs.
+    Outputs at `exempt` paths may lie there. Locations are verified: of outputs, and of the weights that the judge
+    writes before the clock runs.
     """
     for path, found in answer.items():
         if path in exempt or not path.startswith("output"):
@@ -89,7 +90,7 @@ def lent_weights(answer: Layouts, weights: Layouts, exempt: frozenset[str]) -> F
 
 
 def _without_repeats(found: Layout, wanted: Layout) -> tuple[Layout, Layout]:
-    """Leave out the dimensions along which the reference itself repeats one element."""
+    """Return both layouts without the dimensions along which the reference repeats an element."""
     kept = [
         index for index, (size, step) in enumerate(zip(wanted.shape, wanted.strides, strict=True)) if step or size == 1
     ]
@@ -102,12 +103,12 @@ def _along(whole: Layout, dimensions: Sequence[int]) -> Layout:
 
 
 def folded(found: Layout, wanted: Layout) -> bool:
-    """Say whether elements of `found` share memory and those of `wanted` do not."""
+    """Return whether elements of `found` share memory and elements of `wanted` do not."""
     return overlaps(found) and not overlaps(wanted)
 
 
 def overlaps(each: Layout) -> bool:
-    """Say whether two elements of a tensor lie in the same place.
+    """Return whether two elements of a tensor share an address.
 
     >>> overlaps(Layout(0, 4, (3, 2), (2, 1))), overlaps(Layout(0, 4, (3, 2), (0, 1)))
     (False, True)
@@ -124,7 +125,7 @@ def overlaps(each: Layout) -> bool:
         return False
     terms.reverse()
     for number, (step, most) in enumerate(terms):
-        # Two elements that first differ along this stride, by one or more, and are brought together by smaller ones.
+        # Two elements at least 1 apart along this stride, brought together by smaller strides.
         rest = terms[number + 1 :]
         target = sum(small * count for small, count in rest) - step
         if reachable(target, [(step, most - 1), *((small, 2 * count) for small, count in rest)]):
@@ -133,7 +134,7 @@ def overlaps(each: Layout) -> bool:
 
 
 def meet(one: Layout, other: Layout) -> bool:
-    """Say whether two tensors have a byte in common.
+    """Return whether two tensors have a byte in common.
 
     >>> even, odd, wide = Layout(0, 4, (3,), (2,)), Layout(4, 4, (3,), (2,)), Layout(4, 8, (1,), (1,))
     >>> meet(even, odd), meet(even, wide)
@@ -144,12 +145,12 @@ def meet(one: Layout, other: Layout) -> bool:
     terms = [(1, each.item_bytes - 1) for each in (one, other)]
     for each in (one, other):
         terms += [(step * each.item_bytes, size - 1) for size, step in zip(each.shape, each.strides, strict=True)]
-    # Bytes of the other are counted from its end, so that all terms are added.
+    # Bytes of `other` count from the end: all terms are then added.
     return reachable(other.end_bytes - 1 - one.start_bytes, terms)
 
 
 def reachable(target: int, terms: Sequence[tuple[int, int]]) -> bool:
-    """Say whether `target` is a sum of the terms' steps, each taken from none to so many times; True if undecided.
+    """Return whether `target` is a sum of steps, each used up to a given number of times; True if undecided.
 
     >>> reachable(7, [(3, 2), (2, 1)]), reachable(8, [(3, 2), (2, 1)])
     (False, True)
@@ -180,7 +181,7 @@ def reachable(target: int, terms: Sequence[tuple[int, int]]) -> bool:
 
 
 def _near(all_layouts: Layouts) -> Iterator[tuple[str, str]]:
-    """List the pairs that have a byte in common, each in the order of the outputs."""
+    """Yield the pairs of tensors with a byte in common, each pair in the order of the outputs."""
     order = {path: number for number, path in enumerate(all_layouts)}
     open_ones: list[str] = []
     for path in sorted(all_layouts, key=lambda path: all_layouts[path].start_bytes):

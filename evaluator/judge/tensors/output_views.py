@@ -1,4 +1,4 @@
-"""From a runner's answer to the outputs themselves. Every number of the answer is hostile."""
+"""Views of a runner's outputs in shared memory. Every number of an answer is hostile."""
 
 import math
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from evaluator.records import Finding
 
 
 class OutputViews(NamedTuple):
-    """One output; `storage` is where the runner says it lay. A number that is compared closely is one too.
+    """An output, or a float with a tolerance; `storage` is the output's memory as reported by the runner.
 
-    On the host `tensor` is a copy, made while the runner was stopped. On a GPU it is the shared memory itself: who
-    compares it reads each element once, and samples that were taken inside of the clock show whether it changed since.
+    On the host, `tensor` is a copy, made while the runner was stopped. On a GPU, `tensor` is the shared memory. The
+    comparison reads each element once, and samples from inside the clock reveal later changes.
     """
 
     path: str
@@ -29,9 +29,9 @@ class OutputViews(NamedTuple):
 def output_views(
     pairs: list[Pair], region: Region, number: Callable[[float], torch.Tensor] = torch.tensor
 ) -> list[OutputViews] | Finding:
-    """Find every tensor of an answer in shared memory; plain values are compared on the spot.
+    """Return a view of every tensor in an answer. Plain values are compared at once.
 
-    But for floats: rounding may change those, and `number` makes tensors of them, to be compared as such.
+    Floats are an exception: rounding may change a float, so `number` makes a tensor for the comparison.
     """
     snapshots: list[OutputViews] = []
     for path, expected, answer in pairs:
@@ -79,7 +79,10 @@ def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region
 
 
 def _as_number(expected: Value, answer: Node, number: Callable[[float], torch.Tensor]) -> torch.Tensor | None:
-    """Make a tensor of a float in a float's place; None where it, or the expected one, overflows there or vanishes."""
+    """Return an answered float as a tensor, for an expected float; else None.
+
+    A conversion that overflows or vanishes, of the answered or of the expected float, also returns None.
+    """
     match answer:
         case Scalar(value=float(value)) if is_number(expected):
             pairs = [(each, number(each)) for each in (value, float(expected))]

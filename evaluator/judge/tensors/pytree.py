@@ -1,4 +1,4 @@
-"""Value trees, on the judge's side: inputs into shared memory, answers held against the expected structure."""
+"""Trees of values in the judge: inputs in shared memory, and the structure of answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,11 +12,11 @@ from evaluator.protocol.frames import Items, Node, Opaque, Scalar, Table, Tensor
 from evaluator.records import Finding
 
 Value = Any
-"""A tensor, a plain Python value, or lists, tuples and dicts of them."""
+"""A tensor, a plain Python value, or a list, tuple or dict of values."""
 
 
 def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Value]]:
-    """Walk a value; each leaf with its path, such as `[0].mask`."""
+    """Yield each leaf of a value with a path, for example `[0].mask`."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from leaves(item, f"{path}.{key}")
@@ -28,12 +28,12 @@ def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Value]]:
 
 
 def tensors(value: Value) -> list[torch.Tensor]:
-    """List the tensors of a value, in order."""
+    """Return the tensors of a value, in order."""
     return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def plain(value: Value) -> Value:
-    """Give a plain value as Python's own type: `numpy.float64` is a float, an IntEnum an int. Others stay.
+    """Return a plain value in Python's own type: float for `numpy.float64`, int for an IntEnum.
 
     >>> plain(True), plain(None)
     (True, None)
@@ -43,9 +43,9 @@ def plain(value: Value) -> Value:
 
 
 def unravelled(places: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
-    """Give the index in each dimension of `places` (int64) in a contiguous tensor of `shape`.
+    """Return the index in each dimension for flat positions (`places`, int64) in a contiguous tensor of `shape`.
 
-    `torch.unravel_index` does the same, and imports sympy for it: 0.2 to 0.3 s (docs/evidence/grade_speed_h200.md).
+    `torch.unravel_index` does the same, but imports sympy: 0.2 to 0.3 s (docs/evidence/grade_speed_h200.md).
     """
     found: list[torch.Tensor] = []
     for size in reversed(shape):
@@ -55,7 +55,7 @@ def unravelled(places: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor
 
 
 def is_number(value: Value) -> bool:
-    """Say whether a plain value is one that rounding may change: a float.
+    """Return whether rounding may change a plain value: whether the value is a float.
 
     >>> is_number(0.5), is_number(3), is_number(True)
     (True, False, False)
@@ -64,10 +64,10 @@ def is_number(value: Value) -> bool:
 
 
 class LaidOut(NamedTuple):
-    """Values and their places in a region: what the runner is told, and where to look whether it changed them.
+    """Values and positions in a region: nodes for the runner, and pairs for the judge's check of changes.
 
-    Every pair holds a path, the judge's own tensor, and the shared one that is made from it. `weights` lie elsewhere,
-    where a runner's model has them, and are the runner's to change.
+    Every pair holds a path, the judge's own tensor, and the shared tensor. `weights` lie in the memory of the runner's
+    model, and the runner may change the weights.
     """
 
     nodes: list[Node]
@@ -75,7 +75,7 @@ class LaidOut(NamedTuple):
     weights: Sequence[tuple[torch.Tensor, torch.Tensor]] = ()
 
     def write(self) -> None:
-        """Write the values into the region. On a GPU this is queued on the stream that is current."""
+        """Write the values into the region. On a GPU, the current stream queues the copies."""
         for own, shared in self.weights:
             shared.copy_(own)
         for _, own, shared in self.pairs:
@@ -83,9 +83,9 @@ class LaidOut(NamedTuple):
 
 
 def lay_out(values: list[tuple[str, Value]], region: Region) -> LaidOut:
-    """Find places for named values in `region`, at addresses that differ from call to call. Nothing is written yet.
+    """Choose positions in `region` for named values, at addresses that differ from call to call; write nothing.
 
-    A tensor that starts somewhere in its storage lies as far behind an aligned address as there.
+    A tensor keeps the distance from an aligned address that the tensor has in its storage.
     """
     found = [_writable(leaf, path) for path, value in values for leaf in tensors(value)]
     offsets = places([_lead_bytes(leaf) + extent_bytes(leaf) for leaf in found], region.size_bytes)
@@ -94,7 +94,7 @@ def lay_out(values: list[tuple[str, Value]], region: Region) -> LaidOut:
 
 
 def named_views(node: Node) -> dict[str, TensorView]:
-    """Give the tensors of a table by their names."""
+    """Return the tensors of a table by name."""
     if not isinstance(node, Table):
         raise TypeError("what has names is a table")
     found = zip(node.keys, node.items, strict=True)
@@ -102,7 +102,10 @@ def named_views(node: Node) -> dict[str, TensorView]:
 
 
 class _Layout:
-    """Lays values out in a region. A class, for a function that calls itself would keep its tensors in a cycle."""
+    """Builder of nodes and pairs in a region.
+
+    A recursive closure instead of a class would keep tensors alive in a reference cycle.
+    """
 
     def __init__(self, region: Region, offsets: Iterator[int]) -> None:
         self._region = region
@@ -138,7 +141,7 @@ class _Layout:
 
 
 class Pair(NamedTuple):
-    """An expected leaf and what the runner gave in its place."""
+    """An expected leaf, and the runner's answer for the leaf."""
 
     path: str
     expected: Value
@@ -146,7 +149,7 @@ class Pair(NamedTuple):
 
 
 def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] | Finding:
-    """Hold an answer's structure against the expected one: number, nesting, keys and order exactly."""
+    """Compare an answer's structure with the expected structure: number, nesting, keys and order must agree."""
     match answer:
         case Items(is_tuple=is_tuple, items=items) if isinstance(expected, tuple if is_tuple else list):
             if len(items) != len(expected):
@@ -172,7 +175,7 @@ def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] |
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Spell a dtype as frames and cards do.
+    """Return the name of a dtype in frames and cards.
 
     >>> dtype_name(torch.float32)
     'float32'
@@ -181,7 +184,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def _writable(tensor: torch.Tensor, path: str) -> torch.Tensor:
-    """Copy a tensor that cannot be written element by element: an expanded one, or one that is lazily conjugated."""
+    """Return a tensor for elementwise writes: a copy of an expanded or lazily conjugated tensor."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise ProblemError(f"{path} is a {tensor.layout} tensor; a runner receives dense tensors only")
     tensor = tensor.resolve_conj().resolve_neg()
@@ -190,7 +193,7 @@ def _writable(tensor: torch.Tensor, path: str) -> torch.Tensor:
 
 
 def extent_bytes(tensor: torch.Tensor) -> int:
-    """Say how far a tensor reaches in memory, gaps between its elements included."""
+    """Return the extent of a tensor in memory, including gaps between elements."""
     if tensor.numel() == 0:
         return 0
     span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
@@ -198,7 +201,7 @@ def extent_bytes(tensor: torch.Tensor) -> int:
 
 
 def _lead_bytes(tensor: torch.Tensor) -> int:
-    """Say how far behind an aligned address a tensor starts."""
+    """Return the distance of a tensor's start from the aligned address before."""
     return int(tensor.storage_offset()) * tensor.element_size() % ALIGNMENT_BYTES
 
 
