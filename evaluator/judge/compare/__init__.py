@@ -1,1 +1,1 @@
-"""Comparison of one tensor with the expected one, and its tolerance. Pure."""
+"""Comparison of a tensor with the expected tensor, and the tolerance. Pure."""

@@ -1,7 +1,7 @@
-"""The comparison of `tensor_comparison` on a GPU, by kernels of our own: some 30 times as fast, and it takes no memory.
+"""Comparison of `tensor_comparison` in GPU kernels of the judge: about 30 times as fast, without temporary memory.
 
-At full size the comparison would otherwise take most of a grade: it reads each of three tensors thirty times. Nothing
-here waits for the GPU before a result is asked for: a large output is compared in dozens of blocks.
+At full size, the comparison by PyTorch would take most of a grade: each of three tensors is read thirty times. No step
+waits for the GPU before a result is requested, as a large output has dozens of blocks.
 """
 
 import ctypes
@@ -29,17 +29,17 @@ from evaluator.judge.compare.tolerance import Bounds
 from evaluator.records import ToleranceRule
 
 _TYPES = {torch.float32: "float", torch.float64: "double", torch.float16: "half", torch.bfloat16: "bfloat16"}
-"""As native/compare.cu names them."""
+"""Names in native/compare.cu."""
 _TASKS = 132 * 64 * 2
-"""Pieces to aim at: two for each of the warps that an H100's multiprocessors hold at once."""
+"""Target for the number of pieces: two for each warp that an H100's multiprocessors hold at once."""
 _PIECES = 256, 1 << 16
-"""The least and the most elements of a row that one warp takes: a few loads a lane, and no more than keeps all busy."""
+"""Minimum and maximum elements of a row for a warp: a few loads per lane, and few enough to keep all warps busy."""
 _BLOCKS, _THREADS, _WARP = 132 * 8, 256, 32
 _SCALING_THREADS = 1024
 _DOUBLES = 8
 _COUNTS = 4
 _TALLY = _DOUBLES + _COUNTS + 2 * LEVELS
-"""A tally is so many numbers, so many counts behind them, and two for each level; see native/compare.cu."""
+"""Length of a tally: numbers, then counts, then two counts for each level; see native/compare.cu."""
 
 
 class _Rows(ctypes.Structure):
@@ -51,14 +51,14 @@ class _Bounds(ctypes.Structure):
 
 
 class FusedComparison:
-    """Compares tensors on a GPU."""
+    """Comparison of tensors on a GPU."""
 
     def __init__(self, kernels: bytes) -> None:
         """Load `kernels`, a cubin for this GPU, into the current context."""
         self._module = driver.load_module(kernels)
 
     def begin(self, path: str, sides: Sides, bounds: Bounds | None) -> Reading:
-        """Begin to compare tensors of equal shape and dtype; see `tensor_comparison.begin`."""
+        """Start to compare tensors of equal shape and dtype; see `tensor_comparison.begin`."""
         return begin(path, sides, bounds, closely=self._closely)
 
     def _closely(self, sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
@@ -93,7 +93,7 @@ class FusedComparison:
             [
                 *_pointers(actual, exact, honest),
                 shape,
-                *_pointers(squares, error),  # Scales by now.
+                *_pointers(squares, error),  # Scales after the previous kernel.
                 _Bounds(bounds.multiple, bounds.least, bounds.unit, *bounds.counted_from, bounds.far_unit),
                 *_pointers(tally),
             ],
@@ -103,7 +103,7 @@ class FusedComparison:
         return lambda: _read(tally, bounds)
 
     def _launch(self, name: str, arguments: Sequence[driver.Argument], warps: int) -> None:
-        """Launch a kernel with room for that many warps."""
+        """Launch a kernel with room for `warps` warps."""
         driver.launch(
             driver.kernel(self._module, f"warpgrade_{name}"),
             blocks=max(min(_BLOCKS, math.ceil(warps * _WARP / _THREADS)), 1),
@@ -114,7 +114,7 @@ class FusedComparison:
 
 
 def _kinds(sides: Sides) -> str | None:
-    """Name the kernels for these dtypes; None where there are none."""
+    """Return the suffix of the kernels for the dtypes; None without kernels."""
     actual, exact, honest = (side.dtype for side in sides)
     if actual != honest or honest not in _TYPES or exact not in (honest, torch.float64):
         return None
@@ -122,7 +122,10 @@ def _kinds(sides: Sides) -> str | None:
 
 
 def _read(tally: torch.Tensor, bounds: Bounds) -> Tally:
-    """Wait for a comparison's end. The tally outlives the tensors: it has what stands at the first mismatch."""
+    """Wait for the end of a comparison, and return the tally.
+
+    The tally outlives the tensors, and holds the values at the first mismatch.
+    """
     tally = tally.cpu()
     largest, ratio, honest_ratio, *at_first, far_ratio, expected_at_far, actual_at_far = tally[:_DOUBLES].tolist()
     mismatches, nonfinite, first, first_far, *levels = tally[_DOUBLES:_TALLY].view(torch.int64).tolist()
@@ -145,7 +148,7 @@ def _read(tally: torch.Tensor, bounds: Bounds) -> Tally:
 
 
 def _from_the_last(counts: list[int]) -> tuple[int, ...]:
-    """Add up how many errors are beyond each level, from how many end between it and the next."""
+    """Return the number of errors beyond each level, from the numbers between neighbouring levels."""
     return tuple(itertools.accumulate(reversed(counts)))[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Hold one tensor against the expected one. Values in, a record out; nothing here knows of processes or frames."""
+"""Comparison of a tensor with the expected tensor: values in, a record out, without processes or frames."""
 
 import functools
 import itertools
@@ -12,26 +12,28 @@ from evaluator.judge.compare.tolerance import Bounds
 from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
 
 _CHUNK_ELEMENTS = 1 << 22
-"""Comparison works on 4 Mi elements at a time (some 200 MiB in float64 with its temporaries)."""
+"""Elements of a chunk: 4 Mi (some 200 MiB in float64 with temporaries)."""
 LEVELS = 8
 STEP = 4.0
-"""Errors are counted beyond so many levels, each so many times the one before: from 16 floors to 13 times a row's size
-in fp32."""
+"""Errors are counted beyond `LEVELS` levels, each `STEP` times the previous level: from 16 floors to 13 times a row's
+size in fp32."""
 RARE = 1e-3
-"""What other orders of summation do to fewer elements than this part is no floor for all (`distribution_mix`)."""
+"""Part of the elements. Errors of other summation orders in fewer elements do not raise the floor of all
+(`distribution_mix`)."""
 _SPARE = 32
-"""So many more elements may be far than `multiple` times the honest reference's: how many it has is a draw itself.
-Where a kernel flips 32 on average and the reference 16, four pairs of draws in a million are beyond that, and fewer for
-other averages (Poisson's, worked out). Where other orders were seen to flip some (`rare`), far more are allowed."""
+"""Number of far elements beyond `multiple` times the honest reference's number, which is itself random. If a kernel
+flips 32 elements on average and the reference 16, four pairs of draws in a million exceed the limit; fewer for other
+averages (computed from Poisson's distribution). If other orders were observed to flip elements (`rare`), the limit is
+far higher."""
 _SPARE_PART = 16
-"""Of a small output, one element in so many."""
+"""For small outputs: an element in 16."""
 SMALL_ROW = 2.0**-4
-"""A row is not held to a finer scale than this part of the whole tensor's: a row of a convolution, say, can be small
-because large products cancel, and keeps their rounding."""
+"""Minimum scale of a row, relative to the whole tensor. A row of a convolution can be small because large products
+cancel, and keeps their rounding."""
 
 
 class Sides(NamedTuple):
-    """The three values of an output, of one shape: the submission's, the exact one, the honest reference's."""
+    """The three values of an output, of equal shape: the submission's, the exact value, the honest reference's."""
 
     actual: torch.Tensor
     exact: torch.Tensor
@@ -39,13 +41,13 @@ class Sides(NamedTuple):
 
 
 def rows_from(sides: Sides, start: int) -> Sides:
-    """Return the rows of an answer, from `start` on, that the expected values have."""
+    """Return the rows of an answer, from `start` on, that correspond to the expected values."""
     shape = sides.honest.shape
     return sides if sides.actual.shape == shape else sides._replace(actual=sides.actual[start : start + shape[0]])
 
 
 class First(NamedTuple):
-    """The first element that is wrong: its place in the flattened tensor, and both values there."""
+    """The first wrong element: position in the flattened tensor, and both values."""
 
     position: int
     expected: float | int | bool
@@ -53,9 +55,9 @@ class First(NamedTuple):
 
 
 class Far(NamedTuple):
-    """Errors beyond each level (`Bounds.counted_from`), of the answer and of the honest reference.
+    """Numbers of errors beyond each level (`Bounds.counted_from`), of the answer and of the honest reference.
 
-    `ratio` is the largest error of the answer as a multiple of the first level's; `first` is the first beyond it.
+    `ratio` is the answer's largest error as a multiple of the first level; `first` is the first error beyond.
     """
 
     counts: tuple[int, ...] = (0,) * LEVELS
@@ -65,9 +67,9 @@ class Far(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What a chunk, or all chunks so far, came to. `ratio` is an error as a multiple of what is allowed.
+    """Result of a chunk, or of all chunks up to now. `ratio` is the largest error as a multiple of the allowed error.
 
-    `tolerance` is what every element is allowed, as a part of its row's root mean square; 0 where the rule has another.
+    `tolerance` is the allowed error of every element, relative to the row's root mean square; 0 under `kernelbench`.
     """
 
     max_abs_error: float = 0.0
@@ -81,9 +83,9 @@ class Tally(NamedTuple):
 
 
 Reading = Callable[[], TensorCheck]
-"""The end of a comparison that was begun: waits for it, and says what came of it. It keeps no tensor alive."""
+"""End of a started comparison: waits for the result and returns the record. Keeps no tensor alive."""
 Comparison = Callable[[str, Sides, Bounds | None], Reading]
-"""Begins to compare one output; see `begin`."""
+"""Start of an output's comparison; see `begin`."""
 
 
 def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
@@ -97,11 +99,11 @@ def begin(
     bounds: Bounds | None,
     closely: Callable[[Sides, Bounds], Callable[[], Tally]] | None = None,
 ) -> Reading:
-    """Begin to compare tensors of equal shape and dtype; `closely` does the elements' work, or `compare_closely`.
+    """Start to compare tensors of equal shape and dtype, elementwise by `closely` (default: `compare_closely`).
 
-    Without `bounds` (integers, booleans) elements must be equal to the exact value or to the honest one: a tie that
-    float64 breaks differently is no error. An element passes only where its error is proven to be at most what is
-    allowed; a NaN proves nothing, so it passes only where the honest reference has one too.
+    Without `bounds` (integers, booleans), elements must equal the exact or the honest value: a tie that float64 breaks
+    differently is no error. An element passes only with an error proven to be within the tolerance. NaN proves nothing,
+    and passes only where the honest reference has NaN too.
     """
     if sides.actual.is_complex():
         sides = Sides(*(torch.view_as_real(side.resolve_conj()) for side in sides))
@@ -129,9 +131,10 @@ def _reading(
 
 
 def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
-    """Have all elements fail that are far off, where more of them are than the honest reference's own explain.
+    """Fail all far elements if the honest reference's own far errors do not explain their number.
 
-    Its largest error alone would let one element that flips open the tolerance of all.
+    With a limit from the honest reference's largest error alone, a single flipped element would widen the tolerance of
+    all.
     """
     spare = min(_SPARE, elements // _SPARE_PART)
     if bounds.rare > 0:
@@ -145,7 +148,7 @@ def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
 
 
 def joined(parts: list[TensorCheck]) -> TensorCheck:
-    """Put the comparisons of an output's blocks together, which follow each other along dimension 0."""
+    """Return the record of an output from the records of its blocks, consecutive along dimension 0."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -191,7 +194,7 @@ def _compare_exactly(sides: Sides) -> Callable[[], Tally]:
 
 
 def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
-    """Hold every element against its own bound, some millions at a time. It is over when this returns."""
+    """Compare every element with its own bound, chunk by chunk. The comparison is complete on return."""
     rows = [as_rows(side) for side in sides]
     width = max(rows[0].shape[1], 1)
     step = max(1, _CHUNK_ELEMENTS // width)
@@ -205,7 +208,7 @@ def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
 
 
 def _overview(chunks: list[list[torch.Tensor]], bounds: Bounds) -> tuple[float, float]:
-    """Measure the mean square of the whole tensor, and the honest reference's largest error relative to its row."""
+    """Return the mean square of the whole tensor, and the honest reference's largest error relative to its row."""
     if bounds.rule is ToleranceRule.KERNELBENCH:
         return 0.0, 0.0
     total, count = 0.0, 0
@@ -267,7 +270,7 @@ def _compare_chunk(
 
 
 def tolerance(bounds: Bounds, honest_error: float) -> float:
-    """Say what an element may be off, as a part of its row's root mean square."""
+    """Return the allowed error of an element, relative to the row's root mean square."""
     return 0.0 if bounds.rule is ToleranceRule.KERNELBENCH else max(bounds.multiple * honest_error, bounds.least)
 
 
@@ -281,7 +284,7 @@ def _far(
     size: torch.Tensor,
     start: int,
 ) -> Far:
-    """Count errors beyond each level: a part of the row's `scale`, and last places of an element of that `size`."""
+    """Count errors beyond each level: a part of the row's `scale`, plus last places of an element of `size`."""
     far, seldom = (level * scale for level in bounds.counted_from)
     own, honest_own = bounds.far_unit * size, bounds.unit * size
     beyond = error > far + own
@@ -299,13 +302,13 @@ def _beyond(error: torch.Tensor, level: torch.Tensor, own: torch.Tensor) -> tupl
 
 
 def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: int) -> First:
-    """Look the first `bad` element up; its place counts from `start`."""
+    """Return the first `bad` element; its position counts from `start`."""
     position = int(bad.to(torch.uint8).argmax())
     return First(start + position, exact[position].item(), actual[position].item())
 
 
 def _row_scale(wide: torch.Tensor, whole_square: float) -> torch.Tensor:
-    """Give the root mean square of each row's finite elements, not below a small part of the whole tensor's."""
+    """Return the root mean square of each row's finite elements, at least a small part of the whole tensor's."""
     finite = torch.isfinite(wide)
     squares = torch.where(finite, wide, torch.zeros_like(wide)).square().sum(1, keepdim=True)
     mean = squares / finite.sum(1, keepdim=True).clamp(min=1)
@@ -313,12 +316,12 @@ def _row_scale(wide: torch.Tensor, whole_square: float) -> torch.Tensor:
 
 
 def _ratio(error: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
-    """Divide, with 0 / 0 = 0: no error where none is allowed is a pass."""
+    """Divide, with 0 / 0 = 0: no error passes a tolerance of 0."""
     return torch.where(error == 0, torch.zeros_like(error), error / allowed)
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Look at a tensor as rows along its last dimension; a vector or a scalar is one row."""
+    """Return a tensor as rows along the last dimension; a vector or a scalar is a single row."""
     if tensor.dim() <= 1:
         return tensor.reshape(1, -1)
     return tensor.reshape(-1, tensor.shape[-1])

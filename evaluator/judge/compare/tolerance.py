@@ -1,14 +1,14 @@
-"""How far from the exact value an output may be.
+"""Tolerance of outputs: the allowed distance from the exact value.
 
-`measured`: an element may be off by its row's root mean square times the larger of `multiple` x the honest
-reference's own relative error and a `floor`, plus a few units in the last place of its own value. The honest error is
-the largest distance of the plain reference from float64, measured on the very same inputs; the floor leaves room for
-another order of summation, which a reference that sums in blocks does not show. Where other orders were measured to
-do more (`distribution_mix`), the larger of `multiple` x that is the floor.
+`measured`: the tolerance of an element has two terms. The first is the row's root mean square times the larger of a
+`floor` and `multiple` x the honest reference's relative error. The second is a few units in the last place of the
+element. The honest error is the largest distance of the plain reference from float64, measured on the same inputs. The
+floor leaves room for another order of summation, invisible in a reference that sums in blocks. If other orders were
+measured to deviate further (`distribution_mix`), the floor is `multiple` x this deviation.
 
-The largest error may be that of one element: a function with steps flips some between float64 and the problem's
-precision. So errors beyond `far` are counted, level by level: of an answer's, at most `multiple` times as many may be
-larger than some size as of the honest reference's are larger than that size by `multiple`, and a few more
+The largest error may be the error of a single element: a function with steps flips some elements between float64 and
+the problem's precision. Errors beyond `far` are therefore counted, level by level. An answer may have at most
+`multiple` times as many errors beyond a level as the honest reference has beyond the level / `multiple`, plus a few
 (`tensor_comparison`).
 
 `kernelbench`: |actual - reference| <= atol + rtol x |reference|, against the plain reference.
@@ -23,8 +23,8 @@ from evaluator.records import Precision, Problem, ToleranceRule
 
 _MULTIPLE = 4.0
 WIDEST = 16.0
-"""A tolerance of more than so many times its floor hides what it is to show. On inputs as given the honest error alone
-reaches it where it is `WIDEST / _MULTIPLE` floors: 2e-4 in fp32, as of a naive sum of 8192 x 20**2 products."""
+"""Limit of a tolerance in floors; a wider tolerance hides real errors. On the problem's own inputs, the honest error
+alone reaches the limit at `WIDEST / _MULTIPLE` floors: 2e-4 in fp32, as of a naive sum of 8192 x 20**2 products."""
 
 _FLOORS = {
     # A naive sum of 8192 products in fp32 is off by 1e-5 of the row's root mean square at worst (random walk of
@@ -38,8 +38,8 @@ _FLOORS = {
 _TF32_FLOOR = 2e-3
 """Two operands, each rounded by 2**-11 at most: 3e-4 of the row's root mean square, and five standard deviations."""
 _UNITS = {
-    # CUDA's own expf, tanhf and the like are within 1 to 4 units; a chain of them stays below 16. An honest softmax was
-    # seen at 6 on an H200. TF32, the nearest shortcut, is 4096 units wide.
+    # CUDA's own expf, tanhf and similar functions are within 1 to 4 units; chained calls stay below 16. An honest
+    # softmax had an error of 6 on an H200. TF32, the nearest shortcut, is 4096 units wide.
     torch.float32: 16.0,
     torch.float64: 16.0,
     torch.float16: 1.0,
@@ -51,15 +51,15 @@ ARITHMETIC = {
     Precision.BF16: torch.bfloat16,
     Precision.FP16: torch.float16,
 }
-"""What a problem computes in: a Python number that it returns comes from there, whatever Python keeps it in."""
+"""Dtype of a problem's arithmetic. A returned Python number has this precision, whatever Python's own type."""
 _KERNELBENCH = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _KERNELBENCH_DEFAULT = 1e-4
 
 
 class Rounding(NamedTuple):
-    """What other orders of summation were seen to do to an output, as parts of the row's root mean square.
+    """Measured effect of other summation orders on an output, relative to the row's root mean square.
 
-    All but few elements stay below `usual`; those are off by up to `rare`, or by no more than the others where it is 0.
+    All but few elements have errors below `usual`. The rest have errors up to `rare`, or below `usual` if `rare` is 0.
     """
 
     usual: float = 0.0
@@ -70,11 +70,12 @@ _NO_ROUNDING = Rounding()
 
 
 class Bounds(NamedTuple):
-    """The numbers of a rule for one dtype. `unit` is what an element may be off relative to itself.
+    """Numbers of a rule for a dtype. `unit` is the tolerance of an element relative to the element.
 
-    The others are parts of a row's root mean square. Errors beyond `far` are counted; `rare` is the largest error that
-    other orders of summation make in a few elements, and no floor for all. `far_unit` of an element itself is not far
-    either: where it is many times its row's size, its own roundings in bf16 are a large part of that.
+    The other numbers are relative to a row's root mean square. Errors beyond `far` are counted. `rare` is the largest
+    error of other summation orders in a few elements, and does not raise `floor`. An error within `far_unit` of the
+    element is not far either: in an element many times its row's size, the element's own bf16 roundings are a large
+    part of `far`.
     """
 
     rule: ToleranceRule
@@ -87,24 +88,24 @@ class Bounds(NamedTuple):
 
     @property
     def least(self) -> float:
-        """What an element may be off whatever the honest error."""
+        """Minimum tolerance of an element, independent of the honest error."""
         return max(self.floor, self.multiple * self.rare)
 
     @property
     def counted_from(self) -> tuple[float, float]:
-        """Where errors begin to be counted: an answer's, and the honest reference's."""
+        """Start levels of the counts: for the answer's errors, and for the honest reference's."""
         far = max(self.far, self.floor)
         return far, far / self.multiple if self.multiple else math.inf
 
 
 def usual_floor(problem: Problem, dtype: torch.dtype) -> float:
-    """Give the floor for outputs of `dtype`, in an arithmetic that the problem allows."""
+    """Return the floor for outputs of `dtype`, in an arithmetic allowed by the problem."""
     is_tf32 = problem.precision is Precision.TF32 and dtype == torch.float32
     return _TF32_FLOOR if is_tf32 else _FLOORS.get(dtype, torch.finfo(dtype).eps)
 
 
 def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: Rounding = _NO_ROUNDING) -> Bounds:
-    """Choose the numbers for outputs of `dtype`; a problem's own override the defaults."""
+    """Return the numbers for outputs of `dtype`; the problem's own numbers override the defaults."""
     if rule is ToleranceRule.KERNELBENCH:
         tolerance = _KERNELBENCH.get(dtype, _KERNELBENCH_DEFAULT)
         return Bounds(rule, 0.0, tolerance, tolerance)
@@ -120,6 +121,7 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
         unit=unit * last_place,
         far=WIDEST * max(usual, floor),
         rare=rounding.rare,
-        # An honest result is off by half of its last place, and an answer may be off `multiple` times as far.
+        # An honest result is off by half a unit in the last place, and an answer may be off by `multiple` times as
+        # much.
         far_unit=max(unit, multiple / 2) * last_place,
     )
