@@ -1,1 +1,1 @@
-"""Whether an output was made in its own call: no late, reused or precomputed values."""
+"""Proof that an output was made in its own call: no late, reused or precomputed values."""

@@ -1,4 +1,4 @@
-"""What is asked of an answer before its values are compared, and the shortest of comparisons."""
+"""Checks of an answer before the comparison of values, and the shortest comparison: equality."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -15,9 +15,9 @@ from evaluator.protocol.frames import Done, Items, Node, Table, TensorView
 from evaluator.records import Finding, TensorCheck
 
 _AT_ONCE = 16
-"""So many comparisons are queued on a GPU before it is waited for what they say."""
+"""Comparisons queued on a GPU before the host waits for the results."""
 _PIECE = 256 << 20
-"""On a GPU `torch.equal` takes a byte of memory for each element that it compares."""
+"""On a GPU, `torch.equal` takes a byte of memory for each compared element."""
 
 
 def same_as(
@@ -25,10 +25,9 @@ def same_as(
     snapshots: list[OutputViews],
     values_of: Callable[[model_call.Result], Mapping[str, Value]] = by_path,
 ) -> frozenset[str] | None:
-    """Say which outputs are borrowed if all are equal to the honest answers, whose blocks follow each other; else None.
+    """Return the paths of borrowed outputs if all outputs equal the honest answers, in consecutive blocks; else None.
 
-    Not a number equals nothing. Where the first block differs, as all do that are computed in another order, no other
-    is computed.
+    NaN equals nothing. If the first block differs, as after another order of computation, no further block is computed.
     """
     borrowed: frozenset[str] = frozenset()
     unread: list[torch.Tensor] = []
@@ -60,7 +59,7 @@ def same_as(
 
 
 def outlined(wanted: model_call.Result | None) -> dict[str, torch.Tensor]:
-    """List the tensors of an answer by path."""
+    """Return the tensors of an answer by path."""
     found = {} if wanted is None else by_path(wanted)
     return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}
 
@@ -70,7 +69,7 @@ def _all_true(found: list[torch.Tensor]) -> bool:
 
 
 def late(snapshots: list[OutputViews], samples: dict[str, Sample]) -> Finding | None:
-    """Find an output that was not yet what it is now when the clock stopped."""
+    """Return a finding if sampled values of an output changed after the clock stopped."""
     for path, _, tensor, _ in snapshots:
         if (sample := samples.get(path)) is None:
             continue
@@ -85,7 +84,8 @@ def late(snapshots: list[OutputViews], samples: dict[str, Sample]) -> Finding | 
 def _elements(tensor: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """Return the bytes (n, item size) at flat `positions` (n), of any dtype and any number of dimensions.
 
-    By places in memory: PyTorch's own look at elements knows neither all dtypes nor more than 25 indices on a GPU.
+    Elements are read by position in memory: on a GPU, PyTorch's indexing supports neither all dtypes nor more than 25
+    indices.
     """
     places = torch.zeros_like(positions)
     for index, step in zip(unravelled(positions, tensor.shape), tensor.stride(), strict=True):
@@ -95,7 +95,7 @@ def _elements(tensor: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
 
 
 def late_on_host(pairs: list[Pair], words: MemorySamples) -> Finding | None:
-    """Find a verified output that was not yet what it is now when its call said that it was over."""
+    """Return a finding if sampled words of a verified output changed after the runner reported the end of the call."""
     for path, then, now in words.within(words.at_done, pairs, frozenset()):
         changed = int((then != now).sum())
         if changed:
@@ -105,7 +105,7 @@ def late_on_host(pairs: list[Pair], words: MemorySamples) -> Finding | None:
 
 
 def wrong_values(check: TensorCheck) -> Finding | None:
-    """Return what a comparison found wrong with an output."""
+    """Return a finding for a failed comparison; None if passed."""
     if check.ok:
         return None
     first = check.first_mismatch
@@ -118,9 +118,10 @@ def wrong_values(check: TensorCheck) -> Finding | None:
 def reused(
     snapshots: list[OutputViews], before: Mapping[str, tuple[int, int]], exempt: frozenset[str]
 ) -> tuple[Finding | None, dict[str, tuple[int, int]]]:
-    """Find an output in the memory of one of the call `before`, which the runner held; and return the new places.
+    """Return a finding for an output that overlaps the previous call's, and the current places.
 
-    Those of `exempt` paths may lie there.
+    `before` holds the places of the previous outputs, which the runner still held. Outputs at `exempt` paths may
+    overlap.
     """
     now = {
         path: storage
@@ -136,7 +137,10 @@ def reused(
 
 
 def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
-    """Find an input that was written to. Those with an `exempt` number the reference writes into, so anyone may."""
+    """Return a finding if the submission wrote into an input.
+
+    The reference writes into `exempt` inputs, and a submission may too.
+    """
     for number, (path, own, shared) in enumerate(placed.pairs):
         if number in exempt:
             continue
@@ -147,14 +151,14 @@ def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
 
 
 def _contents(*equals: torch.Tensor) -> list[torch.Tensor]:
-    """Give tensors' bytes, which differ where NaNs or signs of zero do; eight at a time where all can be."""
+    """Return the bytes of tensors, to distinguish NaNs and signs of zero; as 8-byte words if all tensors permit."""
     contents = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in equals]
     whole = all(each.numel() % 8 == 0 and each.data_ptr() % 8 == 0 for each in contents)
     return [each.view(torch.int64) for each in contents] if whole else contents
 
 
 def views(node: Node) -> list[TensorView]:
-    """List the tensors of an answer. It may be nested as deeply as a frame can be, so nothing recurs here."""
+    """Return the tensors of an answer. A frame limits the nesting of an answer, so the walk is not recursive."""
     found: list[TensorView] = []
     todo = [node]
     while todo:
@@ -169,7 +173,7 @@ def views(node: Node) -> list[TensorView]:
 
 
 def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:
-    """Put the gradients of an answer beside the expected ones; one that is missing is a finding."""
+    """Return pairs of an expected gradient and the answer; a finding if a gradient is missing."""
     answers = done.gradients or {}
     pairs = []
     for name, gradient in expected.items():

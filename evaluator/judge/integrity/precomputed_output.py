@@ -1,18 +1,18 @@
-"""Answers that stood before the question: parts of an output that held their final values before the inputs existed.
+"""Detection of precomputed outputs: parts of an output with final values before the inputs existed.
 
-A runner poisons all its free memory before a call, and its allocator hands out in a call nothing that was held when it
-began (`runner/native/arena.cpp`). So an output in new memory that was computed in the call was poison at all places
-that were looked at (`judge/clock/memory_samples.py`), or will differ there from what it was.
+A runner poisons all free memory before a call. During a call, the allocator returns no memory that was held at the
+start of the call (`runner/native/arena.cpp`). An output in new memory, computed in the call, therefore held poison at
+all sampled places (`judge/clock/memory_samples.py`), or its values there will change.
 
-Memory that a submission keeps is not poisoned: two buffers, say, that hold outputs in turn. Whether a call writes all
-of such a one cannot be told from what stands there before and after, for two answers may share most of their words
-(zeros). So the judge marks the last call's outputs, as any caller may write into what it was given: it fills them with
-a byte of its own before the next call's inputs are written. Who computes all of an answer writes over that, and what
-was left out is a wrong value. Nothing is excused that looks common: zeros that are prepared off the clock, or left by
-an earlier call, are found whatever the rest of the output is.
+Memory that a submission keeps is not poisoned, for example two buffers that hold outputs in turn. The memory before and
+after a call does not show whether the call writes a whole buffer: two answers may share most words (zeros). The judge
+therefore marks the last call's outputs, as any caller may write into returned outputs. Before the next call's inputs
+are written, the judge fills these outputs with a byte of the judge's choice. A call that computes the whole answer
+overwrites the marks, and an omitted part is a wrong value. No frequent value is exempt: zeros prepared off the clock,
+or left by an earlier call, are found whatever the rest of the output.
 
-An answer that was prepared cannot be told to the judge, for it is the memory that is looked at, not a word of the
-runner's. To find and mend the marks a call would have to read all of its output.
+A runner cannot report a prepared answer as fresh: the judge examines memory and believes no report. To find and replace
+the marks, a call would have to read the whole output.
 """
 
 import secrets
@@ -27,29 +27,30 @@ from evaluator.protocol.frames import TensorView
 from evaluator.records import Finding
 
 _TELLING_PART = 1 / 64
-"""Fewer words than this part of those looked at prove nothing, and would save nothing either."""
+"""Part of the sampled words. Fewer words prove nothing, and would save no time."""
 _TELLING_CALLS = 3
-"""Calls of one runner in which it must be seen. Memory that a call is the first to touch holds zeros, not poison; how
-far memory is poisoned grows with what was touched, so that is over after a call or two."""
+"""Calls of a runner with a precomputed part before a finding. Memory at first touch holds zeros, not poison. The
+poisoned range grows with the touched memory, and first touches end after a call or two."""
 _KINDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
-"""By an element's bytes, what its bits are written as."""
+"""Dtype for an element's bits, by bytes of the element."""
 
 
 class PrecomputedOutputCheck:
-    """Looks at one runner's output region before and after each call."""
+    """Observation of a runner's output region before and after each call."""
 
     def __init__(self, words: MemorySamples) -> None:
-        """Look at those places of its region that `words` chooses."""
+        """Start with the places that `words` chooses in the region."""
         self._words = words
         self._poison = 0
-        self._mark = 2 + secrets.randbelow(253)  # Neither of what a boolean is, nor the byte of -1.
+        self._mark = 2 + secrets.randbelow(253)  # Neither a boolean's byte (0 or 1) nor the byte of -1.
         self._given: list[tuple[TensorView, int]] = []
         self._calls = 0
 
     def look(self, poison: int) -> None:
-        """Mark the last call's outputs, and note what stands before one for which free memory was filled with `poison`.
+        """Mark the last call's outputs, and sample memory before a call; `poison` fills the free memory.
 
-        The runner must be stopped. What it let go of meanwhile is poisoned, and not marked: it keeps the last outputs.
+        The runner must be stopped. Memory released since the last call is poisoned, not marked: the runner keeps the
+        last outputs.
         """
         for view, item_bytes in self._given:
             _fill(self._words.region, view, item_bytes, self._mark)
@@ -58,9 +59,9 @@ class PrecomputedOutputCheck:
         self._poison = _word(poison)
 
     def found(self, pairs: list[Pair], exempt: frozenset[str]) -> Finding | None:
-        """Find a verified output that stood there before; `pairs` lie in the region. Those of `exempt` paths may.
+        """Return a finding if a verified output had final values before the call; outputs at `exempt` paths may.
 
-        The others are marked before the next call.
+        `pairs` lie in the region. Outputs at other paths are marked before the next call.
         """
         self._given = [
             (answer, expected.dtype.itemsize)
@@ -81,7 +82,7 @@ class PrecomputedOutputCheck:
         return None
 
     def unwritten(self, pairs: list[Pair]) -> Finding | None:
-        """Say of a wrong answer whether it is one because marks are left in it."""
+        """Return a finding if a wrong answer is wrong because of remaining marks."""
         for path, earlier, now in self._words.within(self._words.before, pairs, frozenset()):
             left = int(((earlier == now) & (now == _word(self._mark)) & (now != self._poison)).sum())
             if left > len(now) * _TELLING_PART:
@@ -95,9 +96,9 @@ def _word(byte: int) -> int:
 
 
 def _fill(region: Region, view: TensorView, item_bytes: int, byte: int) -> None:
-    """Fill the elements of a verified view, and nothing that lies between them: that may be what a submission keeps."""
+    """Fill the elements of a verified view, without the gaps: a submission may keep data between elements."""
     steps = [step if size > 1 else 0 for size, step in zip(view.shape, view.strides, strict=True)]
-    # Elements that lie on each other are written once.
+    # Elements at the same address are written once.
     shape = [size if step or not size else 1 for size, step in zip(view.shape, steps, strict=True)]
     target = strided(region.flat, _KINDS[item_bytes], shape, steps, view.offset_bytes or 0)
     pattern = torch.full((item_bytes,), byte, dtype=torch.uint8).view(_KINDS[item_bytes])
