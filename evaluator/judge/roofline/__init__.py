@@ -1,1 +1,1 @@
-"""The roofline of a problem on this GPU: required traffic, measured peaks, and the check against them."""
+"""Roofline of a problem on the current GPU: required traffic, measured peaks, and the check of a time."""

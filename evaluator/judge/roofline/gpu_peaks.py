@@ -1,7 +1,7 @@
-"""What the GPU at hand can do at most, measured: bytes a second from memory, operations a second in a precision.
+"""Measured peaks of the current GPU: memory bandwidth in bytes/s, matrix products in operations/s for a precision.
 
-Measured by the judge when no runner exists, once for each GPU, driver and PyTorch, and kept. The best of many is
-taken: a floor must not rest on a moment in which the GPU was slow.
+The judge measures without a runner, once for each GPU, driver and PyTorch, and caches the result. The best of many
+samples counts: a floor must not rest on a moment with a slow GPU.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from evaluator.records import Precision, Record
 _MOST_BYTES = 4 << 30
 _LEAST_BYTES = 256 << 20
 _WARM_S = 0.3
-"""A GPU that was idle raises its clocks within this time."""
+"""Time in which an idle GPU raises its clocks."""
 _LAUNCHES = 12
 _THREADS = 512
 _BLOCKS_PER_MULTIPROCESSOR = (4, 8, 16)
@@ -36,25 +36,25 @@ _DTYPES = {
 
 
 class Bandwidth(Record, frozen=True):
-    """The fastest that any kernel was seen to read, write or copy, in bytes a second (read and written alike)."""
+    """Highest bandwidth of a kernel that reads, writes or copies, in bytes/s (reads and writes count alike)."""
 
     bytes_per_s: float
 
 
 class Peak(Record, frozen=True):
-    """The fastest matrix product seen, in operations a second."""
+    """Highest rate of a matrix product, in operations/s."""
 
     flop_per_s: float
 
 
 def bandwidth(gpu: Gpu, kernels: bytes) -> float:
-    """Give the memory bandwidth of `gpu`, which is the one at hand, in bytes a second."""
+    """Return the memory bandwidth of `gpu`, the current GPU, in bytes/s."""
     parts = ["bandwidth", *_of(gpu), hashlib.sha256(kernels).hexdigest()]
     return measured_once(parts, Bandwidth, lambda: Bandwidth(bytes_per_s=measured_bandwidth(kernels))).bytes_per_s
 
 
 def peak(gpu: Gpu, precision: Precision) -> float:
-    """Give the peak of matrix products in `precision`, in operations a second."""
+    """Return the peak rate of matrix products in `precision`, in operations/s."""
     parts = ["peak", *_of(gpu), precision.value]
     return measured_once(parts, Peak, lambda: Peak(flop_per_s=measured_peak(precision))).flop_per_s
 
@@ -64,7 +64,7 @@ def _of(gpu: Gpu) -> list[object]:
 
 
 def measured_bandwidth(kernels: bytes) -> float:
-    """Measure it now: by a kernel that only reads, by PyTorch's fill and by its copy; the best counts."""
+    """Measure the bandwidth now, by a read-only kernel, PyTorch's fill and PyTorch's copy; the best counts."""
     free_bytes, _ = torch.cuda.mem_get_info()
     size_bytes = max(min(_MOST_BYTES, free_bytes // 4), _LEAST_BYTES) // 512 * 512
     data = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
@@ -88,14 +88,14 @@ def measured_bandwidth(kernels: bytes) -> float:
         )
 
     ways: list[Callable[[], object]] = [reads(each * multiprocessors) for each in _BLOCKS_PER_MULTIPROCESSOR]
-    # Half of the memory is read and the other half written; every way moves as many bytes.
+    # The copy reads half of the memory and writes the other half: all ways move equally many bytes.
     ways += [lambda: words.fill_(0), lambda: words[half:].copy_(words[:half])]
     _warm(ways[0])
     return max(size_bytes / (_best_ms(way, _LAUNCHES) * 1e-3) for way in ways)
 
 
 def measured_peak(precision: Precision) -> float:
-    """Measure it now, by PyTorch's products of square matrices."""
+    """Measure the peak now, by PyTorch's products of square matrices."""
     rates = []
     with _tf32(allowed=precision is Precision.TF32):
         for edge in _EDGES:
@@ -131,7 +131,7 @@ def _best_ms(work: Callable[[], object], times: int) -> float:
 
 @contextmanager
 def _tf32(*, allowed: bool) -> Iterator[None]:
-    """Let products round their operands, for as long as they are measured: the judge computes in true fp32."""
+    """Context in which products may round operands to TF32; elsewhere the judge computes in true fp32."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = allowed
     try:

@@ -1,4 +1,4 @@
-"""What a call of a problem needs: counted on the meta device, and held to samples of the real inputs."""
+"""Required traffic and operations of a call: counted on the meta device, corrected by samples of real inputs."""
 
 import copy
 import hashlib
@@ -23,18 +23,18 @@ from evaluator.roofline.work_count import Uncountable, count
 
 _Answer = Callable[[], list[torch.Tensor]]
 _SMALL_PART = 0.01
-"""Weights that are less than this of what is read are taken to be needed, unsampled."""
+"""Weights below this part of the read bytes count as required, without samples."""
 
 
 class TrafficUnknown(Exception):
-    """Nothing can be said of what a call needs; says why."""
+    """The required traffic of a call cannot be determined; the message has the reason."""
 
 
 def required_traffic(problem: Problem, size: SizeName, reference: Reference) -> Needs:
-    """Give what a call of `problem` needs, from the cache where it was worked out before.
+    """Return the needs of a call of `problem`, from the cache if known.
 
     Raises:
-        TrafficUnknown: it cannot be worked out.
+        TrafficUnknown: the needs cannot be determined.
     """
     text = hashlib.sha256(reference.source.encode()).hexdigest()
     parts = ["needs", text, problem.mode.value, problem.backward, str(torch.__version__)]
@@ -42,7 +42,7 @@ def required_traffic(problem: Problem, size: SizeName, reference: Reference) -> 
 
 
 def worked_out(problem: Problem, size: SizeName, reference: Reference, budget_s: float = BUDGET_S) -> Needs:
-    """Count and sample now, in `budget_s` for each round of samples. Raises TrafficUnknown."""
+    """Count and sample now, with a limit of `budget_s` for each round of samples. Raises TrafficUnknown."""
     counted = count(problem, size)
     if isinstance(counted, Uncountable):
         raise TrafficUnknown(f"the reference does not run on the meta device: {counted.reason}")
@@ -71,10 +71,11 @@ def worked_out(problem: Problem, size: SizeName, reference: Reference, budget_s:
 
 
 def distinct_bytes(tensors: Sequence[torch.Tensor]) -> int:
-    """Count the bytes of tensors, but of a dimension along which they do not change only one place.
+    """Count the bytes of tensors, with only a single place of each constant dimension.
 
-    Such an output can be handed in as a view that repeats itself; such an input need be read once, and of a symmetric
-    one half is enough. Two places of each dimension are looked at, so it is never too much.
+    An output with a constant dimension can be returned as an expanded view. A constant dimension of an input needs a
+    single read, and half of a symmetric input is enough. Only two places of each dimension are compared, so the count
+    is never too large.
     """
     return sum(_distinct_elements(each) * each.element_size() for each in tensors)
 
@@ -95,7 +96,7 @@ def _answerer(
     random_seed: int,
     copied: Callable[[torch.Tensor], torch.Tensor] = torch.clone,
 ) -> _Answer:
-    """Make a model's answer a function of the tensors as they are now."""
+    """Return a function from the current values of the tensors to the model's answer."""
 
     def answer() -> list[torch.Tensor]:
         seed_torch(random_seed)
@@ -123,9 +124,9 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _flips(answer: _Answer, in_float64: _Answer | None, among: Sequence[torch.Tensor], budget_s: float) -> Flips | None:
-    """Sample in the problem's own precision, and where some changes were without effect, in float64 too.
+    """Sample in the problem's own precision, and if some changes had no effect, also in float64.
 
-    The mean of a billion values swallows a change of a few, which a program that is right must have seen all the same.
+    The mean of a billion values hides a change of a few values, although a correct program must have read all of them.
     """
     if not among:
         return None
@@ -136,7 +137,7 @@ def _flips(answer: _Answer, in_float64: _Answer | None, among: Sequence[torch.Te
         return found
     try:
         wide = sample(in_float64, among, budget_s=budget_s)
-    except RuntimeError:  # It casts by itself, or does not fit into memory.
+    except RuntimeError:  # The model casts, or does not fit into memory.
         return found
     if isinstance(wide, Undetermined) or wide.mattered * found.samples < found.mattered * wide.samples:
         return found

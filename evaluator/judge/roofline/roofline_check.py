@@ -1,4 +1,4 @@
-"""The place of a submission under the roofline of the GPU at hand, and the verdict where that place cannot be."""
+"""Position of a submission under the current GPU's roofline, and the verdict on an impossible position."""
 
 import contextlib
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_im
 
 
 class RooflineOutcome(NamedTuple):
-    """The roofline, where one is known; the verdict, where the time cannot be; what else is to be said."""
+    """Roofline, if known; fault, if the time is impossible; further findings."""
 
     roofline: Roofline | None
     fault: Fault | None
@@ -25,10 +25,10 @@ class RooflineOutcome(NamedTuple):
 
 
 def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
-    """Hold the submission's time against what its GPU can do. No runner exists meanwhile.
+    """Compare the submission's time with the limits of the GPU. No runner exists during the check.
 
-    Where it is faster than is possible, the bandwidth is measured again first: one that was kept from a slow moment
-    must not speak against anybody.
+    Before an impossible time becomes a verdict, the bandwidth is measured again: a cached value from a slow moment must
+    not reject a submission.
     """
     gpu, kernels = context.terms.gpu, context.kernels
     if gpu is None or kernels is None:
@@ -47,7 +47,7 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
             again = max(roof.bandwidth_bytes_per_s, gpu_peaks.measured_bandwidth(kernels))
             found = attained(needs, roof._replace(bandwidth_bytes_per_s=again), timing, problem.roofline, constants)
     except (TrafficUnknown, ProblemError, RuntimeError, DriverError) as error:
-        # A reference that cannot bear a changed input, or too little memory: the times that were taken still stand.
+        # A reference that rejects a changed input, or too little memory: the measured times remain valid.
         return RooflineOutcome(None, None, [finding(Code.NO_ROOFLINE, f"the floor is unknown: {_first_line(error)}")])
     finally:
         with contextlib.suppress(RuntimeError):
@@ -58,7 +58,7 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
 
 
 def _said(override: RooflineOverride | None) -> Needs | None:
-    """Leave out counting and sampling where the problem's author has said all there is to know."""
+    """Return empty needs if the problem's author states all traffic, to omit counts and samples; else None."""
     if override is None or override.read_bytes is None or override.written_bytes is None:
         return None
     return Needs(
