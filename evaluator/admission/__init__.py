@@ -1,1 +1,1 @@
-"""Whether a problem is worth grading against: negative controls, and `warpgrade problems validate`."""
+"""Admission of problems: negative controls, and `warpgrade problems validate`."""

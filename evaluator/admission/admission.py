@@ -1,8 +1,9 @@
-"""Whether a problem is worth grading against: does it tell the bad submissions of `controls` from good ones?
+"""Admission of a problem: whether the problem distinguishes the bad submissions of `negative_controls` from good ones.
 
-Every control answers the calls of a grade, as given and on every profile in use, under the problem's own tolerance. It
-gets away where no call shows it. Those that compute in fewer bits are looked at closely too, as a submission is that is
-timed. Honest variants, which sum in other orders, must pass them all.
+Every control answers the calls of a grade, with the problem's own inputs and with every distribution in use, under the
+problem's own tolerance. A control gets away if no call reveals the control. Controls that compute in fewer bits also
+undergo the test for reduced precision, like a timed submission. Honest variants, which sum in other orders, must pass
+all calls.
 """
 
 import contextlib
@@ -52,11 +53,11 @@ _ADVICE = {
 _EQUIVALENT = frozenset(
     {NegativeControl.POSITIVE, NegativeControl.MAGNITUDES, NegativeControl.HALF_INPUT, NegativeControl.TF32}
 )
-"""What is right wherever the reference is meaningful is no cheat: the square of |x| is that of x."""
+"""Controls that are no cheats if correct wherever the reference is meaningful: the square of |x| is the square of x."""
 
 
 class _Call(NamedTuple):
-    """A case with the profile of its inputs and the bounds of its outputs; `used`: grades have such calls."""
+    """A case with the distribution of its inputs and the bounds of its outputs. `used`: grades use the distribution."""
 
     case: Case
     honest: Answer
@@ -67,20 +68,20 @@ class _Call(NamedTuple):
 
 
 def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
-    """Run every control against the problem at one size.
+    """Test a problem at a given size with every control.
 
     Raises:
-        ProblemError: the problem's own code fails, or its lock is broken.
+        ProblemError: the problem's own code fails, or the lock is broken.
     """
     reference = Reference(problem, size, _WEIGHT_SEED, device)
     locked = decided(reference, size, thorough=True)
     distribution_mix = distribution_mix_of(locked)
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
-    # What grades have first: most controls are caught on the problem's own values.
+    # Distributions of a grade come first: the problem's own values reveal most controls.
     order = sorted(Profile, key=lambda profile: not _is_used(profile, distribution_mix))
     trials: list[_Trial] = []
     failures: list[str] = []
-    # One call at a time: at full size no GPU holds those of all profiles.
+    # A single call at a time: at full size, no GPU holds the calls of all distributions.
     for profile in order:
         call = _call(reference, stale, profile, distribution_mix)
         if call is None:
@@ -89,7 +90,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         for trial in trials:
             trial.see(call)
         failures += _honest_failures(call)
-        del call  # Before the next one is made.
+        del call  # Frees the memory for the next call.
     for trial in trials:
         trial.look_closely(reference)
     return Admission(
@@ -107,7 +108,7 @@ def _is_used(profile: Profile, distribution_mix: DistributionMix) -> bool:
 
 
 def _trials(first: Case) -> list["_Trial"]:
-    """List what is tried on a problem, whose inputs and weights `first` has."""
+    """Return the trials for a problem with the inputs and weights of `first`."""
     trials = [_Trial(control.value, _ADVICE[control], control) for control in NegativeControl]
     for path in input_paths(first.inputs):
         name = f"ignores input {_input_name(path)}"
@@ -123,7 +124,7 @@ class _Weight(NamedTuple):
 
 
 def _call(reference: Reference, stale: Reference, profile: Profile, distribution_mix: DistributionMix) -> _Call | None:
-    """Make a call of a profile; None where the reference refuses it."""
+    """Return a call with the distribution `profile`; None if the reference rejects the inputs."""
     try:
         inputs, others = (reference.draw(seed, profile) for seed in (_SEED, _OTHER_SEED))
         expected = reference.expected(inputs, 0, None)
@@ -150,7 +151,7 @@ def _limit(
 
 
 class _Trial:
-    """What one control has come to so far: it answers call after call, until one shows it."""
+    """State of a control, which answers call after call until a call reveals the control."""
 
     def __init__(self, name: str, advice: str, what: NegativeControl | _Weight | str) -> None:
         self._name = name
@@ -161,7 +162,7 @@ class _Trial:
         self._wrong_elsewhere = self._passes_kernelbench = self._rounding_shows = False
 
     def see(self, call: _Call) -> None:
-        """Let it answer one more call, unless it is caught already or makes no sense for the problem."""
+        """Test a further call, unless the control is already revealed or does not apply to the problem."""
         if self._caught is not None:
             return
         found = _answer(self._what, call.case)
@@ -178,14 +179,14 @@ class _Trial:
             self._caught = call.profile
 
     def look_closely(self, reference: Reference) -> None:
-        """Look for the rounding of fewer bits in the errors of answers that passed, as it is done with timed calls."""
+        """Test passed answers for the rounding of fewer bits, like timed calls."""
         passed = self._caught is None and Profile.AS_GIVEN in self._passed
         self._rounding_shows = (
             passed and isinstance(self._what, NegativeControl) and rounding_shows(self._what, reference)
         )
 
     def result(self) -> ControlResult | None:
-        """Say what came of it; None where it makes no sense for the problem."""
+        """Return the result of the control; None if the control does not apply to the problem."""
         if not self._passed and self._caught is None:
             return None
         what = self._what
@@ -207,7 +208,7 @@ class _Trial:
 
 
 def _passes_kernelbench(found: Answer, call: _Call) -> bool:
-    """Say whether an answer passes KernelBench's own rule, which knows the plain reference alone."""
+    """Return whether an answer passes KernelBench's rule, which uses the plain reference alone."""
     rule, problem = ToleranceRule.KERNELBENCH, call.case.reference.problem
     return _passes(found, call, {path: _limit(problem, value, Rounding(), rule) for path, value in call.honest.items()})
 
@@ -230,7 +231,7 @@ def _comparable(found: Answer, honest: Answer) -> bool:
 
 
 def _passes(found: Answer, call: _Call, limits: dict[str, Bounds | None]) -> bool:
-    """Hold an answer against what the call should give."""
+    """Return whether an answer agrees with the expected values of the call."""
     for path, plain in call.honest.items():
         if not isinstance(plain, torch.Tensor):
             continue
@@ -247,7 +248,7 @@ def _all_finite(honest: Answer) -> bool:
 
 
 def _honest_failures(call: _Call) -> list[str]:
-    """Say which honest variants do not pass a call: a problem that fails them says nothing about a kernel."""
+    """Return the honest variants that fail a call: a problem with failures says nothing about a kernel."""
     if not call.used:
         return []
     found: dict[str, Answer] = {"the reference": call.honest}
@@ -263,7 +264,7 @@ def _honest_failures(call: _Call) -> list[str]:
 
 
 def _input_name(path: str) -> str:
-    """Name an input as forward has it: by its number, or by its keyword.
+    """Return an input's name in forward: the number or the keyword.
 
     >>> _input_name("[0][1]"), _input_name("[1].mask")
     ('1', 'mask')

@@ -1,7 +1,7 @@
-"""Bad submissions, as functions of tensors: what each would answer to a call, computed from the reference.
+"""Negative controls: bad submissions as functions of tensors, whose answers are computed from the reference.
 
-A problem is worth something if its inputs and tolerance tell every one of them from the truth. Those that look at less
-than the inputs, or answer in fewer bits, are the reference itself on changed inputs.
+A problem is useful only if inputs and tolerance distinguish every control from the truth. Controls that read a part of
+the inputs, or compute in fewer bits, are the reference on changed inputs.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from evaluator.protocol.model_call import mapped
 from evaluator.records import Precision
 
 _TAIL = 16
-"""A control leaves out the last of so many parts of the output."""
+"""Number of parts of an output; the control `TAIL` omits the last part."""
 
 Answer = dict[str, Value]
-"""What a control gives, by path."""
+"""Values of a control's answer, by path."""
 
 
 class NegativeControl(StrEnum):
-    """A bad submission, by what it does."""
+    """Bad submissions, by behaviour."""
 
     IDENTITY = "hands an input back"
     ZEROS = "answers zeros"
@@ -48,7 +48,7 @@ class NegativeControl(StrEnum):
 
 
 class Case(NamedTuple):
-    """One call: its inputs, what it should give, and what another call should give.
+    """A call: inputs, expected values, and the expected values of another call.
 
     `stale` is the reference with other weights.
     """
@@ -62,12 +62,12 @@ class Case(NamedTuple):
 
 
 def answer(control: NegativeControl, case: Case) -> Answer | None:
-    """Compute what a control answers; None where it makes no sense for this problem."""
+    """Return a control's answer; None if the control does not apply to the problem."""
     return _ANSWERS[control](case)
 
 
 def without_input(case: Case, path: str) -> Answer | None:
-    """Compute what a submission answers that takes one input from another call."""
+    """Return the answer of a submission that takes an input from another call."""
     others = dict(leaves([case.others.args, case.others.kwargs]))
 
     def swap(value: Value, at: str) -> Value:
@@ -82,7 +82,7 @@ def without_input(case: Case, path: str) -> Answer | None:
 
 
 def without_weight(case: Case, name: str) -> Answer | None:
-    """Compute what a submission answers that leaves one weight out: one that is the same everywhere says nothing."""
+    """Return the answer of a submission that omits a weight: exact for a weight that is equal under both seeds."""
     weight = dict(case.reference.model.named_parameters())[name]
     other = dict(case.stale.model.named_parameters())[name]
     if torch.equal(weight, other):
@@ -96,7 +96,7 @@ def without_weight(case: Case, name: str) -> Answer | None:
 
 
 def input_paths(inputs: Arguments) -> list[str]:
-    """Name the tensors among the inputs."""
+    """Return the paths of the tensors in the inputs."""
     found = leaves([inputs.args, inputs.kwargs])
     return [path for path, leaf in found if isinstance(leaf, torch.Tensor) and leaf.numel()]
 
@@ -151,7 +151,7 @@ def _half_of_rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _on(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | None:
-    """Run the reference on inputs of which the floating-point ones are changed."""
+    """Return the reference's answer on inputs with `change` in the floating-point tensors."""
 
     def real(tensor: torch.Tensor) -> torch.Tensor:
         return change(tensor) if tensor.is_floating_point() else tensor
@@ -161,9 +161,9 @@ def _on(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | 
 
 
 def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Arguments) -> Answer | None:
-    """Compute what a control answers that rounds to a format with fewer bits; None for any other.
+    """Return the answer of a control that rounds to a format with fewer bits; None for any other control.
 
-    What is not rounded stays in fp32, as in tensor cores: sums, and with TF32 all but the operands of products.
+    Other values stay in fp32, as in tensor cores: sums, and for TF32 everything but the operands of products.
     """
     if control not in FORMATS or reference.problem.precision is not Precision.FP32:
         return None

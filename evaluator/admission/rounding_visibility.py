@@ -1,7 +1,7 @@
-"""Whether a control that computes in fewer bits is seen although it is within the tolerance, as timed calls are.
+"""Visibility of a control's reduced precision within the tolerance, by the test for timed calls.
 
-See `reduced_precision`: its errors have that rounding in them. Those of one call say so, or of some calls together
-where an output has few elements.
+The test finds the rounding in the errors of a single call, or of several calls if an output has few elements
+(`reduced_precision`).
 """
 
 import functools
@@ -24,7 +24,7 @@ _FIRST_SEED = 17
 
 
 def rounding_shows(control: NegativeControl, reference: Reference) -> bool:
-    """Say whether what a control answers to the problem's own inputs has errors with a rounding in them."""
+    """Return whether a control's errors on the problem's own inputs contain a rounding."""
     return _shows(control, reference, 1, large=True) or _shows(control, reference, ENOUGH_CALLS, large=False)
 
 
@@ -41,7 +41,7 @@ def _shows(control: NegativeControl, reference: Reference, calls: int, *, large:
 
 
 def _asked(control: NegativeControl, reference: Reference, seed: int, *, large: bool) -> Asked | None:
-    """Have a control answer a call, and sample its outputs that are large, or the others; None where there are none."""
+    """Return sampled errors of a control's answer, of `large` outputs or of the rest; None without samples."""
     inputs = reference.draw(seed)
     found = in_fewer_bits(control, reference, inputs)
     if found is None:
