@@ -1,4 +1,4 @@
-"""The pages for users: every command in them exists with its options, and every link leads somewhere."""
+"""The pages for users: commands exist with their options, links lead somewhere, named source files exist."""
 
 import re
 import shlex
@@ -13,6 +13,7 @@ TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", TOP / "CONTRIBUTING.md", *(TOP / "docs").glob("*.md")])
 COMMAND = re.compile(r"^    (?:\$ |\.venv/bin/)?warpgrade ([a-z-].*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+SOURCE = re.compile(r"`((?:evaluator|tests|benchmarks|warpgrade)/[\w./-]*)`")
 
 
 def commands():
@@ -45,6 +46,11 @@ def test_a_link_leads_to_a_file_and_a_heading(page):
             headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
             slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert anchor[1:] in slugs, (target, anchor)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_source_file_in_the_docs_exists(page):
+    assert [path for path in SOURCE.findall(page.read_text()) if "NAME" not in path and not (TOP / path).exists()] == []
 
 
 def test_every_page_is_in_the_navigation():
