@@ -1,9 +1,8 @@
 """Admission of a problem: whether the problem distinguishes the bad submissions of `negative_controls` from good ones.
 
-Every control answers the calls of a grade, with the problem's own inputs and with every distribution in use, under the
-problem's own tolerance. A control gets away if no call reveals the control. Controls that compute in fewer bits also
-undergo the test for reduced precision, like a timed submission. Honest variants, which sum in other orders, must pass
-all calls.
+Every control answers the calls of a grade: the problem's own inputs, and every distribution in use, under the problem's
+own tolerance. A control gets away if no call reveals the control. Controls that compute in fewer bits also undergo the
+test for reduced precision, like a timed submission. Honest variants, which sum in other orders, must pass all calls.
 """
 
 import contextlib

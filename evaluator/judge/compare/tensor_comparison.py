@@ -22,9 +22,9 @@ RARE = 1e-3
 (`distribution_mix`)."""
 _SPARE = 32
 """Number of far elements beyond `multiple` times the honest reference's number, which is itself random. If a kernel
-flips 32 elements on average and the reference 16, four pairs of draws in a million exceed the limit; fewer for other
-averages (computed from Poisson's distribution). If other orders were observed to flip elements (`rare`), the limit is
-far higher."""
+flips 32 elements on average and the reference 16, four pairs of draws in a million exceed the limit. For other averages
+the number is smaller (computed from Poisson's distribution). If other orders were observed to flip elements (`rare`),
+the limit is far higher."""
 _SPARE_PART = 16
 """For small outputs: an element in 16."""
 SMALL_ROW = 2.0**-4
@@ -57,7 +57,8 @@ class First(NamedTuple):
 class Far(NamedTuple):
     """Numbers of errors beyond each level (`Bounds.counted_from`), of the answer and of the honest reference.
 
-    `ratio` is the answer's largest error as a multiple of the first level; `first` is the first error beyond.
+    `ratio` is the answer's largest error as a multiple of the first level; `first` is the first element beyond this
+    level.
     """
 
     counts: tuple[int, ...] = (0,) * LEVELS
@@ -133,8 +134,7 @@ def _reading(
 def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
     """Fail all far elements if the honest reference's own far errors do not explain their number.
 
-    With a limit from the honest reference's largest error alone, a single flipped element would widen the tolerance of
-    all.
+    If the largest honest error alone set the limit, a single flipped element would widen the tolerance of all elements.
     """
     spare = min(_SPARE, elements // _SPARE_PART)
     if bounds.rare > 0:

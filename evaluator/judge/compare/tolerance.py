@@ -7,9 +7,8 @@ floor leaves room for another order of summation, invisible in a reference that 
 measured to deviate further (`distribution_mix`), the floor is `multiple` x this deviation.
 
 The largest error may be the error of a single element: a function with steps flips some elements between float64 and
-the problem's precision. Errors beyond `far` are therefore counted, level by level. An answer may have at most
-`multiple` times as many errors beyond a level as the honest reference has beyond the level / `multiple`, plus a few
-(`tensor_comparison`).
+the problem's precision. Errors beyond `far` are therefore counted, level by level. The limit for an answer is
+`multiple` times the number of honest errors beyond the level / `multiple`, plus a few (`tensor_comparison`).
 
 `kernelbench`: |actual - reference| <= atol + rtol x |reference|, against the plain reference.
 """

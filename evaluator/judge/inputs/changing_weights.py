@@ -1,7 +1,7 @@
 """Weights that change from call to call, in place and in the same storage, as under an optimiser.
 
-With constant weights, a submission could compute functions of the weights (two layers folded into one, a packed copy)
-once, in a first call that is not quoted. A stale copy would remain unnoticed. A call's seed determines the weights: a
+With constant weights, a submission could compute functions of the weights once, in a first call that is not quoted: two
+layers folded into one, or a packed copy. A stale copy would remain unnoticed. A call's seed determines the weights: a
 replay repeats the same weights, and a runner learns the weights together with the inputs. Every call has new weights.
 If only some calls had new weights, a submission could precompute a smaller form for all other calls.
 

@@ -1,8 +1,7 @@
 """Input distributions: inputs of a call with other values than the problem's own `get_inputs` draws.
 
-A kernel that is correct only for positive numbers, or only for small numbers, agrees with the reference on all inputs
-of the same kind. Some calls therefore have values of another distribution, and no submission knows these calls in
-advance.
+A kernel that is correct only for positive or only for small numbers agrees with the reference on all inputs of this
+kind. Some calls therefore have values of another distribution, and no submission knows these calls in advance.
 
 The meaning of an input stays intact. Integers, booleans, floating-point tensors of whole numbers (labels, masks) or
 with infinities (additive masks), and single numbers stay unchanged. Exact zeros stay zero, symmetric matrices stay
@@ -102,7 +101,7 @@ def _write(profile: Profile, own: torch.Tensor, generator: torch.Generator, *, k
 def _where_not_zero(values: torch.Tensor, piece: torch.Tensor, target: torch.Tensor) -> None:
     """Write `values` into `target` where `piece` is not 0, and 0 elsewhere.
 
-    On a GPU, the gradient of hardshrink with threshold 0 does both in a single pass over memory; a comparison and
+    On a GPU, the gradient of hardshrink with threshold 0 does both in a single pass over memory. A comparison and
     `torch.where` need two passes. On a CPU, this gradient is 0 for some NaNs and not for others, depending on the
     position of the element.
     """

@@ -1,1 +1,1 @@
-"""Proof that an output was made in its own call: no late, reused or precomputed values."""
+"""Checks that a call itself made its output: no late, reused or precomputed values."""

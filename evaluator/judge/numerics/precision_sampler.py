@@ -1,7 +1,7 @@
 """Samples of a runner's outputs, kept for a later test for reduced precision.
 
-A wrong output is tested at once. Among the correct calls that may be quoted, a single random call is tested after its
-stage, and no submission can predict the choice. For outputs of few elements, several random calls are tested together.
+A wrong output is tested at once. Among the correct calls that may be quoted, a single random call is tested after the
+stage. No submission can predict the choice. For outputs of few elements, several random calls are tested together.
 """
 
 import contextlib

@@ -1,11 +1,12 @@
 """Detection of reduced precision: TF32, bf16 or fp16 in the errors of an fp32 output, whether wrong or correct.
 
 The size of an error proves nothing: TF32 averages out in a long sum of positive products, well within any tolerance.
-But rounding is a function of the operands. A float64 reference with operands, inputs or all results rounded to TF32,
-bf16 or fp16 is off in the same elements, in the same direction and by the same amount. The errors of an output are
-therefore regressed on the errors of such a reference. The coefficient is near 1 for an output with this rounding,
-whatever its other errors, and near 0 for any other output. The regression also includes a constant and the exact
-values. An error proportional to the value comes from a scale factor, or from truncated sums, as in tensor cores.
+But rounding is a function of the operands. A float64 reference can be computed with operands, inputs or all results
+rounded to TF32, bf16 or fp16. An answer with the same rounding has the same errors, in sign and size, in the same
+elements. The errors of an output are therefore regressed on the errors of a rounded reference. The coefficient is near
+1 for an output with this rounding, whatever its other errors, and near 0 for any other output. The regression also
+includes a constant and the exact values. An error proportional to the value comes from a scale factor, or from
+truncated sums, as in tensor cores.
 
 An output of few elements, such as a loss, has too few errors in a single call. The errors of many calls are tested
 together.
@@ -279,7 +280,7 @@ def _hopeless(errors: Errors, rounding: torch.Tensor) -> bool:
 def _agreement(errors: Errors, rounding: torch.Tensor) -> float:
     """Return the partial correlation of an output's errors with a rounding; 0 for errors without the rounding.
 
-    In a single call, the correlation must hold with and without a reduced weight of large values; else a few large
+    In a single call, the correlation must hold with and without a reduced weight of large values. Else a few large
     values would decide. Of many calls, each has a vote.
     """
     if len(rounding) > 1:

@@ -26,8 +26,8 @@ _RATES = {
 class Cost(NamedTuple):
     """Work of a forward pass.
 
-    `flop` counts matrix products, convolutions and attention (a multiplication and an addition are two), `moved_bytes`
-    the tensors that each operation takes and returns, `operations` the number of operations.
+    `flop` counts matrix products, convolutions and attention: a multiplication and an addition are two. `moved_bytes`
+    counts the bytes of the tensors that each operation takes and returns.
     """
 
     flop: int
