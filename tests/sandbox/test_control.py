@@ -108,7 +108,7 @@ def test_a_lost_warden_is_no_fault_of_the_runner(full, spawn):
     hear(child)
     supervisor, warden, _ = sorted(set(below(full._process.pid)) - before, key=lambda process: process.pid)
     os.kill(warden.pid, signal.SIGKILL)
-    with pytest.raises(JudgeFailed, match="warden"):
+    with pytest.raises(JudgeFailed, match="init process"):
         child.wait_exit(10)
     child.kill()
     assert not alive(supervisor.pid)

@@ -39,7 +39,7 @@ def _chosen(path: Sequence[str], own: Sequence[str], current: str) -> tuple[str,
 
 def _holds_packages(folder: Path) -> bool:
     try:
-        if (folder / "torch" / "sandbox/__init__.py").is_file():
+        if (folder / "torch" / "__init__.py").is_file():
             return True
         with os.scandir(folder) as entries:
             return any(entry.name.endswith(".dist-info") and entry.is_dir() for entry in entries)
