@@ -10,7 +10,7 @@ import pytest
 from evaluator.batch.runs.inputs import Problems, from_text
 from evaluator.batch.workers import worker_pool
 from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
-from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Stage
+from evaluator.batch.workers.messages import Built, GpuModel, Graded, NotGraded, Order, Part, Stage
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.findings import Code, finding
@@ -27,6 +27,15 @@ BEGUN = Begun(outcome=Outcome(), lap=Lap("2026-01-01T00:00:00.000+00:00", {"buil
 
 def task(problem, number, what="right"):
     return from_text(f"# {what}", f"s{number}", f"s{number}.py", PROBLEMS.find(problem))
+
+
+def test_an_order_that_goes_to_another_machine_has_that_machines_gpu():
+    model = GpuModel(0, "GPU-of-the-driver", "H200", (9, 0), 1 << 37, "580")
+    options = GradeOptions(device=DeviceKind.CUDA, gpu=model.uuid, timeout_s=7.0)
+    made = task("relu", 1)
+    order = Order(made.problem, made.submission, None, options, Part.FINISH, BEGUN, model).on_gpu("GPU-of-the-actor")
+    assert (order.options.gpu, order.options.timeout_s, order.facts) == ("GPU-of-the-actor", 7.0, None)
+    assert (order.part, order.begun) == (Part.FINISH, BEGUN)
 
 
 class TwoParts(FakeWorker):

@@ -9,6 +9,7 @@ import struct
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from evaluator.devices.gpu import Gpu, choose
 from evaluator.grade_options import GradeOptions
@@ -63,6 +64,10 @@ class Order(Record, frozen=True):
     def streak(self) -> str:
         """Key of grades that one process may make in a row: same problem, options and part."""
         return f"{self.problem.name} {self.problem.sha256} {self.options} {self.part}"
+
+    def on_gpu(self, uuid: str) -> "Order":
+        """Return the order for a worker that has this GPU on its own machine."""
+        return replace(self, options=self.options.for_worker(uuid), facts=None)
 
     def request(self) -> GradeRequest:
         """Return the request to the pipeline. Raises InfraError if the GPU is gone."""

@@ -219,7 +219,7 @@ class _Actor:
             _take_in(order.begun.libraries)
             order = replace(order, begun=replace(order.begun, libraries=[]))
         if self._part is Part.FINISH:
-            order = replace(order, gpu=choose(_own_gpu_id()).uuid, facts=None)
+            order = order.on_gpu(choose(_own_gpu_id()).uuid)
         replies: queue.SimpleQueue[Stage | Result] = queue.SimpleQueue()
         making = threading.Thread(target=lambda: replies.put(self._worker.grade(order, replies.put)), daemon=True)
         making.start()
