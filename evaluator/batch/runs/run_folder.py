@@ -195,7 +195,10 @@ def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[
             _compare(folder.read_manifest(), wanted, path)
         else:
             _write_manifest(folder, wanted)
-        folder.cards.mkdir(exist_ok=True)
+        try:
+            folder.cards.mkdir(exist_ok=True)
+        except OSError as error:
+            raise not_written(folder.cards, error) from error
         yield folder
     finally:
         lock.release()

@@ -156,7 +156,7 @@ class WorkerPool:
                 self._returned.append(task)
                 raise
             finally:
-                self._busy_no_more()
+                self._count_busy(-1)
             if tried is None:
                 return
             if isinstance(tried.result, Built):
@@ -170,10 +170,10 @@ class WorkerPool:
         while not self._stopping.is_set():
             with self._taking:
                 if self._returned:
-                    self._busy += 1
+                    self._count_busy(1)
                     return self._returned.popleft()
                 if self._more and (task := self._next_task()) is not None:
-                    self._busy += 1
+                    self._count_busy(1)
                     return task
                 self._more = False
                 if not self._busy:
@@ -181,9 +181,10 @@ class WorkerPool:
             self._stopping.wait(_LOOK_S)
         return None
 
-    def _busy_no_more(self) -> None:
+    def _count_busy(self, change: int) -> None:
+        # Not under `_taking`: a slot may hold `_taking` for long, while the next task is read from a pipe.
         with self._counting:
-            self._busy -= 1
+            self._busy += change
 
     def _left(self, slot: Slot, lost: NoWorker) -> BaseException | None:
         """Return the error of a slot that lost its machine: None while another slot makes the same part."""
