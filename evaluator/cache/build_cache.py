@@ -117,6 +117,12 @@ class BuildCache:
             return None
         return folder if hold(folder) else None
 
+    def discard(self, key: str) -> None:
+        """Remove an entry."""
+        for folder in self._entries(key):
+            if _is_there(folder):
+                discard(folder)
+
     def put(self, key: str, library: bytes, *, log: str, wall_s: float) -> None:
         """Store a library; on a full or read-only disk, store the library for this process only (`spill`).
 

@@ -25,13 +25,18 @@ def measured_once(parts: Sequence[object], form: type[R], make: Callable[[], R])
     started = time.monotonic()
     made = make()
     # No effect if another process stored a record first; both are valid.
-    _shelf().put(_key(parts, form), msgspec.json.encode(made), log="", wall_s=time.monotonic() - started)
+    _cache().put(_key(parts, form), msgspec.json.encode(made), log="", wall_s=time.monotonic() - started)
     return made
+
+
+def forget(parts: Sequence[object], form: type[Record]) -> None:
+    """Remove the cached record for `parts`, for a measurement that no longer holds."""
+    _cache().discard(_key(parts, form))
 
 
 def look_up(parts: Sequence[object], form: type[R]) -> R | None:
     """Return the cached record for `parts`; None if missing."""
-    if (entry := _shelf().get(_key(parts, form))) is None:
+    if (entry := _cache().get(_key(parts, form))) is None:
         return None
     try:
         return msgspec.json.decode(entry.library, type=form)
@@ -44,5 +49,5 @@ def _key(parts: Sequence[object], form: type[Record]) -> str:
     return hashlib.sha256(msgspec.json.encode([msgspec.json.schema(form), *parts], enc_hook=str)).hexdigest()
 
 
-def _shelf() -> BuildCache:
+def _cache() -> BuildCache:
     return BuildCache(cache_folder(), shelf=CacheNamespace.MEASURED)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import torch
 from msgspec.structs import replace
 
-from evaluator.cache.measurements import measured_once
+from evaluator.cache.measurements import forget, measured_once
 from evaluator.findings import Code, finding
 from evaluator.judge.compare.tensor_comparison import Comparison, Sides
 from evaluator.judge.compare.tolerance import Bounds
@@ -130,7 +130,10 @@ def _of_reference(context: GradeContext, kind: BaselineKind, tf32: Tf32 | None, 
         found = measured_once(parts, Baseline, now)
         if found.measured_at == plain.measured_at:
             return found
-        return replace(found, kept=True) if _still_holds(found, reference) else now()
+        if _still_holds(found, reference):
+            return replace(found, kept=True)
+        forget(parts, Baseline)
+        return measured_once(parts, Baseline, now)
     except _Failed as failed:
         return _failure(plain, failed)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from evaluator.cache.measurements import look_up, measured_once
+from evaluator.cache.measurements import forget, look_up, measured_once
 from evaluator.records import Record
 
 
@@ -37,3 +37,13 @@ def test_what_could_not_be_made_is_not_kept():
     with pytest.raises(ValueError, match="no"):
         measured_once(["it"], outer, lambda: (_ for _ in ()).throw(ValueError("no")))
     assert look_up(["it"], outer) is None
+
+
+def test_a_forgotten_measurement_is_made_again_and_kept():
+    outer, inner = form_of(a=int)
+    measured_once(["it"], outer, lambda: outer(inner(1)))
+    forget(["it"], outer)
+    assert look_up(["it"], outer) is None
+    assert measured_once(["it"], outer, lambda: outer(inner(2))).inner.a == 2
+    assert look_up(["it"], outer).inner.a == 2
+    forget(["never made"], outer)
