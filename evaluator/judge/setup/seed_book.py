@@ -5,6 +5,7 @@ A call's seed determines the input distribution (`DistributionMix.pick`), so a r
 
 import itertools
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 
 from evaluator.judge.inputs.input_distributions import PROFILES
@@ -69,7 +70,13 @@ class SeedBook:
         calls, a random number of checks is added, with the distribution mix of timed calls.
         """
         known = [] if self._card is None else [int(check.seed, 16) for check in self._card.checks]
-        fresh = [self.distribution_mix.seed_for(profile) for profile in self.distribution_mix.checks()[len(known) :]]
+        there = Counter(self.distribution_mix.pick(seed) for seed in known)
+        fresh = []
+        for profile in self.distribution_mix.checks():
+            if there[profile]:
+                there[profile] -= 1
+            else:
+                fresh.append(self.distribution_mix.seed_for(profile))
         if fresh and not known:
             first = secrets.randbelow(len(fresh))
             fresh.insert(first + 1 + secrets.randbelow(len(fresh) - first), fresh[first])

@@ -1,6 +1,7 @@
 """Seeds: fresh from the operating system, or those of the card that is replayed, in their order."""
 
 import itertools
+from collections import Counter
 
 import pytest
 from msgspec.structs import replace
@@ -32,6 +33,15 @@ def test_a_replay_checks_the_cards_inputs_and_then_fresh_ones():
     drawn = seeds.checks()
     assert drawn[:3] == [1003, 1001, 1002]
     assert len(set(drawn)) == len(drawn) == 5
+
+
+def test_a_replay_of_few_checks_adds_the_distributions_that_the_card_lacks():
+    mix = DistributionMix(PROFILES)
+    first_checks = [replace(cards.check(0), seed=seed_text(mix.seed_for(profile))) for profile in PROFILES[:3]]
+    for _ in range(20):
+        book = SeedBook(cards.card(checks=first_checks, seeds=Seeds(seed_text(1), None, list(PROFILES))))
+        book.settle(mix)
+        assert Counter(map(book.distribution_mix.pick, book.checks())) == Counter(mix.checks())
 
 
 @pytest.mark.parametrize(("name", "start"), [(name, 1_000_000 * n) for n, name in enumerate(SIDES, 1)])
