@@ -182,7 +182,7 @@ def with_operands(to: Format) -> Iterator[None]:
 
 
 def _cuts(length: int, steps: int = _STEPS) -> list[tuple[int, int]]:
-    step = -(-length // steps)
+    step = max(-(-length // steps), 1)
     return [(start, min(start + step, length)) for start in range(0, length, step)]
 
 

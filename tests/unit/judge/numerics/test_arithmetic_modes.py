@@ -76,3 +76,10 @@ def test_noise_is_a_unit_and_leaves_what_is_not_finite():
     assert (noisy - values)[:3].abs().tolist() == pytest.approx([2**-23, 2**-22, 0.0])
     assert noisy[3:].tolist() == values[3:].tolist()
     assert moved(torch.arange(3)).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("order", Order)
+def test_a_product_over_an_empty_dimension_is_zero_in_every_order(order):
+    with in_order(order):
+        assert torch.equal(torch.ones(2, 0) @ torch.ones(0, 3), torch.zeros(2, 3))
+        assert torch.equal(torch.ones(2, 0).sum(-1), torch.zeros(2))
