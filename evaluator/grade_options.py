@@ -157,7 +157,7 @@ def check(name: str, value: object) -> None:
 
     >>> check("deadline_s", 0.0)
     Traceback (most recent call last):
-    ValueError: 0.0 is not a length of time
+    ValueError: 0.0 is not a positive number of seconds
     """
     for each in (_TYPES[name], *get_args(_TYPES[name])):
         for checked in getattr(each, "__metadata__", ()):

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sys
 
 import psutil
+import pytest
 from hypothesis import HealthCheck, settings
 
 # As in a grade: threads of PyTorch that wait for each other sleep. Where tests outnumber the cores they would spin, and
@@ -26,3 +28,9 @@ def pytest_xdist_auto_num_workers() -> int:
     """Run two tests for each core, as far as memory goes: nearly half of the time a test waits for something."""
     cores = len(os.sched_getaffinity(0))
     return max(1, min(2 * cores, psutil.virtual_memory().total // _COMPILER_BYTES))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print the name of a failed test at once: a run that is ended from outside prints no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        sys.__stderr__.write(f"\nFAILED {report.nodeid} ({report.when})\n")

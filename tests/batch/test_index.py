@@ -48,7 +48,7 @@ def test_what_is_no_card_is_named(spoil, folder):
     with Index(folder) as index:
         assert list(index.rows) == ["relu/honest.json"]
         (error,) = index.broken
-    assert "relu/spoiled.json is" in error.message
+    assert "relu/spoiled.json " in error.message
 
 
 def test_a_card_is_broken_where_what_is_skipped_is_no_json(folder):

@@ -2,8 +2,8 @@
 
 from tests.prose import TOP, Count, counts, prose, total
 
-LIMIT = 7.7
-"""Pronouns in 100 words of docstrings and comments. Lower it with every room that is rewritten; 5 is asked."""
+LIMIT = 3.5
+"""Pronouns in 100 words of docstrings and comments. The ratchet: lower it, never raise it."""
 
 
 def test_pronouns_become_fewer():
