@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from evaluator.cache import fallback_folder
 from evaluator.compile import warm_up
 from evaluator.compile.warm_up import Outcome, Part, is_there, make_ahead, parts
 from evaluator.errors import ExitCode, JudgeFailed, ToolchainMissing
@@ -35,7 +36,8 @@ class Tool:
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
-    """A machine with g++, without nvcc, whose sandbox is a tool of the test."""
+    """A machine with g++, without nvcc, whose sandbox is a tool of the test; no earlier test has spilled builds."""
+    fallback_folder.remove()
 
     def missing():
         raise ToolchainMissing("no nvcc")
