@@ -1,4 +1,4 @@
-"""Runs the real command line on a submission, in a process and a folder of its own, and holds it to its promises.
+"""Runs the command line on a submission, in a process and a folder of its own, and holds it to its promises.
 
 Whatever a submission does, a grade ends with an exit code that fits the verdict, a whole scorecard or none, a screen
 that says what to do next, and nobody left behind. `Grader` asserts that for every run, so the tests only say which
@@ -23,6 +23,7 @@ from evaluator.files.card_files import card_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import Scorecard, Status
 from evaluator.schema import check_card
+from tests.grading.preloaded import PreloadedCommand
 
 TOP = Path(__file__).parents[2]
 PROGRESS = ("read", "prepare", "lint", "build", "device", "check", "time", "roofline", "profile", "replay")
@@ -39,6 +40,8 @@ _GONE_S = 60.0
 """Who is importing torch sees only afterwards that nobody waits; on a busy machine that takes a while."""
 _PATIENT_BUILD = ("--build-timeout", f"{PATIENT_BUILD_S:g}")
 _PR_SET_CHILD_SUBREAPER = 36
+COMMAND = PreloadedCommand()
+"""For all graders of this process."""
 
 
 def limit_s(status: Status) -> float:
@@ -75,7 +78,7 @@ class Run(NamedTuple):
 
 
 class Grader:
-    """Runs `cli.py`. All runs of one grader share the cache of builds."""
+    """Runs `warpgrade grade`. All runs of one grader share the cache of builds."""
 
     def __init__(self, cache: Path, temporary: Path) -> None:
         self.temporary = temporary
@@ -113,17 +116,10 @@ class Grader:
         """Run `grade` with just these arguments."""
         target = folder / "card.json"
         before = set(folder.rglob("*"))
+        command = self.command(*arguments, "--output", target)[2:]
+        COMMAND.start()
         with nobody_left_behind():
-            done = subprocess.run(
-                self.command(*arguments, "--output", target),
-                cwd=folder,
-                env=self.environment,
-                input=stdin,
-                stdin=None if stdin is not None else subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_LIMIT_S,
-                check=False,
-            )
+            done = COMMAND.run(command, cwd=folder, env=self.environment, stdin=stdin, timeout_s=_LIMIT_S)
         out, err = done.stdout.decode(), done.stderr.decode()
         card = read_card(target) if target.exists() else None
         result = Run(done.returncode, out, err, card, folder)

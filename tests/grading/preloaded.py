@@ -1,0 +1,129 @@
+"""The command line without the import of PyTorch: a server imports the judge once, and forks for each command.
+
+    python -m tests.grading.preloaded SOCKET_FD
+
+Half of the CPU time of a small grade is the judge's import. Everything else is as in a command of its own: arguments,
+environment, folder, streams, exit code, and a process that ends. The workers of a batch fork their judges likewise.
+`tests/grading/test_interruption.py` and others start `cli.py` itself.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+_TOP = Path(__file__).parents[2]
+_MAX_REQUEST_BYTES = 1 << 20
+_START_S = 300.0
+
+
+class PreloadedCommand:
+    """Client of one server, which starts at the first command and ends with this process or at `close`."""
+
+    def __init__(self) -> None:
+        self._server: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Start the server if none is running."""
+        if self._server is not None:
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                cwd=_TOP,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        self._socket = ours
+        ours.settimeout(_START_S)
+        assert ours.recv(16) == b"ready"
+
+    def run(
+        self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes | None, timeout_s: float
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run `warpgrade` with these arguments, and return its exit code and output."""
+        self.start()
+        assert self._socket is not None
+        request = json.dumps([list(arguments), str(cwd), dict(env)]).encode()
+        with contextlib.ExitStack() as files:
+            streams: list[BinaryIO] = [files.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+            streams[0].write(stdin or b"")
+            streams[0].seek(0)
+            socket.send_fds(self._socket, [request], [stream.fileno() for stream in streams])
+            self._socket.settimeout(timeout_s)
+            try:
+                code = int(self._socket.recv(16))
+            except (TimeoutError, ValueError):
+                self.close()
+                raise
+            for stream in streams:
+                stream.seek(0)
+            return subprocess.CompletedProcess(list(arguments), code, streams[1].read(), streams[2].read())
+
+    def close(self) -> None:
+        """End the server. A command that still runs loses its parent, and ends."""
+        if self._server is not None and self._socket is not None:
+            self._socket.close()
+            self._server.kill()
+            self._server.wait()
+        self._server = self._socket = None
+
+
+def _serve(requests: socket.socket) -> list[str] | None:
+    """Fork for each request. Return its arguments in the child; None in the server, when the client is gone."""
+    requests.send(b"ready")
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, 3)
+        if not request:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # PyTorch's threads, which wait
+            child = os.fork()
+        if child == 0:
+            requests.close()
+            return _become(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        requests.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+
+
+def _become(request: bytes, descriptors: list[int]) -> list[str]:
+    """Take the streams, the folder and the environment of the request, and return its arguments."""
+    arguments, folder, environment = json.loads(request)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+    return list(arguments)
+
+
+def main() -> None:
+    """Serve on the socket of the argument; in a child, be the command line."""
+    import evaluator.commands.main
+    import evaluator.grading.single_grade
+    import evaluator.judge.context.context_pool
+    import evaluator.judge.verdict
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if arguments is not None:
+        sys.argv = ["warpgrade", *arguments]
+        evaluator.commands.main.main()
+
+
+if __name__ == "__main__":
+    main()
