@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
@@ -25,8 +24,7 @@ from evaluator.judge.numerics.reduced_precision import (
     format_of,
     sampled,
 )
-from evaluator.judge.reference.reference import Reference
-from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.records import Check, Precision
 
 _MOST_CALLS = 32
@@ -45,15 +43,9 @@ class Sample(NamedTuple):
         kept = {path: errors for path, errors in self.outputs.items() if (len(errors.exact) >= ENOUGH) == large}
         return self._replace(outputs=kept)
 
-    def call(
-        self,
-        reference: Reference,
-        blocks: list[Arguments],
-        random_seed: int,
-        gradients: list[torch.Tensor] | None,
-    ) -> ReferenceCall:
-        """Return the sampled call of the reference; `blocks` and the other arguments belong to the whole call."""
-        return ReferenceCall(reference, blocks[self.block], random_seed, gradients, self.in_float64)
+    def call(self, plan: CallPlan) -> ReferenceCall:
+        """Return the sampled block of a call of the reference."""
+        return ReferenceCall(plan.reference, plan.blocks[self.block], plan.random_seed, plan.gradients, self.in_float64)
 
     def lowered(self, call: ReferenceCall, path: object) -> Found | None:
         """Return the format whose rounding is in the errors of the output at `path`; None without a match.

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from evaluator.cuda_source.kernel_names import is_own, joined
 from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.profiling.hardware_counters import counters
+from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.runners.resource_usage_service import ResourceUsageService
 from evaluator.judge.runners.runner_client import Stage
 from evaluator.judge.setup.seed_book import fresh_seed
@@ -72,13 +72,8 @@ def described(answer: Profiled, build_service: ResourceUsageService, *, gpu: boo
 
 def _asked(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
     """Write inputs like those of a timed call, and ask the runner for a profiled call."""
-    reference, seed = context.reference, fresh_seed()
-    inputs = reference.draw(seed)
-    gradients = None
-    if reference.problem.backward:
-        outputs = reference.forward(inputs, derived(seed, b"in forward"))
-        gradients = reference.output_gradients(outputs, derived(seed, b"gradients"))
-    values = [("args", inputs.args), ("kwargs", inputs.kwargs), ("gradient", gradients or [])]
+    plan = CallPlan(context.reference, fresh_seed())
+    values = [("args", plan.inputs.args), ("kwargs", plan.inputs.kwargs), ("gradient", plan.gradients or [])]
     placed = lay_out(values, runner.memory.inputs)
     placed.write()
     if context.terms.gpu is not None:
@@ -86,7 +81,7 @@ def _asked(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
     args, kwargs, back = placed.nodes
     if not isinstance(kwargs, Table) or not isinstance(back, Items):
         raise TypeError("keyword arguments are a table, gradients a list")
-    frame = ProfiledCall(args=args, kwargs=kwargs, output_gradients=None if gradients is None else back)
+    frame = ProfiledCall(args=args, kwargs=kwargs, output_gradients=None if plan.gradients is None else back)
     # Three calls, under a profiler that first has to start.
     answer = runner.session.ask(frame, Stage.CALL, 3 * context.call_timeout_s + _PROFILER_S)
     return answer if isinstance(answer, Profiled | Fault) else runner.session.out_of_place(answer)

@@ -3,15 +3,13 @@
 import secrets
 from typing import Literal
 
-import torch
-
 from evaluator.devices.memory import SharedMemory
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.inputs.changing_weights import Laid, Sites
 from evaluator.judge.integrity.output_checks import outlined
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
+from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import LaidOut, lay_out, named_views
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Call, EmulatorSchedule, Items, Prepare, Table
@@ -51,11 +49,9 @@ class CallDriver:
     def ask(
         self,
         index: int,
-        inputs: Arguments,
-        gradients: list[torch.Tensor] | None,
+        plan: CallPlan,
         wanted: model_call.Result | None,
         *,
-        random_seed: int,
         schedule: Schedule | None,
         timeout_s: float,
         forked: bool = False,
@@ -75,6 +71,7 @@ class CallDriver:
             return LaidOut([], []), fault
         if self._standing is not None:
             self._standing.look(poison)
+        inputs, gradients = plan.inputs, plan.gradients
         weights = self._sites.of(self._reference.parameters()) if self._sites.change else Laid([], {})
         placed = lay_out(
             [
@@ -90,7 +87,7 @@ class CallDriver:
         frame = Call(
             index=index,
             token=_token(),
-            random_seed=random_seed,
+            random_seed=plan.random_seed,
             empty=wanted is None,
             forked=forked,
             ticket=0,

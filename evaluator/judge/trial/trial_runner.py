@@ -27,10 +27,10 @@ from evaluator.judge.integrity.output_checks import (
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import Drawn, PrecisionWatch
 from evaluator.judge.numerics.reduced_precision import ENOUGH, ReferenceCall
+from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
@@ -128,25 +128,17 @@ class TrialRunner:
         if self._first_seed is None:
             self._first_seed = self._weights_of(seed)
         profile = self._profile = self._distribution_mix.pick(seed)
-        inputs = self._reference.draw(seed, profile, self._distribution_mix.decoy(seed))
-        random_seed = derived(seed, b"in forward")
-        gradients = self._output_gradients(inputs, random_seed, seed)
-        blocks = self._blocks(inputs, gradients)
-        self._precision.begin(len(blocks))
-        whole = self._reference.honest(inputs, random_seed, gradients) if len(blocks) == 1 else None
-        wanted = model_call.Result(self._outline, None) if whole is None else whole.result
-        placed, answer = self._asker.ask(
-            index, inputs, gradients, wanted, random_seed=random_seed, schedule=schedule, timeout_s=timeout_s
-        )
+        plan = CallPlan(self._reference, seed, profile=profile, decoy=self._distribution_mix.decoy(seed))
+        self._precision.begin(len(plan.blocks))
+        wanted = plan.wanted(model_call.Result(self._outline, None))
+        placed, answer = self._asker.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False, profile=profile)
-        expected = self._expected(blocks, whole, random_seed, gradients)
-        honest = self._honest(blocks, whole, random_seed) if quick else None
-        tensors, in_float64, problem = self._judge(answer, wanted, expected, placed, honest)
+        honest = plan.honest() if quick else None
+        tensors, in_float64, problem = self._judge(answer, wanted, plan.expected(), placed, honest)
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
             sample = self._precision.sample
-            call = sample.call(self._reference, blocks, random_seed, gradients)
-            if found := sample.lowered(call, problem.details.get("path")):
+            if found := sample.lowered(sample.call(plan), problem.details.get("path")):
                 message = f"{problem.message}; the errors are those of {found.format.value}"
                 problem = finding(Code.LOWER_PRECISION, message, path=found.path)
         check = Check(
@@ -172,12 +164,6 @@ class TrialRunner:
         """Return the seed of a call's weights; None for the constructed weights."""
         return derived(seed, b"weights") if self._sites.change else None
 
-    def _output_gradients(self, inputs: Arguments, random_seed: int, seed: int) -> list[torch.Tensor] | None:
-        if not self._reference.problem.backward:
-            return None
-        outputs = self._reference.forward(inputs, random_seed)
-        return self._reference.output_gradients(outputs, derived(seed, b"gradients"))
-
     @property
     def lacks_calls(self) -> bool:
         """Whether an output has too few elements for the precision check, so that more correct calls are needed.
@@ -200,27 +186,10 @@ class TrialRunner:
         """
         seed = fresh_seed()
         self._reference.wear(self._weights_of(seed))
-        inputs = self._reference.draw(seed)
-        gradients = self._output_gradients(inputs, 0, seed)
+        plan = CallPlan(self._reference, seed, random_seed=0)
         for index in itertools.count():
-            _, answer = self._asker.ask(
-                index, inputs, gradients, None, random_seed=0, schedule=None, timeout_s=timeout_s, forked=forked
-            )
+            _, answer = self._asker.ask(index, plan, None, schedule=None, timeout_s=timeout_s, forked=forked)
             yield answer
-
-    def _expected(
-        self, blocks: list[Arguments], whole: Honest | None, random_seed: int, gradients: list[torch.Tensor] | None
-    ) -> Iterator[Expected]:
-        if whole is None:
-            yield from self._reference.expected_of_blocks(blocks, random_seed)
-        else:
-            yield self._reference.expected(blocks[0], random_seed, gradients, honest=whole)
-
-    def _honest(self, blocks: list[Arguments], whole: Honest | None, random_seed: int) -> Iterator[Honest]:
-        if whole is None:
-            yield from (self._reference.honest(block, random_seed, None) for block in blocks)
-        else:
-            yield whole
 
     def _judge(
         self,
@@ -286,12 +255,7 @@ class TrialRunner:
 
     def _reference_call(self, drawn: Drawn) -> ReferenceCall:
         self._reference.wear(self._weights_of(drawn.seed))
-        inputs, random_seed = self._reference.draw(drawn.seed), derived(drawn.seed, b"in forward")
-        gradients = self._output_gradients(inputs, random_seed, drawn.seed)
-        return drawn.sample.call(self._reference, self._blocks(inputs, gradients), random_seed, gradients)
-
-    def _blocks(self, inputs: Arguments, gradients: list[torch.Tensor] | None) -> list[Arguments]:
-        return self._reference.blocks(inputs) if gradients is None else [inputs]
+        return drawn.sample.call(CallPlan(self._reference, drawn.seed))
 
     def _begin(
         self,

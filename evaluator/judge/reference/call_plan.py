@@ -1,0 +1,69 @@
+"""Plan of one call: inputs, seeds, gradients, row blocks, and what the reference computes for the call."""
+
+import functools
+from collections.abc import Iterator
+
+import torch
+
+from evaluator.judge.inputs.derived_seeds import derived
+from evaluator.judge.reference.reference import Expected, Honest, Reference
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.protocol import model_call
+from evaluator.records import Profile
+
+
+class CallPlan:
+    """All facts of one call that follow from its seed, from the reference's current weights onwards."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        seed: int,
+        *,
+        profile: Profile = Profile.AS_GIVEN,
+        decoy: Profile = Profile.AS_GIVEN,
+        random_seed: int | None = None,
+    ) -> None:
+        """Draw the inputs and the gradients of the outputs, and cut the inputs into blocks.
+
+        `decoy` is drawn and discarded (`DistributionMix.decoy`). `random_seed` seeds PyTorch's generators before
+        forward; without a value, the seed follows from `seed`. Problems with a backward pass have one block.
+        """
+        self.reference = reference
+        self.seed = seed
+        self.profile = profile
+        self.random_seed = derived(seed, b"in forward") if random_seed is None else random_seed
+        self.inputs: Arguments = reference.draw(seed, profile, decoy)
+        self.gradients = self._output_gradients()
+        self.blocks = reference.blocks(self.inputs) if self.gradients is None else [self.inputs]
+
+    def _output_gradients(self) -> list[torch.Tensor] | None:
+        if not self.reference.problem.backward:
+            return None
+        outputs = self.reference.forward(self.inputs, self.random_seed)
+        return self.reference.output_gradients(outputs, derived(self.seed, b"gradients"))
+
+    @functools.cached_property
+    def whole(self) -> Honest | None:
+        """Plain result of the whole call; None if the reference is computed in several blocks."""
+        if len(self.blocks) > 1:
+            return None
+        return self.reference.honest(self.inputs, self.random_seed, self.gradients)
+
+    def wanted(self, outline: model_call.Result) -> model_call.Result:
+        """Return the plain result, or its shapes `outline` if the reference is computed in several blocks."""
+        return outline if self.whole is None else self.whole.result
+
+    def expected(self) -> Iterator[Expected]:
+        """Yield the expected values of each block."""
+        if self.whole is None:
+            yield from self.reference.expected_of_blocks(self.blocks, self.random_seed)
+        else:
+            yield self.reference.expected(self.blocks[0], self.random_seed, self.gradients, honest=self.whole)
+
+    def honest(self) -> Iterator[Honest]:
+        """Yield the plain result of each block."""
+        if self.whole is None:
+            yield from (self.reference.honest(block, self.random_seed, None) for block in self.blocks)
+        else:
+            yield self.whole
