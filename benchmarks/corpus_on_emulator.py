@@ -1,10 +1,11 @@
 """Grade the corpus of `tests/corpus` on the emulated device, and hold it against what a real GPU made of it.
 
     python benchmarks/corpus_on_emulator.py emulated.json [--workers N]
-    python benchmarks/corpus_on_emulator.py emulated.json --gpu gpu.json --table docs/emulator_against_gpu.md
+    python benchmarks/corpus_on_emulator.py emulated.json --gpu benchmarks/corpus_h200.json
 
-`gpu.json` is what `benchmarks/corpus_on_gpu.py` writes. Without `--gpu` the corpus is graded, each entry by the command
-line in a process of its own; with it nothing is graded, and the table is made of the two files.
+`benchmarks/corpus_on_gpu.py` writes the file for `--gpu`; `benchmarks/corpus_h200.json` has the outcomes on an H200.
+Without `--gpu`, the command line grades each entry of the corpus in a process of its own. With `--gpu`, the two files
+become the tables of docs/emulator_against_gpu.md, and nothing is graded. The notes on that page are written by hand.
 """
 
 import argparse
@@ -59,9 +60,8 @@ def table(emulated: dict[str, Any], gpu: dict[str, Any]) -> str:
     lines = [
         "# The emulator against a GPU",
         "",
-        f"{len(both)} CUDA submissions of `tests/corpus`, at small sizes: what `--device emulated` says (rows),",
-        "and what became of them on an NVIDIA H200 through PyTorch's own builder (columns). Made by",
-        "`benchmarks/corpus_on_gpu.py` and `benchmarks/corpus_on_emulator.py`.",
+        f"{len(both)} CUDA submissions of `tests/corpus`, at small sizes. Rows: the status on `--device emulated`.",
+        "Columns: the outcome on an NVIDIA H200, through PyTorch's own builder.",
         "",
         "| emulated \\ H200 | correct | not correct |",
         "|---|---|---|",
@@ -70,7 +70,7 @@ def table(emulated: dict[str, Any], gpu: dict[str, Any]) -> str:
         f"| {row} | " + " | ".join(str(counts[row, column]) for column in columns) + " |"
         for row in ("correct", "not correct", "inconclusive")
     ]
-    lines += ["", "Where the two differ, or the emulator gives no verdict:", ""]
+    lines += ["", "Submissions with different outcomes, or without a verdict of the emulator:", ""]
     lines += ["| submission | emulated | H200 | why |", "|---|---|---|---|"]
     for name in both:
         mine, theirs = emulated[name], gpu[name]

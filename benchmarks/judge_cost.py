@@ -128,7 +128,7 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
         "honest: a profile": _heard(Profiled([SeenKernel("k" * 500, 1, 1.0)] * 256, 0)),
         "honest: 900 KiB of C++, built": _asked(BuildRequest(name="x", cpp_sources=[TEXT]), _linking, folder),
         "honest: 900 KiB of CUDA, emulated": _emulated(BuildRequest(name="x", cuda_sources=[TEXT]), folder),
-        "hostile: as many values as there may be": _heard(Done(index=0, outputs=wide)),
+        "hostile: the largest number of values": _heard(Done(index=0, outputs=wide)),
         "hostile: 3 MiB of empty values": _heard(
             Done(
                 index=0,
@@ -140,7 +140,7 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
         ),
         "hostile: a long message": _heard(Failed("x" * 1024, "(x.cu:1)" * 8192, [(1, "y" * 1024)] * 32)),
         "hostile: the longest difference": _heard(Constructed("\U0001f600" * 60_000)),
-        "hostile: a frame too long": _heard(b"\x81\xa4type\xa4Done" + b"\xc0" * (15 << 20)),
+        "hostile: a frame above the size limit": _heard(b"\x81\xa4type\xa4Done" + b"\xc0" * (15 << 20)),
         "hostile: 4 MiB in short lines, 240 files": _asked(
             BuildRequest(name="x", files=[SourceFile(n, t) for n, t in names.items()]), _failing, folder
         ),
@@ -156,8 +156,8 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
         ),
         "hostile: a library of 64 MiB full of names": _asked(BuildRequest(name="x"), _linking, folder),
         "hostile: 4 MiB of CUDA, emulated": _emulated(BuildRequest(name="x", cuda_sources=[lines]), folder),
-        "hostile: what compilers say, 240 files": lambda: parse(LOG, names, lines[: 1 << 20]),
-        "hostile: nm's listing, 1 MiB": lambda: (instantiations(listing, {"k"}), missing(listing, "", {"k"})),
+        "hostile: compiler output, 240 files": lambda: parse(LOG, names, lines[: 1 << 20]),
+        "hostile: output of nm, 1 MiB": lambda: (instantiations(listing, {"k"}), missing(listing, "", {"k"})),
     }
 
 
