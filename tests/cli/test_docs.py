@@ -10,17 +10,22 @@ import pytest
 from evaluator.commands.main import warpgrade
 
 TOP = Path(__file__).parents[2]
-PAGES = sorted([TOP / "README.md", TOP / "CONTRIBUTING.md", *(TOP / "docs").glob("*.md")])
+PAGES = sorted([TOP / "README.md", TOP / "CONTRIBUTING.md", *(TOP / "docs").rglob("*.md")])
 COMMAND = re.compile(r"^    (?:\$ |\.venv/bin/)?warpgrade ([a-z-].*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 SOURCE = re.compile(r"`((?:evaluator|tests|benchmarks|warpgrade)/[\w./-]*)`")
+SCRIPT = re.compile(r"python (?:-m )?(benchmarks[./]\w+)|pytest [^`\n]*?\b(tests/[\w/.]+)")
+
+
+def name(page):
+    return str(page.relative_to(TOP).with_suffix(""))
 
 
 def commands():
     for page in PAGES:
         for number, line in enumerate(COMMAND.findall(page.read_text())):
             if "…" not in line:
-                yield pytest.param(shlex.split(line, comments=True), id=f"{page.stem}-{number}")
+                yield pytest.param(shlex.split(line, comments=True), id=f"{name(page)}-{number}")
 
 
 @pytest.mark.parametrize("words", list(commands()))
@@ -35,7 +40,7 @@ def test_a_command_in_the_docs_exists(words):
     assert asked <= known
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_link_leads_to_a_file_and_a_heading(page):
     for target, anchor in LINK.findall(page.read_text()):
         if target.startswith(("http:", "https:", "mailto:")):
@@ -48,9 +53,19 @@ def test_a_link_leads_to_a_file_and_a_heading(page):
             assert anchor[1:] in slugs, (target, anchor)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_source_file_in_the_docs_exists(page):
     assert [path for path in SOURCE.findall(page.read_text()) if "NAME" not in path and not (TOP / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_script_in_the_docs_exists(page):
+    missing = []
+    for benchmark, test in SCRIPT.findall(page.read_text()):
+        path = test or benchmark.removesuffix(".py").replace(".", "/") + ".py"
+        if not (TOP / path).exists():
+            missing.append(path)
+    assert missing == []
 
 
 def test_every_page_is_in_the_navigation():
