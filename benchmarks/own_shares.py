@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 def rows(honest: Iterable[Honest], device: DeviceKind, required: float) -> Iterator[Row]:
-    """Grade one after the other; those of a problem share its workshop."""
+    """Grade one after the other; those of a problem share its context."""
     context: GradeContext | None = None
     try:
         for each in honest:

@@ -85,7 +85,7 @@ def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, fork_server, share_
         GradeContext(terms, AS_SUBMISSION, SeedBook(None), fork_server=fork_server) as context,
         ReferenceTimer(context) as timer,
     ):
-        context.have_device()
+        context.take_device()
         while time.monotonic() - began_s < share_s:
             timed = stages.measure_both(context, timer)
             if timed.timing is None:

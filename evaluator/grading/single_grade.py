@@ -66,7 +66,7 @@ def begin_early(
             run_tool,
             cache,
             terms.options.build_timeout_s,
-            lambda entry, limits: fork_server.spawn(entry, limits=limits),
+            fork_server.spawn,
             source,
         )
 

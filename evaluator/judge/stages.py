@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from evaluator.compile.binaries.imported_symbols import together
 from evaluator.cuda_source.kernel_names import joined
+from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
+from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
 from evaluator.judge.baselines import other_baselines
 from evaluator.judge.compare.tolerance import bounds
@@ -89,11 +91,20 @@ class TimeOutcome(NamedTuple):
     weights: Weights | None = None
 
 
+def require_sandbox_layers(context: GradeContext) -> None:
+    """Raise SandboxUnavailable if a sandbox layer is missing under `--strict`."""
+    if context.terms.options.strict and (missing := context.sandbox.missing):
+        raise SandboxUnavailable(
+            f"--strict requires every layer of the sandbox, but this machine lacks {', '.join(missing)}",
+            hint="`warpgrade doctor` says how to get the layers; without --strict the card lists what is missing",
+        )
+
+
 def build(context: GradeContext) -> BuildOutcome:
     """Load the submission once, and build all extensions requested during the import."""
-    build_service = context.build_service()
+    build_service = context.build_services.for_submission()
     started = time.monotonic()
-    fault = context.read_in(build_service)
+    fault = context.runners.import_submission(build_service)
     if fault is not None and context.terms.gpu is not None and not build_service.failures:
         # The import may need a GPU. The submission is loaded again on the GPU, where faults count.
         fault = None
@@ -105,9 +116,9 @@ def build(context: GradeContext) -> BuildOutcome:
 
 def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOutcome:
     """Compare the submission's answers to fresh inputs with the expected outputs."""
-    build_service = context.build_service()
-    with context.runner(context.source, build_service) as model_runner:
-        context.runner_pool.refill()
+    build_service = context.build_services.for_submission()
+    with context.runners.start(context.source, build_service) as model_runner:
+        context.runners.pool.refill()
         if context.terms.device is not DeviceKind.EMULATED:
             timer.begin()
         trial_runner, checks, fault, remarks, sites = _checked_calls(context, model_runner)
@@ -135,7 +146,7 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
 def _needs(context: GradeContext, counted: Counted | None) -> AblationResults:
     """Find out which parts the answer needs. If the counts show computation by PyTorch, only kernels are tried."""
     if context.terms.gpu is not None:
-        return AblationResults(right_without(context, "kernels", context.idle_desk()))
+        return AblationResults(right_without(context, "kernels", context.build_services.with_empty_kernels()))
     without_kernels = right_without(context, "kernels")
     if without_kernels is AblationResult.RIGHT or counted is None or counted.library_calls:
         return AblationResults(without_kernels)
@@ -244,14 +255,16 @@ def _excused(fault: Fault, context: GradeContext) -> Fault:
         or Code(fault.finding.code) not in _EXCUSABLE
     ):
         return fault
-    excuse = hard_coded_size(context.full_size_numbers(), fault.finding)
+    sizes, spawn = context.terms.problem.sizes, context.fork_server.spawn
+    numbers = full_size_numbers(context.source, sizes[SizeName.FULL], sizes[context.terms.size], spawn)
+    excuse = hard_coded_size(numbers, fault.finding)
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 
 
 def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
     """Time the reference, then the submission, then the reference again, each in a separate runner."""
-    context.end_early()
-    context.runner_pool.settle()
+    context.build_services.end_speculative()
+    context.runners.pool.settle()
     before = timer.before()
     others = other_baselines.measured(context, before)
     timed, remarks, sites = _timed_submission(context, before.overhead)
@@ -278,7 +291,7 @@ def _timed_submission(
     tried: list[Samples] = []
     remarks: list[Finding] = []
     for number in itertools.count(1):
-        with context.runner(context.source, context.build_service()) as model_runner:
+        with context.runners.start(context.source, context.build_services.for_submission()) as model_runner:
             fault = model_runner.load()
             constructed = fault if fault is not None else model_runner.construct()
             if isinstance(constructed, Fault):
@@ -286,7 +299,8 @@ def _timed_submission(
             sites = model_runner.sites(constructed)
             trial_runner, seeds = model_runner.trial_runner(sites), context.seeds.timed("submission")
             side = timing_loop.side("submission", trial_runner, seeds, empty, context.call_timeout_s, closely=True)
-            context.look()
+            if context.gpu_session is not None:
+                context.gpu_session.monitor.sample()
         failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(trial_runner, "timed")
         tried += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:

@@ -20,18 +20,19 @@ def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) ->
     starting. A failed submission is not timed. On `emulated`, a grade ends after the checks, since no time is
     meaningful. The lint decides nothing, and only adds findings.
     """
-    context.insist_on_walls()
-    context.reach_for_device()
-    if context.may_get_ahead():
+    stages.require_sandbox_layers(context)
+    if context.gpu_session is not None:
+        context.gpu_session.reach()
+    if context.may_set_up_early():
         with stopwatch.stage("device"):
-            context.get_ahead()
+            context.set_up_early()
     begun = _built(context, stopwatch)
     return begun if begun.reason is not None else finish(context, timer, begun, stopwatch)
 
 
 def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
     """Run the stages without a GPU: lint and build. An outcome with a reason is final."""
-    context.insist_on_walls()
+    stages.require_sandbox_layers(context)
     return _built(context, stopwatch)
 
 
@@ -50,7 +51,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
         raise ValueError("nothing was built")
     if context.terms.gpu is not None:
         with stopwatch.stage("device"):
-            context.have_device()
+            context.take_device()
     outcome = _on_device(context, timer, begun.build, stopwatch)
     unsure = not_known(outcome.own_kernels, context.terms.options.require_own_kernel)
     if outcome.status is Status.CORRECT and unsure is not None:
@@ -58,9 +59,10 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
     outcome = replace(
         outcome, sandbox=context.sandbox, output=context.output, findings=[*outcome.findings, *begun.findings]
     )
-    if context.watch is None:
+    if context.gpu_session is None:
         return outcome
-    return replace(outcome, gpu=context.watch.facts(), findings=[*outcome.findings, *context.watch.findings()])
+    monitor = context.gpu_session.monitor
+    return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings()])
 
 
 def _on_device(context: GradeContext, timer: ReferenceTimer, built: Build, stopwatch: Stopwatch) -> Outcome:

@@ -121,8 +121,8 @@ class ForkServer:
     def spawn(
         self,
         entry: str,
-        *,
         limits: Limits | None = None,
+        *,
         readable: Sequence[Path] = (),
         devices: Sequence[Path] = (),
     ) -> Child:

@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.commands import main as cli
 from evaluator.errors import SandboxUnavailable
-from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.stages import require_sandbox_layers
 
 SUBMISSION = "class ModelNew: pass\n"
 
@@ -41,13 +41,13 @@ def test_every_wall_and_none_cannot_be_had_together(run, command):
 def context(missing, *, strict):
     return SimpleNamespace(
         terms=SimpleNamespace(options=SimpleNamespace(strict=strict)),
-        _fork_server=SimpleNamespace(facts=SimpleNamespace(missing=missing)),
+        sandbox=SimpleNamespace(missing=missing),
     )
 
 
 def test_a_missing_wall_is_refused_where_every_one_is_asked_for():
     with pytest.raises(SandboxUnavailable, match="this machine lacks seccomp, own-proc") as raised:
-        GradeContext.insist_on_walls(context(["seccomp", "own-proc"], strict=True))
+        require_sandbox_layers(context(["seccomp", "own-proc"], strict=True))
     assert "doctor" in raised.value.hint
-    GradeContext.insist_on_walls(context(["seccomp"], strict=False))
-    GradeContext.insist_on_walls(context([], strict=True))
+    require_sandbox_layers(context(["seccomp"], strict=False))
+    require_sandbox_layers(context([], strict=True))

@@ -47,7 +47,7 @@ def judged(grader):
         with GradeContext(terms, "", SeedBook(None)) as context, ReferenceTimer(context) as timer:
 
             def run(source, timeout_s=PATIENT_S):
-                context.source = source
+                context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
                 context.terms = terms._replace(options=replace(terms.options, timeout_s=timeout_s))
                 return judge(context, timer, Stopwatch(Silent()))
 

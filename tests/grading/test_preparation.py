@@ -1,6 +1,6 @@
 """What is made beside a grade: waited for in the end, killed when the grade is, and never the grade's failure.
 
-A GPU's workshop makes it; here a CPU's is given the same, with a build file that says how long it takes.
+A GPU's context makes it; here a CPU's is given the same, with a build file that says how long it takes.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ def cache(monkeypatch, grader):
 
 @pytest.fixture
 def context(cache, monkeypatch):
-    """Open a workshop beside which `command` is run twice."""
+    """Open a context beside which `command` is run twice."""
     made = grade_context.device_builders
 
     def with_preparation(device, gpu, run_tool, *rest):
@@ -92,7 +92,7 @@ def test_leaving_in_order_waits_for_it(context, cache):
 
 
 def leave_by(error, context, later_s):
-    """Leave a workshop by an exception while the compiler runs; give the time of that."""
+    """Leave a context by an exception while the compiler runs; give the time of that."""
     with contextlib.suppress(error), context("sleep 300"):
         until_it_runs()
         time.sleep(later_s)

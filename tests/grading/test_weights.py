@@ -226,7 +226,7 @@ def graded(grader):
 
 
 def _judged(context, source, *, timed=False):
-    context.source = source
+    context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
     with pytest.MonkeyPatch.context() as untimed:
         if not timed:
             untimed.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))

@@ -1,6 +1,5 @@
 """A submission in a program of its own, under a program that watches it, behind the same walls as a runner."""
 
-import functools
 import os
 import subprocess
 import sys
@@ -13,13 +12,13 @@ from evaluator.catalog import find_problem
 from evaluator.cuda_source.kernel_names import Kernels
 from evaluator.deadline import Deadline
 from evaluator.findings import Code
-from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.runner_factory import RunnerFactory
 from evaluator.judge.profiling import hardware_counters as module
 from evaluator.judge.profiling.hardware_counters import counters, own_parts, program
 from evaluator.judge.runners.resource_usage_service import Served
 from evaluator.protocol.frames import BuildReply, BuildRequest
 from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
-from evaluator.records import SizeName
+from evaluator.records import DeviceKind, SizeName
 from evaluator.sandbox import run_tool
 
 MODEL = """
@@ -140,17 +139,20 @@ def stub(tmp_path, monkeypatch):
 
 @pytest.fixture
 def context(fork_server):
-    """What `counters` needs of a workshop; there is no GPU, so its list of device files is empty."""
+    """What `counters` needs of a context; there is no GPU, so its list of device files is empty."""
     made = SimpleNamespace(
-        _fork_server=fork_server,
         source=SUBMISSION,
         seeds=SimpleNamespace(weight=7),
         deadline=Deadline(600.0),
         terms=SimpleNamespace(
-            problem=find_problem("relu"), size=SizeName.AWKWARD, threads=1, gpu=SimpleNamespace(nodes=())
+            problem=find_problem("relu"),
+            size=SizeName.AWKWARD,
+            threads=1,
+            device=DeviceKind.CUDA,
+            gpu=SimpleNamespace(nodes=()),
         ),
     )
-    made.run_on_gpu = functools.partial(GradeContext.run_on_gpu, made)
+    made.runners = RunnerFactory(made, fork_server, None)
     return made
 
 

@@ -14,7 +14,7 @@ KERNEL = "__global__ void k(float* x, int n) { if (threadIdx.x < n) x[threadIdx.
 @pytest.fixture(scope="module")
 def spawn():
     with ForkServer(preload=(REHEARSING,)) as fork_server:
-        yield lambda entry, limits: fork_server.spawn(entry, limits=limits)
+        yield fork_server.spawn
 
 
 def request(text):

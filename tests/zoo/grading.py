@@ -106,7 +106,7 @@ class Judge:
         return self._honest[key]
 
     def mutated(self, entry: Entry, mutation: Mutation) -> Outcome:
-        """Grade the cheat while an invariant is switched off, in a workshop set up and ended under the switch."""
+        """Grade the cheat while an invariant is switched off, in a context set up and ended under the switch."""
         self.close()
         with pytest.MonkeyPatch.context() as patch:
             mutation.off(patch)

@@ -72,6 +72,10 @@ class DeviceBackend(Protocol):
     limits: Limits
     compare: Comparison
 
+    @property
+    def kernels(self) -> bytes | None:
+        """Cubin of the judge's own kernels for the GPU of the grade."""
+
     def memory(self) -> contextlib.AbstractContextManager[SharedMemory]:
         """Allocate the shared memory of one runner."""
 
@@ -84,6 +88,8 @@ class DeviceBackend(Protocol):
 
 class HostBackend:
     """Backend of the devices `cpu` and `emulated`."""
+
+    kernels = None
 
     def __init__(self, sizes: CallSizes, device_builders: DeviceBuilders) -> None:
         """Plan memory for calls of the given sizes."""
@@ -132,7 +138,7 @@ class GpuBackend:
         """
         if device_builders.kernels is None:
             raise TypeError("a GPU needs the judge's kernels")
-        self._kernels = device_builders.kernels
+        self.kernels = device_builders.kernels
         self.compare: Comparison = FusedComparison(device_builders.kernels).begin
         self._library = device_builders.library
         self._probe_bytes = max(min(sizes.input_bytes, _PROBE_BYTES) // 4 * 4, 4)
@@ -156,7 +162,7 @@ class GpuBackend:
 
     def clock(self, session: RunnerClient, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Create a sealed clock."""
-        return contextlib.closing(SealedClock(session, memory, self._kernels))
+        return contextlib.closing(SealedClock(session, memory, self.kernels))
 
     def room_for(self, runners: int) -> bool:
         """Return whether the runners fit into half of the free memory, and into the limit of idle runners.

@@ -14,22 +14,22 @@ _CLOCK_DRIFT = 0.05
 class GpuMonitor:
     """Samples the state of one GPU through the driver, independent of any runner."""
 
-    def __init__(self, gpu: Gpu, ours: Callable[[], AbstractSet[int]] = frozenset) -> None:
-        """Sample the GPU before the grade uses the GPU. `ours` returns the judge's own processes."""
+    def __init__(self, gpu: Gpu, own: Callable[[], AbstractSet[int]] = frozenset) -> None:
+        """Sample the GPU before the grade uses the GPU. `own` returns the judge's own processes."""
         self._gpu = gpu
-        self._ours = ours
-        self._known = set(ours())
+        self._own = own
+        self._known = set(own())
         self._before = state(gpu)
-        self._looks: list[GpuState] = []
+        self._samples: list[GpuState] = []
 
-    def look(self) -> GpuState:
+    def sample(self) -> GpuState:
         """Sample the GPU while still warm from the calls of a side."""
-        self._looks.append(state(self._gpu))
-        return self._looks[-1]
+        self._samples.append(state(self._gpu))
+        return self._samples[-1]
 
-    def recall(self, look: GpuState) -> None:
+    def reuse(self, sample: GpuState) -> None:
         """Add a sample from the end of a side that was measured for an earlier grade and is reused."""
-        self._looks.append(look)
+        self._samples.append(sample)
 
     def facts(self) -> GpuFacts:
         """Return the GPU's facts for the scorecard."""
@@ -38,28 +38,28 @@ class GpuMonitor:
             capability=".".join(map(str, self._gpu.capability)),
             memory_bytes=self._gpu.memory_bytes,
             driver=self._gpu.driver,
-            sm_mhz=[look.sm_mhz for look in self._looks],
-            memory_mhz=[look.memory_mhz for look in self._looks],
-            temperature_c=[look.temperature_c for look in self._looks],
+            sm_mhz=[each.sm_mhz for each in self._samples],
+            memory_mhz=[each.memory_mhz for each in self._samples],
+            temperature_c=[each.temperature_c for each in self._samples],
         )
 
     def findings(self) -> list[Finding]:
         """Return findings about the GPU before and during the grade."""
-        return findings(self._before, self._looks, state(self._gpu), self._known | self._ours())
+        return findings(self._before, self._samples, state(self._gpu), self._known | self._own())
 
 
 def findings(
-    before: GpuState, looks: list[GpuState], after: GpuState, ours: AbstractSet[int] = frozenset()
+    before: GpuState, samples: list[GpuState], after: GpuState, own: AbstractSet[int] = frozenset()
 ) -> list[Finding]:
-    """Return findings about states that make times on the GPU unreliable. `ours` are the judge's own processes."""
+    """Return findings about states that make times on the GPU unreliable. `own` are the judge's own processes."""
     found = []
-    if strangers := sorted({*before.processes, *after.processes} - ours):
+    if strangers := sorted({*before.processes, *after.processes} - own):
         found.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))
-    if reasons := sorted({reason for look in looks for reason in look.throttled}):
+    if reasons := sorted({reason for each in samples for reason in each.throttled}):
         found.append(finding(Code.GPU_THROTTLED, f"the GPU throttled its clocks: {', '.join(reasons)}"))
     for name, clocks in (
-        ("multiprocessors", [look.sm_mhz for look in looks]),
-        ("memory", [look.memory_mhz for look in looks]),
+        ("multiprocessors", [each.sm_mhz for each in samples]),
+        ("memory", [each.memory_mhz for each in samples]),
     ):
         if clocks and max(clocks) - min(clocks) > _CLOCK_DRIFT * max(clocks):
             message = f"the {name} clock changed between {min(clocks)} and {max(clocks)} MHz"

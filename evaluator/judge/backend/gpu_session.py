@@ -36,11 +36,11 @@ class GpuSession:
         os.environ.update(show_only(gpu.uuid))
         self._gpu = gpu
         self._fork_server = fork_server
-        self._ours: frozenset[int] = frozenset()
+        self._own: frozenset[int] = frozenset()
         self._leaving = False
         self._gpu_lease = GpuLease(gpu, self._bring_up)
         self.runner_pool = RunnerPool(self._empty_runner, DeviceKind.CUDA, runner_pool)
-        self.watch: GpuMonitor | None = None
+        self._monitor: GpuMonitor | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -54,14 +54,21 @@ class GpuSession:
         """Start to create GPU contexts in a thread, unless another grade has or awaits the GPU."""
         self._gpu_lease.reach(self._make_context)
 
+    @property
+    def monitor(self) -> GpuMonitor:
+        """Monitor of the GPU during the grade. Raises RuntimeError before `settle`."""
+        if self._monitor is None:
+            raise RuntimeError("the GPU is not at hand: see settle")
+        return self._monitor
+
     @contextlib.contextmanager
-    def standing(self) -> Iterator[bool]:
+    def kept(self) -> Iterator[bool]:
         """Yield whether the judge can use the GPU now. The GPU cannot be released inside the context.
 
         The pool may not be complete yet.
         """
         with self._gpu_lease.kept() as held:
-            yield held and self.watch is not None
+            yield held and self._monitor is not None
 
     def settle(self) -> None:
         """Hold the GPU with contexts until `close`. Wait for the lease of another grade."""
@@ -75,16 +82,16 @@ class GpuSession:
             leaving.callback(self.runner_pool.close)
             leaving.callback(self._gpu_lease.rest)
 
-    def begin_watch(self) -> None:
+    def start_monitor(self) -> None:
         """Start the monitor, before the grade runs anything on the GPU."""
-        self.watch = GpuMonitor(self._gpu, self._own_processes)
+        self._monitor = GpuMonitor(self._gpu, self._own_processes)
 
-    def count_as_ours(self, processes: frozenset[int]) -> None:
+    def add_own(self, processes: frozenset[int]) -> None:
         """Add processes that stay on the GPU between submissions to the judge's own."""
-        self._ours |= processes
+        self._own |= processes
 
     def _own_processes(self) -> frozenset[int]:
-        return self._ours | self.runner_pool.processes
+        return self._own | self.runner_pool.processes
 
     def _make_context(self) -> None:
         """Create the judge's own context, which needs no fork server. A failure is raised again at the first use."""
@@ -93,7 +100,7 @@ class GpuSession:
 
     def _bring_up(self) -> None:
         """Start the monitor first, then the runners. If one runner cannot start, end the pool."""
-        self.begin_watch()
+        self.start_monitor()
         try:
             self.runner_pool.refill(_FIRST)
         except BaseException:

@@ -148,7 +148,7 @@ def _still_holds(baseline: Baseline, reference: Reading) -> bool:
 def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32: Tf32 | None) -> Samples:
     """Time one program. A JIT compiler runs in the first call, which has the time limit of a build."""
     trusted = source in _SOURCES.values()
-    with context.runner(source, None if trusted else context.build_service(source)) as model_runner:
+    with context.runners.start(source, None if trusted else context.build_services.for_source(source)) as model_runner:
         loaded = model_runner.load(tf32)
         constructed = loaded if loaded is not None else model_runner.construct()
         if isinstance(constructed, Fault):
@@ -165,7 +165,8 @@ def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32
         if first.fault is not None:
             raise _Failed(first.fault.finding.message)
         side = timing_loop.side("baseline", trial_runner, _fresh_seeds(), empty, context.call_timeout_s)
-        context.look()
+        if context.gpu_session is not None:
+            context.gpu_session.monitor.sample()
     if side.samples is None or side.failed is not None:
         raise _Failed(side.failed.fault.finding.message if side.failed and side.failed.fault else "it has no samples")
     return side.samples

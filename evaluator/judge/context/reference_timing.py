@@ -45,7 +45,7 @@ class Reading(NamedTuple):
 
     samples: Samples
     overhead: timing_loop.Overhead
-    look: GpuState | None
+    gpu_state: GpuState | None
 
 
 class ReferenceTimer:
@@ -82,9 +82,10 @@ class ReferenceTimer:
         if not wanted or self._benches or self._begun or not self._context.backend.room_for(_IN_TURN):
             return
         for _ in range(_IN_TURN):
-            model_runner = self._kept.enter_context(self._context.runner(AS_REFERENCE))
+            model_runner = self._kept.enter_context(self._context.runners.start(AS_REFERENCE))
             self._runners.append(model_runner.session.child)
-            self._context.count_as_ours(model_runner.session.child)
+            if self._context.gpu_session is not None:
+                self._context.gpu_session.add_own(model_runner.session.child.members())
             if (fault := model_runner.begin()) is not None:
                 raise _failed(fault)
             self._begun.append(model_runner)
@@ -95,7 +96,8 @@ class ReferenceTimer:
             reading, measured_s = self._recent
             self._recent = None
             if time.monotonic() - measured_s <= RECENT_S:
-                self._context.recall(reading.look)
+                if self._context.gpu_session is not None and reading.gpu_state is not None:
+                    self._context.gpu_session.monitor.reuse(reading.gpu_state)
                 return reading._replace(samples=replace(reading.samples, side=_BEFORE))
         return self._measured(_BEFORE)
 
@@ -109,8 +111,9 @@ class ReferenceTimer:
     def _measured(self, name: str) -> Reading:
         with self._runner() as trial_runner:
             overhead = self._known_overhead(trial_runner)
-            samples, look = self._undisturbed(name, trial_runner, overhead), self._context.look()
-        return Reading(samples, overhead, look)
+            samples, gpu_session = self._undisturbed(name, trial_runner, overhead), self._context.gpu_session
+            gpu_state = None if gpu_session is None else gpu_session.monitor.sample()
+        return Reading(samples, overhead, gpu_state)
 
     def _undisturbed(self, name: str, trial_runner: TrialRunner, overhead: timing_loop.Overhead) -> Samples:
         """Measure a side; repeat after a disturbance by other work on the GPU."""
@@ -156,7 +159,7 @@ class ReferenceTimer:
             self._benches.rotate()
             yield self._benches[0]
         else:
-            with self._context.runner(AS_REFERENCE) as model_runner:
+            with self._context.runners.start(AS_REFERENCE) as model_runner:
                 if (fault := model_runner.begin()) is not None:
                     raise _failed(fault)
                 yield self._ready(model_runner)

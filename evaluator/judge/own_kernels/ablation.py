@@ -58,8 +58,8 @@ def right_without(
     """
     schedules = context.seeds.schedules()
     emulated = context.terms.device is DeviceKind.EMULATED
-    with context.runner(
-        context.source, context.build_service(context.source) if build_service is None else build_service
+    with context.runners.start(
+        context.source, context.build_services.for_source(context.source) if build_service is None else build_service
     ) as model_runner:
         if build_service is None and not _asked(model_runner, LeaveOut(what, begin=False)):
             return AblationResult.UNTOLD
@@ -118,12 +118,10 @@ def needed_alone(context: GradeContext, profile: Profiling) -> Profiling:
     heaviest = list(dict.fromkeys(_plain(use.name) for use in profile.kernels if use.own and _plain(use.name) in own))
     idle = set()
     if len(heaviest) > 1:  # A single kernel was left out before.
-        tried = heaviest[:_MOST_KERNELS]
-        idle = {
-            name
-            for name in tried
-            if right_without(context, "kernels", context.idle_desk([name])) is AblationResult.RIGHT
-        }
+        for name in heaviest[:_MOST_KERNELS]:
+            build_service = context.build_services.with_empty_kernels([name])
+            if right_without(context, "kernels", build_service) is AblationResult.RIGHT:
+                idle.add(name)
     return _without_own(profile, doubtful | idle)
 
 

@@ -48,7 +48,7 @@ def counters(context: GradeContext, build_service: ResourceUsageService) -> Coun
             shelf = lay_out(work, _call(context))
             for served in build_service.served:
                 shelf.put(*served)
-            result = context.run_on_gpu(
+            result = context.runners.run_on_gpu(
                 command(ncu, program(_BOOT, work)),
                 work=work,
                 timeout_s=_TIMEOUT_S,

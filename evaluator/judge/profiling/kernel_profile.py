@@ -27,7 +27,7 @@ _SHOWN = 32
 
 def profiling(context: GradeContext) -> Profiling:
     """Profile the submission with the requested profilers. A failure becomes a finding; the verdict stands."""
-    build_service = context.profiling_desk()
+    build_service = context.build_services.with_resource_usage()
     found = _watched(context, build_service)
     match context.terms.options.profile:
         case ProfilerKind.NCU:
@@ -39,7 +39,7 @@ def profiling(context: GradeContext) -> Profiling:
 def _watched(context: GradeContext, build_service: ResourceUsageService) -> Profiling:
     """Profile a call in a runner with PyTorch's profiler."""
     printed = context.output
-    with context.runner(context.source, build_service) as runner:
+    with context.runners.start(context.source, build_service) as runner:
         fault = runner.load()
         constructed = fault if fault is not None else runner.construct()
         answer = constructed if isinstance(constructed, Fault) else _asked(context, runner)

@@ -30,7 +30,7 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
     Before an impossible time becomes a verdict, the bandwidth is measured again: a cached value from a slow moment must
     not reject a submission.
     """
-    gpu, kernels = context.terms.gpu, context.kernels
+    gpu, kernels = context.terms.gpu, context.backend.kernels
     if gpu is None or kernels is None:
         raise TypeError("a roofline needs a GPU")
     problem = context.terms.problem

@@ -40,7 +40,7 @@ def set_up_problem(terms: Terms, weight_seed: int, device_builders: DeviceBuilde
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
         return ProblemSetup(reference, distribution_mix, HostBackend(sizes, device_builders), reference_s)
-    # Release the cache: another grade may need the GPU until the lease is final (`GradeContext.have_device`).
+    # Release the cache: another grade may need the GPU until the lease is final (`GradeContext.take_device`).
     torch.cuda.empty_cache()
     free_bytes, _ = torch.cuda.mem_get_info()
     sizes = planned(reference, sizes, free_bytes)

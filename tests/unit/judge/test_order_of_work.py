@@ -7,20 +7,21 @@ import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.judge import stages, verdict
-from evaluator.judge.context import grade_context as workshops
+from evaluator.judge.context import grade_context, runner_factory
 from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.runner_factory import RunnerFactory
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import Build, Fault, Status
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_a_problem_is_got_ready_before_the_build_only_where_nothing_is_left_to_compile(monkeypatch, ahead):
+@pytest.mark.parametrize("early", [False, True])
+def test_a_problem_is_set_up_before_the_build_only_where_nothing_is_left_to_compile(monkeypatch, early):
     done = []
     context = SimpleNamespace(
-        insist_on_walls=lambda: None,
-        reach_for_device=lambda: done.append("reach"),
-        may_get_ahead=lambda: ahead,
-        get_ahead=lambda: done.append("problem"),
+        terms=SimpleNamespace(options=SimpleNamespace(strict=False)),
+        gpu_session=SimpleNamespace(reach=lambda: done.append("reach")),
+        may_set_up_early=lambda: early,
+        set_up_early=lambda: done.append("problem"),
         lint=lambda: done.append("lint") or [],
         sandbox=None,
         output=None,
@@ -34,89 +35,88 @@ def test_a_problem_is_got_ready_before_the_build_only_where_nothing_is_left_to_c
     monkeypatch.setattr(stages, "build", build)
     watch = Stopwatch(Silent())
     assert verdict.judge(context, None, watch).status is Status.BUILD_ERROR
-    assert done == ["reach", *(["problem"] if ahead else []), "lint", "build"]
-    assert ("device" in watch.stages_s) is ahead
+    assert done == ["reach", *(["problem"] if early else []), "lint", "build"]
+    assert ("device" in watch.stages_s) is early
 
 
-class Foothold:
-    """Notes what is asked of it."""
+class Session:
+    """A GPU session that records its calls."""
 
-    def __init__(self, *, stands=True):
+    def __init__(self, *, usable=True):
         self.asked = []
-        self._stands = stands
+        self._usable = usable
 
     @contextlib.contextmanager
-    def standing(self):
+    def kept(self):
         self.asked.append("kept")
-        yield self._stands
-        self.asked.append("let go")
+        yield self._usable
+        self.asked.append("released")
 
     def settle(self):
         self.asked.append("settle")
 
-    def begin_watch(self):
-        self.asked.append("watch")
+    def start_monitor(self):
+        self.asked.append("monitor")
 
 
-def workshop(gpu_session, *, speculative_build=None, ready=None):
+def context_with(gpu_session, *, speculative_build=None, setup=None):
     return SimpleNamespace(
         terms=SimpleNamespace(problem="a problem", size="full", gpu="a GPU"),
-        _gpu_session=gpu_session,
+        gpu_session=gpu_session,
+        setup=SimpleNamespace(judge_bytes=7),
         _speculative_build=speculative_build,
-        _ready=ready,
-        _get_ready=lambda: gpu_session.asked.append("get ready"),
-        _take_over=lambda _: None,
-        _had=lambda: SimpleNamespace(judge_bytes=7),
+        _setup=setup,
+        _set_up=lambda: gpu_session.asked.append("set up"),
     )
 
 
 @pytest.mark.parametrize(
-    ("speculative_build", "ready", "asked"),
+    ("speculative_build", "setup", "asked"),
     [
-        ("early", None, ["settle", "get ready", 7]),
-        ("early", "ready", ["settle", 7]),  # It got ahead.
-        (None, None, ["settle", "get ready", 7]),
-        (None, "ready", ["settle", "watch", 7]),  # Of the submission before.
+        ("a build", None, ["settle", "set up", 7]),
+        ("a build", "early", ["settle", 7]),
+        (None, None, ["settle", "set up", 7]),
+        (None, "kept", ["settle", "monitor", 7]),  # Of the submission before.
     ],
 )
-def test_what_got_ahead_is_not_made_again_and_each_submission_has_a_watch(monkeypatch, speculative_build, ready, asked):
+def test_a_problem_is_set_up_once_and_each_submission_has_a_monitor(monkeypatch, speculative_build, setup, asked):
     """And before each the judge has its memory: the roofline of the one before gave it back."""
-    gpu_session = Foothold()
-    monkeypatch.setattr(workshops, "keep_memory", gpu_session.asked.append)
-    GradeContext.have_device(workshop(gpu_session, speculative_build=speculative_build, ready=ready))
+    gpu_session = Session()
+    monkeypatch.setattr(grade_context, "keep_memory", gpu_session.asked.append)
+    GradeContext.take_device(context_with(gpu_session, speculative_build=speculative_build, setup=setup))
     assert gpu_session.asked == asked
 
 
-@pytest.mark.parametrize(("stands", "asked"), [(True, ["kept", "get ready", "let go"]), (False, ["kept", "let go"])])
-def test_the_gpu_is_kept_as_long_as_a_problem_is_got_ready_on_it(stands, asked):
-    gpu_session = Foothold(stands=stands)
-    GradeContext.get_ahead(workshop(gpu_session))
+@pytest.mark.parametrize(("usable", "asked"), [(True, ["kept", "set up", "released"]), (False, ["kept", "released"])])
+def test_the_gpu_is_kept_as_long_as_a_problem_is_set_up_on_it(usable, asked):
+    gpu_session = Session(usable=usable)
+    GradeContext.set_up_early(context_with(gpu_session))
     assert gpu_session.asked == asked
 
 
 @pytest.mark.parametrize("has_built", [True, False])
-def test_nothing_gets_ahead_while_something_is_compiled(has_built):
-    context = workshop(Foothold(), speculative_build=SimpleNamespace(has_built=lambda: has_built))
-    assert GradeContext.may_get_ahead(context) is has_built
+def test_nothing_is_set_up_early_while_something_is_compiled(has_built):
+    context = context_with(Session(), speculative_build=SimpleNamespace(has_built=lambda: has_built))
+    assert GradeContext.may_set_up_early(context) is has_built
 
 
-@pytest.mark.parametrize("missing", ["_speculative_build", "_gpu_session"])
+@pytest.mark.parametrize("missing", ["_speculative_build", "gpu_session"])
 def test_nor_where_nothing_was_begun_early_or_there_is_no_gpu(missing):
-    context = workshop(Foothold(), speculative_build=SimpleNamespace(has_built=lambda: True))
+    context = context_with(Session(), speculative_build=SimpleNamespace(has_built=lambda: True))
     setattr(context, missing, None)
-    assert not GradeContext.may_get_ahead(context)
+    assert not GradeContext.may_set_up_early(context)
 
 
-def test_a_submission_for_a_gpu_is_read_in_by_no_runner_of_those_in_the_making(monkeypatch):
+def test_a_submission_for_a_gpu_is_imported_by_no_runner_of_the_pool(monkeypatch):
     read_by = []
 
-    class Session:
+    class Client:
         def __init__(self, child, build_service):
             self.child = SimpleNamespace(kill=lambda: None, output=lambda: None)
-            self._starter_said = child
+            self._spawned = child
 
         def load(self, frame, descriptors, *, timeout_s):
-            read_by.append((self._starter_said, frame, timeout_s))
+            read_by.append((self._spawned, frame, timeout_s))
 
         def under(self, deadline, *, own):
             """It has a deadline, which ends nothing here."""
@@ -130,11 +130,10 @@ def test_a_submission_for_a_gpu_is_read_in_by_no_runner_of_those_in_the_making(m
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(workshops, "RunnerClient", Session)
-    context = workshop(Foothold(), ready="ready")
-    context.source = ""
-    context._fork_server = SimpleNamespace(spawn=lambda entry: ("spawned", entry))
-    context.terms.options = SimpleNamespace(timeout_s=7.0)
-    monkeypatch.setattr(workshops, "load_frame", lambda *_: "a frame")
-    assert GradeContext.read_in(context, None) is None
-    assert read_by == [(("spawned", workshops.RUNNER), "a frame", 7.0)]
+    monkeypatch.setattr(runner_factory, "RunnerClient", Client)
+    monkeypatch.setattr(runner_factory, "load_frame", lambda *_: "a frame")
+    terms = SimpleNamespace(gpu="a GPU", options=SimpleNamespace(timeout_s=7.0))
+    fork_server = SimpleNamespace(spawn=lambda entry: ("spawned", entry))
+    runners = RunnerFactory(SimpleNamespace(source="", terms=terms), fork_server, SimpleNamespace(runner_pool=None))
+    assert runners.import_submission(None) is None
+    assert read_by == [(("spawned", runner_factory.RUNNER), "a frame", 7.0)]

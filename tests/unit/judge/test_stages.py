@@ -17,28 +17,28 @@ from tests import cards
 
 @pytest.fixture
 def context():
-    """A workshop whose runners answer nothing; it counts them."""
+    """A context whose runners answer nothing; it counts them."""
     trial_runner = SimpleNamespace(look_closely=lambda: None)
     place = SimpleNamespace(
         load=lambda: None, construct=lambda: None, sites=lambda _: NO_SITES, trial_runner=lambda _: trial_runner
     )
-    runners = []
+    started = []
 
     @contextlib.contextmanager
-    def runner(source, build_service):
-        runners.append(source)
+    def start(source, build_service):
+        started.append(source)
         yield place
 
     return SimpleNamespace(
         source="",
-        build_service=lambda: None,
-        runner=runner,
-        runners=runners,
+        build_services=SimpleNamespace(for_submission=lambda: None),
+        runners=SimpleNamespace(start=start, pool=SimpleNamespace(refill=lambda: None)),
+        started=started,
         trial_runner=trial_runner,
         place=place,
         seeds=SimpleNamespace(timed=lambda side: iter(())),
         call_timeout_s=1.0,
-        look=lambda: None,
+        gpu_session=None,
     )
 
 
@@ -62,11 +62,11 @@ def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three
     samples, remarks, _ = stages._timed_submission(context, None)
     assert samples.median_ms == 1.0
     assert [(each.code, each.details) for each in remarks] == [("T306", {"attempt": 1}), ("T305", {"attempt": 2})]
-    assert len(context.runners) == 3
+    assert len(context.started) == 3
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE)
     refused, _, _ = stages._timed_submission(context, None)
     assert (refused.fault.status, refused.fault.finding.code) == (Status.REJECTED, Code.WORK_AFTER_DONE.value)
-    assert len(context.runners) == 6
+    assert len(context.started) == 6
 
 
 @pytest.mark.parametrize("medians_ms", [(3.0, 2.0), (2.0, 3.0)])
@@ -79,11 +79,11 @@ def test_nobody_gains_by_failing_a_try(context, monkeypatch, medians_ms):
 def ended_when_looked_at(context, look):
     """Have a bench that may be looked at closely only when its runner has ended, and what `look` gives then."""
     alive = []
-    runner = context.runner
+    start = context.runners.start
 
     @contextlib.contextmanager
     def counted(*asked):
-        with runner(*asked) as place:
+        with start(*asked) as place:
             alive.append(place)
             yield place
         alive.pop()
@@ -92,7 +92,7 @@ def ended_when_looked_at(context, look):
         assert not alive, "what a runner holds of a GPU would decide"
         return look()
 
-    context.runner = counted
+    context.runners.start = counted
     context.trial_runner.look_closely = closely
 
 
@@ -120,12 +120,12 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context
     context.trial_runner.run = lambda *_, **__: right
     context.place.construct = lambda: SimpleNamespace(difference=None)
     context.seeds.checks = lambda **_: [1]
-    context.runner_pool = SimpleNamespace(refill=lambda: None)
     timer = SimpleNamespace(begin=lambda: None)
     options = SimpleNamespace(require_own_kernel=None)
     context.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING)
     context.reference = SimpleNamespace(weights=SimpleNamespace(exist=False))
-    context.build_service = lambda: SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
+    served = SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
+    context.build_services.for_submission = lambda: served
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])
     built = Build(ok=True, import_s=0.0, units=[])
     ended_when_looked_at(context, lambda: lower)
@@ -140,7 +140,7 @@ def test_what_nobody_else_can_have_done_is_seen_once(context, monkeypatch):
     faults(monkeypatch, Code.WRONG_VALUES)
     refused, _, _ = stages._timed_submission(context, None)
     assert refused.fault.finding.code == Code.WRONG_VALUES.value
-    assert len(context.runners) == 1
+    assert len(context.started) == 1
 
 
 HOST = 'load_inline(cpp_sources="x.data_ptr<float>()")'

@@ -12,7 +12,7 @@ from evaluator.devices import driver
 from evaluator.devices.gpu import Gpu, GpuState
 from evaluator.errors import JudgeFailed
 from evaluator.judge.backend import gpu_monitor
-from evaluator.judge.backend import gpu_session as footholds
+from evaluator.judge.backend import gpu_session as gpu_sessions
 from evaluator.judge.backend.gpu_session import GpuSession
 from tests.grading.harness import TOP
 
@@ -78,24 +78,24 @@ def test_it_needs_no_torch():
 
 def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu, monkeypatch):
     alive, fork_server = [], Starter()
-    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner(alive))
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
     with GpuSession(gpu, fork_server) as gpu_session:
         gpu_session.reach()
         gpu_session.settle()
         assert len(alive) == 4
         assert {entry for entry, _ in fork_server.asked} == {"evaluator.runner.main:run"}
         assert all(what["limits"].memory_bytes == 1 << 46 for _, what in fork_server.asked)
-        assert gpu_session.watch is not None
+        assert gpu_session.monitor is not None
         assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu.uuid
         taken = gpu_session.runner_pool.take()
-        gpu_session.count_as_ours(frozenset({1}))
+        gpu_session.add_own(frozenset({1}))
         assert gpu_session._own_processes() == {1, *(id(runner) for runner in alive if runner is not taken)}
     assert alive == [taken]
 
 
 def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
     alive = []
-    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner(alive))
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
     with GpuSession(gpu, Starter(failing=True)) as gpu_session:
         with pytest.raises(JudgeFailed, match="no more"):
             gpu_session.settle()
@@ -104,7 +104,7 @@ def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
 
 def test_a_grade_that_ends_at_once_leaves_nothing(gpu, monkeypatch):
     alive = []
-    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner(alive))
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
     with GpuSession(gpu, Starter()) as gpu_session:
         gpu_session.reach()
     assert alive == []
@@ -122,7 +122,7 @@ def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
         return Runner(alive)
 
     fork_server = Starter()
-    monkeypatch.setattr(footholds, "RunnerClient", slowly)
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", slowly)
     gpu_session = GpuSession(gpu, fork_server)
     gpu_session.reach()
     assert reached.wait(120)
@@ -133,7 +133,7 @@ def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
 
 
 def stands(gpu_session):
-    with gpu_session.standing() as whether:
+    with gpu_session.kept() as whether:
         return whether
 
 
@@ -145,16 +145,16 @@ def test_the_judge_can_work_on_it_before_its_runners_are_there(gpu, monkeypatch)
         assert may_go_on.wait(120)
         return Runner([])
 
-    monkeypatch.setattr(footholds, "RunnerClient", slowly)
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", slowly)
     with GpuSession(gpu, Starter()) as gpu_session:
         assert not stands(gpu_session)
         gpu_session.reach()
         assert reached.wait(120)
         assert stands(gpu_session)
-        watch_of_then = gpu_session.watch
+        monitor = gpu_session.monitor
         may_go_on.set()
         gpu_session.settle()
-        assert gpu_session.watch is watch_of_then
+        assert gpu_session.monitor is monitor
 
 
 def test_but_not_before_somebody_looked_who_else_is_there(gpu, monkeypatch):
@@ -166,7 +166,7 @@ def test_but_not_before_somebody_looked_who_else_is_there(gpu, monkeypatch):
         return QUIET
 
     monkeypatch.setattr(gpu_monitor, "state", look)
-    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner([]))
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner([]))
     with GpuSession(gpu, Starter()) as gpu_session:
         gpu_session.reach()
         assert looks.wait(120)
@@ -181,7 +181,7 @@ def test_no_driver_is_not_told_here(gpu, monkeypatch):
         raise OSError("libcuda.so.1: cannot open shared object file")
 
     monkeypatch.setattr(driver, "make_context", missing)
-    monkeypatch.setattr(footholds, "RunnerClient", lambda child, build_service: Runner([]))
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner([]))
     with GpuSession(gpu, Starter()) as gpu_session:
         gpu_session.reach()
         gpu_session.settle()

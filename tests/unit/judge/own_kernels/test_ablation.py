@@ -16,8 +16,8 @@ def fault(code):
     return Fault(Status.WRONG_RESULT, finding(code, "it failed"))
 
 
-class Shop:
-    """A workshop whose one runner gives these outcomes, in turn, and writes down what it is asked."""
+class Context:
+    """A context whose one runner gives these outcomes, in turn, and writes down what it is asked."""
 
     def __init__(self, *faults, answer=None, loads=None, device=DeviceKind.CPU):
         self.faults, self.answer, self.loads, self.asked = list(faults), answer or LeftOut(), loads, []
@@ -26,14 +26,12 @@ class Shop:
         self.seeds = SimpleNamespace(
             schedules=lambda: iter(["first", "second"]), distribution_mix=SimpleNamespace(seed_for=lambda _: 1)
         )
-        self.desks = []
-
-    def build_service(self, source):
-        return None
+        self.build_services = SimpleNamespace(for_source=lambda _: None)
+        self.runners, self.served_by = self, []
 
     @contextlib.contextmanager
-    def runner(self, source, build_service):
-        self.desks.append(build_service)
+    def start(self, source, build_service):
+        self.served_by.append(build_service)
         session = SimpleNamespace(ask=self._ask, let_go=lambda: None)
         trial_runner = SimpleNamespace(run=self._run)
         yield SimpleNamespace(
@@ -65,19 +63,19 @@ class Shop:
     ],
 )
 def test_one_call_has_everything_and_the_next_one_side_less(faults, right):
-    context = Shop(*faults)
+    context = Context(*faults)
     assert right_without(context, "library") is right
     asked = [LeaveOut("library", begin=False), None, LeaveOut("library", begin=True), None]
     assert context.asked == asked[: 4 if len(faults) == 2 else 2]
 
 
 def test_what_cannot_be_asked_is_not_known():
-    assert right_without(Shop(answer=Failed("TypeError", "no", [])), "kernels") is AblationResult.UNTOLD
-    assert right_without(Shop(loads=fault(Code.IMPORT_FAILED)), "kernels") is AblationResult.UNTOLD
+    assert right_without(Context(answer=Failed("TypeError", "no", [])), "kernels") is AblationResult.UNTOLD
+    assert right_without(Context(loads=fault(Code.IMPORT_FAILED)), "kernels") is AblationResult.UNTOLD
 
 
 def test_the_emulator_is_told_an_order():
-    context = Shop(None, None, device=DeviceKind.EMULATED)
+    context = Context(None, None, device=DeviceKind.EMULATED)
     right_without(context, "kernels")
     assert [each for each in context.asked if isinstance(each, str)] == ["first", "second"]
 
@@ -92,10 +90,10 @@ def test_the_emulator_is_told_an_order():
         ((fault(Code.RUNNER_DIED),), False, AblationResult.UNTRIED),
     ],
 )
-def test_a_desk_leaves_kernels_out_from_the_beginning(faults, left_out, right):
-    context, build_service = Shop(*faults), SimpleNamespace(left_out=left_out)
+def test_a_build_service_leaves_kernels_out_from_the_beginning(faults, left_out, right):
+    context, build_service = Context(*faults), SimpleNamespace(left_out=left_out)
     assert right_without(context, "kernels", build_service) is right
-    assert (context.desks, context.asked) == ([build_service], [None] * len(faults))
+    assert (context.served_by, context.asked) == ([build_service], [None] * len(faults))
 
 
 def profile(*uses):
@@ -118,13 +116,13 @@ def tried(monkeypatch):
     return found
 
 
-SHOP = SimpleNamespace(idle_desk=lambda names: names)
+CONTEXT = SimpleNamespace(build_services=SimpleNamespace(with_empty_kernels=lambda names: names))
 
 
 def test_a_decoy_beside_a_kernel_that_is_needed_is_not_own(tried):
     tried.needs = {"real"}
     seen = needed_alone(
-        SHOP, profile(("real(float*)", 10.0, True), ("decoy(float*)", 30.0, True), ("l(int)", 60.0, False))
+        CONTEXT, profile(("real(float*)", 10.0, True), ("decoy(float*)", 30.0, True), ("l(int)", 60.0, False))
     )
     assert tried.asked == ["real", "decoy"]
     assert seen.own_share == pytest.approx(0.1)
@@ -134,12 +132,12 @@ def test_a_decoy_beside_a_kernel_that_is_needed_is_not_own(tried):
 @pytest.mark.parametrize(("needs", "share"), [({"library"}, 0.0), (set(), 1.0)])
 def test_a_librarys_name_is_own_only_where_no_library_is_needed(tried, needs, share):
     tried.needs = needs
-    seen = needed_alone(SHOP, profile(("ampere_sgemm_128x64_nn", 10.0, True)))
+    seen = needed_alone(CONTEXT, profile(("ampere_sgemm_128x64_nn", 10.0, True)))
     assert tried.asked == ["library"]
     assert seen.own_share == pytest.approx(share)
 
 
 def test_an_honest_kernel_alone_costs_nothing_more(tried):
     before = profile(("relu_kernel(float const*, float*, long)", 10.0, True))
-    assert needed_alone(SHOP, before) == before
+    assert needed_alone(CONTEXT, before) == before
     assert tried.asked == []

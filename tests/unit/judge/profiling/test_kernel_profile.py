@@ -251,7 +251,8 @@ def test_ncu_is_asked_only_where_it_was_wanted_and_adds_to_the_profile(kind, mon
     monkeypatch.setattr(judge_profiling, "_watched", lambda _, __: PROFILE)
     monkeypatch.setattr(judge_profiling, "counters", lambda _, __: COUNTERS)
     context = SimpleNamespace(
-        profiling_desk=build_service, terms=SimpleNamespace(options=SimpleNamespace(profile=kind))
+        build_services=SimpleNamespace(with_resource_usage=build_service),
+        terms=SimpleNamespace(options=SimpleNamespace(profile=kind)),
     )
     wanted = COUNTERS if kind is ProfilerKind.NCU else None
     assert judge_profiling.profiling(context) == replace(PROFILE, counters=wanted)

@@ -1,0 +1,58 @@
+"""Build services of a grade: for the submission's runners, and for runners of another source."""
+
+from collections.abc import Collection
+
+from evaluator.compile.device_builders import DeviceBuilders
+from evaluator.judge.runners.build_budget import BuildBudget
+from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.empty_kernel_service import EmptyKernelService
+from evaluator.judge.runners.resource_usage_service import ResourceUsageService
+from evaluator.judge.runners.speculative_build import SpeculativeBuild
+
+
+class BuildServices:
+    """Factory of build services. Each service is for one runner."""
+
+    def __init__(
+        self,
+        device_builders: DeviceBuilders,
+        source: str,
+        build_timeout_s: float,
+        speculative_build: SpeculativeBuild | None,
+    ) -> None:
+        """Build the submission `source` with `device_builders`, or take builds from `speculative_build`."""
+        self._device_builders = device_builders
+        self._build_timeout_s = build_timeout_s
+        self._speculative_build = speculative_build
+        self.turn_to(source)
+
+    def turn_to(self, source: str) -> None:
+        """Switch to a submission, whose builds share a new budget."""
+        self._source = source
+        self._build_budget = self._new_budget()
+        builder = self._device_builders.builder_of(source)
+        self._builder = builder if self._speculative_build is None else self._speculative_build.in_front_of(builder)
+
+    def for_submission(self) -> BuildService:
+        """Return a build service with the budget of the submission."""
+        return BuildService(self._builder, self._build_budget, self._source)
+
+    def for_source(self, source: str) -> BuildService:
+        """Return a build service for `source`, with a budget of its own."""
+        return BuildService(self._device_builders.builder_of(source), self._new_budget(), source)
+
+    def with_empty_kernels(self, kernels: Collection[str] | None = None) -> EmptyKernelService:
+        """Return a build service for the submission's libraries with empty kernels: all kernels, or only the named."""
+        return EmptyKernelService(self._builder, self._new_budget(), kernels)
+
+    def with_resource_usage(self) -> ResourceUsageService:
+        """Return a build service that compiles everything again and reports the resource usage of each kernel."""
+        return ResourceUsageService(self._builder, self._new_budget())
+
+    def end_speculative(self) -> None:
+        """End speculative builds that no request asked for."""
+        if self._speculative_build is not None:
+            self._speculative_build.end()
+
+    def _new_budget(self) -> BuildBudget:
+        return BuildBudget(self._build_timeout_s)

@@ -1,0 +1,118 @@
+"""Factory of the runner processes of a grade."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from evaluator.devices.memory import HostRegion, SharedMemory
+from evaluator.devices.page import PAGE_BYTES
+from evaluator.judge.backend.gpu_session import RUNNER_LIMITS, GpuSession
+from evaluator.judge.context.grade_facts import GradeFacts
+from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.runner_client import RUNNER, RunnerClient
+from evaluator.judge.runners.runner_pool import RunnerPool
+from evaluator.judge.trial.model_runner import ModelRunner, ModelSpec, import_timeout_s, load_frame
+from evaluator.records import DeviceKind, Fault
+from evaluator.sandbox import ForkServer, ToolResult, run_tool
+
+
+class RunnerFactory:
+    """Starts runners for the submission, the reference and baselines. `pool` has the runners without code."""
+
+    def __init__(
+        self, facts: GradeFacts, fork_server: ForkServer, gpu_session: GpuSession | None, pooled_runners: int = 0
+    ) -> None:
+        """Start runners from `fork_server`, or take the runners of the session's pool.
+
+        Without a GPU, the pool replaces taken runners up to `pooled_runners`.
+        """
+        self._facts = facts
+        self._fork_server = fork_server
+        self.pool = (
+            RunnerPool(self._empty_runner, facts.terms.device, pooled_runners)
+            if gpu_session is None
+            else gpu_session.runner_pool
+        )
+
+    @contextlib.contextmanager
+    def start(self, source: str, build_service: BuildService | None = None) -> Iterator[ModelRunner]:
+        """Start a runner for `source`. At the exit of the context, all its processes are dead.
+
+        Time and output count for the grade if `source` is the submission, the same object as `GradeFacts.source`.
+        """
+        facts, backend = self._facts, self._facts.backend
+        own = source is facts.source
+        with backend.memory() as memory, self.pool.take() as session, backend.clock(session, memory) as clock:
+            session.serve_from(build_service)
+            session.under(lambda: facts.deadline, own=own)
+            try:
+                yield ModelRunner(self._spec(), source, session, memory, clock)
+            finally:
+                if own:
+                    session.farewell()
+                session.child.kill()
+                if own:
+                    facts.output = session.child.output()
+
+    def import_submission(self, build_service: BuildService) -> Fault | None:
+        """Import the submission in a runner, then end the runner. Builds for a GPU need no GPU memory.
+
+        With a GPU, a plain process replaces a pooled runner: the pool may still be creating GPU contexts.
+        """
+        facts = self._facts
+        if facts.terms.gpu is None:
+            with self.start(facts.source, build_service) as model_runner:
+                return model_runner.load()
+        with (
+            contextlib.closing(HostRegion(PAGE_BYTES)) as inputs,
+            contextlib.closing(HostRegion(PAGE_BYTES)) as outputs,
+            RunnerClient(self._fork_server.spawn(RUNNER), build_service) as session,
+        ):
+            session.under(lambda: facts.deadline, own=True)
+            memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
+            frame = load_frame(facts.terms, facts.source, memory, DeviceKind.CPU)
+            try:
+                return session.load(frame, memory.descriptors, timeout_s=import_timeout_s(facts.terms))
+            finally:
+                session.farewell()
+                session.child.kill()
+                facts.output = session.child.output()
+
+    def run_on_gpu(
+        self, argv: Sequence[str], *, work: Path, timeout_s: float, kept_output_bytes: int, readable: Sequence[Path]
+    ) -> ToolResult:
+        """Run a program in a runner's sandbox, with access to the GPU of the grade; only `work` is writable.
+
+        Raises JudgeFailed if the program cannot start.
+        """
+        facts = self._facts
+        if facts.terms.gpu is None:
+            raise RuntimeError("this grade has no GPU")
+        return run_tool(
+            self._fork_server,
+            argv,
+            work=work,
+            timeout_s=facts.deadline.within(timeout_s),
+            limits=replace(RUNNER_LIMITS, kept_output_bytes=kept_output_bytes),
+            readable=readable,
+            devices=facts.terms.gpu.nodes,
+            environment={"HOME": str(work), "TMPDIR": str(work)},
+        )
+
+    def _spec(self) -> ModelSpec:
+        """Return the facts that a runner needs to construct models of the grade."""
+        facts, setup = self._facts, self._facts.setup
+        return ModelSpec(
+            facts.terms,
+            setup.reference,
+            setup.reference_s,
+            facts.seeds.weight,
+            facts.seeds.distribution_mix,
+            setup.backend.compare,
+        )
+
+    def _empty_runner(self) -> RunnerClient:
+        """Start a runner without submission and without GPU."""
+        return RunnerClient(self._fork_server.spawn(RUNNER, self._facts.backend.limits), None)
