@@ -22,32 +22,30 @@ from evaluator.grading.card import card_of
 from evaluator.grading.card_remarks import remarks_on
 from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import nothing_collected
-from evaluator.grading.run_until_deadline import LastResort, in_time
+from evaluator.grading.run_until_deadline import LastResort, Worked, in_time
 from evaluator.interrupts import held_back
-from evaluator.judge.runners.fork_servers import fork_server_for
+from evaluator.judge.context.context_pool import ContextPool
 from evaluator.progress import Progress, Stopwatch
-from evaluator.records import (
-    Finding,
-    Outcome,
-    Scorecard,
-    Seeds,
-    Status,
-)
+from evaluator.records import Finding, Outcome, Scorecard, Seeds, Status
 from evaluator.report.layout.text import printable
 from evaluator.submission.model_new import can_define_model_new
 from evaluator.submission.read import Submission
 
 if TYPE_CHECKING:
-    from evaluator.judge.context.context_pool import ContextPool
+    from evaluator.judge.context.grade_context import GradeContext
+    from evaluator.judge.context.reference_timing import ReferenceTimer
 
 _log = logging.getLogger("warpgrade")
 _FAULT_CHARACTERS = 1000
+
+_Stages = Callable[["GradeContext", "ReferenceTimer"], Outcome]
+"""Stages of a grade in a context: all, those without a GPU, or those after a build."""
 
 
 def grade(
     request: GradeRequest,
     progress: Progress,
-    context_pool: "ContextPool | None" = None,
+    context_pool: ContextPool | None = None,
     begun: Begun | None = None,
     last_resort: LastResort | None = None,
 ) -> Scorecard:
@@ -59,40 +57,43 @@ def grade(
         context_pool: shares state between grades; None for a single grade.
         begun: result of `begin` for the same request on this machine; None starts from the beginning.
         last_resort: ends a process that is stuck after the deadline. Without a last resort, a grade ends after the
-            current
-        operation of this thread.
+            current operation of this thread.
 
     Raises:
         UsageError: the problem is broken, or exceeds the memory of this machine.
         InfraError: this machine has no compiler or no sandbox.
     """
     stopwatch = _stopwatch(request, progress, begun)
-    outcome, seeds = in_time(
-        stopwatch,
-        lambda guard: _outcome(request, stopwatch, context_pool, begun, guard),
-        lambda outcome: card_of(request, outcome, None, stopwatch),
-        last_resort,
-    )
+
+    def stages(context: "GradeContext", timer: "ReferenceTimer") -> Outcome:
+        from evaluator.judge import verdict
+
+        if begun is None:
+            return verdict.judge(context, timer, stopwatch)
+        return verdict.finish(context, timer, begun.outcome, stopwatch)
+
+    outcome, seeds = _in_time(request, stopwatch, context_pool, stages, last_resort)
     return card_of(request, outcome, seeds, stopwatch)
 
 
 def begin(
     request: GradeRequest,
     progress: Progress,
-    context_pool: "ContextPool | None" = None,
+    context_pool: ContextPool,
     last_resort: LastResort | None = None,
 ) -> Begun | Scorecard:
     """Run the stages without a GPU. Return a scorecard if they decide the verdict. Raises like `grade`."""
     stopwatch = _stopwatch(request, progress, None)
-    outcome, seeds = in_time(
-        stopwatch,
-        lambda guard: _outcome(request, stopwatch, context_pool, None, guard, built_only=True),
-        lambda outcome: card_of(request, outcome, None, stopwatch),
-        last_resort,
-    )
-    if outcome.reason is None:
-        return Begun(outcome=outcome, lap=stopwatch.lap(), submission_s=stopwatch.deadline.submission_s)
-    return card_of(request, outcome, seeds, stopwatch)
+
+    def stages(context: "GradeContext", _: "ReferenceTimer") -> Outcome:
+        from evaluator.judge import verdict
+
+        return verdict.begin(context, stopwatch)
+
+    outcome, seeds = _in_time(request, stopwatch, context_pool, stages, last_resort)
+    if outcome.is_final:
+        return card_of(request, outcome, seeds, stopwatch)
+    return Begun(outcome=outcome, lap=stopwatch.lap(), submission_s=stopwatch.deadline.submission_s)
 
 
 def _stopwatch(request: GradeRequest, progress: Progress, begun: Begun | None) -> Stopwatch:
@@ -103,15 +104,25 @@ def _stopwatch(request: GradeRequest, progress: Progress, begun: Begun | None) -
     return Stopwatch(progress, begun.lap, deadline)
 
 
-def _outcome(
+def _in_time(
     request: GradeRequest,
     stopwatch: Stopwatch,
-    context_pool: "ContextPool | None",
-    begun: Begun | None,
-    guard: Guard,
-    *,
-    built_only: bool = False,
-) -> tuple[Outcome, Seeds | None]:
+    context_pool: ContextPool | None,
+    stages: _Stages,
+    last_resort: LastResort | None,
+) -> Worked:
+    """Return the outcome of the stages, or of the reached deadline."""
+    return in_time(
+        stopwatch,
+        lambda guard: _outcome(request, stopwatch, context_pool, stages, guard),
+        lambda outcome: card_of(request, outcome, None, stopwatch),
+        last_resort,
+    )
+
+
+def _outcome(
+    request: GradeRequest, stopwatch: Stopwatch, context_pool: ContextPool | None, stages: _Stages, guard: Guard
+) -> Worked:
     sized_source(request.terms.problem, request.terms.size)  # Report a missing size before any other failure.
     match request.submission:
         case Unread(finding=reason):
@@ -121,56 +132,29 @@ def _outcome(
             reason = finding(Code.NO_MODEL_NEW, f"the submission defines no class ModelNew: {what}")
             outcome = Outcome(findings=list(submission.findings))
             return outcome.failed(Status.BUILD_ERROR, reason), None
-        case Submission() as submission:
-            outcome, seeds = _judged(
-                request, submission.source, stopwatch, context_pool, begun, guard, built_only=built_only
-            )
-            if built_only and outcome.reason is None:
-                return outcome, seeds
-            findings = [
-                *submission.findings,
-                *remarks_on(outcome),
-                *outcome.findings,
-            ]  # The terminal shows only the first few.
-            return replace(outcome, findings=findings), seeds
+        case Submission(source=source) as submission:
+            # OpenMP threads must sleep while waiting, not spin, because judge and runner share the cores.
+            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            with contextlib.ExitStack() as own:
+                if context_pool is None:
+                    context_pool = single_grade.context_pool(request.terms, source, own, guard, stopwatch.deadline)
+                else:
+                    guard.kill_with(context_pool.kill_all)
+                _import_judge(request, context_pool, stopwatch)
+                outcome, seeds = _staged(request, source, stopwatch, context_pool, stages)
+            if outcome.is_final:  # The terminal shows only the first few findings.
+                findings = [*submission.findings, *remarks_on(outcome), *outcome.findings]
+                outcome = replace(outcome, findings=findings)
+            return outcome, seeds
 
 
-def _judged(
-    request: GradeRequest,
-    source: str,
-    stopwatch: Stopwatch,
-    context_pool: "ContextPool | None",
-    begun: Begun | None,
-    guard: Guard,
-    *,
-    built_only: bool,
-) -> tuple[Outcome, Seeds | None]:
-    # The import of torch starts here; cheap commands return earlier. OpenMP threads must sleep while waiting, not spin,
-    # because judge and runner share the cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if context_pool is not None:
-        guard.kill_with(context_pool.kill_all)
-        return _judged_by(lambda: context_pool, request, source, stopwatch, begun, built_only=built_only)
-    # Start the fork server first: its import of torch overlaps the judge's.
-    terms = request.terms
-    uuid = None if terms.gpu is None else terms.gpu.uuid
-    with contextlib.ExitStack() as own:
-        fork_server = own.enter_context(fork_server_for(terms.device, uuid, terms.options.sandbox_mode, terms.threads))
-        guard.kill_with(fork_server.condemn_all)
-        gpu_session = None if terms.gpu is None or built_only else single_grade.reach_for(terms.gpu, fork_server, own)
-        speculative_build = (
-            single_grade.begin_early(terms, source, own, guard, stopwatch.deadline)
-            if single_grade.may_begin_early(terms)
-            else None
-        )
-        return _judged_by(
-            lambda: own.enter_context(single_grade.keeper_of(fork_server, speculative_build, gpu_session)),
-            request,
-            source,
-            stopwatch,
-            begun,
-            built_only=built_only,
-        )
+def _import_judge(request: GradeRequest, context_pool: ContextPool, stopwatch: Stopwatch) -> None:
+    """Import torch, which cheap commands and unreadable submissions do without."""
+    with stopwatch.stage("read", request.terms.problem.name), held_back():
+        with nothing_collected():
+            import evaluator.devices.out_of_memory
+            import evaluator.judge.verdict  # noqa: F401
+        context_pool.make_room(request.terms)
 
 
 def _first_of_all(request: GradeRequest) -> str:
@@ -180,38 +164,23 @@ def _first_of_all(request: GradeRequest) -> str:
     return to_build(request.terms.device)
 
 
-def _judged_by(
-    have_keeper: Callable[[], "ContextPool"],
-    request: GradeRequest,
-    source: str,
-    stopwatch: Stopwatch,
-    begun: Begun | None,
-    *,
-    built_only: bool,
-) -> tuple[Outcome, Seeds | None]:
-    with stopwatch.stage("read", request.terms.problem.name), held_back():
-        with nothing_collected():
-            from evaluator.devices.out_of_memory import out_of_memory
-            from evaluator.judge import verdict
+def _staged(
+    request: GradeRequest, source: str, stopwatch: Stopwatch, context_pool: ContextPool, stages: _Stages
+) -> Worked:
+    """Run the stages in a context. A failure of the judge itself is an outcome."""
+    from evaluator.devices.out_of_memory import out_of_memory
 
-        context_pool, terms = have_keeper(), request.terms
-        context_pool.make_room(terms)
     seeds: Seeds | None = None
     try:
         with out_of_memory(), contextlib.ExitStack() as stack:
             with stopwatch.stage("prepare", _first_of_all(request)):
                 context, timer = stack.enter_context(
-                    context_pool.workshop(terms, source, request.replay, stopwatch.deadline)
+                    context_pool.context_for(request.terms, source, request.replay, stopwatch.deadline)
                 )
             seeds = context.seeds.record()
-            if built_only:
-                return verdict.begin(context, stopwatch), seeds
-            if begun is None:
-                graded = verdict.judge(context, timer, stopwatch)
-            else:
-                graded = verdict.finish(context, timer, begun.outcome, stopwatch)
-            # After the grade: the value distributions of calls are known only once the device is available.
-            return graded, context.seeds.record()
+            outcome = stages(context, timer)
+            # After the stages: the value distributions of calls are known only once the device is available.
+            return outcome, context.seeds.record()
     except MemoryError as error:
         reason = finding(Code.JUDGE_MEMORY, f"the judge ran out of memory: {error}")
     except JudgeFailed as error:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from evaluator.deadline import Deadline, Guard
 from evaluator.devices.gpu import Gpu
-from evaluator.judge.runners.fork_servers import light_fork_server_for
+from evaluator.judge.context.context_pool import ContextPool
+from evaluator.judge.runners.fork_servers import fork_server_for, light_fork_server_for
 from evaluator.judge.setup.terms import Terms
 from evaluator.sandbox import ForkServer
 
@@ -13,13 +14,27 @@ if TYPE_CHECKING:
     from evaluator.compile.device_builders import ExtensionBuilder
     from evaluator.compile.extension.builder import RunTool
     from evaluator.judge.backend.gpu_session import GpuSession
-    from evaluator.judge.context.context_pool import ContextPool
     from evaluator.judge.runners.speculative_build import SpeculativeBuild
 
-_CORES_FOR_EARLY = 4
+_CORES_FOR_SPECULATION = 4
 
 
-def reach_for(gpu: Gpu, fork_server: ForkServer, own: contextlib.ExitStack) -> "GpuSession":
+def context_pool(terms: Terms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline) -> ContextPool:
+    """Start the processes of a single grade, before the import of PyTorch; `own` ends the processes."""
+    uuid = None if terms.gpu is None else terms.gpu.uuid
+    # Start the fork server first: its import of torch overlaps the judge's.
+    fork_server = own.enter_context(fork_server_for(terms.device, uuid, terms.options.sandbox_mode, terms.threads))
+    guard.kill_with(fork_server.condemn_all)
+    gpu_session = None if terms.gpu is None else _reach_for(terms.gpu, fork_server, own)
+    speculative_build = (
+        start_speculative_build(terms, source, own, guard, deadline) if _may_build_speculatively(terms) else None
+    )
+    return own.enter_context(
+        ContextPool(fork_server, lasting=False, speculative_build=speculative_build, gpu_session=gpu_session)
+    )
+
+
+def _reach_for(gpu: Gpu, fork_server: ForkServer, own: contextlib.ExitStack) -> "GpuSession":
     """Start to create GPU contexts while torch is imported; `own` releases the GPU."""
     from evaluator.judge.backend.gpu_session import GpuSession
 
@@ -29,24 +44,15 @@ def reach_for(gpu: Gpu, fork_server: ForkServer, own: contextlib.ExitStack) -> "
     return gpu_session
 
 
-def keeper_of(
-    fork_server: ForkServer, speculative_build: "SpeculativeBuild | None", gpu_session: "GpuSession | None"
-) -> "ContextPool":
-    """Return a context pool for a single grade, with the prepared build and GPU session."""
-    from evaluator.judge.context.context_pool import ContextPool
-
-    return ContextPool(fork_server, lasting=False, speculative_build=speculative_build, gpu_session=gpu_session)
-
-
-def may_begin_early(terms: Terms) -> bool:
+def _may_build_speculatively(terms: Terms) -> bool:
     """Return whether builds may start before torch is imported. With few cores they would only delay the import.
 
     With `--strict`, no process reads the submission before every sandbox layer is confirmed.
     """
-    return terms.threads >= _CORES_FOR_EARLY and not terms.options.strict
+    return terms.threads >= _CORES_FOR_SPECULATION and not terms.options.strict
 
 
-def begin_early(
+def start_speculative_build(
     terms: Terms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
 ) -> "SpeculativeBuild":
     """Start speculative builds in a separate fork server; `own` ends both."""

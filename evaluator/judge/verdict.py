@@ -1,4 +1,4 @@
-"""Sequence of the stages, and the resulting verdict."""
+"""Verdict of a grade: the stages in order, those with the cheapest rejections first."""
 
 from msgspec.structs import replace
 
@@ -6,19 +6,18 @@ from evaluator.judge import stages
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.own_kernels.ablation import needed_alone
-from evaluator.judge.own_kernels.own_kernels import not_known, own_kernels, too_little
+from evaluator.judge.own_kernels.own_kernels import Evidence, not_known, own_kernels, too_little
 from evaluator.judge.profiling.kernel_profile import profiling
 from evaluator.judge.roofline.roofline_check import check_roofline
 from evaluator.progress import Stopwatch
-from evaluator.records import Build, DeviceKind, Outcome, Status
+from evaluator.records import Build, DeviceKind, Fault, Outcome, Status
 
 
 def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) -> Outcome:
-    """Lint, build, check and time the submission; stages with the cheapest rejections come first.
+    """Lint, build, check and time the submission.
 
     If speculative builds are complete, the problem is set up first, while processes for the submission are still
-    starting. A failed submission is not timed. On `emulated`, a grade ends after the checks, since no time is
-    meaningful. The lint decides nothing, and only adds findings.
+    starting.
     """
     stages.require_sandbox_layers(context)
     if context.gpu_session is not None:
@@ -26,17 +25,18 @@ def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) ->
     if context.may_set_up_early():
         with stopwatch.stage("device"):
             context.set_up_early()
-    begun = _built(context, stopwatch)
-    return begun if begun.reason is not None else finish(context, timer, begun, stopwatch)
+    begun = _lint_and_build(context, stopwatch)
+    return begun if begun.is_final else finish(context, timer, begun, stopwatch)
 
 
 def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
-    """Run the stages without a GPU: lint and build. An outcome with a reason is final."""
+    """Run the stages without a GPU. Unless the outcome is final, `finish` continues."""
     stages.require_sandbox_layers(context)
-    return _built(context, stopwatch)
+    return _lint_and_build(context, stopwatch)
 
 
-def _built(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
+def _lint_and_build(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
+    """Lint and build. The lint decides nothing, and only adds findings."""
     with stopwatch.stage("lint"):
         remarks = context.lint()
     with stopwatch.stage("build"):
@@ -49,66 +49,99 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
     """Check and time a build, made here or by another process on the same machine."""
     if begun.build is None:
         raise ValueError("nothing was built")
-    if context.terms.gpu is not None:
-        with stopwatch.stage("device"):
-            context.take_device()
-    outcome = _on_device(context, timer, begun.build, stopwatch)
-    unsure = not_known(outcome.own_kernels, context.terms.options.require_own_kernel)
-    if outcome.status is Status.CORRECT and unsure is not None:
-        outcome = outcome.failed(*unsure)
-    outcome = replace(
-        outcome, sandbox=context.sandbox, output=context.output, findings=[*outcome.findings, *begun.findings]
-    )
+    grade = _Finish(context, timer, stopwatch)
+    grade.take_device()
+    grade.check(begun.build)
+    for stage in (grade.time, grade.compare_with_roofline, grade.profile, grade.accept):
+        if not grade.outcome.is_final:
+            stage()
+    findings = [*grade.outcome.findings, *begun.findings]
+    outcome = replace(grade.outcome, sandbox=context.sandbox, output=context.output, findings=findings)
     if context.gpu_session is None:
         return outcome
     monitor = context.gpu_session.monitor
     return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings()])
 
 
-def _on_device(context: GradeContext, timer: ReferenceTimer, built: Build, stopwatch: Stopwatch) -> Outcome:
-    with stopwatch.stage("check"):
-        checked = stages.check(context, timer, built)
-    own = own_kernels(checked.evidence)
-    outcome = Outcome(
-        build=checked.build,
-        checks=checked.checks,
-        findings=checked.findings,
-        own_kernels=own,
-        weights=checked.weights,
-    )
-    fault = checked.fault or too_little(own, context.terms.options.require_own_kernel)
-    if fault is not None:
-        return outcome.failed(*fault)
-    if context.terms.device is DeviceKind.EMULATED:
-        return replace(outcome, status=Status.CORRECT)
-    with stopwatch.stage("time"):
-        timed = stages.measure_both(context, timer)
-    outcome = replace(
-        outcome,
-        checks=[*outcome.checks, *([timed.failed] if timed.failed is not None else [])],
-        timing=timed.timing,
-        baselines=timed.baselines,
-        weights=timed.weights or checked.weights,
-        findings=[*outcome.findings, *timed.findings],
-    )
-    if timed.fault is not None:
-        return outcome.failed(*timed.fault)
-    if context.terms.gpu is not None and timed.timing is not None:
-        with stopwatch.stage("roofline"):
-            bounded = check_roofline(context, timed.timing)
-        outcome = replace(outcome, roofline=bounded.roofline, findings=[*outcome.findings, *bounded.findings])
-        if bounded.fault is not None:
-            return outcome.failed(*bounded.fault)
-    # On a GPU, no other measurement shows the share of own kernels.
-    if context.terms.options.profile is not None or (
-        context.terms.gpu is not None and context.terms.options.require_own_kernel is not None
-    ):
-        with stopwatch.stage("profile"):
-            profile = profiling(context)
-            if context.terms.options.require_own_kernel is not None:
-                profile = needed_alone(context, profile)
-        own = own_kernels(checked.evidence._replace(profiling=profile))
-        outcome = replace(outcome, profiling=profile, own_kernels=own)
-        if (little := too_little(own, context.terms.options.require_own_kernel)) is not None:
-            return outcome.failed(*little)
-    return replace(outcome, status=Status.CORRECT)
+class _Finish:
+    """Stages of a built submission. Each stage adds to `outcome`, and may make the outcome final."""
+
+    _evidence: Evidence
+
+    def __init__(self, context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) -> None:
+        self._context = context
+        self._timer = timer
+        self._stopwatch = stopwatch
+        self._required_share = context.terms.options.require_own_kernel
+        self.outcome = Outcome()
+
+    def take_device(self) -> None:
+        """Wait for the GPU, if any."""
+        if self._context.terms.gpu is not None:
+            with self._stopwatch.stage("device"):
+                self._context.take_device()
+
+    def check(self, build: Build) -> None:
+        """Compare the submission's answers with the expected outputs."""
+        with self._stopwatch.stage("check"):
+            checked = stages.check(self._context, self._timer, build)
+        self._evidence = checked.evidence
+        self.outcome = Outcome(
+            build=checked.build,
+            checks=checked.checks,
+            findings=checked.findings,
+            own_kernels=own_kernels(checked.evidence),
+            weights=checked.weights,
+        )
+        self._fail(checked.fault or too_little(self.outcome.own_kernels, self._required_share))
+
+    def time(self) -> None:
+        """Time both sides. On `emulated`, no time is meaningful."""
+        if self._context.terms.device is DeviceKind.EMULATED:
+            return
+        with self._stopwatch.stage("time"):
+            timed = stages.measure_both(self._context, self._timer)
+        outcome = self.outcome
+        self.outcome = replace(
+            outcome,
+            checks=[*outcome.checks, *([timed.failed] if timed.failed is not None else [])],
+            timing=timed.timing,
+            baselines=timed.baselines,
+            weights=timed.weights or outcome.weights,
+            findings=[*outcome.findings, *timed.findings],
+        )
+        self._fail(timed.fault)
+
+    def compare_with_roofline(self) -> None:
+        """Reject a time that the GPU's bandwidth makes impossible."""
+        timing = self.outcome.timing
+        if self._context.terms.gpu is None or timing is None:
+            return
+        with self._stopwatch.stage("roofline"):
+            bounded = check_roofline(self._context, timing)
+        findings = [*self.outcome.findings, *bounded.findings]
+        self.outcome = replace(self.outcome, roofline=bounded.roofline, findings=findings)
+        self._fail(bounded.fault)
+
+    def profile(self) -> None:
+        """Profile one more call, on request. On a GPU, no other measurement shows the share of own kernels."""
+        terms = self._context.terms
+        wanted = terms.options.profile is not None or (terms.gpu is not None and self._required_share is not None)
+        if not wanted or terms.device is DeviceKind.EMULATED:
+            return
+        with self._stopwatch.stage("profile"):
+            profile = profiling(self._context)
+            if self._required_share is not None:
+                profile = needed_alone(self._context, profile)
+        own = own_kernels(self._evidence._replace(profiling=profile))
+        self.outcome = replace(self.outcome, profiling=profile, own_kernels=own)
+        self._fail(too_little(own, self._required_share))
+
+    def accept(self) -> None:
+        """Make the verdict `correct`, unless a required share of own kernels is unknown."""
+        self.outcome = replace(self.outcome, status=Status.CORRECT)
+        self._fail(not_known(self.outcome.own_kernels, self._required_share))
+
+    def _fail(self, fault: Fault | None) -> None:
+        if fault is not None:
+            self.outcome = self.outcome.failed(*fault)

@@ -45,6 +45,11 @@ class Outcome(Record, frozen=True):
     weights: Weights | None = None
     output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the verdict is decided: a failure with its reason, or `correct`."""
+        return self.reason is not None or self.status is Status.CORRECT
+
     def failed(self, status: Status, reason: Finding) -> "Outcome":
         """Return the outcome with a failure as the verdict."""
         return replace(self, status=status, reason=reason)

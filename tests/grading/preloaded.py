@@ -115,7 +115,6 @@ def main() -> None:
     """Serve on the socket of the argument; in a child, be the command line."""
     import evaluator.commands.main
     import evaluator.grading.single_grade
-    import evaluator.judge.context.context_pool
     import evaluator.judge.verdict
 
     signal.signal(signal.SIGINT, signal.default_int_handler)

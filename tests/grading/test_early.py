@@ -246,7 +246,7 @@ def test_a_build_that_was_ended_is_not_remembered_as_one_that_failed(tmp_path):
 def graded(grader, monkeypatch):
     """Grade in this process, as on a machine with many cores."""
     monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-    monkeypatch.setattr(single_grade, "_CORES_FOR_EARLY", 1)
+    monkeypatch.setattr(single_grade, "_CORES_FOR_SPECULATION", 1)
 
     def run(source, strict=False):
         request = GradeRequest(
@@ -334,7 +334,7 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
     def begin(*_):
         raise Begun
 
-    monkeypatch.setattr(single_grade, "begin_early", begin)
+    monkeypatch.setattr(single_grade, "start_speculative_build", begin)
     with contextlib.suppress(SandboxUnavailable), pytest.raises(Begun) if begins else contextlib.nullcontext():
         graded(module(), strict=strict)
 
@@ -345,7 +345,7 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
 def test_a_grade_that_is_ended_leaves_nobody(grader, tmp_path, number, later_s):
     slow = 'load_inline("slow", "int f();")\n'
     (tmp_path / "mine.py").write_text(WORKING.replace("extension = load", slow + "extension = load"))
-    script = "import evaluator.grading.single_grade as p; p._CORES_FOR_EARLY = 1; import cli; cli.main()"
+    script = "import evaluator.grading.single_grade as p; p._CORES_FOR_SPECULATION = 1; import cli; cli.main()"
     with (
         nobody_left_behind(),
         subprocess.Popen(

@@ -97,7 +97,6 @@ def _begin_starter(order: Order) -> "ForkServer":
 def _import_early() -> None:
     # Same setting as in the pipeline, made before PyTorch reads the variable.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    import evaluator.judge.context.context_pool
     import evaluator.judge.verdict  # noqa: F401
 
 

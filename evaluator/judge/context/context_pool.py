@@ -1,20 +1,23 @@
-"""Pool of grade contexts: a new context for each grade, or one context for successive grades of the same problem."""
+"""Pool of grade contexts: a new context for each grade, or one context for successive grades of the same problem.
+
+A pool needs no PyTorch before `make_room`, so that the pool of a single grade can be made during the import of PyTorch.
+"""
 
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from evaluator.deadline import Deadline
-from evaluator.judge.backend.gpu_session import GpuSession
-from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.context.reference_timing import ReferenceTimer
-from evaluator.judge.runners.speculative_build import SpeculativeBuild
-from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
-from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.setup.terms import Terms
 from evaluator.records import Scorecard
 from evaluator.sandbox import ForkServer
+
+if TYPE_CHECKING:
+    from evaluator.judge.backend.gpu_session import GpuSession
+    from evaluator.judge.context.grade_context import GradeContext
+    from evaluator.judge.context.reference_timing import ReferenceTimer
+    from evaluator.judge.runners.speculative_build import SpeculativeBuild
 
 
 class ContextPool:
@@ -25,8 +28,8 @@ class ContextPool:
         fork_server: ForkServer,
         *,
         lasting: bool,
-        speculative_build: SpeculativeBuild | None = None,
-        gpu_session: GpuSession | None = None,
+        speculative_build: "SpeculativeBuild | None" = None,
+        gpu_session: "GpuSession | None" = None,
     ) -> None:
         """Create contexts with runners of `fork_server`. `lasting` keeps a context for grades with the same terms.
 
@@ -49,17 +52,23 @@ class ContextPool:
         """End a context with other terms. Raises UsageError if a grade on the new terms would exceed the memory."""
         if self._kept is not None and self._kept[0].terms == terms:
             return
+        from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
+
         self._drop()
         refuse_what_does_not_fit(terms.problem, terms.size, terms.gpu)
 
     @contextlib.contextmanager
-    def workshop(
+    def context_for(
         self, terms: Terms, source: str, card: Scorecard | None, deadline: Deadline | None = None
-    ) -> Iterator[tuple[GradeContext, ReferenceTimer]]:
+    ) -> "Iterator[tuple[GradeContext, ReferenceTimer]]":
         """Yield the grade context and the reference timer for one submission, until its `deadline`.
 
         A replay uses the seeds of `card`. An exception inside the context ends the grade context.
         """
+        from evaluator.judge.context.grade_context import GradeContext
+        from evaluator.judge.context.reference_timing import ReferenceTimer
+        from evaluator.judge.setup.seed_book import SeedBook
+
         if not self._lasting:
             with (
                 GradeContext(

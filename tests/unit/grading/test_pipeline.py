@@ -28,13 +28,13 @@ HOSTILE = "\x1b[2J\udcff correct"
 """What a submission could have written of the judge's error: an escape sequence, and half of a character."""
 
 
-class Shop:
-    """A workshop that has got as far as its seeds."""
+class Context:
+    """A context that has got as far as its seeds."""
 
     seeds = SeedBook(None)
 
 
-class Keeper:
+class Pool:
     """Hands out that one; leaving it raises what it is told to."""
 
     def __init__(self, at_the_end=None):
@@ -47,8 +47,8 @@ class Keeper:
         pass
 
     @contextlib.contextmanager
-    def workshop(self, terms, source, card, deadline):
-        yield Shop(), None
+    def context_for(self, terms, source, card, deadline):
+        yield Context(), None
         if self._at_the_end is not None:
             raise self._at_the_end
 
@@ -78,7 +78,7 @@ def grade(monkeypatch):
             raise error
 
         monkeypatch.setattr(verdict, "judge", judge)
-        return pipeline.grade(REQUEST, Silent(), Keeper(error if late else None))
+        return pipeline.grade(REQUEST, Silent(), Pool(error if late else None))
 
     return run
 
@@ -91,9 +91,9 @@ def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(mo
         context.seeds.settle(DistributionMix((Profile.LARGE,)))  # On a GPU that is known only when it is at hand.
         return Outcome(status=Status.CORRECT)
 
-    monkeypatch.setattr(Shop, "seeds", SeedBook(None))
+    monkeypatch.setattr(Context, "seeds", SeedBook(None))
     monkeypatch.setattr(verdict, "judge", judge)
-    assert pipeline.grade(REQUEST, Silent(), Keeper()).seeds.profiles == [Profile.LARGE]
+    assert pipeline.grade(REQUEST, Silent(), Pool()).seeds.profiles == [Profile.LARGE]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -127,8 +127,8 @@ def test_what_is_for_the_user_to_mend_or_to_end_is_raised(grade, error):
         grade(error)
 
 
-class NoKeeper:
-    """Fails a grade that asks for a workshop, and with it for a runner."""
+class NoPool:
+    """Fails a grade that asks for a context, and with it for a runner."""
 
     def make_room(self, terms):
         raise AssertionError("a runner was about to be started")
@@ -141,7 +141,7 @@ class NoKeeper:
 @pytest.mark.parametrize("source", ["", "\n", "import torch\nclass Model(torch.nn.Module): pass\n"])
 def test_a_text_that_cannot_define_modelnew_starts_nothing(source, begin):
     request = replace(REQUEST, submission=replace(SUBMISSION, source=source))
-    card = pipeline.begin(request, Silent(), NoKeeper()) if begin else pipeline.grade(request, Silent(), NoKeeper())
+    card = pipeline.begin(request, Silent(), NoPool()) if begin else pipeline.grade(request, Silent(), NoPool())
     assert (card.status, card.reason.code) == (Status.BUILD_ERROR, Code.NO_MODEL_NEW)
     assert card.submission.source == source
     assert ("empty" in card.reason.message) is (source.strip() == "")
@@ -151,11 +151,11 @@ def test_a_text_that_could_is_judged():
     for source in ("exec(TEXT)", "from kernels import *", "ModelNew = None"):
         request = replace(REQUEST, submission=replace(SUBMISSION, source=source))
         with pytest.raises(AssertionError, match="about to be started"):
-            pipeline.grade(request, Silent(), NoKeeper())
+            pipeline.grade(request, Silent(), NoPool())
 
 
 def test_a_text_that_was_cut_off_is_a_build_error():
     reason = finding(Code.CUT_OFF, "the last block is never closed")
     request = replace(REQUEST, submission=Unread(name="x", origin="x.md", finding=reason))
-    card = pipeline.grade(request, Silent(), NoKeeper())
+    card = pipeline.grade(request, Silent(), NoPool())
     assert (card.status, card.reason) == (Status.BUILD_ERROR, reason)
