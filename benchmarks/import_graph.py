@@ -82,6 +82,7 @@ _BEGIN, _END = "<!-- rooms: made by `python -m benchmarks.import_graph --write` 
 Graph = Mapping[str, frozenset[str]]
 
 
+@cache
 def module_files(top: Path = TOP) -> dict[str, Path]:
     """Return the file of each module of the package, by dotted name."""
     return {_dotted(path.relative_to(top)): path for path in sorted((top / PACKAGE).rglob("*.py"))}

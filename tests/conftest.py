@@ -8,6 +8,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import once
+
 # As in a grade: threads of PyTorch that wait for each other sleep. Where tests outnumber the cores they would spin, and
 # one of them took 38 CPU seconds instead of 7. Read when PyTorch is imported, which is later.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -34,3 +36,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Print the name of a failed test at once: a run that is ended from outside prints no summary."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         sys.__stderr__.write(f"\nFAILED {report.nodeid} ({report.when})\n")
+
+
+def pytest_configure() -> None:
+    """Make the folder of this run."""
+    once.begin()
+
+
+def pytest_unconfigure() -> None:
+    """Remove the folder of this run, at the end of the process that began it."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        once.end()

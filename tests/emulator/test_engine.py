@@ -15,6 +15,7 @@ import pytest
 from evaluator.emulator import runtime
 from evaluator.emulator.frontend.build_ladder import KERNEL_FLAGS
 from evaluator.toolchain import host_compiler
+from tests import once
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +29,10 @@ EVERY_WORKERS = pytest.mark.parametrize("workers", [1, 3])
 Run = Callable[..., str]
 
 
+OWN_SYMBOLS = os.RTLD_NOW | os.RTLD_DEEPBIND
+"""Another test of this process may have loaded a runtime for everybody; these cases use their own."""
+
+
 def build(folder: Path, *defines: str) -> tuple[Path, Path]:
     """Compile the runtime, but for its one file that needs PyTorch, and the cases; give both libraries."""
     stand_in = folder / "no_torch.cpp"
@@ -37,18 +42,21 @@ def build(folder: Path, *defines: str) -> tuple[Path, Path]:
     compiler = [host_compiler.cxx().path, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", *defines]
     compile_all = [*compiler, *map(str, [*sources, stand_in]), "-Wall", "-Wextra", "-Werror", *runtime.runtime_flags()]
     subprocess.run([*compile_all, "-o", str(emulator)], check=True)
-    subprocess.run([*compiler, str(CASES), *KERNEL_FLAGS, f"-isystem{runtime.INCLUDE}", "-o", str(cases)], check=True)
+    to_runtime = [str(emulator), f"-Wl,-rpath,{folder}"]
+    compile_cases = [*compiler, str(CASES), *KERNEL_FLAGS, f"-isystem{runtime.INCLUDE}", *to_runtime]
+    subprocess.run([*compile_cases, "-o", str(cases)], check=True)
     return emulator, cases
 
 
 @pytest.fixture(scope="session")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return build(tmp_path_factory.mktemp("engine"))
+def libraries() -> tuple[Path, Path]:
+    folder = once.made_once("engine-cases", build)
+    return folder / "libemulator.so", folder / "cases.so"
 
 
 @pytest.fixture(scope="session")
 def emulator(libraries: tuple[Path, Path]) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(libraries[0]), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+    library = ctypes.CDLL(str(libraries[0]), mode=OWN_SYMBOLS)
     library.warpgrade_emu_launches.restype = ctypes.c_uint64
     library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
     return library
@@ -57,7 +65,7 @@ def emulator(libraries: tuple[Path, Path]) -> ctypes.CDLL:
 @pytest.fixture
 def run(emulator: ctypes.CDLL, libraries: tuple[Path, Path]) -> Iterator[Run]:
     """Call a case by its name, under a schedule; give what it printed."""
-    cases = ctypes.CDLL(str(libraries[1]))
+    cases = ctypes.CDLL(str(libraries[1]), mode=OWN_SYMBOLS)
 
     def call(name: str, *args: int, order: int = ASCENDING, seed: int = 0, workers: int = 1, fill: int = 0) -> str:
         emulator.warpgrade_emu_schedule(order, ctypes.c_uint64(seed), workers, fill)

@@ -15,6 +15,7 @@ import torch
 
 from evaluator.emulator import runtime
 from evaluator.toolchain import host_compiler
+from tests import once
 
 FOLDER = Path(__file__).parent / "headers"
 GPU = json.loads((FOLDER / "gpu_values.json").read_text())
@@ -29,12 +30,13 @@ TYPES = {"half": torch.float16, "bfloat16": torch.bfloat16}
 pytestmark = pytest.mark.slow
 
 
-def compiled(folder, name, sources, flags):
-    library = folder / f"{name}.so"
-    argv = [host_compiler.cxx().path, "-O1", "-w", *map(str, sources), *flags, "-o", str(library)]
-    result = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-3000:]
-    return library
+def compiled(name, sources, flags):
+    def compile_all(folder):
+        argv = [host_compiler.cxx().path, "-O1", "-w", *map(str, sources), *flags, "-o", str(folder / f"{name}.so")]
+        result = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr[-3000:]
+
+    return once.made_once(f"headers-{name}", compile_all) / f"{name}.so"
 
 
 def extension_flags(standard):
@@ -51,23 +53,22 @@ def extension_flags(standard):
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory):
+def build():
     """Give a function that compiles one file of `headers/` and loads it."""
-    folder = tmp_path_factory.mktemp("headers")
 
     def build_one(name, *more):
         flags = [*extension_flags("c++17"), *more]
-        return ctypes.CDLL(str(compiled(folder, name, [FOLDER / f"{name}.cpp"], flags)))
+        return ctypes.CDLL(str(compiled(name, [FOLDER / f"{name}.cpp"], flags)))
 
     return build_one
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory):
+def engine():
     """Load the emulator's runtime, with its symbols for everybody, as a runner does."""
     sources = [path for path in runtime.runtime_sources() if path.suffix == ".cpp"]
     flags = [*runtime.runtime_flags(), *host_compiler.native_flags()]
-    path = compiled(tmp_path_factory.mktemp("engine"), "engine", sources, flags)
+    path = compiled("engine", sources, flags)
     return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 

@@ -1,4 +1,4 @@
-"""One grader for the session: the cache of builds is shared, nothing else."""
+"""One grader for the session: the cache of builds is shared with all tests of the run, nothing else."""
 
 import pytest
 from msgspec.structs import replace
@@ -12,13 +12,14 @@ from evaluator.judge.setup.terms import Terms
 from evaluator.judge.verdict import judge
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName
+from tests import once
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, Grader, passable_folder
 
 
 @pytest.fixture(scope="session")
 def grader():
-    with passable_folder() as cache, passable_folder() as temporary:
-        yield Grader(cache, temporary)
+    with passable_folder() as temporary:
+        yield Grader(once.folder_for("cache"), temporary)
 
 
 @pytest.fixture

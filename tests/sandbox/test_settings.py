@@ -7,6 +7,7 @@ The tests' own user is root more often than not, who has walls that nobody else 
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ import pytest
 from evaluator.files.card_files import read_card
 from evaluator.records import Scorecard, Status
 from evaluator.sandbox.kernel import landlock
+from tests import once
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
@@ -126,6 +128,8 @@ def place(request):
         home.chmod(0o755)
         for folder in ("tmp", "cache", "cards"):
             (home / folder).mkdir()
+        if setting is not Setting.USER:
+            copy_own_libraries(home / "cache")
         own, others = home / "own", home / "others"
         for secret, mode in ((own, 0o600), (others, 0o644)):
             secret.write_text("the seeds")
@@ -154,6 +158,11 @@ def place(request):
             finally:
                 bystander.kill()
                 made.clean()
+
+
+def copy_own_libraries(cache):
+    """Copy Warpgrade's own libraries, as far as other tests have made them: one setting makes all of its own."""
+    shutil.copytree(once.folder_for("cache"), cache, dirs_exist_ok=True, ignore=lambda *_: {"builds", "failures"})
 
 
 def insist_on_a_start(place, bystander):

@@ -11,7 +11,7 @@ import torch
 
 from evaluator.findings import Code
 from evaluator.records import DeviceKind, Status
-from tests.grading.harness import passable_folder
+from tests import once
 from tests.zoo.entries import ROWS, ZOO, Entry, entries
 from tests.zoo.grading import Judge, control
 from tests.zoo.mutations import BITES, MUTATIONS
@@ -57,9 +57,9 @@ def known_hole(entry):
 
 @pytest.fixture(scope="module")
 def grader():
-    with pytest.MonkeyPatch.context() as patch, passable_folder() as cache, Judge() as judge:
+    with pytest.MonkeyPatch.context() as patch, Judge() as judge:
         if "WARPGRADE_CACHE" not in os.environ:
-            patch.setenv("WARPGRADE_CACHE", str(cache))
+            patch.setenv("WARPGRADE_CACHE", str(once.folder_for("cache")))
         yield judge
 
 
