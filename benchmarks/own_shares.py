@@ -29,8 +29,8 @@ from evaluator.judge.context.grade_context import GradeContext  # noqa: E402
 from evaluator.judge.context.reference_timing import ReferenceTimer  # noqa: E402
 from evaluator.judge.own_kernels.ablation import AblationResults  # noqa: E402
 from evaluator.judge.own_kernels.own_kernels import not_known, own_kernels, too_little  # noqa: E402
+from evaluator.judge.setup.grade_terms import GradeTerms  # noqa: E402
 from evaluator.judge.setup.seed_book import SeedBook  # noqa: E402
-from evaluator.judge.setup.terms import Terms  # noqa: E402
 from evaluator.records import DeviceKind, OwnKernels, SizeName, Status  # noqa: E402
 
 _CALL_TIMEOUT_S = 120.0
@@ -68,9 +68,9 @@ def rows(honest: Iterable[Honest], device: DeviceKind, required: float) -> Itera
             context.__exit__(None, None, None)
 
 
-def _terms(problem: str, device: DeviceKind, required: float) -> Terms:
+def _terms(problem: str, device: DeviceKind, required: float) -> GradeTerms:
     own = TOP / "tests" / "honest" / "problems" / problem
-    return Terms(
+    return GradeTerms(
         find_problem(str(own) if own.is_dir() else problem),
         GradeOptions(
             device=device,

@@ -70,12 +70,12 @@ def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, fork_server, share_
     from evaluator.judge import stages
     from evaluator.judge.context.grade_context import GradeContext
     from evaluator.judge.context.reference_timing import ReferenceTimer
+    from evaluator.judge.setup.grade_terms import GradeTerms
     from evaluator.judge.setup.seed_book import SeedBook
-    from evaluator.judge.setup.terms import Terms
 
     began_s = time.monotonic()
     problem, size = problem_of(case, device)
-    terms = Terms(
+    terms = GradeTerms(
         problem,
         GradeOptions(device=device, size=size),
         gpu,

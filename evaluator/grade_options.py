@@ -125,7 +125,7 @@ class GradeOptions(Terms, frozen=True):
         return SandboxMode(self.sandbox)
 
     @property
-    def has_walls(self) -> bool:
+    def is_sandboxed(self) -> bool:
         """Whether the sandbox keeps submissions from reading this user's files."""
         return self.sandbox_mode is not SandboxMode.NONE
 
@@ -216,7 +216,7 @@ def _read(name: str, value: object) -> Any:
 def _refuse_contradictions(options: GradeOptions) -> None:
     """Raise UsageError for options that exclude each other, or that have no effect on their device."""
     device = options.device
-    if options.strict and not options.has_walls:
+    if options.strict and not options.is_sandboxed:
         raise UsageError("--strict requires the sandbox, and --sandbox none disables it", hint="omit one of the two")
     if options.gpu is not None and device is not DeviceKind.CUDA:
         raise UsageError(f"--gpu has no effect on {device.value}", hint="add --device cuda, or omit --gpu")

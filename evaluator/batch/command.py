@@ -57,7 +57,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         KeyboardInterrupt: the user interrupted; the same command resumes the run.
     """
     options = options_for(named).options
-    key = signing_key(options.signing_key, walls=options.has_walls)
+    key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
     shard = parse_shard(arguments.shard) if arguments.shard else None
     problems = Problems(options.problems, options.actual_size)
     with contextlib.ExitStack() as stack:

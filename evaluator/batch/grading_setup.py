@@ -42,5 +42,5 @@ def setup_for(named: Mapping[str, Any], jobs: int | None, submission: Submission
     """
     options, remarks = options_for(named, submission)
     slots = slots_for(options.device, jobs, gpus_for(options))
-    key = signing_key(options.signing_key, walls=options.has_walls)
+    key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
     return Setup(options, slots, Problems(options.problems, options.actual_size), key, remarks)

@@ -52,14 +52,14 @@ class BuildCache:
     """Cached libraries under one folder. Several processes may share the folder."""
 
     def __init__(
-        self, folder: Path, *, shelf: CacheNamespace = CacheNamespace.BUILDS, allowed_bytes: int | None = None
+        self, folder: Path, *, namespace: CacheNamespace = CacheNamespace.BUILDS, allowed_bytes: int | None = None
     ) -> None:
         """Store entries below `folder`, created with the first entry; `allowed_bytes` limits all added libraries.
 
         Raises UsageError if the user's size limit for the whole folder is invalid.
         """
         self._root = folder
-        self._folder = folder / shelf
+        self._folder = folder / namespace
         self._limit_bytes = cache_limit_bytes()
         self._allowed_bytes = allowed_bytes
 
@@ -70,12 +70,12 @@ class BuildCache:
     @property
     def parts(self) -> "BuildCache":
         """Cache of Warpgrade's own libraries, counted separately from submissions' libraries."""
-        return BuildCache(self._root, shelf=CacheNamespace.PARTS)
+        return BuildCache(self._root, namespace=CacheNamespace.PARTS)
 
     @property
     def failures(self) -> "BuildCache":
         """Cache of failed builds."""
-        return BuildCache(self._root, shelf=CacheNamespace.FAILURES)
+        return BuildCache(self._root, namespace=CacheNamespace.FAILURES)
 
     def get(self, key: str) -> Entry | None:
         """Read an entry. A damaged entry is removed and counts as missing."""

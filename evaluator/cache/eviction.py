@@ -48,7 +48,7 @@ class CacheNamespace(StrEnum):
     MEASURED = "measured"  # measurements of GPUs and problems, and baselines
 
 
-class ShelfUsage(Record, frozen=True):
+class NamespaceUsage(Record, frozen=True):
     """Size of one kind of entries."""
 
     kind: CacheNamespace
@@ -62,7 +62,7 @@ class CacheUsage(Record, frozen=True):
     folder: str
     limit_bytes: int
     bytes: int
-    shelves: list[ShelfUsage]
+    shelves: list[NamespaceUsage]
     unfinished_bytes: int
 
 
@@ -71,14 +71,14 @@ class CacheCleared(Record, frozen=True):
 
     folder: str
     bytes: int
-    shelves: list[ShelfUsage]
+    shelves: list[NamespaceUsage]
     stayed: int
 
 
 class _Stored(NamedTuple):
     """Entry with its size and time of last use (seconds since the epoch)."""
 
-    shelf: CacheNamespace
+    namespace: CacheNamespace
     folder: Path
     size_bytes: int
     used_s: float
@@ -167,7 +167,7 @@ def make_room(cache: Path, limit_bytes: int, added_bytes: int) -> None:
 def usage(cache: Path, limit_bytes: int) -> CacheUsage:
     """Measure the cache."""
     stored = list(_stored(cache))
-    shelves = _by_shelf(stored)
+    shelves = _by_namespace(stored)
     unfinished_bytes = sum(_size_bytes(leftover) for leftover in _leftovers(cache))
     total_bytes = sum(entry.size_bytes for entry in stored) + unfinished_bytes
     return CacheUsage(
@@ -187,7 +187,7 @@ def clear(cache: Path) -> CacheCleared:
     return CacheCleared(
         folder=str(cache),
         bytes=sum(entry.size_bytes for entry in gone),
-        shelves=_by_shelf(gone),
+        shelves=_by_namespace(gone),
         stayed=sum(entry.folder.exists() for entry in stored),
     )
 
@@ -217,7 +217,7 @@ def _trim(cache: Path, limit_bytes: int) -> None:
 
 def _is_proven(entry: _Stored) -> bool:
     """Return whether an entry is Warpgrade's own, or was used again after the grade that created it."""
-    if entry.shelf not in {CacheNamespace.BUILDS, CacheNamespace.FAILURES}:
+    if entry.namespace not in {CacheNamespace.BUILDS, CacheNamespace.FAILURES}:
         return True
     try:
         return entry.used_s - (entry.folder / MANIFEST).stat().st_mtime >= RECENT_S
@@ -262,19 +262,19 @@ def _still_there(descriptor: int, folder: Path) -> bool:
         return False
 
 
-def _by_shelf(stored: list[_Stored]) -> list[ShelfUsage]:
+def _by_namespace(stored: list[_Stored]) -> list[NamespaceUsage]:
     return [
-        ShelfUsage(kind=shelf, entries=len(sizes), bytes=sum(sizes))
-        for shelf in CacheNamespace
-        for sizes in [[entry.size_bytes for entry in stored if entry.shelf is shelf]]
+        NamespaceUsage(kind=namespace, entries=len(sizes), bytes=sum(sizes))
+        for namespace in CacheNamespace
+        for sizes in [[entry.size_bytes for entry in stored if entry.namespace is namespace]]
     ]
 
 
 def _stored(cache: Path) -> Iterator[_Stored]:
-    for shelf, folder in _folders(cache):
+    for namespace, folder in _folders(cache):
         if not folder.name.startswith("."):
             with contextlib.suppress(OSError):  # Removed since the listing.
-                yield _Stored(shelf, folder, _size_bytes(folder), folder.stat().st_mtime)
+                yield _Stored(namespace, folder, _size_bytes(folder), folder.stat().st_mtime)
 
 
 def _leftovers(cache: Path) -> Iterator[Path]:
@@ -283,9 +283,9 @@ def _leftovers(cache: Path) -> Iterator[Path]:
 
 def _folders(cache: Path) -> Iterator[tuple[CacheNamespace, Path]]:
     """Yield all entry folders, finished or not. Library entries lie below the first two digits of their keys."""
-    for shelf in CacheNamespace:
-        parents = [cache / shelf] if shelf is CacheNamespace.PREPARED else _subfolders(cache / shelf)
-        yield from ((shelf, folder) for parent in parents for folder in _subfolders(parent))
+    for namespace in CacheNamespace:
+        parents = [cache / namespace] if namespace is CacheNamespace.PREPARED else _subfolders(cache / namespace)
+        yield from ((namespace, folder) for parent in parents for folder in _subfolders(parent))
 
 
 def _subfolders(folder: Path) -> list[Path]:

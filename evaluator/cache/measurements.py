@@ -50,4 +50,4 @@ def _key(parts: Sequence[object], form: type[Record]) -> str:
 
 
 def _cache() -> BuildCache:
-    return BuildCache(cache_folder(), shelf=CacheNamespace.MEASURED)
+    return BuildCache(cache_folder(), namespace=CacheNamespace.MEASURED)

@@ -87,7 +87,7 @@ def grade(
 
     options = taken_options(named)
     request = request_for(GradeArguments(**named), options)
-    key = signing_key(request.terms.options.signing_key, walls=request.terms.options.has_walls)
+    key = signing_key(request.terms.options.signing_key, sandboxed=request.terms.options.is_sandboxed)
     target = output or default_target(request)
     check_target(target, named=output is not None)
     before = None if output is not None else _card_at(target)

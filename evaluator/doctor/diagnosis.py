@@ -64,7 +64,7 @@ class Diagnosis(Record, frozen=True):
         return ExitCode.CORRECT if DeviceKind.CPU in self.ready else ExitCode.INFRASTRUCTURE
 
 
-_ALL_WALLS = (
+_ALL_LAYERS = (
     "for --strict: Linux 6.12 or newer with user namespaces for ordinary users (sysctl "
     "user.max_user_namespaces; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0); a container with "
     "--security-opt seccomp=unconfined, apparmor=unconfined and systempaths=unconfined"
@@ -217,16 +217,16 @@ def _sandbox() -> Line:
 
     machine = examine()
     try:
-        walls = choose_layers(SandboxMode.FULL, machine)
+        layers = choose_layers(SandboxMode.FULL, machine)
     except SandboxUnavailable as error:
         return _line("sandbox", error.message, ok=False, fix=error.hint)
-    facts = sandbox_facts(SandboxMode.FULL, machine, walls, Limits())
+    facts = sandbox_facts(SandboxMode.FULL, machine, layers, Limits())
     found = f"{len(facts.layers)} layers active"
     if not facts.missing:
         return _line("sandbox", found, ok=True, fix="")
     found += f"; missing: {', '.join(facts.missing)}"
     # Grades work without the missing layers; only --strict refuses.
-    return Line(name="sandbox", ok=True, needed_for=_EVERYWHERE, found=found, fix=_ALL_WALLS)
+    return Line(name="sandbox", ok=True, needed_for=_EVERYWHERE, found=found, fix=_ALL_LAYERS)
 
 
 def _memory() -> Line:

@@ -1,6 +1,6 @@
 """Request of a grade, and the intermediate result of a grade that waits for a GPU."""
 
-from evaluator.judge.setup.terms import Terms
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.progress import Lap
 from evaluator.records import Finding, Outcome, Record, Scorecard, Sha256
 from evaluator.submission.read import Submission
@@ -18,7 +18,7 @@ class GradeRequest(Record, frozen=True):
     """Submission, problem and options of a grade. A replay uses the seeds of the card `replay`."""
 
     submission: Submission | Unread
-    terms: Terms
+    terms: GradeTerms
     replay: Scorecard | None = None
 
 

@@ -18,7 +18,7 @@ from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions, given, read_options
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resources import threads
-from evaluator.judge.setup.terms import Terms
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, Finding, Problem, Scorecard, SizeName, WeightsRule
 from evaluator.report.layout.text import one_line
 from evaluator.sizes.small_size import found_small, with_small_size
@@ -67,7 +67,7 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
     gpu = choose(options.gpu) if options.device is DeviceKind.CUDA else None
     return GradeRequest(
         submission=remarked(submission, (*remarks, *about_size(found, options.actual_size))),
-        terms=Terms(found, options, gpu, threads()),
+        terms=GradeTerms(found, options, gpu, threads()),
         replay=card,
     )
 

@@ -7,7 +7,7 @@ from evaluator.deadline import Deadline, Guard
 from evaluator.devices.gpu import Gpu
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.judge.runners.fork_servers import fork_server_for, light_fork_server_for
-from evaluator.judge.setup.terms import Terms
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.sandbox import ForkServer
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _CORES_FOR_SPECULATION = 4
 
 
-def context_pool(terms: Terms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline) -> ContextPool:
+def context_pool(
+    terms: GradeTerms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
+) -> ContextPool:
     """Start the processes of a single grade, before the import of PyTorch; `own` ends the processes."""
     uuid = None if terms.gpu is None else terms.gpu.uuid
     # Start the fork server first: its import of torch overlaps the judge's.
@@ -44,7 +46,7 @@ def _reach_for(gpu: Gpu, fork_server: ForkServer, own: contextlib.ExitStack) -> 
     return gpu_session
 
 
-def _may_build_speculatively(terms: Terms) -> bool:
+def _may_build_speculatively(terms: GradeTerms) -> bool:
     """Return whether builds may start before torch is imported. With few cores they would only delay the import.
 
     With `--strict`, no process reads the submission before every sandbox layer is confirmed.
@@ -53,7 +55,7 @@ def _may_build_speculatively(terms: Terms) -> bool:
 
 
 def start_speculative_build(
-    terms: Terms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
+    terms: GradeTerms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
 ) -> "SpeculativeBuild":
     """Start speculative builds in a separate fork server; `own` ends both."""
     from evaluator.cache.build_cache import BuildCache, cache_folder

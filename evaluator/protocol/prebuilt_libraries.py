@@ -9,7 +9,7 @@ import msgspec
 from evaluator.protocol.frames import BuildReply, BuildRequest, Frame
 
 
-class Shelf:
+class PrebuiltLibraries:
     """Replays the judge's earlier build replies; implements `extensions.BuildChannel`.
 
     The key of a request is the hash of all fields. A request without an earlier reply fails.

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.protocol.prebuilt_libraries import Shelf
+from evaluator.protocol.prebuilt_libraries import PrebuiltLibraries
 
 FAILED = "warpgrade: the call failed: "
 """Prefix of the single line printed on failure."""
 _ORDER_FILE = "order.msgpack"
-_SHELF_FOLDER = "shelf"
+_LIBRARIES_FOLDER = "libraries"
 
 
 class LoneCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,10 +28,10 @@ class LoneCall(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
 
 
-def lay_out(folder: Path, call: LoneCall) -> Shelf:
+def lay_out(folder: Path, call: LoneCall) -> PrebuiltLibraries:
     """Write `call` into `folder`, and return the library folder for the needed libraries."""
     (folder / _ORDER_FILE).write_bytes(msgspec.msgpack.encode(call))
-    return shelf_in(folder)
+    return libraries_in(folder)
 
 
 def read_back(folder: Path) -> LoneCall:
@@ -39,6 +39,6 @@ def read_back(folder: Path) -> LoneCall:
     return msgspec.msgpack.decode((folder / _ORDER_FILE).read_bytes(), type=LoneCall)
 
 
-def shelf_in(folder: Path) -> Shelf:
+def libraries_in(folder: Path) -> PrebuiltLibraries:
     """Return the library folder inside `folder`."""
-    return Shelf(folder / _SHELF_FOLDER)
+    return PrebuiltLibraries(folder / _LIBRARIES_FOLDER)

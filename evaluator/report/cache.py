@@ -1,6 +1,6 @@
 """The cache as text: contents and removed entries."""
 
-from evaluator.cache.eviction import LIMIT_VARIABLE, CacheCleared, CacheNamespace, CacheUsage, ShelfUsage
+from evaluator.cache.eviction import LIMIT_VARIABLE, CacheCleared, CacheNamespace, CacheUsage, NamespaceUsage
 
 _MEANING = {
     CacheNamespace.BUILDS: "submissions' extensions",
@@ -17,7 +17,7 @@ def usage_text(usage: CacheUsage) -> str:
     lines = [
         f"folder    {usage.folder}",
         f"used      {size(usage.bytes)} of {size(usage.limit_bytes)} ({LIMIT_VARIABLE})",
-        *(_line(shelf) for shelf in usage.shelves),
+        *map(_line, usage.shelves),
     ]
     if usage.unfinished_bytes:
         lines.append(f"unfinished {size(usage.unfinished_bytes)}")
@@ -26,9 +26,9 @@ def usage_text(usage: CacheUsage) -> str:
 
 def cleared_text(cleared: CacheCleared) -> str:
     """Return the counts of removed and remaining entries."""
-    entries = sum(shelf.entries for shelf in cleared.shelves)
+    entries = sum(each.entries for each in cleared.shelves)
     lines = [f"{entry_count(entries)} removed from {cleared.folder}, {size(cleared.bytes)}"]
-    lines += [_line(shelf) for shelf in cleared.shelves if shelf.entries]
+    lines += [_line(each) for each in cleared.shelves if each.entries]
     if cleared.stayed:
         lines.append(f"{entry_count(cleared.stayed)} kept: in use, or owned by another user")
     return "\n".join(lines) + "\n"
@@ -59,5 +59,5 @@ def entry_count(number: int) -> str:
     return "1 entry" if number == 1 else f"{number} entries"
 
 
-def _line(shelf: ShelfUsage) -> str:
-    return f"{shelf.kind.value:<9} {size(shelf.bytes):>10}  {entry_count(shelf.entries):<12} {_MEANING[shelf.kind]}"
+def _line(usage: NamespaceUsage) -> str:
+    return f"{usage.kind.value:<9} {size(usage.bytes):>10}  {entry_count(usage.entries):<12} {_MEANING[usage.kind]}"

@@ -16,7 +16,7 @@ import torch
 
 from evaluator.protocol import model_call
 from evaluator.protocol.seeding import seed_torch
-from evaluator.protocol.standalone_call import FAILED, LoneCall, read_back, shelf_in
+from evaluator.protocol.standalone_call import FAILED, LoneCall, libraries_in, read_back
 from evaluator.runner import submission_module
 from evaluator.runner.extensions import ExtensionLoader
 
@@ -47,7 +47,7 @@ def run(
     """
     torch.set_num_threads(call.threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = call.tf32
-    ExtensionLoader(shelf_in(folder), folder / "extensions").install()
+    ExtensionLoader(libraries_in(folder), folder / "extensions").install()
     model_new = submission_module.read_in(folder, call.submission, call.model)
     problem = importlib.import_module(Path(submission_module.MODEL_FILE).stem)
     reference, model = (

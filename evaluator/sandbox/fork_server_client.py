@@ -109,14 +109,14 @@ class ForkServer:
             return self._machine
 
     @property
-    def walls(self) -> Layers:
+    def layers(self) -> Layers:
         """The sandbox layers of every runner. Raises SandboxUnavailable if the machine allows too few for the mode."""
         return choose_layers(self._mode, self.machine)
 
     @property
     def facts(self) -> SandboxFacts:
         """The sandbox layers as recorded in a scorecard."""
-        return sandbox_facts(self._mode, self.machine, self.walls, self._limits)
+        return sandbox_facts(self._mode, self.machine, self.layers, self._limits)
 
     def spawn(
         self,
@@ -131,7 +131,7 @@ class ForkServer:
         `readable` and `devices` extend the view of all runners. Raises JudgeFailed if the runner cannot be started, and
         SandboxUnavailable if the machine allows too few layers.
         """
-        walls, users = self._walls_and_identities()
+        layers, users = self._layers_and_identities()
         limits = limits if limits is not None else self._limits
         with contextlib.ExitStack() as undo:  # also for Ctrl-C
             try:
@@ -146,7 +146,7 @@ class ForkServer:
             judges_end, runners_end = socket.socketpair()
             undo.callback(judges_end.close)
             order = messages.Spawn(
-                walls=walls,
+                layers=layers,
                 identities=users,
                 limits=limits,
                 files=self._view(scratch.path, limits, readable, devices, host_private=False),
@@ -174,10 +174,10 @@ class ForkServer:
 
         See `run_tool` for a call that also transfers the ownership of `work`, and back.
         """
-        walls, users = self._walls_and_identities()
+        layers, users = self._layers_and_identities()
         limits = limits if limits is not None else self._limits
         order = messages.Spawn(
-            walls=walls,
+            layers=layers,
             identities=users,
             limits=limits,
             files=self._view(work, limits, readable, devices, host_private=True),
@@ -223,9 +223,9 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
 
-    def _walls_and_identities(self) -> tuple[Layers, Identities | None]:
-        walls = self.walls
-        return walls, fresh_identities() if walls.own_user else None
+    def _layers_and_identities(self) -> tuple[Layers, Identities | None]:
+        layers = self.layers
+        return layers, fresh_identities() if layers.own_user else None
 
     def _view(
         self,

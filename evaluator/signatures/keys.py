@@ -110,10 +110,10 @@ def take_from_environment() -> None:
         _stash[:] = [value]
 
 
-def signing_key(path: Path | None, *, walls: bool) -> SigningKey | None:
+def signing_key(path: Path | None, *, sandboxed: bool) -> SigningKey | None:
     """Return the key for signing, from the file `path` or else from the environment; None if neither is given.
 
-    `walls` tells whether submissions run in a sandbox.
+    `sandboxed` tells whether submissions run in a sandbox.
 
     Raises:
         UsageError: there is no key, other users can read it, or a submission could.
@@ -122,7 +122,7 @@ def signing_key(path: Path | None, *, walls: bool) -> SigningKey | None:
     value = _stash[0].strip() if _stash else ""
     if path is None and not value:
         return None
-    if not walls:
+    if not sandboxed:
         hint = f"omit --sign and {VARIABLE}: without isolation a submission can read your files"
         raise UsageError("cannot sign a grade with --sandbox none", hint=hint)
     if path is None and value.startswith(_PRIVATE):

@@ -33,7 +33,7 @@ def run(batch, hand_in, tmp_path):  # noqa: F811
 
 
 def test_every_card_of_a_run_is_signed_and_the_run_remembers_no_secret(run):
-    key = signing_key(Path("key"), walls=True)
+    key = signing_key(Path("key"), sandboxed=True)
     found = [signature_of(path.read_bytes()) for path in (run / "cards").rglob("*.json")]
     assert [(seen.state, seen.signer) for seen in found] == [(State.INTACT, key.public)] * 3
     secret = Path("key").read_text().split()[1].encode()

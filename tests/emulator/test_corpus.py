@@ -9,7 +9,7 @@ from evaluator.grade_options import GradeOptions
 from evaluator.grading.pipeline import grade
 from evaluator.grading.request import GradeRequest
 from evaluator.grading.resources import threads
-from evaluator.judge.setup.terms import Terms
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.progress import Silent
 from evaluator.records import DeviceKind, Order, SizeName, Status
 from evaluator.submission.read import read_submission
@@ -49,7 +49,7 @@ def graded(entry):
     submission = read_submission(entry.submission)
     request = GradeRequest(
         submission,
-        Terms(
+        GradeTerms(
             entry.problem(),
             GradeOptions(device=DeviceKind.EMULATED, size=SizeName.SMALL, timeout_s=60.0, build_timeout_s=1200.0),
             gpu=None,

@@ -7,8 +7,8 @@ from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.judge.setup.terms import Terms
 from evaluator.judge.verdict import judge
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName
@@ -35,7 +35,7 @@ def grade(grader, tmp_path):
 @pytest.fixture(scope="session")
 def judged(grader):
     """Judge a submission for `relu` without the command line: ten times as fast, for the many kinds of one thing."""
-    terms = Terms(
+    terms = GradeTerms(
         find_problem("relu"),
         GradeOptions(
             device=DeviceKind.CPU, size=SizeName.AWKWARD, timeout_s=PATIENT_S, build_timeout_s=PATIENT_BUILD_S

@@ -26,7 +26,7 @@ from evaluator.grading.resources import threads
 from evaluator.judge.runners.fork_servers import light_fork_server_for
 from evaluator.judge.runners.sandboxed_tools import SandboxedTools
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
-from evaluator.judge.setup.terms import Terms
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.trial import timing_loop
 from evaluator.progress import Silent
 from evaluator.protocol.frames import BuildRequest
@@ -259,7 +259,7 @@ def graded(grader, monkeypatch):
                 extracted_from_answer=False,
                 findings=(),
             ),
-            Terms(
+            GradeTerms(
                 find_problem("relu"),
                 GradeOptions(
                     device=DeviceKind.CPU,

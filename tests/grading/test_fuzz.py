@@ -23,8 +23,8 @@ from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.own_kernels import op_count
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.judge.setup.terms import Terms
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.verdict import judge
@@ -234,7 +234,7 @@ programs = st.lists(st.sampled_from(LINES), min_size=1, max_size=3).map(
 def context():
     with passable_folder() as cache, pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", os.environ.get("WARPGRADE_CACHE", str(cache)))
-        terms = Terms(
+        terms = GradeTerms(
             find_problem("relu"),
             GradeOptions(device=DeviceKind.CPU, size=SizeName.AWKWARD, timeout_s=3.0, build_timeout_s=60.0),
             None,

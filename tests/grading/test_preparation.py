@@ -19,8 +19,8 @@ from evaluator.compile.cuda.precompiled import precompiled_folder, why_not_preco
 from evaluator.grade_options import GradeOptions
 from evaluator.judge.context import grade_context
 from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.judge.setup.terms import Terms
 from evaluator.records import DeviceKind, SizeName
 from evaluator.toolchain import host_compiler
 from tests.grading.harness import nobody_left_behind, passable_folder
@@ -58,7 +58,7 @@ def context(cache, monkeypatch):
     def opened(command):
         monkeypatch.setattr(precompiled, "_ninja_text", lambda: NINJA.format(command=command))
         monkeypatch.setattr(grade_context, "device_builders", with_preparation)
-        terms = Terms(
+        terms = GradeTerms(
             find_problem("relu"),
             GradeOptions(device=DeviceKind.CPU, size=SizeName.AWKWARD, timeout_s=60.0, build_timeout_s=60.0),
             None,

@@ -11,8 +11,8 @@ from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.judge.setup.terms import Terms
 from evaluator.judge.verdict import judge
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName, Status, WeightsGraded, WeightsRule
@@ -236,7 +236,7 @@ def _judged(context, source, *, timed=False):
 
 @contextlib.contextmanager
 def _context(grader, problem, size=SizeName.FULL):
-    terms = Terms(
+    terms = GradeTerms(
         problem,
         GradeOptions(device=DeviceKind.CPU, size=size, timeout_s=PATIENT_S, build_timeout_s=1200.0),
         None,

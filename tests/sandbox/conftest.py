@@ -38,7 +38,7 @@ def fork_server(request):
 @pytest.fixture(scope="module")
 def full(fork_server):
     """Only with all walls."""
-    if not fork_server.walls.private_view:
+    if not fork_server.layers.private_view:
         pytest.skip("needs the private view")
     return fork_server
 
@@ -46,7 +46,7 @@ def full(fork_server):
 @pytest.fixture(scope="module")
 def with_proc(fork_server):
     """Only where a runner has a /proc to look at, its own or the machine's."""
-    if fork_server.walls.private_view and not fork_server.machine.own_proc:
+    if fork_server.layers.private_view and not fork_server.machine.own_proc:
         pytest.skip("the kernel refuses a fresh /proc here")
     return fork_server
 

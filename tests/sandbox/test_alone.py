@@ -171,7 +171,7 @@ PAGE = """\
 
 
 def test_what_ncu_prints_becomes_counters(context, build_service, stub):
-    stub(f"cat <<'PAGE'\n{PAGE}PAGE\ntest -e order.msgpack && ls shelf | wc -l >&2")
+    stub(f"cat <<'PAGE'\n{PAGE}PAGE\ntest -e order.msgpack && ls libraries | wc -l >&2")
     found = counters(context, build_service)
     assert found.finding is None
     (kernel,) = found.kernels

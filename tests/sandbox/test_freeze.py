@@ -126,7 +126,7 @@ def test_starting_programs_is_no_fault(full, spawn):
 @pytest.fixture(scope="module")
 def without_view(fork_server):
     """What stands in a container: no namespaces, no view of files."""
-    if fork_server.walls.private_view:
+    if fork_server.layers.private_view:
         pytest.skip("sockets are cut short where there is no private view")
     return fork_server
 

@@ -15,7 +15,7 @@ def test_processes_are_counted(fork_server, ask):
     result, children = ask(fork_server, "burdens:fork_bomb", limits=Limits(processes=20))
     assert result == "EAGAIN"
     # Without a user of its own the count begins at what this user already runs, a moment earlier.
-    assert children <= 20 + (0 if fork_server.walls.own_user else 5)
+    assert children <= 20 + (0 if fork_server.layers.own_user else 5)
 
 
 def test_a_fork_bomb_is_killed(fork_server, spawn):

@@ -18,7 +18,7 @@ from evaluator.catalog import sized_source
 from evaluator.devices.gpu import choose
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.verdict import judge
-from evaluator.judge.setup.terms import Terms
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.records import Outcome
@@ -136,7 +136,7 @@ class Judge:
             build_timeout_s=_BUILD_TIMEOUT_S,
             require_own_kernel=own_kernel,
         )
-        terms = Terms(entry.problem(), options, gpu, threads=1)
+        terms = GradeTerms(entry.problem(), options, gpu, threads=1)
         if self._context is None or self._timer is None or self._context.terms != terms:
             self.close()
             # One that lasts keeps a GPU for itself; on a CPU each grade has processes of its own.

@@ -15,7 +15,7 @@ from evaluator.devices.gpu import Gpu, choose
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import threads
-from evaluator.judge.setup.terms import Terms
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
 from evaluator.submission.read import Submission
 
@@ -73,7 +73,7 @@ class Order(Record, frozen=True):
         """Return the request to the pipeline. Raises InfraError if the GPU is gone."""
         submission = self.submission or self.unread
         assert submission is not None  # noqa: S101 - for the type checker: an order has one of them
-        return GradeRequest(submission, Terms(self.problem, self.options, self._gpu(), threads()))
+        return GradeRequest(submission, GradeTerms(self.problem, self.options, self._gpu(), threads()))
 
     def _gpu(self) -> Gpu | None:
         if self.options.device is not DeviceKind.CUDA:

@@ -62,12 +62,12 @@ def serve(replies: int) -> int:
     order = receive_order(_ORDERS)
     if order is None:
         return 0
-    with contextlib.closing(_begin_starter(order)) as fork_server:
+    with contextlib.closing(_start_fork_server(order)) as fork_server:
         # The handler must not raise during the import of PyTorch, which may swallow the exception.
         signal.signal(signal.SIGTERM, functools.partial(_leave_at_once, fork_server))
         _import_early()
         fork_server.machine  # noqa: B018 - it is ready once, and is asked before the first fork
-        signal.signal(signal.SIGTERM, _ask)
+        signal.signal(signal.SIGTERM, _terminate)
         judge: _Judge | None = None
         made = 0
         try:
@@ -86,7 +86,7 @@ def serve(replies: int) -> int:
     return 0
 
 
-def _begin_starter(order: Order) -> "ForkServer":
+def _start_fork_server(order: Order) -> "ForkServer":
     from evaluator.judge.runners.fork_servers import fork_server_for
 
     threads = len(os.sched_getaffinity(0))
@@ -105,12 +105,12 @@ def _leave_at_once(fork_server: "ForkServer", _number: int, _frame: object) -> N
     os._exit(1)
 
 
-class _Asked(BaseException):
+class _Terminated(BaseException):
     """Raised by SIGTERM: the batch ends the worker."""
 
 
-def _ask(_number: int, _frame: object) -> NoReturn:
-    raise _Asked
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    raise _Terminated
 
 
 def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
@@ -208,5 +208,5 @@ def main(arguments: list[str]) -> int:
         os.sched_setaffinity(0, {int(core) for core in arguments[1].split(",")})
     try:
         return serve(int(arguments[0]))
-    except _Asked:
+    except _Terminated:
         return 1

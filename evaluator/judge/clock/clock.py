@@ -39,7 +39,7 @@ class Clock(Protocol):
     empty_ms: float
 
     @property
-    def words(self) -> MemorySamples | None:
+    def memory_samples(self) -> MemorySamples | None:
         """Samples of the runner's output region around each call; None on a GPU, with output sampling instead."""
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:

@@ -31,11 +31,11 @@ class HostClock:
     def __init__(self, session: RunnerClient, outputs: Region) -> None:
         """Stop and resume the runner of `session`, which writes outputs into `outputs`.
 
-        At the reported end of every call, empty calls included, `words` are sampled again. The sampling time is
+        At the reported end of every call, empty calls included, `memory_samples` are read again. The sampling time is
         therefore part of the overhead subtracted from all calls.
         """
         self._session = session
-        self.words = MemorySamples(outputs)
+        self.memory_samples = MemorySamples(outputs)
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
         """Prepare the runner, then stop all its processes."""
@@ -59,7 +59,7 @@ class HostClock:
         answer = self._session.ask(frame, Stage.CALL, timeout_s)
         if isinstance(answer, Fault):
             return answer
-        self.words.look_again()
+        self.memory_samples.look_again()
         fault = self._session.stop()
         elapsed_ms = (time.perf_counter_ns() - start_ns) / 1e6
         if fault is not None:

@@ -50,7 +50,7 @@ _BLOCKS, _THREADS = 64, 256
 class SealedClock:
     """Times the calls of one runner with the GPU's clock, in the judge's own context."""
 
-    words = None
+    memory_samples = None
 
     def __init__(self, session: RunnerClient, memory: SharedMemory, kernels: bytes) -> None:
         """Pin the pages and load the judge's `kernels`, a cubin for the GPU."""

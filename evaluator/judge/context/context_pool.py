@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
 from evaluator.deadline import Deadline
-from evaluator.judge.setup.terms import Terms
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import Scorecard
 from evaluator.sandbox import ForkServer
 
@@ -48,7 +48,7 @@ class ContextPool:
     def __exit__(self, *_: object) -> None:
         self._drop()
 
-    def make_room(self, terms: Terms) -> None:
+    def make_room(self, terms: GradeTerms) -> None:
         """End a context with other terms. Raises UsageError if a grade on the new terms would exceed the memory."""
         if self._kept is not None and self._kept[0].terms == terms:
             return
@@ -59,7 +59,7 @@ class ContextPool:
 
     @contextlib.contextmanager
     def context_for(
-        self, terms: Terms, source: str, card: Scorecard | None, deadline: Deadline | None = None
+        self, terms: GradeTerms, source: str, card: Scorecard | None, deadline: Deadline | None = None
     ) -> "Iterator[tuple[GradeContext, ReferenceTimer]]":
         """Yield the grade context and the reference timer for one submission, until its `deadline`.
 

@@ -17,9 +17,9 @@ from evaluator.judge.runners.fork_servers import fork_server_for
 from evaluator.judge.runners.runner_pool import POOLED_RUNNERS
 from evaluator.judge.runners.sandboxed_tools import SandboxedTools
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import keep_memory, set_up_problem
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.judge.setup.terms import Terms
 from evaluator.lint.lint_in_sandbox import look_at
 from evaluator.records import Finding, SandboxFacts
 from evaluator.sandbox import ForkServer
@@ -34,7 +34,7 @@ class GradeContext(GradeFacts):
 
     def __init__(
         self,
-        terms: Terms,
+        terms: GradeTerms,
         source: str,
         seeds: SeedBook,
         *,

@@ -5,16 +5,16 @@ from evaluator.judge.backend.device_backend import DeviceBackend
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.runners.call_timeouts import call_timeouts
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import ProblemSetup
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.judge.setup.terms import Terms
 from evaluator.records import RunnerOutput
 
 
 class GradeFacts:
     """Facts of one grade at a time. `output` is what the submission's last runner printed."""
 
-    def __init__(self, terms: Terms, source: str, seeds: SeedBook, deadline: Deadline | None) -> None:
+    def __init__(self, terms: GradeTerms, source: str, seeds: SeedBook, deadline: Deadline | None) -> None:
         """Start with the submission `source`, before the problem is set up."""
         self.terms = terms
         self._setup: ProblemSetup | None = None

@@ -94,9 +94,9 @@ def _elements(tensor: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((span, 1), (1, 1)).view(torch.uint8)[places]
 
 
-def late_on_host(pairs: list[Pair], words: MemorySamples) -> Finding | None:
+def late_on_host(pairs: list[Pair], memory_samples: MemorySamples) -> Finding | None:
     """Return a finding if sampled words of a verified output changed after the runner reported the end of the call."""
-    for path, then, now in words.within(words.at_done, pairs, frozenset()):
+    for path, then, now in memory_samples.within(memory_samples.at_done, pairs, frozenset()):
         changed = int((then != now).sum())
         if changed:
             message = f"{path}: {changed} of {len(now)} sampled words changed after the runner reported the call's end"

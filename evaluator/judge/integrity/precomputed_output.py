@@ -38,9 +38,9 @@ _KINDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: to
 class PrecomputedOutputCheck:
     """Observation of a runner's output region before and after each call."""
 
-    def __init__(self, words: MemorySamples) -> None:
-        """Start with the places that `words` chooses in the region."""
-        self._words = words
+    def __init__(self, memory_samples: MemorySamples) -> None:
+        """Start with the places that `memory_samples` chooses in the region."""
+        self._memory_samples = memory_samples
         self._poison = 0
         self._mark = 2 + secrets.randbelow(253)  # Neither a boolean's byte (0 or 1) nor the byte of -1.
         self._given: list[tuple[TensorView, int]] = []
@@ -53,9 +53,9 @@ class PrecomputedOutputCheck:
         last outputs.
         """
         for view, item_bytes in self._given:
-            _fill(self._words.region, view, item_bytes, self._mark)
+            _fill(self._memory_samples.region, view, item_bytes, self._mark)
         self._given = []
-        self._words.look()
+        self._memory_samples.look()
         self._poison = _word(poison)
 
     def found(self, pairs: list[Pair], exempt: frozenset[str]) -> Finding | None:
@@ -69,7 +69,7 @@ class PrecomputedOutputCheck:
             if isinstance(answer, TensorView) and answer.offset_bytes is not None
             if path not in exempt and path.startswith("output")
         ]
-        for path, earlier, now in self._words.within(self._words.before, pairs, exempt):
+        for path, earlier, now in self._memory_samples.within(self._memory_samples.before, pairs, exempt):
             stood = int(((earlier == now) & (earlier != self._poison)).sum())
             if stood > len(now) * _TELLING_PART:
                 self._calls += 1
@@ -83,7 +83,7 @@ class PrecomputedOutputCheck:
 
     def unwritten(self, pairs: list[Pair]) -> Finding | None:
         """Return a finding if a wrong answer is wrong because of remaining marks."""
-        for path, earlier, now in self._words.within(self._words.before, pairs, frozenset()):
+        for path, earlier, now in self._memory_samples.within(self._memory_samples.before, pairs, frozenset()):
             left = int(((earlier == now) & (now == _word(self._mark)) & (now != self._poison)).sum())
             if left > len(now) * _TELLING_PART:
                 message = f"{path}: {left} of {len(now)} sampled words were unwritten in this call and the previous one"

@@ -45,9 +45,9 @@ def counters(context: GradeContext, build_service: ResourceUsageService) -> Coun
         return _nothing(finding(Code.NO_NCU, "this machine has no ncu (Nsight Compute)"))
     try:
         with work_folder() as work:
-            shelf = lay_out(work, _call(context))
+            libraries = lay_out(work, _call(context))
             for served in build_service.served:
-                shelf.put(*served)
+                libraries.put(*served)
             result = context.runners.run_on_gpu(
                 command(ncu, program(_BOOT, work)),
                 work=work,

@@ -41,7 +41,7 @@ class SpeculativeBuild:
         self._fork_server = fork_server
         self._run_tool = run_tool
         self._ended = False
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="early")
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="speculative-build")
         self._builds: list[tuple[BuildRequest, Future[BuildResult]]] = []
         self._looked = self._threads.submit(self._look, source, builder_of)
 

@@ -13,9 +13,9 @@ from evaluator.errors import ProblemError
 from evaluator.judge.backend.device_backend import CallSizes, DeviceBackend, GpuBackend, HostBackend
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.memory_plan import judge_bytes
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.setup.terms import Terms
 from evaluator.judge.tensors.pytree import extent_bytes, tensors
 from evaluator.records import Layout
 
@@ -33,7 +33,7 @@ class ProblemSetup(NamedTuple):
     judge_bytes: int = 0
 
 
-def set_up_problem(terms: Terms, weight_seed: int, device_builders: DeviceBuilders) -> ProblemSetup:
+def set_up_problem(terms: GradeTerms, weight_seed: int, device_builders: DeviceBuilders) -> ProblemSetup:
     """Run the problem's own code, and plan the memory. Raises ProblemError for a broken problem."""
     reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
     distribution_mix = distribution_mix_for(reference, terms.size, terms.options.tolerance)

@@ -28,10 +28,10 @@ class CallDriver:
         clock: Clock,
         memory: SharedMemory,
         sites: Sites,
-        standing: PrecomputedOutputCheck | None,
+        precomputed_output: PrecomputedOutputCheck | None,
         first_call_s: float,
     ) -> None:
-        """Call the runner behind `clock`. `standing` samples the runner's memory after each preparation.
+        """Call the runner behind `clock`. `precomputed_output` samples the runner's memory after each preparation.
 
         `first_call_s` raises the time limit of the first call until all work is queued. Weights change between calls if
         `sites` locates the weights in the runner.
@@ -41,7 +41,7 @@ class CallDriver:
         self._inputs = memory.inputs
         self._poison_bytes = memory.poison_bytes
         self._sites = sites
-        self._standing = standing
+        self._precomputed_output = precomputed_output
         self._first_call_s = first_call_s
         self.wanted: model_call.Result | None = None
         """Expected result of the last non-empty call."""
@@ -69,8 +69,8 @@ class CallDriver:
         )
         if fault is not None:
             return LaidOut([], []), fault
-        if self._standing is not None:
-            self._standing.look(poison)
+        if self._precomputed_output is not None:
+            self._precomputed_output.look(poison)
         inputs, gradients = plan.inputs, plan.gradients
         weights = self._sites.of(self._reference.parameters()) if self._sites.change else Laid([], {})
         placed = lay_out(

@@ -13,7 +13,7 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.runners.call_timeouts import call_timeouts
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.setup.distribution_mix import DistributionMix
-from evaluator.judge.setup.terms import Terms
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Construct, Constructed, Load, Table
@@ -32,7 +32,7 @@ class ModelSpec(NamedTuple):
     `reference_s` is the duration of the reference's first call.
     """
 
-    terms: Terms
+    terms: GradeTerms
     reference: Reference
     reference_s: float
     weight_seed: int
@@ -125,7 +125,9 @@ class ModelRunner(NamedTuple):
         )
 
 
-def load_frame(terms: Terms, source: str, memory: SharedMemory, device: DeviceKind, tf32: Tf32 | None = None) -> Load:
+def load_frame(
+    terms: GradeTerms, source: str, memory: SharedMemory, device: DeviceKind, tf32: Tf32 | None = None
+) -> Load:
     """Return the request to load `source` beside the problem's own text."""
     return Load(
         submission=source,
@@ -141,7 +143,7 @@ def load_frame(terms: Terms, source: str, memory: SharedMemory, device: DeviceKi
     )
 
 
-def import_timeout_s(terms: Terms) -> float:
+def import_timeout_s(terms: GradeTerms) -> float:
     """Return the time limit for loading a submission, and for constructing the model."""
     return IMPORT_TIMEOUT_S if terms.options.timeout_s is None else terms.options.timeout_s
 

@@ -97,9 +97,11 @@ class TrialRunner:
         self._profile = Profile.AS_GIVEN
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._precision = PrecisionWatch(reference.problem.precision)
-        self._words = clock.words
-        self._standing = None if self._words is None else PrecomputedOutputCheck(self._words)
-        self._asker = CallDriver(reference, clock, memory, sites, self._standing, first_call_s)
+        self._memory_samples = clock.memory_samples
+        self._precomputed_output = (
+            None if self._memory_samples is None else PrecomputedOutputCheck(self._memory_samples)
+        )
+        self._call_driver = CallDriver(reference, clock, memory, sites, self._precomputed_output, first_call_s)
 
     @property
     def earlier_weights(self) -> list[Worn]:
@@ -131,7 +133,7 @@ class TrialRunner:
         plan = CallPlan(self._reference, seed, profile=profile, decoy=self._distribution_mix.decoy(seed))
         self._precision.begin(len(plan.blocks))
         wanted = plan.wanted(model_call.Result(self._outline, None))
-        placed, answer = self._asker.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
+        placed, answer = self._call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False, profile=profile)
         honest = plan.honest() if quick else None
@@ -170,7 +172,7 @@ class TrialRunner:
 
         Calls bit-equal to the plain reference count too, so no call should be `quick` meanwhile.
         """
-        outputs = outlined(self._asker.wanted).values()
+        outputs = outlined(self._call_driver.wanted).values()
         few = any(0 < tensor.numel() < ENOUGH and tensor.dtype == torch.float32 for tensor in outputs)
         return few and self._rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_calls
 
@@ -188,7 +190,7 @@ class TrialRunner:
         self._reference.wear(self._weights_of(seed))
         plan = CallPlan(self._reference, seed, random_seed=0)
         for index in itertools.count():
-            _, answer = self._asker.ask(index, plan, None, schedule=None, timeout_s=timeout_s, forked=forked)
+            _, answer = self._call_driver.ask(index, plan, None, schedule=None, timeout_s=timeout_s, forked=forked)
             yield answer
 
     def _judge(
@@ -215,7 +217,7 @@ class TrialRunner:
         snapshots = output_views(pairs, self._outputs, self._reference.number)
         if isinstance(snapshots, Finding):
             return [], True, snapshots
-        on_host = None if self._words is None else late_on_host(pairs, self._words)
+        on_host = None if self._memory_samples is None else late_on_host(pairs, self._memory_samples)
         too_late = late(snapshots, answer.samples or {}) or on_host
         if too_late is not None:
             return [], True, too_late
@@ -235,8 +237,8 @@ class TrialRunner:
             del block  # Free the block before the next block is computed.
         checks = [joined([read() for read in readings]) for readings in parts.values()]
         problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
-        if problem is not None and self._standing is not None:
-            problem = self._standing.unwritten(pairs) or problem
+        if problem is not None and self._precomputed_output is not None:
+            problem = self._precomputed_output.unwritten(pairs) or problem
         # Always checked: the next call is compared with the addresses recorded here.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
         return checks, in_float64, problem or shared or changed_input(placed, self._reference.written) or earlier
@@ -294,7 +296,7 @@ class TrialRunner:
         """
         reused = self._reused(snapshots, exempt)
         lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
-        stood = None if self._standing is None else self._standing.found(pairs, exempt)
+        stood = None if self._precomputed_output is None else self._precomputed_output.found(pairs, exempt)
         return reused or lent or stood
 
     def _reused(self, snapshots: list[OutputViews], exempt: frozenset[str]) -> Finding | None:

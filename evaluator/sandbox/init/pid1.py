@@ -55,13 +55,13 @@ def supervise(order: Spawn, judge: socket.socket, output: int, runner_socket: in
     os.close(output)
     if runner_socket is not None:
         os.close(runner_socket)
-    walls, users = order.walls, order.identities
+    layers, users = order.layers, order.identities
     if users is not None:
-        process_group.enter_after_fork(walls.process_group, runner=users.runner, own=users.supervisor)
+        process_group.enter_after_fork(layers.process_group, runner=users.runner, own=users.supervisor)
     _measure_until_dead(warden_pid, order, meter, alarm_end)
     os.waitpid(warden_pid, 0)
-    if walls.process_group is not ProcessGroup.PROCESS_NAMESPACE:
-        process_group.kill_all(walls.process_group)
+    if layers.process_group is not ProcessGroup.PROCESS_NAMESPACE:
+        process_group.kill_all(layers.process_group)
     os._exit(0)
 
 
@@ -75,7 +75,7 @@ def _meter() -> MemoryMeter | None:
 def _measure_until_dead(warden_pid: int, order: Spawn, meter: MemoryMeter | None, alarm: int) -> None:
     """Measure the memory of all processes below the warden until its death; above the limit, write to `alarm`."""
     warden = os.pidfd_open(warden_pid)
-    memfds = bool(order.files.devices) or not order.walls.seccomp
+    memfds = bool(order.files.devices) or not order.layers.seccomp
     while not messages.ready(warden, _MEASURE_S if meter is not None else _FOR_GOOD_S):
         if meter is not None and meter.exceeds(warden_pid, order.limits.held_bytes, memfds=memfds):
             os.write(alarm, b"!")
@@ -85,10 +85,10 @@ def _measure_until_dead(warden_pid: int, order: Spawn, meter: MemoryMeter | None
 def _start_warden(
     order: Spawn, judge: socket.socket, output: int, runner_socket: int | None, alarm: int, meter: MemoryMeter | None
 ) -> int:
-    walls, users, fork_server = order.walls, order.identities, os.getppid()
-    namespaces.enter(walls.namespaces, users.runner if users is not None else None)
-    process_group.enter_before_fork(walls.process_group)
-    in_namespace = walls.process_group is ProcessGroup.PROCESS_NAMESPACE
+    layers, users, fork_server = order.layers, order.identities, os.getppid()
+    namespaces.enter(layers.namespaces, users.runner if users is not None else None)
+    process_group.enter_before_fork(layers.process_group)
+    in_namespace = layers.process_group is ProcessGroup.PROCESS_NAMESPACE
     if in_namespace:
         # Without a namespace, a sudden death would orphan the runner's descendants; hanging up kills all of them
         # instead.
@@ -127,10 +127,10 @@ def _tell_failure(judge: socket.socket, error: BaseException) -> None:
 
 def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: int | None, alarm: int) -> NoReturn:
     """Build the view, start the runner, then serve the judge until the judge hangs up."""
-    walls, users = order.walls, order.identities
+    layers, users = order.layers, order.identities
     owner = (users.runner, users.runner) if users is not None else (os.geteuid(), os.getegid())
-    built = mounts.build(order.files, owner) if walls.private_view else mounts.Built(own_proc=False, scratch_end=None)
-    process_group.enter_before_fork(walls.process_group)
+    built = mounts.build(order.files, owner) if layers.private_view else mounts.Built(own_proc=False, scratch_end=None)
+    process_group.enter_before_fork(layers.process_group)
     child_events = _listen_for_children()
     report, report_end = os.pipe()
     runner_pid = os.fork()
@@ -149,11 +149,11 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
     with contextlib.suppress(PermissionError):
         # A freeze must not wait for the runner's time slice. Only root may raise the priority.
         os.nice(_FIRST_IN_LINE)
-    if walls.process_group is ProcessGroup.PROCESS_NAMESPACE:
+    if layers.process_group is ProcessGroup.PROCESS_NAMESPACE:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
         syscalls.set_capabilities(syscalls.CAP_KILL)
     elif users is not None:
-        process_group.enter_after_fork(walls.process_group, runner=users.runner, own=users.warden)
+        process_group.enter_after_fork(layers.process_group, runner=users.runner, own=users.warden)
     with os.fdopen(report, "rb") as problems:
         problem = problems.read(_REPORT_BYTES).decode()
     if problem:
@@ -163,7 +163,7 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
     messages.send(judge, messages.Started(), [] if built.scratch_end is None else [built.scratch_end])
     if built.scratch_end is not None:
         os.close(built.scratch_end)
-    _Watch(walls.process_group, judge, runner_pid, child_events, alarm, others).serve()
+    _Watch(layers.process_group, judge, runner_pid, child_events, alarm, others).serve()
 
 
 def _listen_for_children() -> int:

@@ -35,7 +35,7 @@ def run(order: Spawn, output: int, runner_socket: int | None, report: int) -> No
         entry = _import_entry(order.entry) if order.entry is not None else None
         _forget_own_sources(order.files.hidden)
         _set_environment(order)
-        _put_up_walls(order)
+        _apply_layers(order)
         if entry is None:
             _execute(order)
         os.close(report)
@@ -82,15 +82,15 @@ def _set_environment(order: Spawn) -> None:
     os.umask(0o077)
 
 
-def _put_up_walls(order: Spawn) -> None:
-    walls = order.walls
-    rules = list(_landlock_rules(order)) if walls.landlock else []
+def _apply_layers(order: Spawn) -> None:
+    layers = order.layers
+    rules = list(_landlock_rules(order)) if layers.landlock else []
     with contextlib.suppress(OSError):
         # Make the runner the OOM killer's first victim; only root can lower the score again.
         Path("/proc/self/oom_score_adj").write_text(_PREFERRED_VICTIM, encoding="ascii")
-    counted_alone = order.identities is not None or walls.namespaces is Namespaces.USER
+    counted_alone = order.identities is not None or layers.namespaces is Namespaces.USER
     resource_limits.apply(order.limits, counted_alone=counted_alone)
-    if walls.process_group is ProcessGroup.DESCENDANTS and not walls.landlock:
+    if layers.process_group is ProcessGroup.DESCENDANTS and not layers.landlock:
         os.chdir(order.files.private)
         return
     privileges.empty_bounding_set()
@@ -100,14 +100,14 @@ def _put_up_walls(order: Spawn) -> None:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
     os.chdir(order.files.private)
     privileges.give_up_capabilities()
-    if walls.process_group is not ProcessGroup.PROCESS_NAMESPACE:
+    if layers.process_group is not ProcessGroup.PROCESS_NAMESPACE:
         syscalls.die_with_parent(os.getppid(), signal.SIGKILL)
-    if walls.landlock:
+    if layers.landlock:
         landlock.restrict(rules)
-    if walls.seccomp:
+    if layers.seccomp:
         seccomp.apply(
-            private_view=walls.private_view,
-            own_processes=walls.process_group is ProcessGroup.PROCESS_NAMESPACE,
+            private_view=layers.private_view,
+            own_processes=layers.process_group is ProcessGroup.PROCESS_NAMESPACE,
             gpu=bool(order.files.devices),
             tool=order.entry is None,
         )
@@ -118,7 +118,7 @@ def _landlock_rules(order: Spawn) -> Iterator[tuple[Path, landlock.Access]]:
     yield Path(view.private), landlock.EVERYTHING
     for device in (*visible_files.PLAIN_DEVICES, *view.devices):
         yield Path(device), landlock.DEVICE
-    if order.walls.private_view:
+    if order.layers.private_view:
         # The view contains readable files only; Landlock restricts writing a second time.
         yield Path("/"), landlock.READ
         yield Path("/tmp"), landlock.EVERYTHING  # noqa: S108 - its own

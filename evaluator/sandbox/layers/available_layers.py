@@ -38,7 +38,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     process_group: ProcessGroup
 
 
-_NO_WALLS = Layers(
+_NO_LAYERS = Layers(
     namespaces=Namespaces.NONE,
     private_view=False,
     own_user=False,
@@ -54,7 +54,7 @@ def choose_layers(mode: SandboxMode, machine: Machine) -> Layers:
     Raises SandboxUnavailable if no layer protects files, or if a confined runner could not read Python.
     """
     if mode is SandboxMode.NONE:
-        return _NO_WALLS
+        return _NO_LAYERS
     if not machine.private_view and machine.landlock_abi == 0:
         reasons = "; ".join(f"{layer}: {reason}" for layer, reason in machine.refused.items())
         raise SandboxUnavailable(
@@ -88,24 +88,24 @@ def _choose_cage(machine: Machine) -> ProcessGroup:
     return ProcessGroup.DESCENDANTS
 
 
-def sandbox_facts(mode: SandboxMode, machine: Machine, walls: Layers, limits: Limits) -> SandboxFacts:
+def sandbox_facts(mode: SandboxMode, machine: Machine, layers: Layers, limits: Limits) -> SandboxFacts:
     """Return the active and the missing layers for the scorecard."""
-    separate = walls.namespaces is not Namespaces.NONE
-    abi = machine.landlock_abi if walls.landlock else 0
+    separate = layers.namespaces is not Namespaces.NONE
+    abi = machine.landlock_abi if layers.landlock else 0
     stands = {
-        "private-file-view": walls.private_view,
+        "private-file-view": layers.private_view,
         "process-namespace": separate,
         "network-namespace": separate,
         "ipc-namespace": separate,
-        "own-proc": walls.private_view and machine.own_proc,
+        "own-proc": layers.private_view and machine.own_proc,
         # A runner in a separate user namespace has no rights outside and is counted separately.
-        "own-user": walls.own_user or walls.namespaces is Namespaces.USER,
+        "own-user": layers.own_user or layers.namespaces is Namespaces.USER,
         "landlock-files": abi > 0,
         "landlock-network": abi >= landlock.NETWORK_ABI,
         "landlock-signals": abi >= landlock.SIGNALS_ABI,
-        "seccomp": walls.seccomp,
-        "folder-quota": walls.private_view,
-        "atomic-freeze": walls.process_group is not ProcessGroup.DESCENDANTS and walls.seccomp,
+        "seccomp": layers.seccomp,
+        "folder-quota": layers.private_view,
+        "atomic-freeze": layers.process_group is not ProcessGroup.DESCENDANTS and layers.seccomp,
     }
     return SandboxFacts(
         mode=mode.value,

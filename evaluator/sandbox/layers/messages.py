@@ -44,7 +44,7 @@ class Spawn(Message, frozen=True, kw_only=True):
     Descriptors: the warden's socket, the output pipe and, for an `entry`, the runner's socket.
     """
 
-    walls: Layers
+    layers: Layers
     identities: Identities | None
     limits: Limits
     files: FileView

@@ -26,8 +26,8 @@ def key(number):
     return hashlib.sha256(str(number).encode()).hexdigest()
 
 
-def folder(root, number, shelf=CacheNamespace.BUILDS):
-    return root / shelf / key(number)[:2] / key(number)
+def folder(root, number, namespace=CacheNamespace.BUILDS):
+    return root / namespace / key(number)[:2] / key(number)
 
 
 def put(root, number, *, age_s=2 * RECENT_S, library=LIBRARY):
@@ -159,7 +159,7 @@ def test_an_entry_made_anew_is_held_anew(tmp_path):
 def test_our_own_parts_count_too(tmp_path):
     BuildCache(tmp_path).parts.put(key(0), LIBRARY, log="", wall_s=1.0)
     os.utime(folder(tmp_path, 0, CacheNamespace.PARTS), (0, 0))
-    assert [(shelf.kind, shelf.entries) for shelf in usage(tmp_path, 1).shelves if shelf.entries] == [("parts", 1)]
+    assert [(each.kind, each.entries) for each in usage(tmp_path, 1).shelves if each.entries] == [("parts", 1)]
     make_room(tmp_path, 1, AT_ONCE)
     assert not folder(tmp_path, 0, CacheNamespace.PARTS).exists()
 
@@ -204,11 +204,11 @@ def test_clear_removes_everything_and_says_what(tmp_path):
     BuildCache(tmp_path).failures.put(key(3), LIBRARY, log="", wall_s=1.0)
     BuildCache(tmp_path).parts.put(key(1), LIBRARY, log="", wall_s=1.0)
     (tmp_path / "prepared" / "some").mkdir(parents=True)
-    BuildCache(tmp_path, shelf=CacheNamespace.MEASURED).put(key(2), LIBRARY, log="", wall_s=1.0)
+    BuildCache(tmp_path, namespace=CacheNamespace.MEASURED).put(key(2), LIBRARY, log="", wall_s=1.0)
     before = usage(tmp_path, 1)
     cleared = clear(tmp_path)
     assert (cleared.bytes, cleared.shelves, cleared.stayed) == (before.bytes, before.shelves, 0)
-    assert [shelf.entries for shelf in cleared.shelves] == [1, 1, 1, 1, 1]
+    assert [each.entries for each in cleared.shelves] == [1, 1, 1, 1, 1]
     assert usage(tmp_path, 1).bytes == 0
     assert clear(tmp_path / "nowhere").bytes == 0
 
@@ -265,9 +265,9 @@ def stop_writer(process):
     return max(finished, default=None)
 
 
-def check_whole(root, *, shelf=CacheNamespace.BUILDS):
+def check_whole(root, *, namespace=CacheNamespace.BUILDS):
     """Assert that every entry that can be seen is whole and its own; give their number."""
-    entries = [path for path in (root / shelf).glob("??/[0-9a-f]*") if path.is_dir()]
+    entries = [path for path in (root / namespace).glob("??/[0-9a-f]*") if path.is_dir()]
     for entry in entries:
         read = BuildCache(root).get(entry.name)
         assert read is not None

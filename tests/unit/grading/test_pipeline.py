@@ -14,8 +14,8 @@ from evaluator.grading import pipeline
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resources import threads
 from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.judge.setup.terms import Terms
 from evaluator.progress import Silent
 from evaluator.records import DeviceKind, Profile, SizeName, Status
 from evaluator.submission.read import Submission
@@ -55,7 +55,7 @@ class Pool:
 
 REQUEST = GradeRequest(
     SUBMISSION,
-    Terms(
+    GradeTerms(
         find_problem("relu"),
         GradeOptions(device=DeviceKind.CPU, size=SizeName.SMALL, build_timeout_s=60.0),
         gpu=None,

@@ -166,7 +166,7 @@ def test_a_key_is_made_for_its_owners_eyes_and_never_printed(tmp_path, capsys):
     assert Path("key").stat().st_mode & 0o777 == 0o600
     assert Path("key.pub").read_text() == said.out
     assert private.split()[1] not in said.out + said.err
-    key = signing_key(Path("key"), walls=True)
+    key = signing_key(Path("key"), sandboxed=True)
     assert key.public.name == "a lab"
     assert key.public.line == said.out.strip()
     assert list(public_keys(Path("key.pub")).values()) == [key.public]
@@ -190,7 +190,7 @@ def test_a_key_is_not_written_through_a_link(tmp_path):
 def test_a_key_shows_itself_nowhere():
     made = make_key(Path("key"), "")
     secret = Path("key").read_text().split()[1]
-    key = signing_key(Path("key"), walls=True)
+    key = signing_key(Path("key"), sandboxed=True)
     assert secret not in f"{key!r} {key} {made}"
     with pytest.raises(TypeError):
         pickle.dumps(key)
@@ -202,14 +202,14 @@ def test_a_key_that_others_can_read_is_refused():
     make_key(Path("key"), "")
     Path("key").chmod(0o640)
     with pytest.raises(UsageError, match="readable by other users"):
-        signing_key(Path("key"), walls=True)
+        signing_key(Path("key"), sandboxed=True)
 
 
 def test_a_key_where_submissions_read_is_refused(monkeypatch, tmp_path):
     make_key(Path("key"), "")
     monkeypatch.setattr("evaluator.sandbox.filesystem.visible_files.readable_paths", lambda: (str(tmp_path.resolve()),))
     with pytest.raises(UsageError, match="submissions can read"):
-        signing_key(Path("key"), walls=True)
+        signing_key(Path("key"), sandboxed=True)
 
 
 @pytest.mark.parametrize("text", ["", "warpgrade-ed25519-private AAAA", "secret " * 9, "warpgrade-ed25519 " + "A" * 44])
@@ -217,7 +217,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(text):
     Path("key").write_text(text)
     Path("key").chmod(0o600)
     with pytest.raises(UsageError) as raised:
-        signing_key(Path("key"), walls=True)
+        signing_key(Path("key"), sandboxed=True)
     assert "AAAA" not in raised.value.message
     assert "secret" not in raised.value.message
 
@@ -227,7 +227,7 @@ def test_nothing_is_signed_without_walls(monkeypatch):
     for use in (Path("key"), None):
         monkeypatch.setenv(VARIABLE, "key")
         with pytest.raises(UsageError, match="--sandbox none"):
-            signing_key(use, walls=False)
+            signing_key(use, sandboxed=False)
 
 
 @pytest.mark.parametrize("itself", [True, False])
@@ -241,11 +241,11 @@ def test_a_key_of_the_environment_is_taken_out_of_it(itself, monkeypatch):
     )
     assert Path("key").read_text().split()[1] not in inherited.stdout
     for _ in range(2):  # a program makes more than one grader
-        assert signing_key(None, walls=True).public == public
+        assert signing_key(None, sandboxed=True).public == public
 
 
 def test_without_a_key_nothing_is_signed():
-    assert signing_key(None, walls=True) is None
+    assert signing_key(None, sandboxed=True) is None
 
 
 # Commands.

@@ -58,7 +58,7 @@ def gpu(tmp_path, monkeypatch):
         Path("/tmp", f"warpgrade-{made.uuid}.{kind}").unlink(missing_ok=True)
 
 
-class Starter:
+class ForkServer:
     def __init__(self, failing=False):
         self.failing = failing
         self.asked = []
@@ -77,7 +77,7 @@ def test_it_needs_no_torch():
 
 
 def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu, monkeypatch):
-    alive, fork_server = [], Starter()
+    alive, fork_server = [], ForkServer()
     monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
     with GpuSession(gpu, fork_server) as gpu_session:
         gpu_session.reach()
@@ -96,7 +96,7 @@ def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu
 def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
     alive = []
     monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
-    with GpuSession(gpu, Starter(failing=True)) as gpu_session:
+    with GpuSession(gpu, ForkServer(failing=True)) as gpu_session:
         with pytest.raises(JudgeFailed, match="no more"):
             gpu_session.settle()
         assert alive == []
@@ -105,7 +105,7 @@ def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
 def test_a_grade_that_ends_at_once_leaves_nothing(gpu, monkeypatch):
     alive = []
     monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
-    with GpuSession(gpu, Starter()) as gpu_session:
+    with GpuSession(gpu, ForkServer()) as gpu_session:
         gpu_session.reach()
     assert alive == []
     gpu_session.close()
@@ -121,7 +121,7 @@ def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
             assert may_go_on.wait(120)
         return Runner(alive)
 
-    fork_server = Starter()
+    fork_server = ForkServer()
     monkeypatch.setattr(gpu_sessions, "RunnerClient", slowly)
     gpu_session = GpuSession(gpu, fork_server)
     gpu_session.reach()
@@ -146,7 +146,7 @@ def test_the_judge_can_work_on_it_before_its_runners_are_there(gpu, monkeypatch)
         return Runner([])
 
     monkeypatch.setattr(gpu_sessions, "RunnerClient", slowly)
-    with GpuSession(gpu, Starter()) as gpu_session:
+    with GpuSession(gpu, ForkServer()) as gpu_session:
         assert not stands(gpu_session)
         gpu_session.reach()
         assert reached.wait(120)
@@ -167,7 +167,7 @@ def test_but_not_before_somebody_looked_who_else_is_there(gpu, monkeypatch):
 
     monkeypatch.setattr(gpu_monitor, "state", look)
     monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner([]))
-    with GpuSession(gpu, Starter()) as gpu_session:
+    with GpuSession(gpu, ForkServer()) as gpu_session:
         gpu_session.reach()
         assert looks.wait(120)
         assert not stands(gpu_session)
@@ -182,7 +182,7 @@ def test_no_driver_is_not_told_here(gpu, monkeypatch):
 
     monkeypatch.setattr(driver, "make_context", missing)
     monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner([]))
-    with GpuSession(gpu, Starter()) as gpu_session:
+    with GpuSession(gpu, ForkServer()) as gpu_session:
         gpu_session.reach()
         gpu_session.settle()
         assert gpu_session.runner_pool.processes

@@ -22,7 +22,7 @@ from evaluator.judge.runners.build_budget import BuildBudget
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.resource_usage_service import ResourceUsageService, Served
 from evaluator.protocol.frames import BuildReply, BuildRequest, Done, FromRunner, Profiled, Scalar, SeenKernel
-from evaluator.protocol.prebuilt_libraries import Shelf
+from evaluator.protocol.prebuilt_libraries import PrebuiltLibraries
 from evaluator.records import (
     Counters,
     DeviceKind,
@@ -166,23 +166,23 @@ def test_what_a_desk_served_is_kept_and_still_to_be_read_by_the_runner(monkeypat
     assert made.served == [Served(request, reply, b"a library")]
 
 
-def test_a_shelf_answers_what_was_asked_before_and_nothing_else(tmp_path):
+def test_prebuilt_libraries_answer_what_was_asked_before_and_nothing_else(tmp_path):
     asked = BuildRequest(name="x", cpp_sources=["int f();"], functions={"f": "f", "g": "g"})
     failed = BuildRequest(name="x", cpp_sources=["int f()"])
-    shelf = Shelf(tmp_path / "shelf")
-    shelf.put(asked, BuildReply(ok=True, log="built"), b"a library")
-    shelf.put(failed, BuildReply(ok=False, log="expected ;"), None)
-    shelf.send(replace(asked, functions={"g": "g", "f": "f"}))
-    assert shelf.receive() == BuildReply(ok=True, log="built")
-    (descriptor,) = shelf.take_descriptors()
+    libraries = PrebuiltLibraries(tmp_path / "libraries")
+    libraries.put(asked, BuildReply(ok=True, log="built"), b"a library")
+    libraries.put(failed, BuildReply(ok=False, log="expected ;"), None)
+    libraries.send(replace(asked, functions={"g": "g", "f": "f"}))
+    assert libraries.receive() == BuildReply(ok=True, log="built")
+    (descriptor,) = libraries.take_descriptors()
     with os.fdopen(descriptor, "rb") as library:
         assert library.read() == b"a library"
-    shelf.send(failed)
-    assert shelf.receive() == BuildReply(ok=False, log="expected ;")
-    shelf.send(replace(asked, extra_cflags=["-O3"]))
-    assert not shelf.receive().ok
+    libraries.send(failed)
+    assert libraries.receive() == BuildReply(ok=False, log="expected ;")
+    libraries.send(replace(asked, extra_cflags=["-O3"]))
+    assert not libraries.receive().ok
     with pytest.raises(TypeError, match="nobody is here"):
-        shelf.send(BuildReply(ok=True, log=""))
+        libraries.send(BuildReply(ok=True, log=""))
 
 
 PROFILE = Profiling(

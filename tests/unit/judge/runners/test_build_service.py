@@ -1,4 +1,4 @@
-"""What a desk answers and keeps, and what all desks of a grade may take.
+"""What a build service answers and keeps, and what all build services of a grade may take.
 
 The limit is of the time that a runner waited: builds begun ahead, side by side, take more than that."""
 

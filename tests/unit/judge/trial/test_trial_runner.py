@@ -76,7 +76,7 @@ def problem(output: str, given: str, *, backward: bool = False) -> Problem:
 class SameProcess:
     """A clock whose runner is here: the frames are answered by the runner's own code."""
 
-    words = None
+    memory_samples = None
 
     def __init__(self, runner: Runner, spoil) -> None:
         self._runner = runner
@@ -334,7 +334,7 @@ def test_what_the_runner_is_told_before_it_may_go_tells_nothing_of_what_is_propa
     made.run(0, 5, timeout_s=1)
     prepare, go = told
     view = go.output_gradients.items[0]
-    gradient = to_tensor(view, made._asker._inputs.flat).clone()
+    gradient = to_tensor(view, made._call_driver._inputs.flat).clone()
     assert prepare == Prepare(index=0, token=prepare.token, poison=prepare.poison, ahead_bytes=prepare.ahead_bytes)
     for seed in (go.random_seed, 5):
         assert not torch.equal(gradient, made._reference.output_gradients(torch.zeros(8), seed)[0])

@@ -1,4 +1,4 @@
-"""Terms of a grade, independent of the submission."""
+"""GradeTerms of a grade, independent of the submission."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, Problem, SizeName, WeightsRule
 
 
-class Terms(NamedTuple):
+class GradeTerms(NamedTuple):
     """A problem, the options of its grades, the GPU (for device `cuda`), and the number of CPU cores."""
 
     problem: Problem

@@ -1,6 +1,6 @@
 """What it takes to look at a runner's output region before and after each call, beside poisoning what was written.
 
-    python benchmarks/standing.py
+    python benchmarks/precomputed_output.py
 
 Both are off the clock of a call; poisoning is the runner's, the looks are the judge's.
 """
@@ -34,12 +34,12 @@ def main() -> None:
             elements = region.size_bytes // _OUTPUT_PART // 4
             view = TensorView(dtype="float32", shape=(elements,), strides=(1,), offset_bytes=0)
             pairs = [Pair("output", torch.empty(elements, device="meta"), view)]
-            words = MemorySamples(region)
-            standing = PrecomputedOutputCheck(words)
+            memory_samples = MemorySamples(region)
+            check = PrecomputedOutputCheck(memory_samples)
             steps: list[Callable[[], object]] = [
                 functools.partial(written.fill_, 1),
-                functools.partial(standing.look, 1),
-                functools.partial(standing.found, pairs, frozenset()),
+                functools.partial(check.look, 1),
+                functools.partial(check.found, pairs, frozenset()),
             ]
             turns = [[_time_ms(step) for step in steps] for _ in range(_TURNS)]
             poison_ms, before_ms, after_ms = (median(list(times)) for times in zip(*turns, strict=True))

@@ -31,7 +31,7 @@ def test_secrets_and_own_sources_cannot_be_read(fork_server, ask, secret):
         Path.home(),
         "/etc/shadow",
     ]
-    if fork_server.walls.private_view:
+    if fork_server.layers.private_view:
         # The way to this Python may lead through a home, or through the checkout (.venv in it); then these are empty
         # stretches of road.
         paths.remove(Path.home())
@@ -118,7 +118,7 @@ def test_killing_everything_leaves_judge_starter_and_warden(fork_server, spawn):
     by_all, by_parent = hear(child)
     assert by_all in {"allowed", "ESRCH", "EPERM"}
     # A process namespace's first process ignores what its own children send.
-    assert by_parent == "EPERM" or fork_server.walls.private_view
+    assert by_parent == "EPERM" or fork_server.layers.private_view
     assert child.poll_exit() is None
     stop(child)
     assert fork_server._process.poll() is None
@@ -131,14 +131,14 @@ def test_no_other_process_is_seen(with_proc, full, ask):
 
 def test_other_processes_tell_nothing(with_proc, fork_server, ask):
     seen = ask(fork_server, "processes")
-    if fork_server.walls.private_view:
+    if fork_server.layers.private_view:
         assert seen["environ"]
     assert set(seen["environ"].values()) <= {"EACCES", "EPERM", "ENOENT", "ESRCH"}
     assert set(seen["mem"].values()) <= {"EACCES", "EPERM", "ENOENT", "ESRCH"}
 
 
 def test_memory_of_others_is_out_of_reach(fork_server, ask):
-    pid = 1 if fork_server.walls.private_view else os.getpid()
+    pid = 1 if fork_server.layers.private_view else os.getpid()
     assert set(ask(fork_server, "other_memory", pid).values()) == {"EPERM"}
 
 
@@ -159,7 +159,7 @@ def test_own_sources_are_hidden_inside_of_what_is_readable(fork_server, spawn, t
     paths = [str(CHECKOUT / "pyproject.toml"), str(CHECKOUT / "evaluator")]
     tell(child, [str(CHECKOUT.parent), *paths])
     results = hear(child)
-    if fork_server.walls.private_view:
+    if fork_server.layers.private_view:
         # Landlock grants what lies in it, not the folder itself.
         assert results[str(CHECKOUT.parent)] == "allowed"
     assert {results[path] for path in paths} <= REFUSED
@@ -186,7 +186,7 @@ def test_the_runner_is_nobody(with_proc, fork_server, ask):
     me = ask(fork_server, "identity")
     status = me["status"]
     assert {status[name].strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {""}
-    if fork_server.walls.namespaces != "none" or os.geteuid() == 0:
+    if fork_server.layers.namespaces != "none" or os.geteuid() == 0:
         assert status["CapBnd"].strip("0") == ""
     assert status["NoNewPrivs"] == "1"
     assert status["Seccomp"] == "2"
@@ -198,7 +198,7 @@ def test_the_runner_is_nobody(with_proc, fork_server, ask):
 
 
 def test_two_runners_have_two_users(with_proc, fork_server, ask):
-    if not fork_server.walls.own_user:
+    if not fork_server.layers.own_user:
         pytest.skip("runners share the judge's user here")
     assert ask(fork_server, "identity")["uid"] != ask(fork_server, "identity")["uid"]
 
@@ -231,8 +231,8 @@ def test_facts_name_what_stands_and_what_does_not(fork_server):
     facts = fork_server.facts
     assert facts.mode == "full"
     assert not set(facts.layers) & set(facts.missing)
-    assert ("private-file-view" in facts.layers) == fork_server.walls.private_view
+    assert ("private-file-view" in facts.layers) == fork_server.layers.private_view
     assert {"seccomp", "atomic-freeze"} <= set(facts.layers)
     assert ("landlock-files" in facts.layers) == (fork_server.machine.landlock_abi > 0)
-    if not fork_server.walls.private_view:
+    if not fork_server.layers.private_view:
         assert {"private-file-view", "folder-quota", "process-namespace"} <= set(facts.missing)
