@@ -56,8 +56,8 @@ class ReferenceTimer:
         self._context = context
         self._lasting = lasting
         self._kept = contextlib.ExitStack()
-        self._benches: deque[TrialRunner] = deque()
-        self._begun: deque[ModelRunner] = deque()
+        self._trial_runners: deque[TrialRunner] = deque()
+        self._starting: deque[ModelRunner] = deque()
         self._runners: list[ConfinedProcess] = []
         self._overhead: timing_loop.Overhead | None = None
         self._overhead_s = 0.0
@@ -72,14 +72,14 @@ class ReferenceTimer:
             runner.condemn()
         self._runners.clear()
         self._kept.close()
-        self._benches.clear()
-        self._begun.clear()
+        self._trial_runners.clear()
+        self._starting.clear()
         self._recent = None
 
     def begin(self) -> None:
         """Start the runners of both sides during the submission's check, if memory allows."""
         wanted = self._lasting or self._context.terms.device is DeviceKind.CUDA
-        if not wanted or self._benches or self._begun or not self._context.backend.room_for(_IN_TURN):
+        if not wanted or self._trial_runners or self._starting or not self._context.backend.room_for(_IN_TURN):
             return
         for _ in range(_IN_TURN):
             model_runner = self._kept.enter_context(self._context.runners.start(AS_REFERENCE))
@@ -88,7 +88,7 @@ class ReferenceTimer:
                 self._context.gpu_session.add_own(model_runner.session.child.members())
             if (fault := model_runner.begin()) is not None:
                 raise _failed(fault)
-            self._begun.append(model_runner)
+            self._starting.append(model_runner)
 
     def before(self) -> Reading:
         """Return the side before a submission. No runner may hold the submission yet."""
@@ -152,12 +152,12 @@ class ReferenceTimer:
     @contextlib.contextmanager
     def _runner(self) -> Iterator[TrialRunner]:
         """Yield a runner of the reference, which never holds a submission: one of two in turn, or a new runner."""
-        if self._begun:
-            self._benches.appendleft(self._ready(self._begun.popleft()))
-            yield self._benches[0]
-        elif self._benches:
-            self._benches.rotate()
-            yield self._benches[0]
+        if self._starting:
+            self._trial_runners.appendleft(self._ready(self._starting.popleft()))
+            yield self._trial_runners[0]
+        elif self._trial_runners:
+            self._trial_runners.rotate()
+            yield self._trial_runners[0]
         else:
             with self._context.runners.start(AS_REFERENCE) as model_runner:
                 if (fault := model_runner.begin()) is not None:

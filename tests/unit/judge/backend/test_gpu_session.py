@@ -80,6 +80,8 @@ def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu
     alive, fork_server = [], ForkServer()
     monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
     with GpuSession(gpu, fork_server) as gpu_session:
+        with pytest.raises(RuntimeError, match="not at hand"):
+            assert gpu_session.monitor
         gpu_session.reach()
         gpu_session.settle()
         assert len(alive) == 4

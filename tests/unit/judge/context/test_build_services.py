@@ -1,0 +1,52 @@
+"""What the build services of a grade share: the submission's budget, builder and lines."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from evaluator.judge.context.build_services import BuildServices
+
+
+@pytest.fixture
+def services():
+    made = SimpleNamespace(builder_of=lambda source: f"builder of {source}")
+    speculative = SimpleNamespace(in_front_of=lambda builder: f"early {builder}", end=lambda: ended.append(True))
+    ended = []
+    return SimpleNamespace(
+        plain=BuildServices(made, "one", 60.0, None), early=BuildServices(made, "one", 60.0, speculative), ended=ended
+    )
+
+
+def test_the_runners_of_a_submission_share_one_budget(services):
+    first, second = services.plain.for_submission(), services.plain.for_submission()
+    assert first is not second
+    assert first._build_budget is second._build_budget
+    assert first._submission == "one"
+
+
+def test_the_next_submission_has_a_budget_a_builder_and_lines_of_its_own(services):
+    before = services.plain.for_submission()
+    services.plain.turn_to("two")
+    after = services.plain.for_submission()
+    assert after._build_budget is not before._build_budget
+    assert (after._builder, after._submission) == ("builder of two", "two")
+
+
+@pytest.mark.parametrize("kind", ["for_source", "with_empty_kernels", "with_resource_usage"])
+def test_other_builds_do_not_use_the_submissions_budget(services, kind):
+    arguments = ["baseline"] if kind == "for_source" else []
+    service = getattr(services.plain, kind)(*arguments)
+    assert service._build_budget is not services.plain.for_submission()._build_budget
+
+
+def test_only_the_submissions_builds_are_speculative(services):
+    assert services.early.for_submission()._builder == "early builder of one"
+    assert services.early.with_empty_kernels()._builder == "early builder of one"
+    assert services.early.for_source("baseline")._builder == "builder of baseline"
+
+
+def test_speculative_builds_are_ended_where_there_are_any(services):
+    services.plain.end_speculative()
+    assert services.ended == []
+    services.early.end_speculative()
+    assert services.ended == [True]
