@@ -10,8 +10,11 @@ from evaluator.judge import stages, verdict
 from evaluator.judge.context import grade_context, runner_factory
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.runner_factory import RunnerFactory
+from evaluator.judge.own_kernels.own_kernels import Evidence
+from evaluator.judge.roofline.roofline_check import RooflineOutcome
 from evaluator.progress import Silent, Stopwatch
-from evaluator.records import Build, Fault, Status
+from evaluator.records import Build, DeviceKind, Fault, Outcome, RunnerOutput, Status
+from tests import cards
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -137,3 +140,77 @@ def test_a_submission_for_a_gpu_is_imported_by_no_runner_of_the_pool(monkeypatch
     runners = RunnerFactory(SimpleNamespace(source="", terms=terms), fork_server, SimpleNamespace(runner_pool=None))
     assert runners.import_submission(None) is None
     assert read_by == [(("spawned", runner_factory.RUNNER), "a frame", 7.0)]
+
+
+@pytest.fixture
+def stages_of(monkeypatch):
+    """Run `finish` with stages that only note their names, and fail from the one called `failing` on."""
+
+    def run(device, failing=None, *, required=None, profile=None):
+        done = []
+
+        def fault(name):
+            done.append(name)
+            return Fault(Status.REJECTED, finding(Code.WRONG_VALUES, name)) if name == failing else None
+
+        def check(*_):
+            return stages.CheckOutcome(built.build, [], fault("check"), [LATER], EVIDENCE, None)
+
+        def check_roofline(*_):
+            return RooflineOutcome(None, fault("roofline"), [])
+
+        def profiling(_):
+            done.append("profile")
+
+        monkeypatch.setattr(
+            stages, "measure_both", lambda *_: stages.TimeOutcome(cards.card().timing, None, fault("time"), [])
+        )
+        monkeypatch.setattr(stages, "check", check)
+        monkeypatch.setattr(verdict, "check_roofline", check_roofline)
+        monkeypatch.setattr(verdict, "profiling", profiling)
+        monkeypatch.setattr(verdict, "needed_alone", lambda _, profile: profile)
+        monkeypatch.setattr(verdict, "own_kernels", lambda _: None)
+        on_gpu = device is DeviceKind.CUDA
+        monitor = SimpleNamespace(facts=lambda: None, findings=lambda: [LAST])
+        context = SimpleNamespace(
+            terms=SimpleNamespace(
+                device=device,
+                gpu="a GPU" if on_gpu else None,
+                options=SimpleNamespace(require_own_kernel=required, profile=profile),
+            ),
+            gpu_session=SimpleNamespace(monitor=monitor) if on_gpu else None,
+            take_device=lambda: done.append("device"),
+            sandbox=None,
+            output=RunnerOutput(total_bytes=0, text=""),
+        )
+        built = Outcome(build=Build(ok=True, import_s=0.0, units=[]), findings=[FIRST])
+        return verdict.finish(context, None, built, Stopwatch(Silent())), done
+
+    return run
+
+
+EVIDENCE = Evidence(DeviceKind.CUDA, None, 0, "", None)
+FIRST, LATER, LAST = (finding(Code.WIDE_TOLERANCE, text) for text in ("of the lint", "of a check", "of the monitor"))
+WHOLE = ["device", "check", "time", "roofline", "profile"]
+
+
+@pytest.mark.parametrize("failing", [None, "check", "time", "roofline"])
+def test_a_stage_that_fails_is_the_last(stages_of, failing):
+    outcome, done = stages_of(DeviceKind.CUDA, failing, profile="torch")
+    assert done == WHOLE[: None if failing is None else WHOLE.index(failing) + 1]
+    assert outcome.status is (Status.CORRECT if failing is None else Status.REJECTED)
+    assert outcome.findings == [LATER, FIRST, LAST]
+
+
+@pytest.mark.parametrize(
+    ("device", "done"), [(DeviceKind.CPU, ["check", "time", "profile"]), (DeviceKind.EMULATED, ["check"])]
+)
+def test_a_device_has_the_stages_that_mean_something_on_it(stages_of, device, done):
+    assert stages_of(device, profile="torch")[1] == done
+
+
+def test_nothing_is_profiled_unasked_and_an_unknown_share_is_not_correct(stages_of):
+    assert stages_of(DeviceKind.CUDA)[1] == WHOLE[:-1]
+    outcome, done = stages_of(DeviceKind.CUDA, required=0.5)
+    assert done == WHOLE  # On a GPU only a profile shows the share.
+    assert (outcome.status, outcome.reason.code) == (Status.INCONCLUSIVE, Code.OWN_SHARE_UNKNOWN.value)
