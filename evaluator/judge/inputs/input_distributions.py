@@ -17,9 +17,9 @@ from evaluator.protocol.model_call import mapped
 from evaluator.records import Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
-RULES = 2
-"""Version of the drawn values. Every change of a distribution increments the version and invalidates stored
-decisions."""
+RULES = 3
+"""Version of the drawn values and of the measured rounding. Every change of a distribution or of another order of
+summation increments the version and invalidates stored decisions."""
 
 _PIECE_ELEMENTS = 1 << 24
 """Elements of a piece. With pieces, temporaries stay small beside a large input."""

@@ -17,12 +17,17 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from evaluator.judge.numerics.composites import COMPOSITES, NAIVE, WrittenOut
+from evaluator.judge.numerics.single_accumulator import accumulated, products_in_sum, rounding, running
 from evaluator.protocol.op_mode import OperationMode
 
 aten = torch.ops.aten
 
 _STEPS = 256
-"""Limit of sequential additions. A longer sum is first reduced to as many partial sums."""
+"""Limit of sequential additions where `single_accumulator` does not apply: a longer sum is first reduced to as many
+partial sums."""
+_MOST_ELEMENTS = 1 << 26
+"""Larger tensors are not summed one by one."""
 _CHANNEL_STEPS = 8
 """The same limit for a convolution's channels: each step is a whole convolution."""
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.cat.default, aten.stack.default})  # noqa: SLF001
@@ -34,8 +39,9 @@ class Order(StrEnum):
     """Alternative orders of a sum, and perturbed results."""
 
     REVERSED = "reversed"
-    SEQUENTIAL = "sequential"
+    SEQUENTIAL = "sequential"  # in fp32, each sum has one accumulator (`single_accumulator`)
     ROUNDED = "rounded"  # each result is off by 1 ulp (0.5 ulp in half precision)
+    NAIVE = "naive"  # textbook formulas (`composites.NAIVE`)
 
 
 class Format(StrEnum):
@@ -89,32 +95,49 @@ def moved(tensor: torch.Tensor, generator: torch.Generator | None = None) -> tor
 
 
 class _Altered(OperationMode):
-    """Dispatch mode with handlers in place of some operations."""
+    """Dispatch mode with handlers in place of some operations, and operations of several steps written out.
 
-    def __init__(self, handlers: Mapping[Any, Callable[..., Any]]) -> None:
+    A written-out operation is a sequence of operations that the mode handles.
+    """
+
+    def __init__(
+        self, handlers: Mapping[Any, Callable[..., Any]], written_out: Mapping[Any, Callable[..., Any]]
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._handlers = handlers
+        self._written_out = WrittenOut(written_out)
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        handler = self._handlers.get(func)
         given = dict(kwargs or {})
+        if self._written_out.has(func):
+            with self:
+                return self._written_out.run(func, args, given)
+        handler = self._handlers.get(func)
         return func(*args, **given) if handler is None else handler(func, *args, **given)
 
 
 class _EachResult(OperationMode):
     """Dispatch mode for a change of each floating-point result."""
 
-    def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(
+        self,
+        change: Callable[[torch.Tensor], torch.Tensor],
+        written_out: Mapping[Any, Callable[..., Any]] | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._change = change
+        self._written_out = WrittenOut(written_out or {})
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
+        if self._written_out.has(func):
+            with self:
+                return self._written_out.run(func, args, dict(kwargs or {}))
         result = func(*args, **dict(kwargs or {}))
         # Views and results written into an argument are not new values; copies compute nothing.
         if func in _COPIES or any(each.alias_info is not None for each in func._schema.returns):  # noqa: SLF001
@@ -137,9 +160,11 @@ def in_order(order: Order) -> Iterator[None]:
 def _mode(order: Order) -> OperationMode:
     match order:
         case Order.REVERSED:
-            return _Altered(_REVERSED)
+            return _Altered(_REVERSED, COMPOSITES)
         case Order.SEQUENTIAL:
-            return _Altered(_SEQUENTIAL)
+            return _Altered(_one_accumulator(), COMPOSITES)
+        case Order.NAIVE:
+            return _Altered({}, NAIVE)
         case Order.ROUNDED:
             generators: dict[torch.device, torch.Generator] = {}
 
@@ -147,7 +172,7 @@ def _mode(order: Order) -> OperationMode:
                 device = tensor.device
                 return moved(tensor, generators.setdefault(device, torch.Generator(device).manual_seed(0)))
 
-            return _EachResult(noisy)
+            return _EachResult(noisy, COMPOSITES)
 
 
 @contextlib.contextmanager
@@ -177,7 +202,7 @@ def with_operands(to: Format) -> Iterator[None]:
         aten.baddbmm.default: last_two,
         aten.addmv.default: last_two,
     }
-    with sdpa_kernel(SDPBackend.MATH), _Altered(handlers):
+    with sdpa_kernel(SDPBackend.MATH), _Altered(handlers, {}):
         yield
 
 
@@ -234,9 +259,12 @@ def _sum_in_turn(  # the order of aten's parameters
         given = () if dims is None else (dims, keepdim)
         return func(x, *given, dtype=dtype)  # type: ignore[no-any-return]
     flat = wide.movedim(along, list(range(-len(along), 0))).flatten(-len(along))
-    total = torch.zeros(flat.shape[:-1], dtype=wide.dtype, device=x.device)
-    for start, end in _cuts(flat.shape[-1]):
-        total = total + flat[..., start:end].sum(-1)
+    if wide.dtype == torch.float32 and wide.numel() <= _MOST_ELEMENTS:
+        total = accumulated(flat)
+    else:
+        total = torch.zeros(flat.shape[:-1], dtype=wide.dtype, device=x.device)
+        for start, end in _cuts(flat.shape[-1]):
+            total = total + flat[..., start:end].sum(-1)
     if func in (aten.mean.default, aten.mean.dim):
         total = total / flat.shape[-1]
     return total.reshape([1 if dim in along else size for dim, size in enumerate(x.shape)]) if keepdim else total
@@ -292,4 +320,36 @@ def _handlers(
 
 
 _REVERSED = _handlers(_product_reversed, _sum_reversed, _convolution_reversed)
-_SEQUENTIAL = _handlers(_product_in_turn, _sum_in_turn, _convolution_in_turn)
+
+
+def _one_accumulator() -> dict[Any, Callable[..., Any]]:
+    """Return handlers with one accumulator for each sum. Rounding of products is drawn, with a fixed seed."""
+    generators: dict[torch.device, torch.Generator] = {}
+
+    def drawn(total: torch.Tensor, squares: torch.Tensor, terms: int) -> torch.Tensor:
+        device = total.device
+        generator = generators.setdefault(device, torch.Generator(device).manual_seed(0))
+        return total + rounding(total, squares, terms, generator)
+
+    def product(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if a.dtype != torch.float32:
+            return _product_in_turn(func, a, b)
+        return drawn(func(a, b), func(a * a, b * b), a.shape[-1])
+
+    def convolution(
+        func: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
+        transposed: bool, output_padding: Any, groups: int,  # noqa: FBT001 - aten's order
+    ) -> torch.Tensor:  # fmt: skip
+        rest = (stride, padding, dilation, transposed, output_padding, groups)
+        if x.dtype != torch.float32:
+            return _convolution_in_turn(func, x, weight, bias, *rest)
+        terms = products_in_sum(weight, transposed=transposed, groups=groups)
+        return drawn(func(x, weight, bias, *rest), func(x * x, weight * weight, None, *rest), terms)
+
+    def running_sum(func: Any, x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+        wide = x if dtype is None else x.to(dtype)
+        if wide.dtype != torch.float32 or not wide.dim() or wide.numel() > _MOST_ELEMENTS:
+            return func(x, dim, dtype=dtype)  # type: ignore[no-any-return]
+        return running(wide.movedim(dim, -1)).movedim(-1, dim)
+
+    return {**_handlers(product, _sum_in_turn, convolution), aten.cumsum.default: running_sum}

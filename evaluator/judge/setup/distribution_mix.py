@@ -182,7 +182,8 @@ def _of_the_small_size(reference: Reference, limit_s: float) -> SizeLock | None:
         return None
     small = Reference(problem, SizeName.SMALL, LOCK_SEED)
     known = decided(small, SizeName.SMALL, thorough=limit_s == math.inf)
-    return SizeLock(known.use, known.left_out)
+    # Sums of the larger size are longer: the rounding of other orders is at least that of the small size.
+    return SizeLock(known.use, known.left_out, known.rounding, known.rare)
 
 
 def _is_large(reference: Reference) -> bool:
@@ -234,9 +235,15 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None) -> _Seen:
     # A distribution decided by rounding is left out, unless it is the problem's own or the author insists.
     insisted = profile is Profile.AS_GIVEN or reference.problem.profiles.get(profile) is True
     found = other_orders(reference, inputs, gradients, expected, limits, list(Order), closely=insisted)
-    # If few large values dominate, one draw proves little: try a second draw with the simplest order.
+    # If few large values dominate, one draw proves little: try a second draw with two orders.
     again = other_orders(
-        reference, others, _gradients(reference, others), other, limits, [Order.ROUNDED], closely=insisted
+        reference,
+        others,
+        _gradients(reference, others),
+        other,
+        limits,
+        [Order.ROUNDED, Order.SEQUENTIAL],
+        closely=insisted,
     )
     seen = _matter(reference, expected, limits, {path: larger(each, again[path]) for path, each in found.items()})
     if seen.why_not is not None:

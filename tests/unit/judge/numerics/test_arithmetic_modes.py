@@ -44,10 +44,10 @@ def error(name, mode):
 @pytest.mark.parametrize("order", Order)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_another_order_gives_the_same_but_for_rounding(name, order):
-    assert error(name, in_order(order)) < 1e-5
+    assert error(name, in_order(order)) < 3e-5
 
 
-@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("order", [Order.REVERSED, Order.SEQUENTIAL, Order.ROUNDED])
 def test_another_order_is_another_order(order):
     plain = FUNCTIONS["mm"](lambda tensor: tensor)
     with in_order(order):

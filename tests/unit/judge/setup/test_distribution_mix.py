@@ -167,16 +167,30 @@ def test_an_untried_small_size_leaves_the_larger_one_untried(tmp_path, monkeypat
     assert distribution_mix_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == ()
 
 
-def test_a_size_that_is_slow_by_count_is_decided_at_the_small_one():
+def test_a_size_that_is_slow_by_count_is_decided_at_the_small_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
     long, linear = "torch.randn(32, n << 12)", "self.linear = nn.Linear(n << 12, 32, bias=False)"
     sizes = {SizeName.SMALL: {"n": 1}, SizeName.FULL: {"n": 2}}
     plain = problem("self.linear(x)", long, linear, tolerance=ToleranceOverride(floor=1e-7), sizes=sizes)
     made = Reference(replace(plain, source=f"n = 2\n{plain.source}"), SizeName.FULL, 1)
-    assert decide(made, SizeName.FULL).rounding != {}
     slow = cost_of(lambda: made.forward(made.draw(1), 0)).nominal_s("cpu") / 2
+    tried, seen = [], mixtures._seen
+
+    def watched(of, *rest):
+        tried.append(of.draw(1).args[0].shape[1])
+        return seen(of, *rest)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            mixtures, "_seen", lambda of, *rest: [tried.append(of.draw(1).args[0].shape[1]), seen(of, *rest)][1]
+        )
+        direct = decide(made, SizeName.FULL)
+        assert set(tried) == {2 << 12}
+        tried.clear()
         patch.setattr(mixtures, "_SLOW_S", slow)
-        assert decide(made, SizeName.FULL).rounding == {}  # Errors of rounding are of their own size.
+        by_small = decide(made, SizeName.FULL)
+    assert set(tried) == {1 << 12}
+    assert direct.rounding != {} != by_small.rounding  # The sums of the larger size round at least as much.
 
 
 def test_a_function_with_steps_moves_few_elements_far_and_the_others_hardly():
