@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 _ROUNDING = 0.204 * 2.0**-23
-_STEPS_DIM = -1
+_LAST = -1
 LONGEST = 1 << 17
 """Terms in one accumulator, at most: the longest loop of one thread among published kernels, a product over K = 131072.
 Longer sums have several accumulators."""
@@ -35,13 +35,14 @@ def accumulated(terms: torch.Tensor) -> torch.Tensor:
     >>> accumulated(torch.tensor([1.0, 1.0, 2.0**24])).item() == 2.0**24
     True
     """
-    if terms.shape[_STEPS_DIM] == 0:
-        return terms.sum(_STEPS_DIM)
-    if terms.shape[_STEPS_DIM] > LONGEST:
-        return torch.stack([accumulated(part) for part in terms.split(LONGEST, _STEPS_DIM)], _STEPS_DIM).sum(_STEPS_DIM)
-    largest = terms.abs().argmax(_STEPS_DIM, keepdim=True)
-    ordered = terms.scatter(_STEPS_DIM, largest, terms[..., :1])
-    ordered[..., :1] = terms.gather(_STEPS_DIM, largest)
+    if terms.shape[_LAST] == 0:
+        return terms.sum(_LAST)
+    if terms.shape[_LAST] > LONGEST:
+        parts = [accumulated(part) for part in torch.split(terms, LONGEST, _LAST)]
+        return torch.stack(parts, _LAST).sum(_LAST)
+    largest = terms.abs().argmax(_LAST, keepdim=True)
+    ordered = terms.scatter(_LAST, largest, terms[..., :1])
+    ordered[..., :1] = terms.gather(_LAST, largest)
     return running(ordered)[..., -1]
 
 
@@ -50,7 +51,7 @@ def running(terms: torch.Tensor) -> torch.Tensor:
 
     NumPy adds from first to last in the given dtype. PyTorch's `cumsum` uses float64 on a CPU, and blocks on a GPU.
     """
-    added = np.add.accumulate(terms.detach().cpu().numpy(), axis=_STEPS_DIM, dtype=np.float32)
+    added = np.add.accumulate(terms.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
     return torch.from_numpy(np.ascontiguousarray(added)).to(terms.device)
 
 
