@@ -23,6 +23,7 @@ from evaluator.records import (
     SandboxMode,
     SizeName,
     ToleranceRule,
+    ValuesRule,
     WeightsRule,
 )
 from evaluator.submission.read import Submission, read_submission
@@ -73,6 +74,7 @@ class Terms(Record, frozen=True):
     baselines: Annotated[tuple[BaselineKind, ...], _forms_of_the_reference] = ()
     deadline_s: Seconds | None = None
     weights: WeightsRule | None = None
+    values: ValuesRule = ValuesRule.ALL
 
 
 class GradeOptions(Terms, frozen=True):
@@ -89,6 +91,7 @@ class GradeOptions(Terms, frozen=True):
         size: full, small or awkward; by default full on cuda, else small.
         tolerance: measured (the default) or kernelbench.
         weights: changing, from call to call, or frozen; by default as defined by each problem.
+        values: all (the default), so some calls have other input values than the problem draws, or own.
         sandbox: full (the default) or none, which is for trusted code only.
         strict: refuse to grade if a sandbox layer is missing.
         require_own_kernel: the least share of the work, above 0 and at most 1, required in own kernels of a submission;

@@ -9,7 +9,7 @@ import click
 from evaluator.catalog import list_problems
 from evaluator.errors import WarpgradeError
 from evaluator.grade_options import AUTO, GradeOptions, check, default_of
-from evaluator.records import BaselineKind, DeviceKind, SandboxMode, SizeName, ToleranceRule, WeightsRule
+from evaluator.records import BaselineKind, DeviceKind, SandboxMode, SizeName, ToleranceRule, ValuesRule, WeightsRule
 
 _FIELD_OF = {
     "baseline": "baselines",
@@ -96,6 +96,12 @@ _GRADING_OPTIONS = (
         "--weights",
         type=click.Choice([rule.value for rule in WeightsRule]),
         help="Change the weights from call to call, or keep them.  [default: changing, or the problem's setting]",
+    ),
+    click.option(
+        "--values",
+        type=click.Choice([rule.value for rule in ValuesRule]),
+        help="Inputs: other values too in some calls, or only those that the problem's get_inputs draws.  "
+        f"[default: {default_of('values').value}]",
     ),
     click.option(
         "--sandbox",

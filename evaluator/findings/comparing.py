@@ -132,4 +132,12 @@ ENTRIES: dict[Code, Entry] = {
         "The outputs are correct for these weights; whether the submission keeps derived weights is unknown.",
         "Keep the reference's parameter names and shapes. For fixed weights: --weights frozen.",
     ),
+    Code.WRONG_ON_OTHER_VALUES: Entry(
+        "output values are wrong for other input values",
+        "The answers agree for inputs of the problem's own get_inputs, and differ for inputs with other values: both "
+        "signs, large, small, outliers and so on. The message names the input distribution. The default verdict "
+        "includes such inputs, because a kernel that computes the reference's function agrees for all of them.",
+        "Look for an overflow, a missing sign, or a case that get_inputs never draws. To grade by get_inputs alone: "
+        "--values own.",
+    ),
 }

@@ -21,6 +21,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         environment=machine,
         sandbox=outcome.sandbox,
         tolerance=terms.options.tolerance,
+        values=terms.options.values,
         seeds=seeds,
         build=outcome.build,
         checks=outcome.checks,

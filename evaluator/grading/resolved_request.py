@@ -95,6 +95,7 @@ def _options_of(card: Scorecard | None) -> dict[str, Any]:
         "device": card.device.kind,
         "size": card.problem.size,
         "tolerance": card.tolerance,
+        "values": card.values,
         "require_own_kernel": card.required_own_kernel,
         "weights": frozen if card.weights is None else card.weights.rule,
     }

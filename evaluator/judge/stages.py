@@ -217,7 +217,10 @@ def _frozen(sites: Sites) -> Finding:
 
 _EXCUSABLE = frozenset(
     code.value
-    for code in (Code.WRONG_SHAPE, Code.WRONG_VALUES, Code.NOT_FINITE, Code.FORWARD_FAILED, Code.ILLEGAL_ACCESS)
+    for code in (
+        *(Code.WRONG_SHAPE, Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES),
+        *(Code.FORWARD_FAILED, Code.ILLEGAL_ACCESS),
+    )
 )
 
 

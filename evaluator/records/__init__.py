@@ -36,6 +36,7 @@ from evaluator.records.names import (
     SizeName,
     Status,
     ToleranceRule,
+    ValuesRule,
     WeightsGraded,
     WeightsRule,
 )
@@ -101,6 +102,7 @@ __all__ = [
     "Timing",
     "ToleranceOverride",
     "ToleranceRule",
+    "ValuesRule",
     "Weights",
     "WeightsGraded",
     "WeightsRule",

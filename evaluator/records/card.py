@@ -13,6 +13,7 @@ from evaluator.records.names import (
     SizeName,
     Status,
     ToleranceRule,
+    ValuesRule,
     WeightsGraded,
     WeightsRule,
 )
@@ -123,4 +124,5 @@ class Scorecard(Record, frozen=True, kw_only=True):
     own_kernels: OwnKernels | None = None
     required_own_kernel: float | None = None
     weights: Weights | None = None
+    values: ValuesRule = ValuesRule.ALL
     signature: Signature | None = None

@@ -70,6 +70,13 @@ class WeightsRule(StrEnum):
     FROZEN = "frozen"
 
 
+class ValuesRule(StrEnum):
+    """Values of the inputs: the problem's own and other distributions, or the problem's own alone."""
+
+    ALL = "all"
+    OWN = "own"
+
+
 class WeightsGraded(StrEnum):
     """Weights used by the calls of a grade; `none` for a problem without changeable weights."""
 

@@ -21,6 +21,7 @@ from evaluator.records import (
     ProfilerKind,
     SizeName,
     ToleranceRule,
+    ValuesRule,
     WeightsRule,
 )
 from evaluator.submission.read import Submission
@@ -51,6 +52,7 @@ SAMPLES = {
     "size": Sample("--size awkward", "awkward", SizeName.AWKWARD),
     "tolerance": Sample("--tolerance kernelbench", "kernelbench", ToleranceRule.KERNELBENCH),
     "weights": Sample("--weights frozen", "frozen", WeightsRule.FROZEN),
+    "values": Sample("--values own", "own", ValuesRule.OWN),
     "sandbox": Sample("--sandbox none", "none", "none"),
     "strict": Sample("--strict", True, True),
     "require_own_kernel": Sample("--require-own-kernel 0.5", 0.5, 0.5),

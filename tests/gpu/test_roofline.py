@@ -111,7 +111,7 @@ class ModelNew(nn.Module):
 def test_whoever_reads_two_fifths_and_is_right_by_luck_is_refused(grade):
     """Every value is near 5, so the mean of some is the mean of all, to seven digits: until other values are drawn."""
     inputs = "5 + torch.rand(64, edge * edge // 16) / 1000"
-    grade(LUCKY, inputs, "x.mean(1)").verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    grade(LUCKY, inputs, "x.mean(1)").verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
     # Under KernelBench's rule no others are, and the floor alone is left to tell.
     card = grade(LUCKY, inputs, "x.mean(1)", "--tolerance", "kernelbench").verdict(Status.REJECTED, Code.IMPOSSIBLE)
     assert card.timing.submission_median_ms < card.roofline.impossible_ms

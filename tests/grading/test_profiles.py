@@ -4,8 +4,8 @@ import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.records import Fault, Profile, Status
-from tests.grading.harness import TOP, module
+from evaluator.records import Fault, Profile, Status, ToleranceRule, ValuesRule
+from tests.grading.harness import TOP, module, words
 
 WEAK = TOP / "tests" / "zoo" / "problems"
 MATMUL = TOP / "problems" / "matmul"
@@ -27,8 +27,9 @@ def product(to: str) -> str:
 
 def test_a_copy_is_no_relu_though_the_problems_own_inputs_are_positive(grade):
     run = grade(module(forward=["return x.clone()"]), "--problems", WEAK, problem="positive_relu")
-    card = run.verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    card = run.verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
     assert card.checks[0].ok
+    assert card.reason.details["profile"] == card.checks[-1].profile.value
     assert card.checks[0].profile is Profile.AS_GIVEN
     assert card.checks[-1].profile is not Profile.AS_GIVEN
     assert "on inputs" in run.out
@@ -39,6 +40,15 @@ def test_with_kernelbenchs_rule_inputs_stay_as_given(grade):
     card = grade(module(forward=["return x.clone()"]), *options, problem="positive_relu").verdict(Status.CORRECT)
     assert {check.profile for check in card.checks} == {Profile.AS_GIVEN}
     assert card.seeds.profiles == []
+
+
+def test_a_grade_by_the_problems_own_values_alone(grade):
+    options = ("--problems", WEAK, "--values", "own")
+    run = grade(module(forward=["return x.clone()"]), *options, problem="positive_relu")
+    card = run.verdict(Status.CORRECT)
+    assert {check.profile for check in card.checks} == {Profile.AS_GIVEN}
+    assert (card.values, card.tolerance, card.seeds.profiles) == (ValuesRule.OWN, ToleranceRule.MEASURED, [])
+    assert "for the problem's own input values alone" in words(run.out)
 
 
 def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone(grade):
@@ -55,7 +65,7 @@ def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone
 
 def test_a_replay_has_the_same_values(grader, tmp_path):
     wrong = module(forward=["return torch.where(x.abs() > 60, x * 0, torch.relu(x))"])
-    first = grader(tmp_path, wrong).verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    first = grader(tmp_path, wrong).verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
     assert first.checks[0].ok
     kept = (tmp_path / "card.json").rename(tmp_path / "first.json")
     again = grader.run(tmp_path, "--replay", kept)
@@ -85,9 +95,9 @@ def test_tf32_is_right_where_the_problem_says_so_and_bf16_is_not(grader, tmp_pat
     ratios = [tensor.error_ratio for check in card.checks for tensor in check.tensors]
     assert max(ratios) < 0.6  # honest TF32 has room
     (tmp_path / "card.json").unlink()
-    grader(tmp_path, product("torch.bfloat16"), *options, problem="matmul").verdict(
-        Status.WRONG_RESULT, Code.WRONG_VALUES
-    )
+    coarse = grader(tmp_path, product("torch.bfloat16"), *options, problem="matmul")
+    assert coarse.card.status is Status.WRONG_RESULT
+    assert coarse.reason in (Code.WRONG_VALUES, Code.WRONG_ON_OTHER_VALUES)
 
 
 def test_what_is_wrong_now_and_then_differs_between_calls(grade):

@@ -10,7 +10,7 @@ from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import Planned
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes
-from evaluator.records import DeviceKind, Status, WeightsRule
+from evaluator.records import DeviceKind, Status, ValuesRule, WeightsRule
 from evaluator.report.run.run_comparison import Comparison, Timed, compare
 from evaluator.report.run.summary import Device, Sample
 from evaluator.signatures.signing import Seen, State
@@ -61,6 +61,7 @@ class Results(NamedTuple):
     entries: list[Entry]
     broken: list[CardError]
     weights: WeightsRule | None = None
+    values: ValuesRule = ValuesRule.ALL
     signatures: dict[str, Seen] = {}
 
     @property
@@ -109,7 +110,7 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
                 plan, row = plan or _as_planned(row), None
         entries.append(Entry(cards, plan, row))
     asked = device_of(manifest.terms.device.value, "")
-    return Results(path, asked, entries, broken, manifest.terms.weights, signatures)
+    return Results(path, asked, entries, broken, manifest.terms.weights, manifest.terms.values, signatures)
 
 
 def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
@@ -117,13 +118,13 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
 
     Raises:
         CardError: one of the paths is no run folder.
-        UsageError: devices or `--weights` of the runs differ, or two runs contain the same submission.
+        UsageError: devices, `--weights` or `--values` of the runs differ, or two runs contain the same submission.
     """
     runs = [read_run(path, trust) for path in paths]
     kinds = {run.asked.kind for run in runs}
     if len(kinds) > 1:
         raise UsageError(f"the runs are from different devices: {' and '.join(sorted(kinds))}")
-    _refuse_other_weights(runs)
+    _refuse_other_rules(runs)
     if len(runs) == 1:
         return runs[0]
     seen: set[tuple[str, str]] = set()
@@ -137,6 +138,7 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
         [entry for run in runs for entry in run.entries],
         [error for run in runs for error in run.broken],
         runs[0].weights,
+        runs[0].values,
         {f"{run.folder}/{card}": seen for run in runs for card, seen in run.signatures.items()},
     )
 
@@ -146,22 +148,24 @@ def compare_runs(before: Path, after: Path) -> Comparison:
 
     Raises:
         CardError: one of the paths is no run folder.
-        UsageError: devices or `--weights` of the runs differ.
+        UsageError: devices, `--weights` or `--values` of the runs differ.
     """
     runs = [read_run(path) for path in (before, after)]
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
     if devices[0] and devices[1] and devices[0] != devices[1]:
         first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in devices)
         raise UsageError(f"the runs are from different devices: {first}; {second}")
-    _refuse_other_weights(runs)
+    _refuse_other_rules(runs)
     return compare(*([entry.timed for entry in run.entries] for run in runs))
 
 
-def _refuse_other_weights(runs: Sequence[Results]) -> None:
-    """Raise UsageError for runs with different `--weights`."""
-    rules = {"the problem's setting" if run.weights is None else run.weights.value for run in runs}
-    if len(rules) > 1:
-        raise UsageError(f"the runs used different --weights: {' and '.join(sorted(rules))}")
+def _refuse_other_rules(runs: Sequence[Results]) -> None:
+    """Raise UsageError for runs with different `--weights` or `--values`."""
+    weights = {"the problem's setting" if run.weights is None else run.weights.value for run in runs}
+    values = {run.values.value for run in runs}
+    for option, rules in (("--weights", weights), ("--values", values)):
+        if len(rules) > 1:
+            raise UsageError(f"the runs used different {option}: {' and '.join(sorted(rules))}")
 
 
 def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, CardError | None]:

@@ -26,7 +26,7 @@ from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, tensors
-from evaluator.records import Problem, Profile, SizeName, ToleranceRule
+from evaluator.records import Problem, Profile, SizeName, ToleranceRule, ValuesRule
 
 _ONE_IN = 5
 """One of five timed calls uses a distribution other than the problem's own."""
@@ -93,11 +93,14 @@ AS_GIVEN_ALONE = DistributionMix()
 """Only the problem's own values: KernelBench's rule goes with KernelBench's inputs."""
 
 
-def distribution_mix_for(reference: Reference, size: SizeName, rule: ToleranceRule) -> DistributionMix:
-    """Return the stored decision, or decide."""
+def distribution_mix_for(
+    reference: Reference, size: SizeName, rule: ToleranceRule, values: ValuesRule = ValuesRule.ALL
+) -> DistributionMix:
+    """Return the stored decision, or decide. With the problem's own values alone, only the rounding counts."""
     if rule is ToleranceRule.KERNELBENCH:
         return AS_GIVEN_ALONE
-    return distribution_mix_of(decided(reference, size))
+    found = distribution_mix_of(decided(reference, size))
+    return found if values is ValuesRule.ALL else found._replace(use=(), untried=())
 
 
 def distribution_mix_of(lock: SizeLock) -> DistributionMix:

@@ -36,7 +36,7 @@ class ProblemSetup(NamedTuple):
 def set_up_problem(terms: GradeTerms, weight_seed: int, device_builders: DeviceBuilders) -> ProblemSetup:
     """Run the problem's own code, and plan the memory. Raises ProblemError for a broken problem."""
     reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
-    distribution_mix = distribution_mix_for(reference, terms.size, terms.options.tolerance)
+    distribution_mix = distribution_mix_for(reference, terms.size, terms.options.tolerance, terms.options.values)
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
         return ProblemSetup(reference, distribution_mix, HostBackend(sizes, device_builders), reference_s)

@@ -13,7 +13,7 @@ from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.records import Check, Fault, Fill, Schedule, Status
 
 _TIMES = 3
-_TELLING = frozenset({Code.WRONG_VALUES.value, Code.NOT_FINITE.value})
+_TELLING = frozenset({Code.WRONG_VALUES.value, Code.NOT_FINITE.value, Code.WRONG_ON_OTHER_VALUES.value})
 
 
 def retried(
@@ -26,7 +26,8 @@ def retried(
 ) -> tuple[Fault | None, Check | None]:
     """Repeat a call with wrong values, several times if needed, and interpret the answers.
 
-    Return the fault to report, and the check of the correct answer if an answer was correct.
+    Return the fault to report, and the check of the deciding answer, if other than the wrong one. A wrong answer for
+    other input values is confirmed by a call with the problem's own values.
     """
     if wrong.fault is None or wrong.fault.finding.code not in _TELLING:
         return wrong.fault, None
@@ -45,6 +46,10 @@ def retried(
     if _is_right_for_earlier_weights(trial_runner, index, seed, schedules, timeout_s):
         message = f"correct for earlier weights, wrong for this call's: {wrong.fault.finding.message}"
         return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message)), None
+    if wrong.fault.finding.code == Code.WRONG_ON_OTHER_VALUES:
+        own = trial_runner.run(index, trial_runner.own_values_seed(), schedule=next(schedules), timeout_s=timeout_s)
+        if own.fault is not None and own.fault.finding.code in _TELLING:
+            return own.fault, own.check  # Wrong for the problem's own values too, after a correct call.
     return wrong.fault, None
 
 

@@ -143,6 +143,7 @@ class TrialRunner:
             if found := sample.lowered(sample.call(plan), problem.details.get("path")):
                 message = f"{problem.message}; the errors are those of {found.format.value}"
                 problem = finding(Code.LOWER_PRECISION, message, path=found.path)
+        problem = _of_other_values(problem, profile)
         check = Check(
             index=index,
             profile=profile,
@@ -161,6 +162,10 @@ class TrialRunner:
         return Trial(
             check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, profile
         )
+
+    def own_values_seed(self) -> int:
+        """Return a fresh seed of a call with the problem's own input values."""
+        return self._distribution_mix.seed_for(Profile.AS_GIVEN)
 
     def _weights_of(self, seed: int) -> int | None:
         """Return the seed of a call's weights; None for the constructed weights."""
@@ -303,6 +308,18 @@ class TrialRunner:
         """Find an output in memory of the last call's outputs, still held by the runner."""
         found, self._last_storages = reused(snapshots, self._last_storages, exempt)
         return found
+
+
+def _of_other_values(problem: Finding | None, profile: Profile) -> Finding | None:
+    """Return the finding for wrong values of a call; a finding of its own if the inputs were not the problem's own.
+
+    The first checked call has the problem's own inputs, so a call with other inputs follows correct answers.
+    """
+    codes = (Code.WRONG_VALUES.value, Code.NOT_FINITE.value)
+    if problem is None or profile is Profile.AS_GIVEN or problem.code not in codes:
+        return problem
+    message = f"correct for the problem's own inputs, wrong for {profile.value}: {problem.message}"
+    return finding(Code.WRONG_ON_OTHER_VALUES, message, path=problem.details.get("path"), profile=profile.value)
 
 
 def _status(problem: Finding) -> Status:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evaluator.findings import Code
-from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing, Weights, WeightsGraded
+from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing, ValuesRule, Weights, WeightsGraded
 from evaluator.report.card.baselines import baseline_rows
 from evaluator.report.card.printed_output import printed_rows
 from evaluator.report.card.profile import profiling_rows
@@ -144,6 +144,8 @@ def _correctness(sheet: Sheet, card: Scorecard) -> None:
         summary.append(f", worst error {significant(max(finite))} {sheet.symbols.times} what is allowed")
     elif finite and not wrong:
         summary.append(", every value exact")
+    if card.values is ValuesRule.OWN:
+        summary.append(", for the problem's own input values alone")
     sheet.row("Correctness", summary)
     if wrong:
         _first_mismatch(sheet, wrong[0])

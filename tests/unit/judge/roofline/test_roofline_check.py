@@ -29,7 +29,9 @@ def bounded(monkeypatch, tmp_path):
         monkeypatch.setattr(bounding.gpu_peaks, "measured_bandwidth", lambda _: now)
         problem = replace(find_problem("relu"), **changes)
         terms = SimpleNamespace(gpu=object(), problem=problem, size=SizeName.SMALL)
-        context = SimpleNamespace(terms=terms, kernels=b"kernels", reference=Reference(problem, SizeName.SMALL, 1))
+        context = SimpleNamespace(
+            terms=terms, backend=SimpleNamespace(kernels=b"kernels"), reference=Reference(problem, SizeName.SMALL, 1)
+        )
         return bounding.check_roofline(context, timing)
 
     return run

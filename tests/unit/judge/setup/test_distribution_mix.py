@@ -21,7 +21,7 @@ from evaluator.judge.setup.distribution_mix import (
     distribution_mix_for,
 )
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.records import Precision, Profile, SizeName, ToleranceOverride, ToleranceRule
+from evaluator.records import Precision, Profile, SizeName, ToleranceOverride, ToleranceRule, ValuesRule
 from tests.unit.references import problem, reference
 
 ALL = DistributionMix(PROFILES)
@@ -165,6 +165,16 @@ def test_an_untried_small_size_leaves_the_larger_one_untried(tmp_path, monkeypat
     assert distribution_mix_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == PROFILES
     assert decided(made, SizeName.FULL, thorough=True).use == list(PROFILES)
     assert distribution_mix_for(made, SizeName.FULL, ToleranceRule.MEASURED).untried == ()
+
+
+def test_the_problems_own_values_alone_keep_their_rounding(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    made = reference("torch.softmax(x, 1)", "torch.randn(4, 16384)")
+    everything = distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED)
+    own = distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED, ValuesRule.OWN)
+    assert everything.use
+    assert (own.use, own.rounding) == ((), everything.rounding)
+    assert own.rounding_of(Profile.AS_GIVEN, "output").usual > 0
 
 
 def test_a_size_that_is_slow_by_count_is_decided_at_the_small_one(tmp_path, monkeypatch):
