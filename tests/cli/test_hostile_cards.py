@@ -145,7 +145,7 @@ def test_nothing_of_a_card_reaches_the_terminal_as_an_escape(tmp_path, capsys):
         return evil if isinstance(value, str) else value
 
     poisoned = poison(document)
-    for path in ("status", "tolerance", "seeds"):
+    for path in ("status", "tolerance", "values", "seeds"):
         poisoned[path] = document[path]
     for record, fixed in (
         ("problem", ("sha256", "size", "precision", "mode")),
