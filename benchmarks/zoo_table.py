@@ -39,7 +39,7 @@ tests/zoo` asserts every cell.
   verdict is `correct`. The test checks that the quoted time, or the text that the trick prints, shows no gain.
 - **problem refused**: the result is correct, because the problem requires no work. `warpgrade problems validate`
   reports such a problem.
-- **not yet**: a hole, or a row that was not graded here. "What is missing" names the cause.
+- **not yet**: a hole, or a row that was not graded here. The section "What is missing" names the cause.
 
 Rows without own kernels are graded with `--require-own-kernel 0.5`; without this option they are `correct`, with
 findings.

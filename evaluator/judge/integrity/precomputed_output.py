@@ -9,7 +9,7 @@ after a call does not show whether the call writes a whole buffer: two answers m
 therefore marks the last call's outputs, as any caller may write into returned outputs. Before the next call's inputs
 are written, the judge fills these outputs with a byte of the judge's choice. A call that computes the whole answer
 overwrites the marks, and an omitted part is a wrong value. No frequent value is exempt: zeros prepared off the clock,
-or left by an earlier call, are found whatever the rest of the output.
+or left by an earlier call, are found independently of the other words of the output.
 
 A runner cannot report a prepared answer as fresh: the judge examines memory and believes no report. To find and replace
 the marks, a call would have to read the whole output.

@@ -11,7 +11,8 @@ Summed over k, and with one rounding for each product:
 
 With m accumulators of n / m terms each, S**2 is divided by m, and n by m.
 
-On products of normal numbers, measured errors had 0.92 to 1.10 times this standard deviation for n of 64 to 131072.
+On products of normal numbers, computed errors had 0.92 to 1.07 times this standard deviation for n of 64 to 131072. For
+equal terms, and for positive terms below half a unit of the sum, the model is too small: such sums are computed.
 """
 
 import math
