@@ -50,7 +50,7 @@ ARITHMETIC = {
     Precision.BF16: torch.bfloat16,
     Precision.FP16: torch.float16,
 }
-"""Dtype of a problem's arithmetic. A returned Python number has this precision, although Python's own floats have 53 bits."""
+"""Dtype of a problem's arithmetic. A returned Python number counts with this precision."""
 _KERNELBENCH = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _KERNELBENCH_DEFAULT = 1e-4
 

@@ -4,7 +4,7 @@ The size of an error proves nothing: TF32 averages out in a long sum of positive
 But rounding is a function of the operands. A float64 reference can be computed with operands, inputs or all results
 rounded to TF32, bf16 or fp16. An answer with the same rounding has the same errors, in sign and size, in the same
 elements. The errors of an output are therefore regressed on the errors of a rounded reference. The coefficient is near
-1 for an output with this rounding, independently of the output's other errors, and near 0 for any other output. The regression also
+1 for an output with this rounding, also beside other errors, and near 0 for any other output. The regression also
 includes a constant and the exact values. An error proportional to the value comes from a scale factor, or from
 truncated sums, as in tensor cores.
 
