@@ -13,12 +13,11 @@ import torch
 
 from evaluator.errors import ProblemError
 from evaluator.judge.numerics.arithmetic_modes import Format, rounded, with_operands
-from evaluator.judge.numerics.reduced_precision import rounded_weights
+from evaluator.judge.numerics.reduced_precision import coarser_than, rounded_weights
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, leaves
 from evaluator.protocol.model_call import mapped
-from evaluator.records import Precision
 
 _TAIL = 16
 """Number of parts of an output; the control `TAIL` omits the last part."""
@@ -165,9 +164,9 @@ def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Argume
 
     Other values stay in fp32, as in tensor cores: sums, and for TF32 everything but the operands of products.
     """
-    if control not in FORMATS or reference.problem.precision is not Precision.FP32:
+    if control not in FORMATS or (to := FORMATS[control]) not in coarser_than(reference.problem.precision):
         return None
-    if (to := FORMATS[control]) is Format.TF32:
+    if to is Format.TF32:
         return _run(reference, inputs, with_operands(to))
 
     def down(tensor: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ from evaluator.judge.numerics.reduced_precision import (
     Asked,
     Errors,
     ReferenceCall,
+    coarser_than,
     format_of,
     sampled,
 )
@@ -37,7 +38,7 @@ def _shows(control: NegativeControl, reference: Reference, calls: int, *, large:
         if answered is None:
             return False
         asked.append(answered)
-    return format_of(asked) is not None
+    return format_of(asked, coarser_than(reference.problem.precision)) is not None
 
 
 def _asked(control: NegativeControl, reference: Reference, seed: int, *, large: bool) -> Asked | None:

@@ -78,9 +78,11 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.LOWER_PRECISION: Entry(
         "the arithmetic has reduced precision",
-        "The problem asks for fp32. The output's errors correlate with those of the reference after rounding its "
-        "operands, inputs or output to TF32, bf16 or fp16. In long sums such errors may be well within the tolerance.",
-        "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16.",
+        "The problem asks for fp32, or for TF32. The output's errors correlate with those of the reference after "
+        "rounding its operands, inputs or output to a format with fewer bits: TF32, fp16 or bf16 instead of fp32, bf16 "
+        "instead of TF32. In long sums such errors may be well within the tolerance.",
+        "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16. "
+        "For a problem in TF32: no bfloat16.",
     ),
     Code.STOOD_BEFORE: Entry(
         "an output existed before the inputs",

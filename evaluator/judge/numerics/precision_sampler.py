@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
 from evaluator.judge.compare.tensor_comparison import Sides
+from evaluator.judge.numerics.arithmetic_modes import Format
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
     ENOUGH_CALLS,
@@ -21,6 +22,7 @@ from evaluator.judge.numerics.reduced_precision import (
     Errors,
     Found,
     ReferenceCall,
+    coarser_than,
     format_of,
     sampled,
 )
@@ -32,11 +34,15 @@ _MOST_CALLS = 32
 
 
 class Sample(NamedTuple):
-    """Sampled outputs of a block of a call, by path, and whether the expected values are in float64."""
+    """Sampled outputs of a block of a call, by path, and whether the expected values are in float64.
+
+    `formats` have fewer bits than the problem's arithmetic.
+    """
 
     block: int
     outputs: dict[str, Errors]
     in_float64: bool
+    formats: tuple[Format, ...] = tuple(Format)
 
     def only(self, *, large: bool) -> "Sample":
         """Return the sample with only the outputs of at least `ENOUGH` errors (`large`), or only the rest."""
@@ -54,7 +60,7 @@ class Sample(NamedTuple):
         """
         outputs = {known: errors for known, errors in self.only(large=True).outputs.items() if known == path}
         with contextlib.suppress(MemoryError):
-            return format_of([Asked(lambda: call, outputs)])
+            return format_of([Asked(lambda: call, outputs)], self.formats)
         return None
 
 
@@ -85,14 +91,14 @@ class _Lots:
 
 
 class PrecisionWatch:
-    """Samples of a runner's outputs. Only problems in fp32 are sampled."""
+    """Samples of a runner's outputs, for problems in fp32 or TF32: half precision has no coarser format."""
 
     def __init__(self, precision: Precision) -> None:
         """Start without calls."""
-        self._is_fp32 = precision is Precision.FP32
-        self.sample = Sample(0, {}, in_float64=False)
+        self._formats = coarser_than(precision)
+        self.sample = Sample(0, {}, in_float64=False, formats=self._formats)
         self._one, self._many = _Lots(1), _Lots(_MOST_CALLS)
-        self._can_tell = self._is_fp32
+        self._can_tell = bool(self._formats)
 
     @property
     def lacks_calls(self) -> bool:
@@ -120,7 +126,7 @@ class PrecisionWatch:
                 makes = [functools.cache(makes[0])]
             asked = [Asked(make, each.sample.outputs) for make, each in zip(makes, drawn, strict=True)]
             try:
-                found = format_of(asked)
+                found = format_of(asked, self._formats)
             except MemoryError as error:
                 untried = str(error)
                 continue
@@ -137,11 +143,11 @@ class PrecisionWatch:
 
     def begin(self, blocks: int) -> None:
         """Start a call with expected values in `blocks` blocks, and draw the block for the sample."""
-        self.sample = Sample(secrets.randbelow(blocks), {}, in_float64=False)
+        self.sample = Sample(secrets.randbelow(blocks), {}, in_float64=False, formats=self._formats)
 
     def add(self, block: int, path: str, sides: Sides, *, in_float64: bool) -> None:
         """Sample an output of the current call, or the rows of a block, if `block` is the drawn block."""
-        if self._is_fp32 and block == self.sample.block and (errors := sampled(*sides)) is not None:
+        if self._formats and block == self.sample.block and (errors := sampled(*sides)) is not None:
             self.sample = self.sample._replace(in_float64=in_float64, outputs={**self.sample.outputs, path: errors})
 
     def draw_lots(self, seed: int, check: Check) -> None:

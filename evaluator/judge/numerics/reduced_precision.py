@@ -28,6 +28,7 @@ from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, unravelled
 from evaluator.protocol.model_call import mapped
+from evaluator.records import Precision
 
 _COEFFICIENTS = (0.4, 1.6)
 """Accepted coefficients: 1 if the errors contain the whole rounding, 0.5 if only a single operand of two was
@@ -48,6 +49,20 @@ _FIRST_CALLS = 4
 _SAMPLE = 1 << 16
 _WIDEST = 0.1
 """Relative to the exact values. bf16 rounds by 2**-9; an error of a tenth has another cause."""
+
+
+def coarser_than(precision: Precision) -> tuple[Format, ...]:
+    """Return the formats with fewer bits than a problem's arithmetic; none below half precision.
+
+    fp16 has TF32's mantissa, so its rounding is no finding where TF32 is allowed.
+    """
+    match precision:
+        case Precision.FP32:
+            return tuple(Format)
+        case Precision.TF32:
+            return (Format.BF16,)
+        case Precision.BF16 | Precision.FP16:
+            return ()
 
 
 class Errors(NamedTuple):
@@ -108,7 +123,7 @@ def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> 
     return Errors(places, *(side[at].reshape(-1).double() for side in (actual, exact, honest)))
 
 
-def format_of(calls: Sequence[Asked]) -> Found | None:
+def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format)) -> Found | None:
     """Return the format whose rounding is in the errors of an output, over all `calls`; None without a match.
 
     An honest answer usually costs three reference calls, six if the reference has no products, and at most twelve. With
@@ -124,7 +139,7 @@ def format_of(calls: Sequence[Asked]) -> Found | None:
     untried: str | None = None
     for way in _WAYS:
         left = dict(asked)
-        for to in Format:
+        for to in formats:
             try:
                 with out_of_memory():
                     roundings = _roundings(way, to, calls, left)

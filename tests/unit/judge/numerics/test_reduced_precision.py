@@ -1,5 +1,6 @@
 """Fewer bits than fp32 are told apart from other errors, by the errors themselves."""
 
+import contextlib
 import copy
 import functools
 
@@ -18,6 +19,7 @@ from evaluator.judge.numerics.reduced_precision import (
     Errors,
     Found,
     ReferenceCall,
+    coarser_than,
     format_of,
     rounded_weights,
     sampled,
@@ -341,7 +343,7 @@ def test_where_memory_runs_out_for_one_format_the_next_is_tried(mlp, monkeypatch
 def test_where_memory_runs_out_for_large_outputs_small_ones_are_asked_about(monkeypatch):
     asked_about = []
 
-    def no_memory_for_large(calls):
+    def no_memory_for_large(calls, _):
         asked_about.append(len(calls))
         if len(calls) == 1:
             raise MemoryError("2 GiB more")
@@ -403,3 +405,17 @@ def test_places_of_a_large_output_are_drawn():
     assert len(one.places) == 1 << 16
     assert torch.equal(one.actual, one.places.double())
     assert not torch.equal(one.places, other.places)
+
+
+def test_bf16_is_coarser_than_tf32_and_nothing_is_coarser_than_half_precision():
+    assert coarser_than(Precision.TF32) == (Format.BF16,)
+    assert coarser_than(Precision.BF16) == coarser_than(Precision.FP16) == ()
+
+
+@pytest.mark.parametrize(("to", "seen"), [(Format.TF32, None), (Format.TF32_CUT, None), (Format.BF16, Format.BF16)])
+def test_where_tf32_is_allowed_only_bf16_is_found(mlp, to, seen):
+    inputs = mlp.draw(3)
+    with with_operands(to):
+        answer = by_path(mlp.altered(inputs, 0, None, contextlib.nullcontext()))["output"]
+    result = format_of([asked(mlp, answer, inputs)], coarser_than(Precision.TF32))
+    assert (None if result is None else result.format) is seen

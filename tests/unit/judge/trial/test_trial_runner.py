@@ -557,7 +557,7 @@ def test_an_honest_number_bears_to_be_looked_at_closely(trial_runner, answer):
     assert made.look_closely() is None
 
 
-@pytest.mark.parametrize(("precision", "in_float64"), [(Precision.TF32, True), (Precision.FP32, False)])
+@pytest.mark.parametrize(("precision", "in_float64"), [(Precision.BF16, True), (Precision.FP32, False)])
 def test_nothing_is_drawn_where_it_could_not_tell(precision, in_float64):
     watch = PrecisionWatch(precision)
     watch.begin(1)
