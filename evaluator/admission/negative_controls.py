@@ -13,7 +13,8 @@ import torch
 
 from evaluator.errors import ProblemError
 from evaluator.judge.numerics.arithmetic_modes import Format, rounded, with_operands
-from evaluator.judge.numerics.reduced_precision import coarser_than, rounded_weights
+from evaluator.judge.numerics.reduced_precision import coarser_than
+from evaluator.judge.numerics.rounded_reference import rounded_weights
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, leaves

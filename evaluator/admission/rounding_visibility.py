@@ -12,13 +12,11 @@ from evaluator.admission.negative_controls import FORMATS, NegativeControl, in_f
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
     ENOUGH_CALLS,
-    Asked,
-    Errors,
-    ReferenceCall,
     coarser_than,
     format_of,
     sampled,
 )
+from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall
 from evaluator.judge.reference.reference import Reference, by_path
 
 _FIRST_SEED = 17

@@ -8,7 +8,16 @@ otherwise the field is `None`, and another field counts the non-finite numbers.
 from evaluator.records.admission import Admission, ControlResult
 from evaluator.records.base import SCHEMA_VERSION, Record, Seed, Sha256, finite_or_none, number_text, seed_text
 from evaluator.records.build import Build, BuildUnit, Diagnostic
-from evaluator.records.card import ProblemRef, RunnerOutput, Scorecard, Seeds, Signature, SubmissionRef, Weights
+from evaluator.records.card import (
+    CancellingRows,
+    ProblemRef,
+    RunnerOutput,
+    Scorecard,
+    Seeds,
+    Signature,
+    SubmissionRef,
+    Weights,
+)
 from evaluator.records.check import Check, Mismatch, Schedule, TensorCheck
 from evaluator.records.evidence import (
     Counters,
@@ -51,6 +60,7 @@ __all__ = [
     "BaselineKind",
     "Build",
     "BuildUnit",
+    "CancellingRows",
     "Check",
     "ClockKind",
     "Constant",

@@ -49,15 +49,27 @@ class SubmissionRef(Record, frozen=True):
     extracted_from_answer: bool
 
 
+class CancellingRows(Record, frozen=True):
+    """Dimension of an input tensor along which secret rows of zero mean were written in calls with own values.
+
+    `tensor` is the number of the tensor among all input tensors.
+    """
+
+    tensor: int
+    dim: int
+
+
 class Seeds(Record, frozen=True):
     """Seeds shared by all calls. A grade draws fresh seeds and reveals them here.
 
-    `profiles` lists the profiles of calls beside the problem's own values; the call's seed selects the profile.
+    `profiles` lists the profiles of calls beside the problem's own values; the call's seed selects the profile. The
+    seed also selects the rows along the dimensions in `cancelling_rows`.
     """
 
     weight: Seed
     replayed_from: str | None
     profiles: list[Profile] = []
+    cancelling_rows: list[CancellingRows] = []
 
 
 class Weights(Record, frozen=True):

@@ -137,7 +137,7 @@ def long_product(*forward: str) -> str:
 
 def test_tf32_is_told_apart_where_it_is_within_the_tolerance(grade):
     source = long_product(USUAL, "    return cut(a, 'tf32') @ cut(b, 'tf32')", "return a @ b")
-    run = grade(source, "--problems", WEAK, "--size", "small", problem="long_product")
+    run = grade(source, "--problems", WEAK, "--size", "small", "--values", "own", problem="long_product")
     card = run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
     assert "within the tolerance, but its errors are those of" in card.reason.message
     assert sum(not check.ok for check in card.checks) == 1

@@ -55,7 +55,7 @@ def rehearse(profile: Profile, value: Value, seed: int, device: torch.device) ->
     generator = torch.Generator(device).manual_seed(seed)
     for leaf in tensors(value):
         real = torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf
-        if profile is Profile.AS_GIVEN or _left_alone(real):
+        if profile is Profile.AS_GIVEN or left_alone(real):
             continue
         _write(profile, real, generator, keep=False)
 
@@ -64,15 +64,21 @@ def _changed(profile: Profile, leaf: torch.Tensor, generator: torch.Generator) -
     if leaf.is_complex():
         parts = _changed(profile, torch.view_as_real(leaf.resolve_conj()), generator)
         return torch.view_as_complex(parts) if parts.stride(-1) == 1 else leaf
-    if _left_alone(leaf):
+    if left_alone(leaf):
         return leaf
     own = _own_memory(leaf)
     _write(profile, own, generator, keep=True)
     return own
 
 
-def _left_alone(leaf: torch.Tensor) -> bool:
+def left_alone(leaf: torch.Tensor) -> bool:
+    """Return whether the values of a tensor are never changed: codes, single numbers, other than floating-point."""
     return not leaf.is_floating_point() or leaf.numel() < 2 or leaf.layout is not torch.strided or _has_meaning(leaf)
+
+
+def is_ordered(leaf: torch.Tensor) -> bool:
+    """Return whether elements depend on one another: a symmetric matrix, or sorted rows."""
+    return _is_symmetric(leaf) or _is_sorted(leaf)
 
 
 def _write(profile: Profile, own: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:

@@ -2,6 +2,7 @@
 
 A wrong output is tested at once. Among the correct calls that may be quoted, a single random call is tested after the
 stage. No submission can predict the choice. For outputs of few elements, several random calls are tested together.
+Slices that depend on cancelling rows are kept of several calls, and tested by the size of their errors.
 """
 
 import contextlib
@@ -14,18 +15,19 @@ from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
 from evaluator.judge.compare.tensor_comparison import Sides
+from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format
+from evaluator.judge.numerics.error_size import outsized
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
     ENOUGH_CALLS,
-    Asked,
-    Errors,
     Found,
-    ReferenceCall,
     coarser_than,
     format_of,
     sampled,
+    sampled_slices,
 )
+from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.records import Check, Precision
 
@@ -36,18 +38,24 @@ _MOST_CALLS = 32
 class Sample(NamedTuple):
     """Sampled outputs of a block of a call, by path, and whether the expected values are in float64.
 
-    `formats` have fewer bits than the problem's arithmetic.
+    `slices` are the errors in slices that depend on cancelling rows. `formats` have fewer bits than the problem's
+    arithmetic.
     """
 
     block: int
     outputs: dict[str, Errors]
     in_float64: bool
+    slices: dict[str, Errors] = {}
     formats: tuple[Format, ...] = tuple(Format)
 
     def only(self, *, large: bool) -> "Sample":
         """Return the sample with only the outputs of at least `ENOUGH` errors (`large`), or only the rest."""
         kept = {path: errors for path, errors in self.outputs.items() if (len(errors.exact) >= ENOUGH) == large}
-        return self._replace(outputs=kept)
+        return self._replace(outputs=kept, slices={})
+
+    def only_slices(self) -> "Sample":
+        """Return the sample with the errors of slices alone."""
+        return self._replace(outputs=self.slices, slices={})
 
     def call(self, plan: CallPlan) -> ReferenceCall:
         """Return the sampled block of a call of the reference."""
@@ -97,7 +105,8 @@ class PrecisionWatch:
         """Start without calls."""
         self._formats = coarser_than(precision)
         self.sample = Sample(0, {}, in_float64=False, formats=self._formats)
-        self._one, self._many = _Lots(1), _Lots(_MOST_CALLS)
+        self._one, self._many, self._with_slices = _Lots(1), _Lots(_MOST_CALLS), _Lots(_MOST_CALLS)
+        self._slices: dict[str, list[Slices]] = {}
         self._can_tell = bool(self._formats)
 
     @property
@@ -120,35 +129,59 @@ class PrecisionWatch:
             MemoryError: no group has a finding, and a format could not be tried (see `format_of`).
         """
         untried: str | None = None
-        for drawn in self.drawn:
-            makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, each) for each in drawn]
-            if len(makes) == 1:
-                makes = [functools.cache(makes[0])]
-            asked = [Asked(make, each.sample.outputs) for make, each in zip(makes, drawn, strict=True)]
+        looks = [functools.partial(self._correlated, drawn, again) for drawn in self.drawn]
+        looks.append(functools.partial(self._outsized, again))
+        for look in looks:
             try:
-                found = format_of(asked, self._formats)
+                check = look()
             except MemoryError as error:
                 untried = str(error)
                 continue
-            if found is not None:
-                of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
-                message = (
-                    f"{found.path} is within the tolerance, but its errors are those of {found.format.value}{of_many}"
-                )
-                problem = finding(Code.LOWER_PRECISION, message, path=found.path)
-                return replace(drawn[0].check, ok=False, finding=problem)
+            if check is not None:
+                return check
         if untried is not None:
             raise MemoryError(untried)
         return None
 
-    def begin(self, blocks: int) -> None:
-        """Start a call with expected values in `blocks` blocks, and draw the block for the sample."""
+    def _correlated(self, drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> Check | None:
+        """Look for a format whose rounding is in the errors of calls."""
+        found = format_of(_asked(drawn, again), self._formats)
+        if found is None:
+            return None
+        of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
+        message = f"{found.path} is within the tolerance, but its errors are those of {found.format.value}{of_many}"
+        return _failed(drawn[0], message, found.path)
+
+    def _outsized(self, again: Callable[[Drawn], ReferenceCall]) -> Check | None:
+        """Look for errors too large for fp32 where rows cancel."""
+        kept = secrets.SystemRandom().sample(self._with_slices.kept, len(self._with_slices.kept))
+        found = outsized(_asked(kept, again), self._formats[0]) if kept else None
+        if found is None:
+            return None
+        message = (
+            f"{found.path} is within the tolerance, but its relative error is {found.error:.1e} where inputs have zero "
+            f"mean: the reference has {found.fp32:.1e} in any order of summation in fp32, and {found.coarser:.1e} with "
+            f"operands in {found.format.value}"
+        )
+        return _failed(kept[0], message, found.path)
+
+    def begin(self, blocks: int, slices: dict[str, list[Slices]] | None = None) -> None:
+        """Start a call with expected values in `blocks` blocks, and draw the block for the sample.
+
+        `slices` of the outputs depend on cancelling rows.
+        """
+        self._slices = slices or {}
         self.sample = Sample(secrets.randbelow(blocks), {}, in_float64=False, formats=self._formats)
 
-    def add(self, block: int, path: str, sides: Sides, *, in_float64: bool) -> None:
-        """Sample an output of the current call, or the rows of a block, if `block` is the drawn block."""
-        if self._formats and block == self.sample.block and (errors := sampled(*sides)) is not None:
-            self.sample = self.sample._replace(in_float64=in_float64, outputs={**self.sample.outputs, path: errors})
+    def add(self, block: int, path: str, sides: Sides, *, in_float64: bool, start: int = 0) -> None:
+        """Sample an output of the current call, or its rows from `start` on, if `block` is the drawn block."""
+        if not self._formats or block != self.sample.block or (errors := sampled(*sides)) is None:
+            return
+        sample = self.sample._replace(in_float64=in_float64, outputs={**self.sample.outputs, path: errors})
+        slices = [_within_block(each, start) for each in self._slices.get(path, [])]
+        if (cancelled := sampled_slices(slices, *sides)) is not None:
+            sample = sample._replace(slices={**sample.slices, path: cancelled})
+        self.sample = sample
 
     def draw_lots(self, seed: int, check: Check) -> None:
         """Offer a correct call to the reservoirs; every call has the same probability of being kept.
@@ -161,3 +194,21 @@ class PrecisionWatch:
         if self._can_tell:
             self._one.show(Drawn(seed, check, self.sample.only(large=True)))
             self._many.show(Drawn(seed, check, self.sample.only(large=False)))
+            self._with_slices.show(Drawn(seed, check, self.sample.only_slices()))
+
+
+def _failed(drawn: Drawn, message: str, path: str) -> Check:
+    return replace(drawn.check, ok=False, finding=finding(Code.LOWER_PRECISION, message, path=path))
+
+
+def _asked(drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> list[Asked]:
+    """Return the errors of the calls. A single call is made anew once, and each of many calls at every use."""
+    makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, each) for each in drawn]
+    if len(makes) == 1:
+        makes = [functools.cache(makes[0])]
+    return [Asked(make, each.sample.outputs) for make, each in zip(makes, drawn, strict=True)]
+
+
+def _within_block(slices: Slices, start: int) -> Slices:
+    """Return the slices with indices counted from row `start`, where a block begins along dimension 0."""
+    return slices if slices.dim else slices._replace(indices=[index - start for index in slices.indices])

@@ -12,22 +12,18 @@ An output of few elements, such as a loss, has too few errors in a single call. 
 together.
 """
 
-import contextlib
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
-from evaluator.errors import ProblemError
-from evaluator.judge.numerics.arithmetic_modes import Format, rounded, with_operands, with_results
+from evaluator.judge.inputs.cancelling_rows import Slices
+from evaluator.judge.numerics.arithmetic_modes import Format
+from evaluator.judge.numerics.rounded_reference import WAYS, Asked, Errors, Way
 from evaluator.judge.numerics.sign_test import signs_agree
-from evaluator.judge.reference.reference import Reference, by_path
-from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import Value, unravelled
-from evaluator.protocol.model_call import mapped
+from evaluator.judge.tensors.pytree import unravelled
 from evaluator.records import Precision
 
 _COEFFICIENTS = (0.4, 1.6)
@@ -47,6 +43,7 @@ ENOUGH_CALLS = 20
 _FIRST_CALLS = 4
 """Calls after which errors far smaller than a rounding are recognised."""
 _SAMPLE = 1 << 16
+_SAMPLE_OF_SLICES = 1 << 12
 _WIDEST = 0.1
 """Relative to the exact values. bf16 rounds by 2**-9; an error of a tenth has another cause."""
 
@@ -65,38 +62,6 @@ def coarser_than(precision: Precision) -> tuple[Format, ...]:
             return ()
 
 
-class Errors(NamedTuple):
-    """Sample of an output: flat indices (`places`), and the values at these indices in float64.
-
-    `actual` is the submission's value, `exact` the expected value, `honest` the plain reference's value.
-    """
-
-    places: torch.Tensor
-    actual: torch.Tensor
-    exact: torch.Tensor
-    honest: torch.Tensor
-
-
-class ReferenceCall(NamedTuple):
-    """A call of the reference, or a block of the call; without `in_float64`, only the plain model can run."""
-
-    reference: Reference
-    inputs: Arguments
-    random_seed: int
-    gradients: list[torch.Tensor] | None
-    in_float64: bool
-
-
-class Asked(NamedTuple):
-    """Errors of a call's outputs, by path.
-
-    `again` makes the call anew: the inputs of many calls may be too large to keep.
-    """
-
-    again: Callable[[], ReferenceCall]
-    outputs: Mapping[str, Errors]
-
-
 class Found(NamedTuple):
     """Output with a format's rounding in its errors."""
 
@@ -112,13 +77,38 @@ def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> 
     count = honest.numel()
     if honest.dtype != torch.float32 or not count or actual.shape != honest.shape:
         return None
-    device = honest.device
+    return _errors_at(_places(count, _SAMPLE, honest.device), actual, exact, honest)
+
+
+def sampled_slices(
+    slices: Sequence[Slices], actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor
+) -> Errors | None:
+    """Return a sample of slices of a float32 output; None as in `sampled`, and without slices within the output."""
+    if honest.dtype != torch.float32 or actual.shape != honest.shape:
+        return None
+    parts: list[torch.Tensor] = []
+    for dim, indices in slices:
+        extent = honest.shape[dim]
+        known = torch.tensor([index for index in indices if 0 <= index < extent], device=honest.device)
+        inner = math.prod(honest.shape[dim + 1 :])
+        each = honest.numel() // max(extent, 1)
+        chosen = _places(len(known) * each, _SAMPLE_OF_SLICES, honest.device)
+        if chosen.numel():
+            within, index = chosen % each, known[chosen // each]
+            parts.append((within // inner * extent + index) * inner + within % inner)
+    return _errors_at(torch.cat(parts), actual, exact, honest) if parts else None
+
+
+def _places(count: int, most: int, device: torch.device) -> torch.Tensor:
+    """Return all numbers below `count`, or `most` random numbers, with an operating-system seed."""
+    if count <= most:
+        return torch.arange(count, device=device)
     generator = torch.Generator(device)
     generator.seed()
-    if count <= _SAMPLE:
-        places = torch.arange(count, device=device)
-    else:
-        places = torch.randint(count, (_SAMPLE,), generator=generator, device=device)
+    return torch.randint(count, (most,), generator=generator, device=device)
+
+
+def _errors_at(places: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> Errors:
     at = unravelled(places, honest.shape)
     return Errors(places, *(side[at].reshape(-1).double() for side in (actual, exact, honest)))
 
@@ -137,7 +127,7 @@ def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format))
     asked = {path: errors for path, errors in together.items() if errors is not None and _is_worth_it(errors)}
     best, agreement = None, 0.0
     untried: str | None = None
-    for way in _WAYS:
+    for way in WAYS:
         left = dict(asked)
         for to in formats:
             try:
@@ -168,7 +158,7 @@ def _together(calls: Sequence[Errors | None]) -> Errors | None:
     return Errors(*(torch.stack(parts) for parts in zip(*known, strict=True)))
 
 
-def _roundings(way: "_Way", to: Format, calls: Sequence[Asked], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _roundings(way: Way, to: Format, calls: Sequence[Asked], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Return, by path, the errors that a rounding causes in the outputs `left`, over all calls.
 
     The first few calls suffice if the rounding in every output is zero, or too large to be in the errors.
@@ -186,90 +176,6 @@ def _roundings(way: "_Way", to: Format, calls: Sequence[Asked], left: Mapping[st
 
 def _may_be_in(errors: Errors, rounding: torch.Tensor) -> bool:
     return bool(rounding.any()) and not _hopeless(errors, rounding)
-
-
-def _operands(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
-    """Round the operands of matrix products and convolutions."""
-    return _run(again(), None, with_operands(to), outputs)
-
-
-def _inputs(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
-    """Round inputs and weights."""
-    call = again()
-    return _run(call, to, _rounded_weights(call, to), outputs)
-
-
-@contextlib.contextmanager
-def _everywhere(call: ReferenceCall, to: Format) -> Iterator[None]:
-    with _rounded_weights(call, to), with_results(to):
-        yield
-
-
-def _results(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
-    """Round inputs, weights and every result."""
-    call = again()
-    return _run(call, to, _everywhere(call, to), outputs)
-
-
-def _outputs(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
-    """Round the exact answer alone."""
-    del again
-    return {path: rounded(errors.exact, to) for path, errors in outputs.items()}
-
-
-_Way = Callable[[Callable[[], ReferenceCall], Format, Mapping[str, Errors]], dict[str, torch.Tensor]]
-_WAYS: tuple[_Way, ...] = (_operands, _inputs, _results, _outputs)
-
-
-def _run(
-    call: ReferenceCall,
-    to: Format | None,
-    mode: contextlib.AbstractContextManager[None],
-    outputs: Mapping[str, Errors],
-) -> dict[str, torch.Tensor]:
-    """Return the altered reference's values at the sampled places; an empty dict if the reference fails.
-
-    Inputs are rounded first if `to` is given.
-    """
-    try:
-        inputs = call.inputs if to is None else _low(call.inputs, to)
-        result = call.reference.altered(inputs, call.random_seed, call.gradients, mode, in_float64=call.in_float64)
-    except ProblemError:
-        return {}
-    values: dict[str, Value] = by_path(result)
-    return {
-        path: value.reshape(-1)[errors.places].double()
-        for path, errors in outputs.items()
-        if isinstance(value := values.get(path), torch.Tensor) and value.numel() > int(errors.places.max())
-    }
-
-
-def _low(inputs: Arguments, to: Format) -> Arguments:
-    def down(tensor: torch.Tensor) -> torch.Tensor:
-        return rounded(tensor, to)
-
-    return Arguments(mapped(inputs.args, down), mapped(inputs.kwargs, down))
-
-
-def _rounded_weights(call: ReferenceCall, to: Format) -> contextlib.AbstractContextManager[None]:
-    model = call.reference.exact_model if call.in_float64 else call.reference.model
-    return contextlib.nullcontext() if model is None else rounded_weights(model, to)
-
-
-@contextlib.contextmanager
-def rounded_weights(model: torch.nn.Module, to: Format) -> Iterator[None]:
-    """Context with a model's weights and buffers rounded to a format."""
-    state = list(itertools.chain(model.parameters(), model.buffers()))
-    before = [tensor.detach().clone() for tensor in state]
-    try:
-        with torch.no_grad():
-            for tensor in state:
-                tensor.copy_(rounded(tensor, to))
-        yield
-    finally:
-        with torch.no_grad():
-            for tensor, value in zip(state, before, strict=True):
-                tensor.copy_(value)
 
 
 def _is_worth_it(errors: Errors) -> bool:

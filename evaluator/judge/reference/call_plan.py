@@ -1,10 +1,11 @@
 """Plan of one call: inputs, seeds, gradients, row blocks, and what the reference computes for the call."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
+from evaluator.judge.inputs.cancelling_rows import RowSite, Slices, chosen_rows, slices_of, write_rows
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.reference.reference import Expected, Honest, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -23,19 +24,32 @@ class CallPlan:
         profile: Profile = Profile.AS_GIVEN,
         decoy: Profile = Profile.AS_GIVEN,
         random_seed: int | None = None,
+        row_sites: Sequence[RowSite] = (),
     ) -> None:
         """Draw the inputs and the gradients of the outputs, and cut the inputs into blocks.
 
         `decoy` is drawn and discarded (`DistributionMix.decoy`). `random_seed` seeds PyTorch's generators before
-        forward; without a value, the seed follows from `seed`. Problems with a backward pass have one block.
+        forward; without a value, the seed follows from `seed`. With the problem's own values, secret rows at
+        `row_sites` cancel; `slices` are the dependent parts of the outputs. Problems with a backward pass have one
+        block.
         """
         self.reference = reference
         self.seed = seed
         self.profile = profile
         self.random_seed = derived(seed, b"in forward") if random_seed is None else random_seed
         self.inputs: Arguments = reference.draw(seed, profile, decoy)
+        self.slices = self._write_rows(row_sites)
         self.gradients = self._output_gradients()
         self.blocks = reference.blocks(self.inputs) if self.gradients is None else [self.inputs]
+
+    def _write_rows(self, row_sites: Sequence[RowSite]) -> dict[str, list[Slices]]:
+        rows = chosen_rows(row_sites, self.inputs, derived(self.seed, b"which rows"))
+        keep = self.profile is Profile.AS_GIVEN
+        if rows and keep:
+            self.inputs = self.reference.writable(self.inputs)
+        # Other calls take the same time, so that no submission recognises them.
+        write_rows(rows, self.inputs, derived(self.seed, b"rows"), keep=keep)
+        return slices_of(rows) if keep else {}
 
     def _output_gradients(self) -> list[torch.Tensor] | None:
         if not self.reference.problem.backward:

@@ -112,8 +112,12 @@ class Reference:
         if profile is Profile.AS_GIVEN:
             rehearse(decoy, [given.args, given.kwargs], values_seed, self._device)
             return given
-        own = cloned(given) if self._keeps_inputs else given
+        own = self.writable(given)
         return Arguments(*change(profile, self.problem.layouts, [own.args, own.kwargs], values_seed, self._device))
+
+    def writable(self, inputs: Arguments) -> Arguments:
+        """Return drawn inputs, or copies if `get_inputs` returns the same tensors in every call."""
+        return cloned(inputs) if self._keeps_inputs else inputs
 
     def _own(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().to(self._device)

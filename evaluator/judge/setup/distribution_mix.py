@@ -19,11 +19,14 @@ from evaluator.catalog.origin import Origin
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding
+from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
 from evaluator.judge.numerics.arithmetic_modes import Order
+from evaluator.judge.numerics.reduced_precision import coarser_than
 from evaluator.judge.numerics.summation_orders import decides, error_of, larger, limits_of, other_orders
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference, by_path
+from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, tensors
 from evaluator.records import Problem, Profile, SizeName, ToleranceRule, ValuesRule
@@ -52,13 +55,15 @@ _FAR = 0.1
 class DistributionMix(NamedTuple):
     """Distributions in use beside the problem's own, and the effect of rounding on outputs for each.
 
-    `untried` are distributions not tried because the problem is too large.
+    `untried` are distributions not tried because the problem is too large. `row_sites` are where rows cancel in calls
+    with the problem's own values.
     """
 
     use: tuple[Profile, ...] = ()
     rounding: dict[Profile, dict[str, float]] = {}
     rare: dict[Profile, dict[str, float]] = {}
     untried: tuple[Profile, ...] = ()
+    row_sites: tuple[RowSite, ...] = ()
 
     def pick(self, seed: int) -> Profile:
         """Return the distribution of a timed call, determined by the call's seed, which no runner knows."""
@@ -84,9 +89,15 @@ class DistributionMix(NamedTuple):
         return [Profile.AS_GIVEN, *rest]
 
     def rounding_of(self, profile: Profile, path: str) -> Rounding:
-        """Return the errors of other summation orders; 0 for small errors."""
+        """Return the errors of other summation orders; 0 for small errors.
+
+        Cancelling rows are signed normal values, so their errors count too.
+        """
         usual, rare = (known.get(profile, {}).get(path, 0.0) for known in (self.rounding, self.rare))
-        return Rounding(usual, rare)
+        own = Rounding(usual, rare)
+        if profile is Profile.AS_GIVEN and self.row_sites:
+            return larger(own, self.rounding_of(Profile.SIGNED_NORMAL, path))
+        return own
 
 
 AS_GIVEN_ALONE = DistributionMix()
@@ -100,7 +111,11 @@ def distribution_mix_for(
     if rule is ToleranceRule.KERNELBENCH:
         return AS_GIVEN_ALONE
     found = distribution_mix_of(decided(reference, size))
-    return found if values is ValuesRule.ALL else found._replace(use=(), untried=())
+    if values is ValuesRule.OWN:
+        return found._replace(use=(), untried=())
+    if Profile.SIGNED_NORMAL in found.use and coarser_than(reference.problem.precision):
+        return found._replace(row_sites=row_sites_for(reference, size))
+    return found
 
 
 def distribution_mix_of(lock: SizeLock) -> DistributionMix:

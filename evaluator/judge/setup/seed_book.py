@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
-from evaluator.records import Fill, Order, Profile, Schedule, Scorecard, Seeds, seed_text
+from evaluator.records import CancellingRows, Fill, Order, Profile, Schedule, Scorecard, Seeds, seed_text
 
 _SCHEDULES = (
     (Order.ASCENDING, 1),
@@ -49,14 +49,18 @@ class SeedBook:
             weight=seed_text(self.weight),
             replayed_from=None if self._card is None else self._card.graded_at,
             profiles=list(self.distribution_mix.use),
+            cancelling_rows=[CancellingRows(site.tensor, site.dim) for site in self.distribution_mix.row_sites],
         )
 
     def settle(self, distribution_mix: DistributionMix) -> None:
-        """Set the distributions of calls: those of `distribution_mix`, or the card's in a replay."""
+        """Set the distributions and the cancelling rows of calls: those of `distribution_mix`, or a replayed card's."""
+        self.distribution_mix = distribution_mix
         known = None if self._card is None else self._card.seeds
-        self.distribution_mix = (
-            distribution_mix if known is None else distribution_mix._replace(use=tuple(known.profiles) or self._seen())
-        )
+        if known is None:
+            return
+        rows = {(each.tensor, each.dim) for each in known.cancelling_rows}
+        sites = tuple(site for site in distribution_mix.row_sites if (site.tensor, site.dim) in rows)
+        self.distribution_mix = distribution_mix._replace(use=tuple(known.profiles) or self._seen(), row_sites=sites)
 
     def _seen(self) -> tuple[Profile, ...]:
         """Return the distributions of the card's checks: older cards from a GPU list the distributions nowhere else."""

@@ -47,7 +47,8 @@ def retried(
         message = f"correct for earlier weights, wrong for this call's: {wrong.fault.finding.message}"
         return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message)), None
     if wrong.fault.finding.code == Code.WRONG_ON_OTHER_VALUES:
-        own = trial_runner.run(index, trial_runner.own_values_seed(), schedule=next(schedules), timeout_s=timeout_s)
+        fresh = trial_runner.own_values_seed()
+        own = trial_runner.run(index, fresh, schedule=next(schedules), timeout_s=timeout_s, own_values=True)
         if own.fault is not None and own.fault.finding.code in _TELLING:
             return own.fault, own.check  # Wrong for the problem's own values too, after a correct call.
     return wrong.fault, None

@@ -1,7 +1,7 @@
 """One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls use the same trials."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, Reading, Sides, begin, joined, rows_from
 from evaluator.judge.compare.tolerance import bounds
+from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, Worn
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.integrity.output_checks import (
@@ -26,7 +27,8 @@ from evaluator.judge.integrity.output_checks import (
 )
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import Drawn, PrecisionWatch
-from evaluator.judge.numerics.reduced_precision import ENOUGH, ReferenceCall
+from evaluator.judge.numerics.reduced_precision import ENOUGH
+from evaluator.judge.numerics.rounded_reference import ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
@@ -119,19 +121,22 @@ class TrialRunner:
         schedule: Schedule | None = None,
         quick: bool = False,
         worn: Worn | None = None,
+        own_values: bool = False,
     ) -> Trial:
         """Draw inputs from `seed`, run one call, compare the outputs. No work of the call continues afterwards.
 
         The weights follow from the call's seed, or are the `worn` weights. With `quick`, outputs bit-equal to the plain
         reference's are accepted without float64: the tolerance is a multiple of the reference's own error, and admits
-        equal outputs anyway.
+        equal outputs anyway. No row cancels in the first call of a runner, and none with `own_values`.
         """
         self._reference.wear(self._weights_of(seed) if worn is None else worn.seed)
         if self._first_seed is None:
             self._first_seed = self._weights_of(seed)
         profile = self._profile = self._distribution_mix.pick(seed)
-        plan = CallPlan(self._reference, seed, profile=profile, decoy=self._distribution_mix.decoy(seed))
-        self._precision.begin(len(plan.blocks))
+        sites = () if own_values else self._row_sites(index)
+        decoy = self._distribution_mix.decoy(seed)
+        plan = CallPlan(self._reference, seed, profile=profile, decoy=decoy, row_sites=sites)
+        self._precision.begin(len(plan.blocks), plan.slices)
         wanted = plan.wanted(model_call.Result(self._outline, None))
         placed, answer = self._call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
         if isinstance(answer, Fault):
@@ -143,7 +148,8 @@ class TrialRunner:
             if found := sample.lowered(sample.call(plan), problem.details.get("path")):
                 message = f"{problem.message}; the errors are those of {found.format.value}"
                 problem = finding(Code.LOWER_PRECISION, message, path=found.path)
-        problem = _of_other_values(problem, profile)
+        values = profile.value if profile is not Profile.AS_GIVEN else "rows of zero mean" if plan.slices else None
+        problem = _of_other_values(problem, values)
         check = Check(
             index=index,
             profile=profile,
@@ -162,6 +168,10 @@ class TrialRunner:
         return Trial(
             check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, profile
         )
+
+    def _row_sites(self, index: int) -> Sequence[RowSite]:
+        """Return where rows cancel in a call. The first call has the problem's own values alone."""
+        return self._distribution_mix.row_sites if index else ()
 
     def own_values_seed(self) -> int:
         """Return a fresh seed of a call with the problem's own input values."""
@@ -262,7 +272,7 @@ class TrialRunner:
 
     def _reference_call(self, drawn: Drawn) -> ReferenceCall:
         self._reference.wear(self._weights_of(drawn.seed))
-        return drawn.sample.call(CallPlan(self._reference, drawn.seed))
+        return drawn.sample.call(CallPlan(self._reference, drawn.seed, row_sites=self._row_sites(drawn.check.index)))
 
     def _begin(
         self,
@@ -279,7 +289,7 @@ class TrialRunner:
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = rows_from(Sides(tensor, exact[path], honest[path]), starts[path])
             parts[path].append(self._compare(path, sides))
-            self._precision.add(number, path, sides, in_float64=block.in_float64)
+            self._precision.add(number, path, sides, in_float64=block.in_float64, start=starts[path])
             starts[path] += sides.honest.shape[0] if sides.honest.dim() else 0
 
     def _compare(self, path: str, sides: Sides) -> Reading:
@@ -310,16 +320,16 @@ class TrialRunner:
         return found
 
 
-def _of_other_values(problem: Finding | None, profile: Profile) -> Finding | None:
-    """Return the finding for wrong values of a call; a finding of its own if the inputs were not the problem's own.
+def _of_other_values(problem: Finding | None, values: str | None) -> Finding | None:
+    """Return the finding for wrong values of a call; a finding of its own if the inputs had other `values`.
 
     The first checked call has the problem's own inputs, so a call with other inputs follows correct answers.
     """
     codes = (Code.WRONG_VALUES.value, Code.NOT_FINITE.value)
-    if problem is None or profile is Profile.AS_GIVEN or problem.code not in codes:
+    if problem is None or values is None or problem.code not in codes:
         return problem
-    message = f"correct for the problem's own inputs, wrong for {profile.value}: {problem.message}"
-    return finding(Code.WRONG_ON_OTHER_VALUES, message, path=problem.details.get("path"), profile=profile.value)
+    message = f"correct for the problem's own inputs, wrong for {values}: {problem.message}"
+    return finding(Code.WRONG_ON_OTHER_VALUES, message, path=problem.details.get("path"), profile=values)
 
 
 def _status(problem: Finding) -> Status:

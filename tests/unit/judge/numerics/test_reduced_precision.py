@@ -10,20 +10,17 @@ import torch
 
 from evaluator.devices.out_of_memory import ran_out
 from evaluator.judge.compare.tensor_comparison import Sides
-from evaluator.judge.numerics import precision_sampler, reduced_precision
+from evaluator.judge.numerics import precision_sampler, reduced_precision, rounded_reference
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, rounded, with_operands
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch, Sample
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH_CALLS,
-    Asked,
-    Errors,
     Found,
-    ReferenceCall,
     coarser_than,
     format_of,
-    rounded_weights,
     sampled,
 )
+from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall, rounded_weights
 from evaluator.judge.reference.reference import by_path
 from evaluator.records import Precision
 from tests import cards
@@ -318,7 +315,7 @@ def test_where_memory_runs_out_nobody_is_said_to_be_honest(mlp, monkeypatch, sho
 
     inputs = mlp.draw(5)
     low, honest = run(mlp, inputs, with_operands(Format.BF16)), run(mlp, inputs, in_order(Order.REVERSED))
-    monkeypatch.setattr(reduced_precision, short, no_memory)
+    monkeypatch.setattr(rounded_reference, short, no_memory)
     with pytest.raises(MemoryError, match=r"^TF32.*: CUDA out of memory|^bf16: CUDA out of memory"):
         found(mlp, honest, inputs)
     if short == "with_results":
@@ -335,8 +332,8 @@ def test_where_memory_runs_out_for_one_format_the_next_is_tried(mlp, monkeypatch
             raise torch.OutOfMemoryError("CUDA out of memory")
         return with_operands(to)
 
-    monkeypatch.setattr(reduced_precision, "with_operands", memory_for_bf16)
-    monkeypatch.setattr(reduced_precision, "_WAYS", (reduced_precision._operands,))
+    monkeypatch.setattr(rounded_reference, "with_operands", memory_for_bf16)
+    monkeypatch.setattr(reduced_precision, "WAYS", (rounded_reference.with_rounded_operands,))
     assert found(mlp, low, inputs) is Format.BF16
 
 

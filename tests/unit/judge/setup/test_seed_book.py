@@ -6,11 +6,12 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.setup import seed_book as seeds_module
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.records import Fill, Profile, Seeds, seed_text
+from evaluator.records import CancellingRows, Fill, Profile, Seeds, seed_text
 from tests import cards
 
 SIDES = ["reference_before", "submission", "reference_after"]
@@ -144,3 +145,15 @@ def test_a_replay_has_the_cards_profiles_whatever_is_decided_now():
     before = replayed(seeds=Seeds(weight=seed_text(1), replayed_from=None))
     before.settle(DistributionMix(PROFILES))
     assert before.distribution_mix.use == ()
+
+
+def test_rows_cancel_in_a_replay_where_they_did_in_the_card():
+    rows, columns = RowSite(0, 0, {"output": 0}), RowSite(0, 1, {"output": 1})
+    mix = DistributionMix(PROFILES, row_sites=(rows, columns))
+    first = SeedBook(None)
+    first.settle(mix)
+    assert first.record().cancelling_rows == [CancellingRows(0, 0), CancellingRows(0, 1)]
+    for known, sites in (([], ()), ([CancellingRows(0, 1)], (columns,)), ([CancellingRows(2, 0)], ())):
+        seeds = replayed(seeds=Seeds(weight=seed_text(1), replayed_from=None, cancelling_rows=known))
+        seeds.settle(mix)
+        assert seeds.distribution_mix.row_sites == sites

@@ -1,0 +1,99 @@
+"""Cancelling rows: a few secret rows of zero mean in each call with the problem's own input values.
+
+In a sum of positive terms, the roundings of the terms average out: a product in TF32 is then as close to the exact
+value as a product in fp32. A sum of terms of both signs is small beside its terms, and shows each rounding in full.
+
+A row is a slice of an input along one dimension, on which one slice of the output depends and no other: a row of a
+matrix, an item of a batch, a channel. `setup.row_sites` finds these dimensions by trial.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.pytree import tensors
+from evaluator.records import Record
+
+_ROWS = 8
+_ONE_IN = 8
+"""At most one row of eight cancels: the time of the call is quoted for the problem's own values."""
+_MOST_ELEMENTS = 1 << 22
+"""Limit of the overwritten elements of a tensor. Temporaries stay small beside a large input."""
+
+
+class RowSite(Record, frozen=True):
+    """Dimension `dim` of input tensor number `tensor`, along which rows are independent.
+
+    `outputs` holds, by path, the dimension along which each slice of an output depends on one row.
+    """
+
+    tensor: int
+    dim: int
+    outputs: dict[str, int]
+
+
+class Rows(NamedTuple):
+    """Rows of a site in one call: indices along the site's dimension."""
+
+    site: RowSite
+    indices: list[int]
+
+
+class Slices(NamedTuple):
+    """Slices of an output that depend on the rows of a call: a dimension, and indices along the dimension."""
+
+    dim: int
+    indices: list[int]
+
+
+def input_tensors(inputs: Arguments) -> list[torch.Tensor]:
+    """Return the tensors of a call's inputs, in the order of `RowSite.tensor`."""
+    return tensors([inputs.args, inputs.kwargs])
+
+
+def chosen_rows(sites: Sequence[RowSite], inputs: Arguments, seed: int) -> list[Rows]:
+    """Return rows for each input tensor, along its first site with enough rows. The choice follows from `seed`."""
+    generator = torch.Generator().manual_seed(seed)
+    given = input_tensors(inputs)
+    chosen: dict[int, Rows] = {}
+    for site in sites:
+        if site.tensor in chosen or site.tensor >= len(given) or site.dim >= given[site.tensor].dim():
+            continue
+        leaf = given[site.tensor]
+        extent = leaf.shape[site.dim]
+        count = min(_ROWS, extent // _ONE_IN, _MOST_ELEMENTS * extent // max(leaf.numel(), 1))
+        if count:
+            chosen[site.tensor] = Rows(site, torch.randperm(extent, generator=generator)[:count].tolist())
+    return list(chosen.values())
+
+
+def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool) -> None:
+    """Overwrite rows in place with values of zero mean. Without `keep`, do the same work and discard the values."""
+    given = input_tensors(inputs)
+    for number, (site, indices) in enumerate(rows):
+        leaf = given[site.tensor]
+        values = _values(leaf, site.dim, indices, torch.Generator(leaf.device).manual_seed(seed + number))
+        if keep:
+            leaf.index_copy_(site.dim, torch.tensor(indices, device=leaf.device), values)
+
+
+def _values(leaf: torch.Tensor, dim: int, indices: list[int], generator: torch.Generator) -> torch.Tensor:
+    """Return normal values with each row's own root mean square. Exact zeros stay zero."""
+    given = leaf.index_select(dim, torch.tensor(indices, device=leaf.device))
+    wide = torch.promote_types(leaf.dtype, torch.float32)
+    rest = [each for each in range(leaf.dim()) if each != dim]
+    squares = given.to(wide).square()
+    size = (squares.mean(rest, keepdim=True) if rest else squares).sqrt()
+    drawn = torch.randn(given.shape, generator=generator, dtype=wide, device=leaf.device) * size
+    return torch.where(given != 0, drawn.to(leaf.dtype), given)
+
+
+def slices_of(rows: Sequence[Rows]) -> dict[str, list[Slices]]:
+    """Return the slices of each output, by path, that depend on the rows."""
+    found: dict[str, list[Slices]] = {}
+    for site, indices in rows:
+        for path, dim in site.outputs.items():
+            found.setdefault(path, []).append(Slices(dim, indices))
+    return found

@@ -1,0 +1,134 @@
+"""Detection of reduced precision by the size of errors, in output slices that depend on cancelling rows.
+
+The errors of fp32 in any order of summation lie far below the errors of operands in TF32, fp16 or bf16: measured on
+products of normal values, one fp32 accumulator over n terms is off by 2e-8 sqrt(n) of the result's size (6e-6 for
+131072 terms), operands in TF32 or fp16 by 3e-4, in bf16 by 2e-3, and one operand split into two fp16 parts by 2e-4, for
+every n. Scaled operands and stochastic rounding change the direction of these errors, and not their size. Three
+products of operands split into two bf16 parts are off by 4e-6, which one fp32 accumulator reaches at 45000 terms: such
+a product counts as fp32. `benchmarks/error_sizes.py` measures these sizes.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from evaluator.devices.out_of_memory import out_of_memory
+from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order
+from evaluator.judge.numerics.rounded_reference import (
+    Asked,
+    Errors,
+    values_of,
+    with_rounded_inputs,
+    with_rounded_operands,
+)
+
+_LEAST_ERRORS = 32
+"""Fewer errors decide nothing: the root mean square of 32 normal errors is within a third of the true one."""
+_ENOUGH_ERRORS = 1024
+_OF_FP32 = 8.0
+"""Errors up to this multiple of another order's errors are those of fp32."""
+_OF_COARSER = 0.25
+"""Errors below this part of the coarser format's errors are not those of the format."""
+_UNITS = 16.0
+"""Errors up to as many units in the last place are those of fp32's own functions (`compare.tolerance`)."""
+
+
+class Outsized(NamedTuple):
+    """Output with errors too large for fp32.
+
+    `error`, `coarser` and `fp32` are root mean squares: of the output's errors, of the coarser format's, and of fp32's
+    in any order of summation, relative to the root mean square of the exact values.
+    """
+
+    path: str
+    format: Format
+    error: float
+    coarser: float
+    fp32: float
+
+
+class _Pool(NamedTuple):
+    """Errors of an output over several calls: the submission's, the plain reference's, and the exact values."""
+
+    error: torch.Tensor
+    honest: torch.Tensor
+    exact: torch.Tensor
+
+
+def outsized(calls: Sequence[Asked], to: Format) -> Outsized | None:
+    """Return an output whose errors are closer to those of `to` than to those of fp32; None without a match.
+
+    An honest answer usually costs no reference call. A suspicious answer costs at most six for each of the calls.
+
+    Raises:
+        MemoryError: the reference in `to`, or in another order, takes more memory than there is.
+    """
+    for path in {path: None for call in calls for path in call.outputs}:
+        asked = _enough([call for call in calls if path in call.outputs], path)
+        pool = _pool([call.outputs[path] for call in asked])
+        if pool.error.numel() < _LEAST_ERRORS:
+            continue
+        units = _UNITS * torch.finfo(torch.float32).eps * _rms(pool.exact)
+        error, fp32 = _rms(pool.error), _rms(pool.honest)
+        if error <= _OF_FP32 * fp32 + units:
+            continue
+        with out_of_memory():
+            coarser = _coarser(asked, path, to)
+            if error <= _OF_COARSER * coarser + units:
+                continue
+            fp32 = max(fp32, _other_orders(asked, path))
+        if coarser and error > _OF_FP32 * fp32 + units:
+            size = _rms(pool.exact) or 1.0
+            return Outsized(path, to, error / size, coarser / size, fp32 / size)
+    return None
+
+
+def _enough(calls: list[Asked], path: str) -> list[Asked]:
+    """Return as many calls as give `_ENOUGH_ERRORS` errors, or all."""
+    count = 0
+    for number, call in enumerate(calls):
+        count += len(call.outputs[path].exact)
+        if count >= _ENOUGH_ERRORS:
+            return calls[: number + 1]
+    return calls
+
+
+def _pool(outputs: Sequence[Errors]) -> _Pool:
+    return _Pool(
+        torch.cat([errors.actual - errors.exact for errors in outputs]),
+        torch.cat([errors.honest - errors.exact for errors in outputs]),
+        torch.cat([errors.exact for errors in outputs]),
+    )
+
+
+def _coarser(calls: Sequence[Asked], path: str, to: Format) -> float:
+    """Return the size of the errors of operands in a format, or of inputs if the reference has no products."""
+    for way in (with_rounded_operands, with_rounded_inputs):
+        size = _size([(call, way(call.again, to, {path: call.outputs[path]})) for call in calls], path)
+        if size:
+            return size
+    return 0.0
+
+
+def _other_orders(calls: Sequence[Asked], path: str) -> float:
+    """Return the largest size of fp32's errors in any order of summation."""
+    largest = 0.0
+    for order in Order:
+        found = []
+        for call in calls:
+            plain = call.again()._replace(in_float64=False)
+            found.append((call, values_of(plain, None, in_order(order), {path: call.outputs[path]})))
+        largest = max(largest, _size(found, path))
+    return largest
+
+
+def _size(found: Sequence[tuple[Asked, dict[str, torch.Tensor]]], path: str) -> float:
+    parts = [values[path] - call.outputs[path].exact for call, values in found if path in values]
+    return _rms(torch.cat(parts)) if parts else 0.0
+
+
+def _rms(values: torch.Tensor) -> float:
+    """Return the root mean square of the finite values; 0 without any."""
+    finite = values[torch.isfinite(values)]
+    return float(finite.square().mean().sqrt()) if finite.numel() else 0.0

@@ -1,0 +1,124 @@
+"""Reduced precision whose errors average out on the problem's own positive values, seen where rows have zero mean."""
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.records import Status
+from tests.grading.harness import words
+
+REFERENCE = """\
+import torch
+from torch import nn
+
+rows = 256
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return {forward}
+
+
+def get_inputs():
+    return [torch.rand(rows, {terms}), torch.rand({terms}, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+SUBMISSION = """\
+import torch
+from torch import nn
+
+
+def tf32(x):
+    bits = x.contiguous().view(torch.int32)
+    return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
+
+
+def drawn(x):
+    bits = x.contiguous().view(torch.int32)
+    return ((bits + torch.randint(0, 0x2000, x.shape, dtype=torch.int32)) & ~0x1FFF).view(torch.float32)
+
+
+def parts(x):
+    high = x.bfloat16().float()
+    return high, (x - high).bfloat16().float()
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return {forward}
+
+    def product(self, a, b):
+{product}
+"""
+SUMS = "self.product(a, b).sum(1, keepdim=True)"
+SCALED = ["s = 1.3711", "return tf32(a * s) @ tf32(b * s) / (s * s)"]
+STOCHASTIC = ["return drawn(a) @ drawn(b)"]
+HALF = ["return (a * 1.3711).half().float() @ (b * 0.7713).half().float() / (1.3711 * 0.7713)"]
+TWO_PARTS = ["(ah, al), (bh, bl) = parts(a), parts(b)", "return ah @ bh + al @ bh"]
+IN_TURN = [
+    "y = a[:, :1] * b[:1]",
+    "for k in range(1, a.shape[1]):",
+    "    y = y + a[:, k : k + 1] * b[k : k + 1]",
+    "return y",
+]
+PRODUCT = "self.product(a, b)"
+PROBLEM = """\
+title = "t"
+level = 1
+description = "d"
+[sizes.full]
+rows = 256
+[sizes.small]
+rows = {rows}
+"""
+
+
+@pytest.fixture
+def graded(grade, tmp_path):
+    """Grade a product, by its lines, for a problem of positive values; `forward` is what both do with it."""
+
+    def run(product, *options, forward=PRODUCT, rows=128, terms=512):
+        folder = tmp_path / "problems" / "products"
+        folder.mkdir(parents=True)
+        reference = REFERENCE.format(forward=forward.replace(PRODUCT, "(a @ b)"), terms=terms)
+        (folder / "reference.py").write_text(reference)
+        (folder / "problem.toml").write_text(PROBLEM.format(rows=rows))
+        lines = "\n".join(f"        {line}" for line in product)
+        source = SUBMISSION.format(forward=forward, product=lines)
+        return grade(source, "--problems", folder.parent, *options, problem="products")
+
+    return run
+
+
+REFUSED = (Status.WRONG_RESULT, {Code.LOWER_PRECISION, Code.WRONG_ON_OTHER_VALUES})
+
+
+@pytest.mark.parametrize(
+    ("product", "forward"), [(SCALED, SUMS), (STOCHASTIC, PRODUCT), (HALF, SUMS), (TWO_PARTS, PRODUCT)]
+)
+def test_operands_with_fewer_bits_are_refused(graded, product, forward):
+    run = graded(product, forward=forward, rows=64, terms=1 << 14)
+    assert run.card.status is REFUSED[0]
+    assert run.reason in REFUSED[1]
+
+
+@pytest.mark.parametrize("product", [SCALED, STOCHASTIC])
+def test_a_fast_path_for_what_looks_usual_has_no_safe_call(graded, product):
+    """In sums this long the tolerance is wide enough for the errors, and a corner tells other distributions apart."""
+    guarded = ["if a[:4, :4].amin() < 0 or a[:4, :4].amax() > 1:", "    return a @ b", *product]
+    run = graded(guarded, rows=32, terms=1 << 18)
+    assert run.card.status is REFUSED[0]
+    assert run.reason in REFUSED[1]
+
+
+@pytest.mark.parametrize("product", [["return a @ b"], IN_TURN])
+def test_products_in_fp32_are_correct(graded, product):
+    graded(product).verdict(Status.CORRECT)
+
+
+def test_with_the_problems_own_values_alone_no_row_cancels(graded):
+    run = graded(SCALED, "--values", "own", rows=64, terms=1 << 14)
+    run.verdict(Status.CORRECT)
+    assert "for the problem's own input values alone" in words(run.out)

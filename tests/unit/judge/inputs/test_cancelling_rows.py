@@ -1,0 +1,77 @@
+"""Rows of zero mean among a call's own values: which rows, what is written, and what depends on them."""
+
+import pytest
+import torch
+
+from evaluator.judge.inputs.cancelling_rows import Rows, RowSite, Slices, chosen_rows, slices_of, write_rows
+from evaluator.judge.tensors.call_arguments import Arguments
+
+ROWS = RowSite(0, 0, {"output": 0})
+COLUMNS = RowSite(1, 1, {"output": 1})
+
+
+def given(*shapes):
+    return Arguments([torch.rand(shape, generator=torch.Generator().manual_seed(7)) + 1 for shape in shapes], {})
+
+
+def test_rows_follow_from_the_seed_and_are_few():
+    inputs = given((64, 5), (5, 1000))
+    one, same, other = (chosen_rows([ROWS, COLUMNS], inputs, seed) for seed in (1, 1, 2))
+    assert one == same != other
+    assert [(rows.site, len(rows.indices)) for rows in one] == [(ROWS, 8), (COLUMNS, 8)]
+    assert all(0 <= index < 64 for index in one[0].indices)
+
+
+@pytest.mark.parametrize(("extent", "count"), [(7, 0), (8, 1), (15, 1), (16, 2), (64, 8), (4096, 8)])
+def test_at_most_one_row_in_eight(extent, count):
+    rows = chosen_rows([ROWS], given((extent, 3)), 5)
+    assert sum(len(each.indices) for each in rows) == count
+
+
+def test_a_tensor_with_few_rows_has_its_next_site():
+    sites = [ROWS, RowSite(0, 1, {"output": 1})]
+    assert [rows.site.dim for rows in chosen_rows(sites, given((4, 32)), 5)] == [1]
+
+
+def test_huge_rows_are_left_out():
+    assert chosen_rows([ROWS], given((16, 1 << 23)), 5) == []
+
+
+def test_sites_of_other_inputs_are_no_error():
+    assert chosen_rows([RowSite(3, 0, {}), RowSite(0, 5, {})], given((64, 2)), 5) == []
+
+
+def test_rows_of_zero_mean_have_the_size_of_the_rows_before():
+    inputs = given((64, 4096))
+    before = inputs.args[0].clone()
+    write_rows([Rows(ROWS, [3, 40])], inputs, 11, keep=True)
+    after = inputs.args[0]
+    changed = (after != before).any(1).nonzero().flatten().tolist()
+    assert changed == [3, 40]
+    assert float(after[[3, 40]].mean(1).abs().max()) < 0.1 < float(before[3].mean())
+    assert float(after[3].square().mean().sqrt()) == pytest.approx(float(before[3].square().mean().sqrt()), rel=0.1)
+    assert not torch.equal(after[3], after[40])
+
+
+def test_zeros_stay_and_nothing_is_kept_where_only_time_counts():
+    inputs = given((64, 64))
+    inputs.args[0][3, ::2] = 0
+    before = inputs.args[0].clone()
+    write_rows([Rows(ROWS, [3])], inputs, 11, keep=False)
+    assert torch.equal(inputs.args[0], before)
+    write_rows([Rows(ROWS, [3])], inputs, 11, keep=True)
+    assert (inputs.args[0][3, ::2] == 0).all()
+    assert (inputs.args[0][3, 1::2] != before[3, 1::2]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_formats_keep_their_dtype(dtype):
+    inputs = Arguments([torch.rand(64, 64).to(dtype)], {})
+    write_rows([Rows(ROWS, [5])], inputs, 3, keep=True)
+    assert inputs.args[0].dtype is dtype
+    assert (inputs.args[0][5] < 0).any()
+
+
+def test_slices_by_output():
+    rows = [Rows(RowSite(0, 0, {"output": 0, "output[1]": 1}), [3]), Rows(COLUMNS, [9, 4])]
+    assert slices_of(rows) == {"output": [Slices(0, [3]), Slices(1, [9, 4])], "output[1]": [Slices(1, [3])]}

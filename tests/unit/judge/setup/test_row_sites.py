@@ -1,0 +1,64 @@
+"""Along which dimensions rows are independent, by trial."""
+
+import hashlib
+
+import pytest
+
+from evaluator.judge.inputs.cancelling_rows import RowSite
+from evaluator.judge.setup import row_sites
+from evaluator.judge.setup.distribution_mix import distribution_mix_for
+from evaluator.judge.setup.row_sites import find_row_sites
+from evaluator.records import Precision, SizeName, ToleranceRule, ValuesRule
+from tests.unit.references import reference
+
+ROWS = RowSite(0, 0, {"output": 0})
+COLUMNS = RowSite(0, 1, {"output": 1})
+CONV = "self.conv(x)"
+SITES = [
+    ("x * 2", "torch.rand(16, 64)", "pass", [ROWS, COLUMNS]),
+    ("torch.softmax(x, 1)", "torch.rand(16, 64)", "pass", [ROWS]),
+    ("x.T @ x", "torch.rand(16, 64)", "pass", []),
+    ("x.T @ self.w", "torch.rand(16, 64)", "self.w = nn.Parameter(torch.rand(16, 8))", [RowSite(0, 1, {"output": 0})]),
+    ("x.sum()", "torch.rand(16, 64)", "pass", []),
+    ("(x, x.mean())", "torch.rand(16)", "pass", [RowSite(0, 0, {"output[0]": 0})]),
+    ("self.conv(x)", "torch.rand(16, 3, 9, 9)", "self.conv = nn.Conv2d(3, 5, 3)", [ROWS]),
+    ("self.norm(x)", "torch.rand(16, 6, 5)", "self.norm = nn.BatchNorm1d(6)", [COLUMNS]),
+    ("x.cumsum(0)", "torch.rand(16)", "pass", []),
+    ("x * 2", "torch.randint(9, (16, 64)).float()", "pass", []),
+    ("x * 2", "torch.rand(16, 1).expand(16, 64)", "pass", []),
+    ("x * 2", "torch.rand(16, 64).sort(-1).values", "pass", []),
+]
+
+
+@pytest.mark.parametrize(("output", "given", "init", "sites"), SITES)
+def test_independent_dimensions_are_found(output, given, init, sites):
+    assert find_row_sites(reference(output, given, init)) == sites
+
+
+def test_what_is_too_slow_has_no_sites(monkeypatch):
+    made = reference("x * 2", "torch.rand(16, 64)")
+    assert find_row_sites(made)
+    monkeypatch.setattr(row_sites, "_LONGEST_S", 0.0)
+    assert find_row_sites(made) == []
+
+
+def test_without_float64_there_are_no_sites():
+    made = reference("x * 2", "torch.rand(16, 64)")
+    made.leave_float64()
+    assert find_row_sites(made) == []
+
+
+def mix(precision=Precision.FP32, rule=ToleranceRule.MEASURED, values=ValuesRule.ALL, output="torch.relu(x)"):
+    made = reference(
+        output, "torch.rand(32, 64)", precision=precision, sha256=hashlib.sha256(output.encode()).hexdigest()
+    )
+    return distribution_mix_for(made, SizeName.SMALL, rule, values).row_sites
+
+
+def test_rows_cancel_where_signed_values_are_used():
+    assert mix() == (ROWS, COLUMNS)
+    assert mix(precision=Precision.TF32) == (ROWS, COLUMNS)
+    assert mix(precision=Precision.BF16) == ()
+    assert mix(rule=ToleranceRule.KERNELBENCH) == ()
+    assert mix(values=ValuesRule.OWN) == ()
+    assert mix(output="torch.log(x)") == ()
