@@ -1,6 +1,7 @@
 # make demo   a virtual environment, the installation, and one grade
 # make check  the linters, the type checker, doctests and quick unit tests: under two minutes on two cores
-# make test   the linters, the type checker and all tests that need no GPU
+# make test   the linters, the type checker and the tests that need no GPU: under twelve minutes on two cores
+# make long   the tests that build PyTorch's headers or an environment, each for a minute or more (ten minutes)
 # make docs   the documentation's pages, in build/site; a broken link is an error
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)
 # make fuzz   10 000 random frames and as many random files against the judge
@@ -23,7 +24,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo check test docs corpus zoo fuzz lint schemas clean
+.PHONY: demo check test long docs corpus zoo fuzz lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
@@ -34,7 +35,10 @@ check: lint
 		tests/unit tests/packaging evaluator
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long"
+
+long: $(VENV)/installed
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m long tests
 
 docs: $(VENV)/installed
 	$(PIP) install --constraint constraints.txt --editable '.[docs]'

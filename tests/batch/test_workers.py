@@ -143,6 +143,7 @@ def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, find):
     assert list(grader.temporary.glob("warpgrade*")) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_chaos(started, grader, tmp_path):
     """Twelve submissions, the batch killed three times, and grades of it in between: twelve right cards at the end.

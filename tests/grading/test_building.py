@@ -44,6 +44,7 @@ def test_a_compile_error_is_shown_at_the_submissions_own_line(grade):
     assert unit.diagnostics[0].submission_line == 7
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_fallback_is_graded_and_the_failed_build_is_told(grade):
     run = grade(BROKEN_CPP % FALLBACK, "--json")

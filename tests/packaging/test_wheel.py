@@ -79,6 +79,7 @@ def lend_dependencies(python, wheel):
     (theirs / "lent.pth").write_text(f"{ours}\n")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_fresh_environment_grades_from_an_empty_folder(wheel, tmp_path):
     venv.create(tmp_path / "venv")

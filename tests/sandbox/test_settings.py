@@ -267,6 +267,7 @@ def test_strict_grades_or_says_which_walls_are_missing(place):
     assert all(layer in graded.err for layer in missing)
 
 
+@pytest.mark.long
 def test_the_doctor_can_grade_and_says_how_to_get_what_is_missing(place):
     seen = place.warpgrade("doctor", "--json")
     lines = {line["name"]: line for line in json.loads(seen.stdout)["lines"]}

@@ -211,6 +211,7 @@ def test_a_solution_is_written_and_never_overwritten(tmp_path: Path) -> None:
     assert _left(path.parent) == ["relu.py"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_cpp_skeleton_compiles_and_agrees_with_its_reference(tmp_path: Path) -> None:
     problem = find_problem("relu_backward")

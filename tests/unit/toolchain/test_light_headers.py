@@ -70,6 +70,7 @@ BODY = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_call_means_what_it_means_to_all_of_pytorch(tmp_path):
     ours, all_of_it = tmp_path / "ours", tmp_path / "all"

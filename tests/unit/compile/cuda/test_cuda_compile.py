@@ -17,7 +17,7 @@ from evaluator.protocol.frames import BuildRequest
 from evaluator.toolchain import nvcc
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, stand_ins
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")]
 
 CUDA = """
 #include <c10/cuda/CUDAException.h>
