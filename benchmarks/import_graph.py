@@ -27,7 +27,7 @@ FLOORS = (
     ("judge/baselines", "judge/own_kernels", "judge/profiling", "judge/roofline"),
     ("judge/context",),
     ("admission", "judge/trial"),
-    ("judge/setup",),
+    ("judge/diagnosis", "judge/setup"),
     ("judge/backend", "judge/integrity"),
     ("judge/clock", "report"),
     ("doctor", "judge/runners"),

@@ -194,3 +194,17 @@ def test_one_of_the_timed_calls_is_looked_at_too(judged, monkeypatch):
     assert looks == [None, None]
     assert (verdict.status, verdict.reason) == (Status.WRONG_RESULT, problem)
     assert verdict.timing is None
+
+
+def test_a_wrong_answer_that_is_a_known_form_is_named(grade):
+    run = grade(module(forward=["return x.clone()"]))
+    card = run.verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    assert card.reason.message.endswith("the values are those of the reference without relu")
+    assert "the reference without relu" in words(run.out)
+
+
+def test_a_wrong_answer_with_a_pattern_says_where(grade):
+    run = grade(module(forward=["y = torch.relu(x)", "y[:, -8:] = 0", "return y"]))
+    card = run.verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    assert "the wrong values are 0, at " in card.reason.message
+    assert "along dimension 1" in card.reason.message

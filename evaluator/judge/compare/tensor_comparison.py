@@ -236,22 +236,11 @@ def _compare_chunk(
     *,
     start: int,
 ) -> Tally:
-    got, plain = actual.double(), honest.double()
-    wide = torch.where(torch.isfinite(exact), exact.double(), plain)
-    scale = None
-    if bounds.rule is ToleranceRule.KERNELBENCH:
-        wide = plain
-        allowed = bounds.floor + bounds.unit * plain.abs()
-    else:
-        scale = _row_scale(wide, whole_square)
-        allowed = tolerance(bounds, honest_error) * scale + bounds.unit * wide.abs()
+    got, plain, wide, scale, allowed = _allowed(actual, exact, honest, bounds, whole_square, honest_error)
     error = (got - wide).abs()
-    same = (got == plain) | (got.isnan() & plain.isnan())
-    close = torch.isfinite(got) & torch.isfinite(wide) & (error <= allowed)
-    passed = torch.where(torch.isfinite(plain), close, same | close)
+    bad = _beyond_allowed(got, plain, wide, allowed)
     finite = torch.isfinite(got) & torch.isfinite(wide)
     of_honest = (plain - wide).abs()
-    bad = ~passed
     mismatches = int(bad.sum())
     far = Far()
     if scale is not None:
@@ -267,6 +256,46 @@ def _compare_chunk(
         first=_first(bad.reshape(-1), actual.reshape(-1), exact.reshape(-1), start) if mismatches else None,
         far=far,
     )
+
+
+class _Allowed(NamedTuple):
+    """Values in float64, and the allowed error of each element; `scale` is the size of each row."""
+
+    got: torch.Tensor
+    plain: torch.Tensor
+    wide: torch.Tensor
+    scale: torch.Tensor | None
+    allowed: torch.Tensor
+
+
+def _allowed(
+    actual: torch.Tensor,
+    exact: torch.Tensor,
+    honest: torch.Tensor,
+    bounds: Bounds,
+    whole_square: float,
+    honest_error: float,
+) -> _Allowed:
+    got, plain = actual.double(), honest.double()
+    if bounds.rule is ToleranceRule.KERNELBENCH:
+        return _Allowed(got, plain, plain, None, bounds.floor + bounds.unit * plain.abs())
+    wide = torch.where(torch.isfinite(exact), exact.double(), plain)
+    scale = _row_scale(wide, whole_square)
+    return _Allowed(got, plain, wide, scale, tolerance(bounds, honest_error) * scale + bounds.unit * wide.abs())
+
+
+def _beyond_allowed(got: torch.Tensor, plain: torch.Tensor, wide: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    same = (got == plain) | (got.isnan() & plain.isnan())
+    close = torch.isfinite(got) & torch.isfinite(wide) & ((got - wide).abs() <= allowed)
+    return ~torch.where(torch.isfinite(plain), close, same | close)
+
+
+def wrong_elements(sides: Sides, bounds: Bounds) -> torch.Tensor:
+    """Return where an output is beyond the tolerance of its elements, as booleans in the output's shape."""
+    actual, exact, honest = rows = [as_rows(side) for side in sides]
+    whole_square, honest_error = _overview([rows], bounds)
+    got, plain, wide, _, allowed = _allowed(actual, exact, honest, bounds, whole_square, honest_error)
+    return _beyond_allowed(got, plain, wide, allowed).reshape(sides.honest.shape)
 
 
 def tolerance(bounds: Bounds, honest_error: float) -> float:

@@ -151,6 +151,13 @@ class _EachResult(OperationMode):
 
 
 @contextlib.contextmanager
+def with_handlers(handlers: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Context with a handler in place of each of some operations, called with the operation and its arguments."""
+    with sdpa_kernel(SDPBackend.MATH), _Altered(handlers, {}):
+        yield
+
+
+@contextlib.contextmanager
 def in_order(order: Order) -> Iterator[None]:
     """Context with sums and products in another order, or with perturbed results."""
     with sdpa_kernel(SDPBackend.MATH), _mode(order):
@@ -202,7 +209,7 @@ def with_operands(to: Format) -> Iterator[None]:
         aten.baddbmm.default: last_two,
         aten.addmv.default: last_two,
     }
-    with sdpa_kernel(SDPBackend.MATH), _Altered(handlers, {}):
+    with with_handlers(handlers):
         yield
 
 

@@ -10,7 +10,8 @@ from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, Reading, Sides, begin, joined, rows_from
-from evaluator.judge.compare.tolerance import bounds
+from evaluator.judge.compare.tolerance import Bounds, bounds
+from evaluator.judge.diagnosis.cause import cause_of
 from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, Worn
 from evaluator.judge.inputs.derived_seeds import derived
@@ -64,6 +65,15 @@ class Trial(NamedTuple):
     profile: Profile = Profile.AS_GIVEN
 
 
+class _Judged(NamedTuple):
+    """Comparisons of an answer, whether all used float64, the problem found, and views of the outputs."""
+
+    tensors: list[TensorCheck] = []
+    in_float64: bool = True
+    problem: Finding | None = None
+    snapshots: list[OutputViews] = []
+
+
 class TrialRunner:
     """Runs trials of one runner. Owns the shared memory and remembers the addresses of the last outputs."""
 
@@ -97,6 +107,7 @@ class TrialRunner:
         self._comparison = comparison
         self._distribution_mix = distribution_mix
         self._profile = Profile.AS_GIVEN
+        self._is_explained = False
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._precision = PrecisionWatch(reference.problem.precision)
         self._memory_samples = clock.memory_samples
@@ -142,12 +153,10 @@ class TrialRunner:
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False, profile=profile)
         honest = plan.honest() if quick else None
-        tensors, in_float64, problem = self._judge(answer, wanted, plan.expected(), placed, honest)
+        judged = self._judge(answer, wanted, plan.expected(), placed, honest)
+        problem = judged.problem
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
-            sample = self._precision.sample
-            if found := sample.lowered(sample.call(plan), problem.details.get("path")):
-                message = f"{problem.message}; the errors are those of {found.format.value}"
-                problem = finding(Code.LOWER_PRECISION, message, path=found.path)
+            problem = self._with_cause(problem, plan, judged)
         values = profile.value if profile is not Profile.AS_GIVEN else "rows of zero mean" if plan.slices else None
         problem = _of_other_values(problem, values)
         check = Check(
@@ -157,8 +166,8 @@ class TrialRunner:
             schedule=schedule,
             launches=answer.done.launches,
             ok=problem is None,
-            precision="float64" if in_float64 else "reference",
-            tensors=tensors,
+            precision="float64" if judged.in_float64 else "reference",
+            tensors=judged.tensors,
             finding=problem,
         )
         if problem is None and profile is Profile.AS_GIVEN:
@@ -215,33 +224,33 @@ class TrialRunner:
         expected: Iterable[Expected],
         placed: LaidOut,
         honest: Iterable[Honest] | None,
-    ) -> tuple[list[TensorCheck], bool, Finding | None]:
+    ) -> _Judged:
         """Compare an answer, block by block. An answer counts as wrong until all outputs are compared.
 
-        Return the comparisons, whether all used float64, and the problem found. Outputs equal to given `honest` answers
-        are compared no further.
+        Outputs equal to given `honest` answers are compared no further.
         """
         pairs = pair_up(wanted.outputs, answer.done.outputs)
         if isinstance(pairs, Finding):
-            return [], True, pairs
+            return _Judged(problem=pairs)
         if wanted.gradients is not None:
             found = gradient_pairs(wanted.gradients, answer.done)
             if isinstance(found, Finding):
-                return [], True, found
+                return _Judged(problem=found)
             pairs += found
         snapshots = output_views(pairs, self._outputs, self._reference.number)
         if isinstance(snapshots, Finding):
-            return [], True, snapshots
+            return _Judged(problem=snapshots)
         on_host = None if self._memory_samples is None else late_on_host(pairs, self._memory_samples)
         too_late = late(snapshots, answer.samples or {}) or on_host
         if too_late is not None:
-            return [], True, too_late
+            return _Judged(problem=too_late)
         # In blocks, the full values never exist at once; the memory layouts are those of the first call.
         own = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
         shared = shared_elements(views_laid_out(pairs), own)
         if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
-            return [], False, shared or changed_input(placed, self._reference.written) or earlier
+            problem = shared or changed_input(placed, self._reference.written) or earlier
+            return _Judged(in_float64=False, problem=problem)
         parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
         starts = dict.fromkeys(parts, 0)
         borrowed: frozenset[str] = frozenset()
@@ -256,7 +265,23 @@ class TrialRunner:
             problem = self._precomputed_output.unwritten(pairs) or problem
         # Always checked: the next call is compared with the addresses recorded here.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
-        return checks, in_float64, problem or shared or changed_input(placed, self._reference.written) or earlier
+        problem = problem or shared or changed_input(placed, self._reference.written) or earlier
+        return _Judged(checks, in_float64, problem, snapshots)
+
+    def _with_cause(self, problem: Finding, plan: CallPlan, judged: _Judged) -> Finding:
+        """Return a finding for wrong values with their cause, if certain. The cause of later calls is the same."""
+        path = problem.details.get("path")
+        sample = self._precision.sample
+        if found := sample.lowered(sample.call(plan), path):
+            message = f"{problem.message}; the errors are those of {found.format.value}"
+            return finding(Code.LOWER_PRECISION, message, path=found.path)
+        tensor = next((view.tensor for view in judged.snapshots if view.path == path), None)
+        check = next((check for check in judged.tensors if check.path == path), None)
+        if self._is_explained or tensor is None or check is None:
+            return problem
+        self._is_explained = True
+        clause = cause_of(plan, check, tensor, self._limits(check.path, tensor.dtype))
+        return problem if clause is None else finding(Code.WRONG_VALUES, f"{problem.message}; {clause}", path=path)
 
     def look_closely(self) -> Trial | None:
         """Check the errors of correct calls for reduced precision, which may lie well within the tolerance.
@@ -295,12 +320,16 @@ class TrialRunner:
     def _compare(self, path: str, sides: Sides) -> Reading:
         """Start the comparison of an output, or of the rows in one block."""
         actual, exact, honest = sides
-        dtype = honest.dtype
-        closely = dtype.is_floating_point or dtype.is_complex
+        limits = self._limits(path, honest.dtype)
+        return self._comparison(path, Sides(actual, exact if limits else exact.to(honest.dtype), honest), limits)
+
+    def _limits(self, path: str, dtype: torch.dtype) -> Bounds | None:
+        """Return the bounds of an output of the current call; None for integers and booleans."""
+        if not (dtype.is_floating_point or dtype.is_complex):
+            return None
         real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
         rounding = self._distribution_mix.rounding_of(self._profile, path)
-        limits = bounds(self._rule, self._reference.problem, real, rounding) if closely else None
-        return self._comparison(path, Sides(actual, exact if closely else exact.to(dtype), honest), limits)
+        return bounds(self._rule, self._reference.problem, real, rounding)
 
     def _not_of_this_call(
         self, snapshots: list[OutputViews], pairs: list[Pair], exempt: frozenset[str]

@@ -1,0 +1,180 @@
+"""Forms of a reference that authors of kernels confuse with the reference, by dispatch mode.
+
+Examples are GELU's tanh form, the variance divided by n instead of n - 1, a norm without its epsilon, a softmax along
+another dimension, and a reference without one of its operations or without one of its parameters.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from evaluator.judge.numerics.arithmetic_modes import with_handlers
+from evaluator.judge.reference.reference import Reference
+from evaluator.protocol.op_mode import OperationMode
+
+aten = torch.ops.aten
+_MOST_PARAMETERS = 16
+_MOST_LEFT_OUT = 12
+_POOLING_DEFAULTS = (None, None, (), 0, False, True)
+_COUNT_INCLUDE_PAD = 5
+
+
+class Form(NamedTuple):
+    """A form of the reference: a clause that follows "the reference", and the context in which the reference has it."""
+
+    clause: str
+    context: Callable[[], contextlib.AbstractContextManager[None]]
+
+
+class Trace(NamedTuple):
+    """Operations of a forward, in order of first use; `same_shape` are those that return their input's shape."""
+
+    operations: list[Any]
+    same_shape: list[Any]
+
+
+def known_forms(reference: Reference, trace: Trace) -> Iterator[Form]:
+    """Yield the forms that differ from the reference, the most specific first."""
+    for clause, operations, change in _CHANGES:
+        if used := [operation for operation in operations if operation in trace.operations]:
+            yield _form(clause, dict.fromkeys(used, change))
+    model = reference.exact_model
+    for operation in trace.same_shape[:_MOST_LEFT_OUT]:
+        yield _form(f"without {_name(operation)}", {operation: _left_out})
+    if model is not None:
+        names = [name for name, _ in model.named_parameters()][:_MOST_PARAMETERS]
+        for name in names:
+            value = "0" if name.endswith("bias") else "1"
+            yield Form(f"with {value} in place of the parameter {name}", functools.partial(_without, model, name))
+
+
+def traced(forward: Callable[[], object]) -> Trace:
+    """Return the operations of `forward`, which runs once."""
+    with _Recorder() as recorder:
+        forward()
+    return Trace(list(recorder.operations), list(recorder.same_shape))
+
+
+class _Recorder(OperationMode):
+    """Dispatch mode that records operations."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations: dict[Any, None] = {}
+        self.same_shape: dict[Any, None] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        del types
+        result = func(*args, **(kwargs or {}))
+        self.operations[func] = None
+        given = args[0] if args else None
+        if (
+            isinstance(given, torch.Tensor)
+            and isinstance(result, torch.Tensor)
+            and (given.shape, given.dtype) == (result.shape, result.dtype)
+            and func not in _NOT_COMPUTED
+            and not func.is_view
+        ):
+            self.same_shape[func] = None
+        return result
+
+
+_NOT_COMPUTED = frozenset({aten.clone.default, aten.detach.default, aten._to_copy.default, aten.copy_.default})  # noqa: SLF001
+_BATCH_NORMS = (
+    *(aten.native_batch_norm.default, aten._native_batch_norm_legit.default),  # noqa: SLF001
+    *(aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_no_training.default),  # noqa: SLF001
+    aten.cudnn_batch_norm.default,
+)
+
+
+def _form(clause: str, handlers: Mapping[Any, Callable[..., Any]]) -> Form:
+    return Form(clause, functools.partial(with_handlers, handlers))
+
+
+def _name(operation: Any) -> str:
+    """Return PyTorch's name of an operation.
+
+    >>> _name(torch.ops.aten.relu.default)
+    'relu'
+    """
+    return str(operation).removeprefix("aten.").split(".")[0].strip("_")
+
+
+def _left_out(func: Any, x: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
+    del func, rest, options
+    return x.clone()
+
+
+def _gelu(func: Any, x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
+    return func(x, approximate="tanh" if approximate == "none" else "none")  # type: ignore[no-any-return]
+
+
+def _variance(func: Any, x: torch.Tensor, *rest: Any, correction: float | None = None, **options: Any) -> Any:
+    return func(x, *rest, correction=0 if correction is None or correction else 1, **options)
+
+
+def _last_is_0(func: Any, *args: Any, **options: Any) -> Any:
+    return func(*args[:-1], 0.0, **options)
+
+
+def _softmax_over_next(func: Any, x: torch.Tensor, dim: int, *rest: Any) -> Any:
+    return func(x, (dim + 1) % x.dim() if x.dim() else dim, *rest)
+
+
+def _mean_as_sum(func: Any, x: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
+    return (aten.sum.default if func is aten.mean.default else aten.sum.dim_IntList)(x, *rest, **options)  # type: ignore[no-any-return]
+
+
+def _padding_not_counted(func: Any, *args: Any) -> Any:
+    """Exchange `count_include_pad`, the sixth parameter. Parameters at their defaults are not passed."""
+    given = [*args, *_POOLING_DEFAULTS[len(args) :]]
+    given[_COUNT_INCLUDE_PAD] = not given[_COUNT_INCLUDE_PAD]
+    return func(*given)
+
+
+_CHANGES: tuple[tuple[str, tuple[Any, ...], Callable[..., Any]], ...] = (
+    ("with GELU's other form (tanh in place of erf, or erf in place of tanh)", (aten.gelu.default,), _gelu),
+    (
+        "with the variance's other divisor (n in place of n - 1, or n - 1 in place of n)",
+        (aten.var.correction, aten.std.correction, aten.var_mean.correction),
+        _variance,
+    ),
+    (
+        "with an epsilon of 0 in its norm",
+        (
+            *(aten.native_layer_norm.default, aten.native_group_norm.default),
+            *_BATCH_NORMS,
+        ),
+        _last_is_0,
+    ),
+    (
+        "with its softmax along the next dimension",
+        (aten._softmax.default, aten._log_softmax.default),  # noqa: SLF001
+        _softmax_over_next,
+    ),
+    ("with a sum in place of its mean", (aten.mean.default, aten.mean.dim), _mean_as_sum),
+    (
+        "with padding counted the other way in its average pooling (count_include_pad)",
+        (aten.avg_pool2d.default, aten.avg_pool3d.default),
+        _padding_not_counted,
+    ),
+)
+
+
+@contextlib.contextmanager
+def _without(model: torch.nn.Module, name: str) -> Iterator[None]:
+    """Context with a parameter of 0 (a bias) or 1 (any other)."""
+    parameter = dict(model.named_parameters())[name]
+    before = parameter.detach().clone()
+    try:
+        with torch.no_grad():
+            parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+        yield
+    finally:
+        with torch.no_grad():
+            parameter.copy_(before)

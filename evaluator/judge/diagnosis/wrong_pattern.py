@@ -1,0 +1,90 @@
+"""Pattern of the wrong values of an output: where they lie, and how they differ from the expected values. Pure."""
+
+import torch
+
+_SAME = 1e-3
+"""Relative scatter below which a factor or an offset is the same for all wrong values."""
+_LEAST = 8
+"""Fewer wrong values show no pattern."""
+_NEARLY_ALL = 0.99
+_HALF = 0.5
+_MANY, _SMALL_BLOCK = 16, 0.25
+"""As many elements, wrong at random, lie in such a part of the output once in four billion times."""
+_LARGE = 0.1
+"""Values below this part of the root mean square do not define a factor: their rounding is too large."""
+
+
+def wrong_pattern(actual: torch.Tensor, exact: torch.Tensor, wrong: torch.Tensor) -> str | None:
+    """Return what all wrong values have in common, as a clause; None without a pattern.
+
+    `wrong` marks the wrong elements of `actual`. All tensors have the same shape; `exact` is in float64.
+
+    >>> exact = torch.arange(1.0, 17.0, dtype=torch.float64)
+    >>> wrong_pattern(exact * 2, exact, torch.ones(16, dtype=torch.bool))
+    'all values are 2 times the expected values'
+    """
+    count = int(wrong.sum())
+    if count < _LEAST or not bool(torch.isfinite(actual[wrong]).all() & torch.isfinite(exact[wrong]).all()):
+        return None
+    share = "all values" if count >= _NEARLY_ALL * wrong.numel() else "the wrong values"
+    got, expected = actual[wrong].double(), exact[wrong]
+    if not bool(got.any()):
+        return _with_place(f"{share} are 0", wrong)
+    if _is_transposed(actual, exact):
+        return "the output is transposed: its last two dimensions are exchanged"
+    if (factor := _common(got, expected)) is not None:
+        return _with_place(f"{share} are {factor:.6g} times the expected values", wrong)
+    if offset := _constant(got - expected):
+        return _with_place(f"{share} are the expected values plus {offset:.6g}", wrong)
+    place = _place(wrong)
+    return None if place is None else f"the wrong values are {place}"
+
+
+def _with_place(clause: str, wrong: torch.Tensor) -> str:
+    place = _place(wrong)
+    return clause if place is None else f"{clause}, {place}"
+
+
+def _common(got: torch.Tensor, expected: torch.Tensor) -> float | None:
+    """Return the factor between the values; None if the factor is not the same for all large values."""
+    large = expected.abs() > _LARGE * expected.square().mean().sqrt()
+    return _constant(got[large] / expected[large]) if int(large.sum()) >= _LEAST else None
+
+
+def _constant(values: torch.Tensor) -> float | None:
+    middle = float(values.median())
+    return middle if bool(((values - middle).abs() <= _SAME * abs(middle)).all()) else None
+
+
+def _is_transposed(actual: torch.Tensor, exact: torch.Tensor) -> bool:
+    if exact.dim() < 2:
+        return False
+    turned = exact.mT.reshape(exact.shape)
+    size = exact.square().mean().sqrt()
+    return not bool((turned == exact).all()) and bool(((actual.double() - turned).abs() <= _SAME * size).all())
+
+
+def _place(wrong: torch.Tensor) -> str | None:
+    """Return the smallest block of indices with all wrong elements; None if wrong elements lie anywhere.
+
+    Elsewhere, all elements are right. A block is named if nearly all of its elements are wrong, or if it is so small
+    that as many wrong elements would not be in it by chance.
+    """
+    ranges: list[tuple[int, int, int]] = []
+    block = wrong
+    for dim in range(wrong.dim()):
+        others = [each for each in range(wrong.dim()) if each != dim]
+        indices = (wrong.any(dim=others) if others else wrong).nonzero().flatten()
+        first, last = int(indices[0]), int(indices[-1])
+        block = block.narrow(dim, first, last - first + 1)
+        ranges.append((dim, first, last))
+    is_full = bool(block.float().mean() >= _NEARLY_ALL)
+    is_apart = int(wrong.sum()) >= _MANY and block.numel() <= _SMALL_BLOCK * wrong.numel()
+    if not (is_full or is_apart):
+        return None
+    parts = [
+        f"at {first if first == last else f'{first} to {last}'} of {extent} along dimension {dim}"
+        for (dim, first, last), extent in zip(ranges, wrong.shape, strict=True)
+        if last - first + 1 < extent * (1 if is_full else _HALF)
+    ]
+    return " and ".join(parts) or None

@@ -1,0 +1,113 @@
+"""Causes of wrong answers: known forms of a reference, each told from the others."""
+
+import pytest
+import torch
+
+from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import bounds
+from evaluator.judge.diagnosis import cause
+from evaluator.judge.diagnosis.cause import cause_of
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.reference import by_path
+from evaluator.records import ToleranceRule
+from tests.unit.references import problem, reference
+
+LIMITS = bounds(ToleranceRule.MEASURED, problem("x", "x"), torch.float32)
+LINEAR = "self.linear = nn.Linear(64, 32)"
+NORM = "self.norm = nn.LayerNorm(64); nn.init.uniform_(self.norm.weight); nn.init.uniform_(self.norm.bias)"
+SMALL = "torch.randn(32, 64) * 0.01"
+
+
+def clause_of(made, answer):
+    """Return the cause of `answer`, made from the input."""
+    plan = CallPlan(made, 5)
+    with torch.no_grad():
+        actual = answer(plan.inputs.args[0])
+    expected = made.expected(plan.inputs, plan.random_seed, None)
+    exact, honest = by_path(expected.exact)["output"], by_path(expected.honest)["output"]
+    check = compare("output", Sides(actual, exact, honest), LIMITS)
+    assert not check.ok
+    return cause_of(plan, check, actual, LIMITS)
+
+
+F = torch.nn.functional
+FORMS = [
+    ("F.gelu(x)", "pass", lambda made, x: F.gelu(x, approximate="tanh"), "with GELU's other form"),
+    ("F.gelu(x, approximate='tanh')", "pass", lambda made, x: F.gelu(x), "with GELU's other form"),
+    ("x.var(1)", "pass", lambda made, x: x.var(1, correction=0), "with the variance's other divisor"),
+    ("x.std(1, correction=0)", "pass", lambda made, x: x.std(1), "with the variance's other divisor"),
+    ("torch.softmax(x, 1)", "pass", lambda made, x: torch.softmax(x, 0), "with its softmax along the next dimension"),
+    ("x.mean(1)", "pass", lambda made, x: x.sum(1), "with a sum in place of its mean"),
+    ("torch.relu(self.linear(x))", LINEAR, lambda made, x: made.model.linear(x), "without relu"),
+    (
+        "self.linear(x)",
+        LINEAR,
+        lambda made, x: x @ made.model.linear.weight.T,
+        "with 0 in place of the parameter linear.bias",
+    ),
+    (
+        "self.norm(x)",
+        NORM,
+        lambda made, x: F.layer_norm(x, (64,), None, made.model.norm.bias),
+        "with 1 in place of the parameter norm.weight",
+    ),
+    (
+        "F.avg_pool2d(x[None], 3, 1, 1)",
+        "pass",
+        lambda made, x: F.avg_pool2d(x[None], 3, 1, 1, count_include_pad=False),
+        "with padding counted the other way",
+    ),
+    ("x * 2 + 1", "pass", lambda made, x: x + 1, "without mul"),
+]
+
+
+@pytest.mark.parametrize(("output", "init", "answer", "clause"), FORMS)
+def test_a_known_form_is_named(output, init, answer, clause):
+    made = reference(output, "torch.randn(32, 64)", init)
+    found = clause_of(made, lambda x: answer(made, x))
+    assert found.startswith(f"the values are those of the reference {clause}")
+
+
+def test_a_norm_without_its_epsilon():
+    made = reference("self.norm(x)", SMALL, NORM)
+    found = clause_of(made, lambda x: F.layer_norm(x, (64,), made.model.norm.weight, made.model.norm.bias, 0.0))
+    assert found == "the values are those of the reference with an epsilon of 0 in its norm"
+
+
+def test_forms_leave_the_reference_as_it_was():
+    made = reference("self.norm(x)", "torch.rand(32, 64)", NORM)
+    before = {name: value.clone() for name, value in made.exact_model.state_dict().items()}
+    plan = CallPlan(made, 5)
+    first = by_path(made.expected(plan.inputs, plan.random_seed, None).exact)["output"]
+    clause_of(made, torch.zeros_like)
+    after = made.exact_model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert torch.equal(by_path(made.expected(plan.inputs, plan.random_seed, None).exact)["output"], first)
+
+
+def test_any_other_wrong_answer_has_a_pattern_or_nothing():
+    made = reference("torch.relu(x)", "torch.randn(32, 64)")
+    assert clause_of(made, lambda x: torch.relu(x) * 3) == "the wrong values are 3 times the expected values"
+    assert clause_of(made, lambda x: torch.relu(x) + torch.rand(32, 64)) is None
+
+
+def test_what_would_take_long_is_not_tried(monkeypatch):
+    made = reference("torch.relu(x)", "torch.randn(32, 64)")
+    assert clause_of(made, torch.clone) == "the values are those of the reference without relu"
+    monkeypatch.setattr(cause, "_LONGEST_S", 0.0)
+    assert clause_of(made, torch.clone) is None
+
+
+def test_rows_of_a_large_output_are_looked_at(monkeypatch):
+    monkeypatch.setattr(cause, "_MOST_ELEMENTS", 640)
+    made = reference("torch.relu(x)", "torch.randn(32, 64)")
+    assert clause_of(made, torch.clone) == "the values are those of the reference without relu"
+    assert clause_of(made, lambda x: torch.relu(x) * 3) is None
+
+
+def test_exhausted_memory_finds_no_cause(monkeypatch):
+    def too_large(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(cause, "wrong_elements", too_large)
+    assert clause_of(reference("torch.relu(x)", "torch.randn(32, 64)"), torch.clone) is None

@@ -1,0 +1,78 @@
+"""Patterns of wrong values: named only where every wrong value agrees."""
+
+import pytest
+import torch
+
+from evaluator.judge.diagnosis.wrong_pattern import wrong_pattern
+
+EXACT = torch.randn(64, 48, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+
+def found(change, exact=EXACT):
+    actual = exact.float().clone()
+    result = change(actual)
+    actual = actual if result is None else result
+    return wrong_pattern(actual, exact, ~((actual - exact).abs() <= 1e-4))
+
+
+def tail(actual):
+    actual[:, 40:] = 7 + torch.rand(64, 8)
+
+
+def rows(actual):
+    actual[3] = 0
+
+
+def sparse(actual):
+    actual[::2, 44:] += torch.rand(32, 4)
+
+
+def scattered(actual):
+    actual[torch.rand(64, 48, generator=torch.Generator().manual_seed(1)) < 0.1] += torch.rand(())
+
+
+def noisy(actual):
+    actual += torch.rand(64, 48, generator=torch.Generator().manual_seed(1))
+
+
+CHANGES = [
+    (lambda actual: actual * 0.5, "all values are 0.5 times the expected values"),
+    (lambda actual: -actual, "all values are -1 times the expected values"),
+    (lambda actual: actual + 0.25, "all values are the expected values plus 0.25"),
+    (lambda actual: actual * 0, "all values are 0"),
+    (lambda actual: actual.mT.reshape(64, 48), "the output is transposed: its last two dimensions are exchanged"),
+    (rows, "the wrong values are 0, at 3 of 64 along dimension 0"),
+    (tail, "the wrong values are at 40 to 47 of 48 along dimension 1"),
+    (noisy, None),
+    (sparse, "the wrong values are at 44 to 47 of 48 along dimension 1"),
+    (lambda actual: actual, None),
+]
+
+
+@pytest.mark.parametrize(("change", "clause"), CHANGES)
+def test_a_pattern_is_named(change, clause):
+    assert found(change) == clause
+
+
+def test_a_common_offset_of_scattered_values_has_no_place():
+    clause = found(scattered)
+    assert clause.startswith("the wrong values are the expected values plus 0.")
+    assert "along dimension" not in clause
+
+
+def test_few_or_nonfinite_wrong_values_show_nothing():
+    def few(actual):
+        actual[0, :7] = 0
+
+    def nonfinite(actual):
+        actual[0] = 0
+        actual[0, 0] = torch.nan
+
+    assert found(few) is None
+    assert found(nonfinite) is None
+
+
+def test_vectors_and_numbers():
+    vector = EXACT[0]
+    assert found(lambda actual: actual * 3, vector) == "all values are 3 times the expected values"
+    assert wrong_pattern(torch.tensor(2.0), torch.tensor(1.0, dtype=torch.float64), torch.tensor(data=True)) is None
