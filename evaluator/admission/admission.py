@@ -1,11 +1,14 @@
 """Admission of a problem: whether the problem distinguishes the bad submissions of `negative_controls` from good ones.
 
 Every control answers the calls of a grade: the problem's own inputs, and every distribution in use, under the problem's
-own tolerance. A control gets away if no call reveals the control. Controls that compute in fewer bits also undergo the
-test for reduced precision, like a timed submission. Honest variants, which sum in other orders, must pass all calls.
+own tolerance, with weights that change from call to call. KernelBench's rule is applied to the problem's own inputs and
+the constructed weights. A control gets away if no call reveals the control. Controls that compute in fewer bits also
+undergo the tests for reduced precision, like a timed submission. Honest variants, which sum in other orders, must pass
+all calls.
 """
 
 import contextlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,9 +26,11 @@ from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding, bounds
+from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix, decided, distribution_mix_of
+from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.records import Admission, ControlResult, Problem, Profile, SizeName, ToleranceRule
 
 _WEIGHT_SEED = 0x5EED
@@ -45,12 +50,17 @@ _ADVICE = {
     NegativeControl.POSITIVE: "draw inputs of both signs (torch.randn)",
     NegativeControl.MAGNITUDES: "draw inputs of both signs (torch.randn)",
     NegativeControl.HALF_INPUT: "let every input matter: a sum over many equal values hides half of them",
+    NegativeControl.TAIL_INPUT: "let every input matter: a sum over many equal values hides the last ones",
+    NegativeControl.ROW_START: "let the output differ from zero everywhere: a long product of small numbers vanishes",
     NegativeControl.TF32: "draw inputs of both signs, so that sums cancel and rounding shows",
     NegativeControl.BF16: "draw inputs of both signs, so that sums cancel and rounding shows",
     NegativeControl.FP16: "draw inputs of both signs, so that sums cancel and rounding shows",
 }
 _EQUIVALENT = frozenset(
-    {NegativeControl.POSITIVE, NegativeControl.MAGNITUDES, NegativeControl.HALF_INPUT, NegativeControl.TF32}
+    {
+        *(NegativeControl.POSITIVE, NegativeControl.MAGNITUDES, NegativeControl.HALF_INPUT),
+        *(NegativeControl.TAIL_INPUT, NegativeControl.TF32),
+    }
 )
 """Controls that are no cheats if correct wherever the reference is meaningful: the square of |x| is the square of x."""
 
@@ -75,23 +85,29 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     reference = Reference(problem, size, _WEIGHT_SEED, device)
     locked = decided(reference, size, thorough=True)
     distribution_mix = distribution_mix_of(locked)
+    sites = row_sites_for(reference, size) if Profile.SIGNED_NORMAL in distribution_mix.use else ()
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
+    reference.settle_weights(reference.draw(_SEED))
     # Distributions of a grade come first: the problem's own values reveal most controls.
     order = sorted(Profile, key=lambda profile: not _is_used(profile, distribution_mix))
-    trials: list[_Trial] = []
     failures: list[str] = []
+    trials: list[_Trial] = []
+    if (plain := _call(reference, stale, Profile.AS_GIVEN, distribution_mix, changing=False)) is not None:
+        trials = _trials(plain.case)
+        for trial in trials:
+            trial.see_plain(plain)
+    del plain
     # A single call at a time: at full size, no GPU holds the calls of all distributions.
     for profile in order:
         call = _call(reference, stale, profile, distribution_mix)
         if call is None:
             continue
-        trials = trials or _trials(call.case)
         for trial in trials:
             trial.see(call)
         failures += _honest_failures(call)
         del call  # Frees the memory for the next call.
     for trial in trials:
-        trial.look_closely(reference)
+        trial.look_closely(reference, sites)
     return Admission(
         problem=problem.name,
         size=size,
@@ -122,13 +138,26 @@ class _Weight(NamedTuple):
     name: str
 
 
-def _call(reference: Reference, stale: Reference, profile: Profile, distribution_mix: DistributionMix) -> _Call | None:
-    """Return a call with the distribution `profile`; None if the reference rejects the inputs."""
+def _call(
+    reference: Reference,
+    stale: Reference,
+    profile: Profile,
+    distribution_mix: DistributionMix,
+    *,
+    changing: bool = True,
+) -> _Call | None:
+    """Return a call with the distribution `profile`, and weights of its own if `changing`; the reference wears them.
+
+    None if the reference rejects the inputs.
+    """
     try:
         inputs, others = (reference.draw(seed, profile) for seed in (_SEED, _OTHER_SEED))
+        reference.wear(_OTHER_SEED if changing else None)
+        other = by_path(reference.expected(others, 0, None).honest)
+        reference.wear(_SEED if changing else None)
         expected = reference.expected(inputs, 0, None)
         honest, wide = by_path(expected.honest), by_path(expected.exact)
-        case = Case(reference, stale, inputs, others, honest, by_path(reference.expected(others, 0, None).honest))
+        case = Case(reference, stale, inputs, others, honest, other)
     except ProblemError:
         if profile is Profile.AS_GIVEN:
             raise
@@ -160,6 +189,12 @@ class _Trial:
         self._caught: Profile | None = None
         self._wrong_elsewhere = self._passes_kernelbench = self._rounding_shows = False
 
+    def see_plain(self, call: _Call) -> None:
+        """Test the call that KernelBench would make: its own inputs and the constructed weights."""
+        found = _answer(self._what, call.case)
+        if found is not None and _comparable(found, call.honest):
+            self._passes_kernelbench = _passes_kernelbench(found, call)
+
     def see(self, call: _Call) -> None:
         """Test a further call, unless the control is already revealed or does not apply to the problem."""
         if self._caught is not None:
@@ -167,8 +202,6 @@ class _Trial:
         found = _answer(self._what, call.case)
         if found is None or not _comparable(found, call.honest):
             return
-        if call.profile is Profile.AS_GIVEN:
-            self._passes_kernelbench = _passes_kernelbench(found, call)
         passes = _passes(found, call, call.limits)
         if not call.used:
             self._wrong_elsewhere |= not passes and _all_finite(call.honest)
@@ -177,11 +210,11 @@ class _Trial:
         else:
             self._caught = call.profile
 
-    def look_closely(self, reference: Reference) -> None:
-        """Test passed answers for the rounding of fewer bits, like timed calls."""
+    def look_closely(self, reference: Reference, sites: Sequence[RowSite]) -> None:
+        """Test passed answers for the rounding of fewer bits, like timed calls, whose rows cancel at `sites`."""
         passed = self._caught is None and Profile.AS_GIVEN in self._passed
         self._rounding_shows = (
-            passed and isinstance(self._what, NegativeControl) and rounding_shows(self._what, reference)
+            passed and isinstance(self._what, NegativeControl) and rounding_shows(self._what, reference, sites)
         )
 
     def result(self) -> ControlResult | None:

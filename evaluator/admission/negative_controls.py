@@ -21,7 +21,9 @@ from evaluator.judge.tensors.pytree import Value, leaves
 from evaluator.protocol.model_call import mapped
 
 _TAIL = 16
-"""Number of parts of an output; the control `TAIL` omits the last part."""
+"""Number of parts of an output or of a row; the controls `TAIL` and `TAIL_INPUT` omit the last part."""
+_PARTS = 8
+"""Number of parts of a row; the control `ROW_START` computes the first part."""
 
 Answer = dict[str, Value]
 """Values of a control's answer, by path."""
@@ -42,6 +44,8 @@ class NegativeControl(StrEnum):
     POSITIVE = "takes negative inputs for zero"
     MAGNITUDES = "ignores signs"
     HALF_INPUT = "reads half of each row"
+    TAIL_INPUT = "ignores the last part of each row"
+    ROW_START = "computes the first part of each row alone"
     TF32 = "computes products in TF32"
     BF16 = "computes in bf16"
     FP16 = "computes in fp16"
@@ -50,7 +54,7 @@ class NegativeControl(StrEnum):
 class Case(NamedTuple):
     """A call: inputs, expected values, and the expected values of another call.
 
-    `stale` is the reference with other weights.
+    `stale` is the reference with other weights. `other` is computed with the other call's weights.
     """
 
     reference: Reference
@@ -82,17 +86,23 @@ def without_input(case: Case, path: str) -> Answer | None:
 
 
 def without_weight(case: Case, name: str) -> Answer | None:
-    """Return the answer of a submission that omits a weight: exact for a weight that is equal under both seeds."""
+    """Return the answer of a submission that ignores a weight: with the constructed values in place of the call's.
+
+    A weight that stays constant has the values of another seed.
+    """
     weight = dict(case.reference.model.named_parameters())[name]
-    other = dict(case.stale.model.named_parameters())[name]
+    constructed = case.reference.weights.constructed(name)
+    other = dict(case.stale.model.named_parameters())[name] if constructed is None else constructed
     if torch.equal(weight, other):
         return case.exact
     before = weight.detach().clone()
-    with torch.no_grad():
-        weight.copy_(other)
-        found = _run(case.reference, case.inputs)
-        weight.copy_(before)
-    return found
+    try:
+        with torch.no_grad():
+            weight.copy_(other)
+        return _run(case.reference, case.inputs)
+    finally:
+        with torch.no_grad():
+            weight.copy_(before)
 
 
 def input_paths(inputs: Arguments) -> list[str]:
@@ -150,6 +160,22 @@ def _half_of_rows(tensor: torch.Tensor) -> torch.Tensor:
     return half
 
 
+def _without_tail(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dim() == 0 or tensor.shape[-1] < _TAIL:
+        return tensor
+    start = tensor.clone()
+    start[..., tensor.shape[-1] - tensor.shape[-1] // _TAIL :] = 0
+    return start
+
+
+def _start_of_rows(tensor: torch.Tensor) -> torch.Tensor | None:
+    if tensor.dim() == 0 or tensor.shape[-1] < _PARTS:
+        return None
+    start = tensor.clone()
+    start[..., tensor.shape[-1] // _PARTS :] = 0
+    return start
+
+
 def _on(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | None:
     """Return the reference's answer on inputs with `change` in the floating-point tensors."""
 
@@ -178,7 +204,18 @@ def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Argume
 
 
 def _with_other_weights(case: Case) -> Answer | None:
-    return _run(case.stale, case.inputs) if any(True for _ in case.reference.model.parameters()) else None
+    """Return the answer with the constructed weights, or with another seed's if weights stay constant."""
+    reference = case.reference
+    if not any(True for _ in reference.model.parameters()):
+        return None
+    if not reference.weights.names:
+        return _run(case.stale, case.inputs)
+    worn = reference.worn
+    try:
+        reference.wear(None)
+        return _run(reference, case.inputs)
+    finally:
+        reference.wear(worn)
 
 
 def _in_format(control: NegativeControl) -> Callable[[Case], Answer | None]:
@@ -199,5 +236,7 @@ _ANSWERS: dict[NegativeControl, Callable[[Case], Answer | None]] = {
     NegativeControl.POSITIVE: lambda case: _on(case, lambda tensor: tensor.clamp(min=0)),
     NegativeControl.MAGNITUDES: lambda case: _on(case, torch.abs),
     NegativeControl.HALF_INPUT: lambda case: _on(case, _half_of_rows),
+    NegativeControl.TAIL_INPUT: lambda case: _on(case, _without_tail),
+    NegativeControl.ROW_START: lambda case: _each(case, _start_of_rows),
     **{control: _in_format(control) for control in FORMATS},
 }

@@ -5,26 +5,68 @@ The test finds the rounding in the errors of a single call, or of several calls 
 """
 
 import functools
+from collections.abc import Sequence
 
 import torch
 
 from evaluator.admission.negative_controls import FORMATS, NegativeControl, in_fewer_bits
+from evaluator.judge.inputs.cancelling_rows import RowSite
+from evaluator.judge.numerics.error_size import outsized
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
     ENOUGH_CALLS,
     coarser_than,
     format_of,
     sampled,
+    sampled_slices,
 )
 from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall
+from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
 
 _FIRST_SEED = 17
+_CALLS = 8
 
 
-def rounding_shows(control: NegativeControl, reference: Reference) -> bool:
-    """Return whether a control's errors on the problem's own inputs contain a rounding."""
-    return _shows(control, reference, 1, large=True) or _shows(control, reference, ENOUGH_CALLS, large=False)
+def rounding_shows(control: NegativeControl, reference: Reference, sites: Sequence[RowSite]) -> bool:
+    """Return whether a control's errors on the problem's own inputs contain a rounding, or its size at `sites`."""
+    return (
+        _shows(control, reference, 1, large=True)
+        or _shows(control, reference, ENOUGH_CALLS, large=False)
+        or _is_outsized(control, reference, sites)
+    )
+
+
+def _is_outsized(control: NegativeControl, reference: Reference, sites: Sequence[RowSite]) -> bool:
+    """Return whether a control's errors are too large for fp32 where rows cancel."""
+    formats = coarser_than(reference.problem.precision)
+    if control not in FORMATS or not sites or not formats:
+        return False
+    asked = [_asked_where_rows_cancel(control, reference, sites, _FIRST_SEED + number) for number in range(_CALLS)]
+    known = [each for each in asked if each is not None]
+    return bool(known) and outsized(known, formats[0]) is not None
+
+
+def _asked_where_rows_cancel(
+    control: NegativeControl, reference: Reference, sites: Sequence[RowSite], seed: int
+) -> Asked | None:
+    plan = CallPlan(reference, seed, row_sites=sites, random_seed=0)
+    found, expected = in_fewer_bits(control, reference, plan.inputs), reference.expected(plan.inputs, 0, None)
+    if found is None or not expected.in_float64:
+        return None
+    honest, exact = by_path(expected.honest), by_path(expected.exact)
+    outputs: dict[str, Errors] = {}
+    for path, slices in plan.slices.items():
+        actual, wide, plain = found.get(path), exact.get(path), honest.get(path)
+        if isinstance(actual, torch.Tensor) and isinstance(wide, torch.Tensor) and isinstance(plain, torch.Tensor):
+            errors = sampled_slices(slices, actual, wide, plain)
+            outputs |= {} if errors is None else {path: errors}
+
+    def again() -> ReferenceCall:
+        inputs = CallPlan(reference, seed, row_sites=sites, random_seed=0).inputs
+        return ReferenceCall(reference, inputs, 0, None, in_float64=True)
+
+    return Asked(again, outputs) if outputs else None
 
 
 def _shows(control: NegativeControl, reference: Reference, calls: int, *, large: bool) -> bool:

@@ -42,7 +42,14 @@ _OWN_STATUS = {
 """Codes with a single permitted status."""
 _REMARKS = frozenset(
     (
-        *(Code.SEVERAL_BLOCKS, Code.NOT_FLOAT64, Code.WIDE_TOLERANCE, Code.VALUES_UNTRIED, Code.ROUNDING_UNTRIED),
+        *(
+            Code.SEVERAL_BLOCKS,
+            Code.FIXED_INPUTS,
+            Code.NOT_FLOAT64,
+            Code.WIDE_TOLERANCE,
+            Code.VALUES_UNTRIED,
+            Code.ROUNDING_UNTRIED,
+        ),
         *(Code.OUTPUT_FLOOD, Code.WEIGHTS_NOT_COPIED, Code.NO_LAUNCH, Code.FAILED_BUILD_IGNORED),
         *(Code.REFERENCE_DRIFTED, Code.BELOW_RESOLUTION, Code.OUTPUT_COPIED, Code.OUTLIERS, Code.FIRST_CALL_SLOW),
         *(Code.HOST_BOUND, Code.BEATS_TARGET, Code.FLOOR_DOUBTED, Code.NO_ROOFLINE, Code.BASELINE_FAILED),

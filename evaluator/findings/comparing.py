@@ -143,4 +143,10 @@ ENTRIES: dict[Code, Entry] = {
         "Look for an overflow, a missing sign, a case that get_inputs never draws, or arithmetic below fp32, whose "
         "errors average out in sums of positive terms. To grade by get_inputs alone: --values own.",
     ),
+    Code.FIXED_INPUTS: Entry(
+        "the problem's inputs are the same in every call",
+        "get_inputs returned equal tensors for two seeds. In calls with the problem's own values, a submission may "
+        "return an answer that was computed before. Only calls with other values and weights prove the computation.",
+        "No action needed for a submission. The problem's author can draw the inputs at random in get_inputs.",
+    ),
 }

@@ -345,6 +345,9 @@ def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
         )
         for path, (tolerance, floor) in widest.items()
     ]
+    if context.reference.has_fixed_inputs:
+        message = "get_inputs returns the same values in every call"
+        found.append(finding(Code.FIXED_INPUTS, message))
     if untried := context.seeds.distribution_mix.untried:
         names = ", ".join(profile.value for profile in untried)
         message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: the problem is too large"

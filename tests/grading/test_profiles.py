@@ -208,3 +208,17 @@ def test_a_wrong_answer_with_a_pattern_says_where(grade):
     card = run.verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
     assert "the wrong values are 0, at " in card.reason.message
     assert "along dimension 1" in card.reason.message
+
+
+@pytest.mark.parametrize(("drawn", "fixed"), [("torch.ones(32, 64)", True), ("torch.rand(32, 64)", False)])
+def test_inputs_that_never_change_are_named(grader, tmp_path, drawn, fixed):
+    own = tmp_path / "problems" / "mine"
+    own.mkdir(parents=True)
+    text = (TOP / "problems" / "relu" / "reference.py").read_text()
+    given = text.index("def get_inputs")
+    (own / "reference.py").write_text(
+        text[:given] + f"def get_inputs():\n    return [{drawn}]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    (own / "problem.toml").write_text((TOP / "problems" / "relu" / "problem.toml").read_text())
+    card = grader(tmp_path, module(), "--problems", own.parent, problem="mine").verdict(Status.CORRECT)
+    assert (Code.FIXED_INPUTS in {finding.code for finding in card.findings}) is fixed

@@ -119,6 +119,10 @@ class ChangingWeights:
         """Keep the constructed weights in all calls."""
         self.names, self.why_not = (), why
 
+    def constructed(self, name: str) -> torch.Tensor | None:
+        """Return the constructed values of a parameter that changes; None for a parameter that stays constant."""
+        return self._first.get(name) if name in self.names else None
+
     def keep_signs(self) -> bool:
         """Keep all constructed signs in all calls, and return whether any sign would have changed."""
         had, self._mixed = bool(self._mixed), set()

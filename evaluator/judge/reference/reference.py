@@ -85,6 +85,8 @@ class Reference:
         self.written: frozenset[int] = frozenset()
         """Numbers of the input tensors that forward writes into, counted over all input tensors."""
         self._keeps_inputs = True
+        self.has_fixed_inputs = False
+        """Whether `get_inputs` returns the same values for every seed."""
         self._always_in_float64 = False
         self.draws_numbers = False
         """Whether forward has drawn random numbers. These depend on a seed, and on no input."""
@@ -139,7 +141,9 @@ class Reference:
         self.written = frozenset(index for index, (one, other) in after if one != other)
         self._writes_inputs = bool(self.written)
         del some
-        self._keeps_inputs = not storages(inputs).isdisjoint(storages(self.draw(0)))
+        others = self.draw(_OTHER_SEED)
+        self._keeps_inputs = not storages(inputs).isdisjoint(storages(others))
+        self.has_fixed_inputs = _are_equal(inputs, others)
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
@@ -175,6 +179,11 @@ class Reference:
         other = copy.copy(self)
         other.model, other.exact_model = copy.deepcopy((self.model, self.exact_model))
         return other
+
+    @property
+    def worn(self) -> int | None:
+        """Seed of the current weights; None for the constructed weights."""
+        return self._worn
 
     def wear(self, seed: int | None) -> None:
         """Switch to the weights of the call with `seed`, or to the constructed weights if None."""
@@ -369,6 +378,7 @@ class Reference:
 
 
 _TRIED_WEIGHTS = (1, 2, 3)
+_OTHER_SEED = 0
 
 
 def by_path(result: model_call.Result) -> dict[str, Value]:
@@ -379,6 +389,11 @@ def by_path(result: model_call.Result) -> dict[str, Value]:
 
 def _equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return all(torch.equal(before, after) for before, after in zip(one, other, strict=True))
+
+
+def _are_equal(inputs: Arguments, others: Arguments) -> bool:
+    given, other = (tensors([each.args, each.kwargs]) for each in (inputs, others))
+    return len(given) == len(other) > 0 and all(torch.equal(one, same) for one, same in zip(given, other, strict=True))
 
 
 def _finite_parts(value: Value) -> list[torch.Tensor]:
