@@ -25,6 +25,7 @@ from evaluator.judge.own_kernels.ablation import AblationResults
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.reference import call_plan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.backend.device_backend import HostBackend
 from evaluator.judge.setup.seed_book import SeedBook
@@ -50,6 +51,10 @@ class Mutation(NamedTuple):
 
 def _elements_may_share(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(trial, "shared_elements", lambda answer, reference: None)
+
+
+def _no_cancelling_rows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(call_plan, "chosen_rows", lambda *_: [])
 
 
 def _known_inputs(patch: pytest.MonkeyPatch) -> None:
@@ -278,6 +283,7 @@ _READER = ("judge-prompt-injection",)
 MUTATIONS = (
     Mutation("values are drawn from profiles too", _as_given_alone, _PROFILES),
     Mutation("tolerances are scaled to rows, values from profiles, precision is looked at", _one_tolerance_for_all, _SCALED),
+    Mutation("rows of zero mean are in every call", _no_cancelling_rows, ("random-rounding-behind-a-look",)),
     Mutation("every element must be within its bound", _most_elements_will_do, ("partial-or-sampled-compute",)),
     Mutation("an element passes on proof only", _nan_is_no_error, ("nan-wildcard",)),
     Mutation(
