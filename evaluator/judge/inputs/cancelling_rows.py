@@ -19,6 +19,8 @@ from evaluator.records import Record
 _ROWS = 8
 _ONE_IN = 8
 """At most one row of eight cancels: the time of the call is quoted for the problem's own values."""
+_LEAST_ELEMENTS = 4
+"""A shorter row has no mean to speak of."""
 _MOST_ELEMENTS = 1 << 22
 """Limit of the overwritten elements of a tensor. Temporaries stay small beside a large input."""
 
@@ -63,9 +65,11 @@ def chosen_rows(sites: Sequence[RowSite], inputs: Arguments, seed: int) -> list[
             continue
         leaf = given[site.tensor]
         extent = leaf.shape[site.dim]
-        count = min(_ROWS, extent // _ONE_IN, _MOST_ELEMENTS * extent // max(leaf.numel(), 1))
-        if count:
-            chosen[site.tensor] = Rows(site, torch.randperm(extent, generator=generator)[:count].tolist())
+        row_elements = leaf.numel() // max(extent, 1)
+        count = min(_ROWS, extent // _ONE_IN, _MOST_ELEMENTS // max(row_elements, 1))
+        if count and row_elements >= _LEAST_ELEMENTS:
+            drawn = torch.randint(extent, (count,), generator=generator).tolist()
+            chosen[site.tensor] = Rows(site, sorted(set(drawn)))
     return list(chosen.values())
 
 
