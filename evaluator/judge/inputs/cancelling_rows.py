@@ -67,10 +67,15 @@ def chosen_rows(sites: Sequence[RowSite], inputs: Arguments, seed: int) -> list[
         extent = leaf.shape[site.dim]
         row_elements = leaf.numel() // max(extent, 1)
         count = min(_ROWS, extent // _ONE_IN, _MOST_ELEMENTS // max(row_elements, 1))
-        if count and row_elements >= _LEAST_ELEMENTS:
+        if count and row_elements >= _LEAST_ELEMENTS and not has_shared_elements(leaf):
             drawn = torch.randint(extent, (count,), generator=generator).tolist()
             chosen[site.tensor] = Rows(site, sorted(set(drawn)))
     return list(chosen.values())
+
+
+def has_shared_elements(leaf: torch.Tensor) -> bool:
+    """Return whether elements of a tensor are known to share memory, as in an expanded view."""
+    return any(step == 0 and extent > 1 for extent, step in zip(leaf.shape, leaf.stride(), strict=True))
 
 
 def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool) -> None:

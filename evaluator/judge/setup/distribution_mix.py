@@ -22,14 +22,13 @@ from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
 from evaluator.judge.numerics.arithmetic_modes import Order
-from evaluator.judge.numerics.reduced_precision import coarser_than
 from evaluator.judge.numerics.summation_orders import decides, error_of, larger, limits_of, other_orders
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, tensors
-from evaluator.records import Problem, Profile, SizeName, ToleranceRule, ValuesRule
+from evaluator.records import Precision, Problem, Profile, SizeName, ToleranceRule, ValuesRule
 
 _ONE_IN = 5
 """One of five timed calls uses a distribution other than the problem's own."""
@@ -113,7 +112,8 @@ def distribution_mix_for(
     found = distribution_mix_of(decided(reference, size))
     if values is ValuesRule.OWN:
         return found._replace(use=(), untried=())
-    if Profile.SIGNED_NORMAL in found.use and coarser_than(reference.problem.precision):
+    # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two.
+    if Profile.SIGNED_NORMAL in found.use and reference.problem.precision is Precision.FP32:
         return found._replace(row_sites=row_sites_for(reference, size))
     return found
 

@@ -10,7 +10,7 @@ import torch
 
 from evaluator.cache.measurements import measured_once
 from evaluator.errors import ProblemError
-from evaluator.judge.inputs.cancelling_rows import Rows, RowSite, input_tensors, write_rows
+from evaluator.judge.inputs.cancelling_rows import Rows, RowSite, has_shared_elements, input_tensors, write_rows
 from evaluator.judge.inputs.input_distributions import is_ordered, left_alone
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Reference, by_path
@@ -82,8 +82,7 @@ def find_row_sites(reference: Reference) -> list[RowSite]:
 
 def _is_excluded(leaf: torch.Tensor) -> bool:
     """Return whether rows must stay unchanged: values with a meaning or an order, or elements that share memory."""
-    shares = any(step == 0 and extent > 1 for extent, step in zip(leaf.shape, leaf.stride(), strict=True))
-    return shares or left_alone(leaf) or is_ordered(leaf)
+    return has_shared_elements(leaf) or left_alone(leaf) or is_ordered(leaf)
 
 
 def _dependent(

@@ -40,6 +40,10 @@ def test_a_tensor_with_few_rows_has_its_next_site():
     assert [rows.site.dim for rows in chosen_rows(sites, given((4, 32)), 5)] == [1]
 
 
+def test_an_expanded_tensor_is_left_alone():
+    assert chosen_rows([ROWS], Arguments([torch.rand(1, 64).expand(64, 64)], {}), 5) == []
+
+
 def test_huge_rows_are_left_out():
     assert chosen_rows([ROWS], given((16, 1 << 23)), 5) == []
 
