@@ -85,7 +85,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     reference = Reference(problem, size, _WEIGHT_SEED, device)
     locked = decided(reference, size, thorough=True)
     distribution_mix = distribution_mix_of(locked)
-    sites = row_sites_for(reference, size) if Profile.SIGNED_NORMAL in distribution_mix.use else ()
+    sites = row_sites_for(reference) if Profile.SIGNED_NORMAL in distribution_mix.use else ()
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
     reference.settle_weights(reference.draw(_SEED))
     # Distributions of a grade come first: the problem's own values reveal most controls.

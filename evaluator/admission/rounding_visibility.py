@@ -59,7 +59,8 @@ def _asked_where_rows_cancel(
     for path, slices in plan.slices.items():
         actual, wide, plain = found.get(path), exact.get(path), honest.get(path)
         if isinstance(actual, torch.Tensor) and isinstance(wide, torch.Tensor) and isinstance(plain, torch.Tensor):
-            errors = sampled_slices(slices, actual, wide, plain)
+            fitting = [each for each in slices if each.fit(plain.shape)]
+            errors = sampled_slices(fitting, actual, wide, plain)
             outputs |= {} if errors is None else {path: errors}
 
     def again() -> ReferenceCall:

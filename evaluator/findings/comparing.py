@@ -137,7 +137,7 @@ ENTRIES: dict[Code, Entry] = {
     Code.WRONG_ON_OTHER_VALUES: Entry(
         "output values are wrong for other input values",
         "The answers agree for inputs of the problem's own get_inputs, and differ for inputs with other values: both "
-        "signs, large, small, outliers and so on, or a few rows of zero mean, where a sum is small beside its terms. "
+        "signs, large, small, outliers and so on, or a few rows with random signs, whose sums are small. "
         "The message names the values. The default verdict includes such inputs, because a kernel that computes the "
         "reference's function agrees for all of them.",
         "Look for an overflow, a missing sign, a case that get_inputs never draws, or arithmetic below fp32, whose "

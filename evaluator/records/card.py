@@ -50,7 +50,7 @@ class SubmissionRef(Record, frozen=True):
 
 
 class CancellingRows(Record, frozen=True):
-    """Dimension of an input tensor along which secret rows of zero mean were written in calls with own values.
+    """Dimension of an input tensor along which secret rows have random signs in calls with the problem's own values.
 
     `tensor` is the number of the tensor among all input tensors.
     """

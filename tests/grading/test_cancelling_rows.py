@@ -1,4 +1,4 @@
-"""Reduced precision whose errors average out on the problem's own positive values, seen where rows have zero mean."""
+"""Reduced precision whose errors average out on the problem's own positive values, seen in rows with random signs."""
 
 import pytest
 

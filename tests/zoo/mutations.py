@@ -283,7 +283,7 @@ _READER = ("judge-prompt-injection",)
 MUTATIONS = (
     Mutation("values are drawn from profiles too", _as_given_alone, _PROFILES),
     Mutation("tolerances are scaled to rows, values from profiles, precision is looked at", _one_tolerance_for_all, _SCALED),
-    Mutation("rows of zero mean are in every call", _no_cancelling_rows, ("random-rounding-behind-a-look",)),
+    Mutation("rows with random signs are in every call", _no_cancelling_rows, ("random-rounding-behind-a-look",)),
     Mutation("every element must be within its bound", _most_elements_will_do, ("partial-or-sampled-compute",)),
     Mutation("an element passes on proof only", _nan_is_no_error, ("nan-wildcard",)),
     Mutation(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
+from evaluator.judge.reference.operation_cost import Cost, cost_of
 from evaluator.judge.reference.reference import Reference
 from evaluator.protocol.op_mode import OperationMode
 
@@ -30,14 +31,24 @@ class Form(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Operations of a forward, in order of first use; `same_shape` are those that return their input's shape."""
+    """Operations of a forward, in order of first use, and their cost.
+
+    `same_shape` are the operations on floating-point tensors that return their input's shape.
+    """
 
     operations: list[Any]
     same_shape: list[Any]
+    cost: Cost
 
 
 def known_forms(reference: Reference, trace: Trace) -> Iterator[Form]:
-    """Yield the forms that differ from the reference, the most specific first."""
+    """Yield the forms that differ from the reference, the most specific first.
+
+    A reference that reads by computed indices has none: other indices may lie outside of a tensor, and on a GPU such a
+    read ends the judge's context.
+    """
+    if any(_name(operation).startswith(_INDEXING) for operation in trace.operations):
+        return
     for clause, operations, change in _CHANGES:
         if used := [operation for operation in operations if operation in trace.operations]:
             yield _form(clause, dict.fromkeys(used, change))
@@ -54,8 +65,8 @@ def known_forms(reference: Reference, trace: Trace) -> Iterator[Form]:
 def traced(forward: Callable[[], object]) -> Trace:
     """Return the operations of `forward`, which runs once."""
     with _Recorder() as recorder:
-        forward()
-    return Trace(list(recorder.operations), list(recorder.same_shape))
+        cost = cost_of(forward)
+    return Trace(list(recorder.operations), list(recorder.same_shape), cost)
 
 
 class _Recorder(OperationMode):
@@ -76,6 +87,7 @@ class _Recorder(OperationMode):
         if (
             isinstance(given, torch.Tensor)
             and isinstance(result, torch.Tensor)
+            and given.is_floating_point()
             and (given.shape, given.dtype) == (result.shape, result.dtype)
             and func not in _NOT_COMPUTED
             and not func.is_view
@@ -89,6 +101,12 @@ _BATCH_NORMS = (
     *(aten.native_batch_norm.default, aten._native_batch_norm_legit.default),  # noqa: SLF001
     *(aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_no_training.default),  # noqa: SLF001
     aten.cudnn_batch_norm.default,
+)
+
+
+_INDEXING = (
+    *("index", "gather", "scatter", "embedding", "nll_loss", "take", "put", "select_scatter", "bincount"),
+    *("searchsorted", "one_hot", "grid_sampler", "max_unpool", "repeat_interleave", "multi_margin"),
 )
 
 

@@ -3,7 +3,7 @@
 import torch
 
 _SAME = 1e-3
-"""Relative scatter below which a factor or an offset is the same for all wrong values."""
+"""Relative scatter of one factor or one offset, relative to its difference from 1 or 0."""
 _LEAST = 8
 """Fewer wrong values show no pattern."""
 _NEARLY_ALL = 0.99
@@ -48,20 +48,23 @@ def _with_place(clause: str, wrong: torch.Tensor) -> str:
 def _common(got: torch.Tensor, expected: torch.Tensor) -> float | None:
     """Return the factor between the values; None if the factor is not the same for all large values."""
     large = expected.abs() > _LARGE * expected.square().mean().sqrt()
-    return _constant(got[large] / expected[large]) if int(large.sum()) >= _LEAST else None
+    factors = got[large] / expected[large]
+    return _constant(factors, away_from=1.0) if int(large.sum()) >= _LEAST else None
 
 
-def _constant(values: torch.Tensor) -> float | None:
+def _constant(values: torch.Tensor, *, away_from: float = 0.0) -> float | None:
+    """Return the median of values that scatter far less than the median differs from `away_from`."""
     middle = float(values.median())
-    return middle if bool(((values - middle).abs() <= _SAME * abs(middle)).all()) else None
+    return middle if bool(((values - middle).abs() <= _SAME * abs(middle - away_from)).all()) else None
 
 
 def _is_transposed(actual: torch.Tensor, exact: torch.Tensor) -> bool:
-    if exact.dim() < 2:
+    if exact.dim() < 2 or not bool(torch.isfinite(actual).all() & torch.isfinite(exact).all()):
         return False
     turned = exact.mT.reshape(exact.shape)
-    size = exact.square().mean().sqrt()
-    return not bool((turned == exact).all()) and bool(((actual.double() - turned).abs() <= _SAME * size).all())
+    limit = _SAME * exact.square().mean().sqrt()
+    differs = bool(((turned - exact).abs() > 2 * limit).any())
+    return differs and bool(((actual.double() - turned).abs() <= limit).all())
 
 
 def _place(wrong: torch.Tensor) -> str | None:

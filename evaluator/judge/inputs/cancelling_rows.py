@@ -1,4 +1,4 @@
-"""Cancelling rows: a few secret rows of zero mean in each call with the problem's own input values.
+"""Cancelling rows: a few secret rows with random signs in each call with the problem's own input values.
 
 In a sum of positive terms, the roundings of the terms average out: a product in TF32 is then as close to the exact
 value as a product in fp32. A sum of terms of both signs is small beside its terms, and shows each rounding in full.
@@ -37,17 +37,23 @@ class RowSite(Record, frozen=True):
 
 
 class Rows(NamedTuple):
-    """Rows of a site in one call: indices along the site's dimension."""
+    """Rows of a site in one call: indices along the site's dimension, of `extent`."""
 
     site: RowSite
+    extent: int
     indices: list[int]
 
 
 class Slices(NamedTuple):
-    """Slices of an output that depend on the rows of a call: a dimension, and indices along the dimension."""
+    """Slices of an output that depend on the rows of a call: a dimension, its extent, and indices along it."""
 
     dim: int
+    extent: int
     indices: list[int]
+
+    def fit(self, shape: Sequence[int]) -> bool:
+        """Return whether an output of `shape` has these slices. At another size it may have other dimensions."""
+        return self.dim < len(shape) and shape[self.dim] == self.extent
 
 
 def input_tensors(inputs: Arguments) -> list[torch.Tensor]:
@@ -69,7 +75,7 @@ def chosen_rows(sites: Sequence[RowSite], inputs: Arguments, seed: int) -> list[
         count = min(_ROWS, extent // _ONE_IN, _MOST_ELEMENTS // max(row_elements, 1))
         if count and row_elements >= _LEAST_ELEMENTS and not has_shared_elements(leaf):
             drawn = torch.randint(extent, (count,), generator=generator).tolist()
-            chosen[site.tensor] = Rows(site, sorted(set(drawn)))
+            chosen[site.tensor] = Rows(site, extent, sorted(set(drawn)))
     return list(chosen.values())
 
 
@@ -79,9 +85,9 @@ def has_shared_elements(leaf: torch.Tensor) -> bool:
 
 
 def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool) -> None:
-    """Overwrite rows in place with values of zero mean. Without `keep`, do the same work and discard the values."""
+    """Give the elements of rows random signs, in place. Without `keep`, do the same work and discard the values."""
     given = input_tensors(inputs)
-    for number, (site, indices) in enumerate(rows):
+    for number, (site, _, indices) in enumerate(rows):
         leaf = given[site.tensor]
         values = _values(leaf, site.dim, indices, torch.Generator(leaf.device).manual_seed(seed + number))
         if keep:
@@ -89,20 +95,16 @@ def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool
 
 
 def _values(leaf: torch.Tensor, dim: int, indices: list[int], generator: torch.Generator) -> torch.Tensor:
-    """Return normal values with each row's own root mean square. Exact zeros stay zero."""
+    """Return the rows with random signs. Magnitudes stay the row's own, so no value leaves the problem's range."""
     given = leaf.index_select(dim, torch.tensor(indices, device=leaf.device))
-    wide = torch.promote_types(leaf.dtype, torch.float32)
-    rest = [each for each in range(leaf.dim()) if each != dim]
-    squares = given.to(wide).square()
-    size = (squares.mean(rest, keepdim=True) if rest else squares).sqrt()
-    drawn = torch.randn(given.shape, generator=generator, dtype=wide, device=leaf.device) * size
-    return torch.where(given != 0, drawn.to(leaf.dtype), given)
+    is_positive = torch.rand(given.shape, generator=generator, device=leaf.device) < 1 / 2
+    return torch.where(is_positive, given.abs(), -given.abs())
 
 
 def slices_of(rows: Sequence[Rows]) -> dict[str, list[Slices]]:
     """Return the slices of each output, by path, that depend on the rows."""
     found: dict[str, list[Slices]] = {}
-    for site, indices in rows:
+    for site, extent, indices in rows:
         for path, dim in site.outputs.items():
-            found.setdefault(path, []).append(Slices(dim, indices))
+            found.setdefault(path, []).append(Slices(dim, extent, indices))
     return found

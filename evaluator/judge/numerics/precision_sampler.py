@@ -159,9 +159,9 @@ class PrecisionWatch:
         if found is None:
             return None
         message = (
-            f"{found.path} is within the tolerance, but its relative error is {found.error:.1e} where inputs have zero "
-            f"mean: the reference has {found.fp32:.1e} in any order of summation in fp32, and {found.coarser:.1e} with "
-            f"operands in {found.format.value}"
+            f"{found.path} is within the tolerance, but its relative error is {found.error:.1e} in rows with random "
+            f"signs: the reference has {found.fp32:.1e} in any order of summation in fp32, and {found.coarser:.1e} "
+            f"with operands in {found.format.value}"
         )
         return _failed(kept[0], message, found.path)
 

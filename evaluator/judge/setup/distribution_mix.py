@@ -87,14 +87,14 @@ class DistributionMix(NamedTuple):
         secrets.SystemRandom().shuffle(rest)
         return [Profile.AS_GIVEN, *rest]
 
-    def rounding_of(self, profile: Profile, path: str) -> Rounding:
+    def rounding_of(self, profile: Profile, path: str, *, cancelling: bool = False) -> Rounding:
         """Return the errors of other summation orders; 0 for small errors.
 
-        Cancelling rows are signed normal values, so their errors count too.
+        Rows with random signs are like signed normal values, whose errors count in `cancelling` calls.
         """
         usual, rare = (known.get(profile, {}).get(path, 0.0) for known in (self.rounding, self.rare))
         own = Rounding(usual, rare)
-        if profile is Profile.AS_GIVEN and self.row_sites:
+        if cancelling:
             return larger(own, self.rounding_of(Profile.SIGNED_NORMAL, path))
         return own
 
@@ -114,7 +114,7 @@ def distribution_mix_for(
         return found._replace(use=(), untried=())
     # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two.
     if Profile.SIGNED_NORMAL in found.use and reference.problem.precision is Precision.FP32:
-        return found._replace(row_sites=row_sites_for(reference, size))
+        return found._replace(row_sites=row_sites_for(reference))
     return found
 
 

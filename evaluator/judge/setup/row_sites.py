@@ -1,6 +1,7 @@
 """Dimensions of a problem's inputs along which rows are independent, found by trial on the reference.
 
-Each candidate row is overwritten once. A dimension is a site if the outputs in float64 change in one slice alone.
+Three rows along each dimension are overwritten in turn. The dimension is a site if each row changes one slice of the
+outputs in float64, and nothing else.
 """
 
 import contextlib
@@ -9,15 +10,16 @@ import math
 import torch
 
 from evaluator.cache.measurements import measured_once
+from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.inputs.cancelling_rows import Rows, RowSite, has_shared_elements, input_tensors, write_rows
 from evaluator.judge.inputs.input_distributions import is_ordered, left_alone
 from evaluator.judge.reference.operation_cost import cost_of
-from evaluator.judge.reference.reference import Reference, by_path
+from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments, cloned
 from evaluator.records import Record, SizeName
 
-_RULES = 1
+_RULES = 2
 """Version of the trial; every change invalidates cached sites."""
 _SEED = 0x5EED
 _LONGEST_S = 2.0
@@ -32,20 +34,22 @@ class RowSites(Record, frozen=True):
     sites: list[RowSite] = []
 
 
-def row_sites_for(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
-    """Return the sites of a problem, from the cache or by trial at the small size, if the problem has one.
+def row_sites_for(reference: Reference) -> tuple[RowSite, ...]:
+    """Return the sites of a problem, from the cache or by trial at the small size. Without a small size there are none.
 
-    Which rows are independent does not depend on the size.
+    Which rows are independent seldom depends on the size; `Slices.fit` leaves out what does.
     """
     problem = reference.problem
-    tried = SizeName.SMALL if SizeName.SMALL in problem.sizes else size
-    parts = ["row sites", _RULES, problem.sha256, dict(sorted(problem.sizes[tried].items())), torch.__version__]
-    return tuple(measured_once(parts, RowSites, lambda: _tried(reference, tried)).sites)
+    if SizeName.SMALL not in problem.sizes:
+        return ()
+    sizes = dict(sorted(problem.sizes[SizeName.SMALL].items()))
+    parts = ["row sites", _RULES, problem.sha256, sizes, torch.__version__]
+    return tuple(measured_once(parts, RowSites, lambda: _tried(reference)).sites)
 
 
-def _tried(reference: Reference, size: SizeName) -> RowSites:
-    with contextlib.suppress(ProblemError):
-        return RowSites(find_row_sites(Reference(reference.problem, size, _SEED)))
+def _tried(reference: Reference) -> RowSites:
+    with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
+        return RowSites(find_row_sites(Reference(reference.problem, SizeName.SMALL, _SEED)))
     return RowSites()
 
 
@@ -53,7 +57,7 @@ def find_row_sites(reference: Reference) -> list[RowSite]:
     """Return the sites of a reference; none without float64, and none for a reference too slow to try.
 
     Raises:
-        ProblemError: the reference refuses its own inputs.
+        ProblemError: the reference refuses its own inputs, or inputs with random signs.
     """
     inputs = reference.draw(_SEED)
     if reference.exact_model is None:
@@ -66,18 +70,48 @@ def find_row_sites(reference: Reference) -> list[RowSite]:
         if extent > 1
     ]
     nominal_s = cost_of(lambda: reference.forward(inputs, 0)).nominal_s(reference.device.type)
-    if nominal_s * 2 * (1 + len(candidates)) > _LONGEST_S:
+    if nominal_s * (1 + len(_TRIED_ROWS)) * (1 + len(candidates)) > _LONGEST_S:
         return []
     before = _outputs(reference, inputs)
-    found: list[RowSite] = []
-    for number, dim in candidates:
+    found = [site for number, dim in candidates if (site := _site(reference, inputs, before, number, dim)) is not None]
+    return found if _accepts(reference, inputs, found) else []
+
+
+_TRIED_ROWS = (0.5, 0.0, 1.0)
+"""The middle row, the first and the last: a first row may be a special case, as in x - x[:1]."""
+
+
+def _site(
+    reference: Reference, inputs: Arguments, before: dict[str, torch.Tensor], number: int, dim: int
+) -> RowSite | None:
+    """Return the site along `dim` of an input tensor, if each tried row changes one slice of the same outputs."""
+    extent = input_tensors(inputs)[number].shape[dim]
+    known: dict[str, int] | None = None
+    for part in _TRIED_ROWS:
+        index = round(part * (extent - 1))
         changed = cloned(inputs)
-        extent = input_tensors(inputs)[number].shape[dim]
-        index = extent // 2
-        write_rows([Rows(RowSite(number, dim, {}), [index])], changed, _SEED, keep=True)
+        write_rows([Rows(RowSite(number, dim, {}), extent, [index])], changed, _SEED, keep=True)
         outputs = _dependent(before, _outputs(reference, changed), index, extent)
-        found += [RowSite(number, dim, outputs)] if outputs else []
-    return found
+        if not outputs or (known is not None and outputs != known):
+            return None
+        known = outputs
+    return None if known is None else RowSite(number, dim, known)
+
+
+def _accepts(reference: Reference, inputs: Arguments, sites: list[RowSite]) -> bool:
+    """Return whether the reference computes inputs with every second row changed, as finitely as its own inputs."""
+    changed = cloned(inputs)
+    for number in {site.tensor for site in sites}:
+        site = next(site for site in sites if site.tensor == number)
+        extent = input_tensors(changed)[number].shape[site.dim]
+        write_rows([Rows(site, extent, list(range(0, extent, 2)))], changed, _SEED, keep=True)
+    own, found = (reference.expected(given, 0, None) for given in (inputs, changed))
+    finite = [_finite_outputs(each) for each in (own, found)]
+    return found.in_float64 and all(bool((after | ~before).all()) for before, after in zip(*finite, strict=True))
+
+
+def _finite_outputs(expected: Expected) -> list[torch.Tensor]:
+    return [torch.isfinite(value) for value in by_path(expected.honest).values() if isinstance(value, torch.Tensor)]
 
 
 def _is_excluded(leaf: torch.Tensor) -> bool:

@@ -12,7 +12,7 @@ from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, Reading, Sides, begin, joined, rows_from
 from evaluator.judge.compare.tolerance import Bounds, bounds
 from evaluator.judge.diagnosis.cause import cause_of
-from evaluator.judge.inputs.cancelling_rows import RowSite
+from evaluator.judge.inputs.cancelling_rows import RowSite, Slices
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, Worn
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.integrity.output_checks import (
@@ -108,6 +108,7 @@ class TrialRunner:
         self._distribution_mix = distribution_mix
         self._profile = Profile.AS_GIVEN
         self._is_explained = False
+        self._slices: dict[str, list[Slices]] = {}
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._precision = PrecisionWatch(reference.problem.precision)
         self._memory_samples = clock.memory_samples
@@ -147,8 +148,9 @@ class TrialRunner:
         sites = () if own_values else self._row_sites(index)
         decoy = self._distribution_mix.decoy(seed)
         plan = CallPlan(self._reference, seed, profile=profile, decoy=decoy, row_sites=sites)
-        self._precision.begin(len(plan.blocks), plan.slices)
         wanted = plan.wanted(model_call.Result(self._outline, None))
+        self._slices = _fitting(plan.slices, wanted)
+        self._precision.begin(len(plan.blocks), self._slices)
         placed, answer = self._call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False, profile=profile)
@@ -157,8 +159,7 @@ class TrialRunner:
         problem = judged.problem
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)
-        values = profile.value if profile is not Profile.AS_GIVEN else "rows of zero mean" if plan.slices else None
-        problem = _of_other_values(problem, values)
+        problem = _of_other_values(problem, self._other_values(judged))
         check = Check(
             index=index,
             profile=profile,
@@ -177,6 +178,16 @@ class TrialRunner:
         return Trial(
             check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, profile
         )
+
+    def _other_values(self, judged: _Judged) -> str | None:
+        """Return what the wrong values of a call come from, if other values than the problem's own."""
+        if self._profile is not Profile.AS_GIVEN:
+            return self._profile.value
+        wrong = [(check.path, check.first_mismatch.index) for check in judged.tensors if check.first_mismatch]
+        cancelled = [
+            any(index[each.dim] in each.indices for each in self._slices.get(path, [])) for path, index in wrong
+        ]
+        return "rows with random signs" if cancelled and all(cancelled) else None
 
     def _row_sites(self, index: int) -> Sequence[RowSite]:
         """Return where rows cancel in a call. The first call has the problem's own values alone."""
@@ -328,7 +339,7 @@ class TrialRunner:
         if not (dtype.is_floating_point or dtype.is_complex):
             return None
         real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
-        rounding = self._distribution_mix.rounding_of(self._profile, path)
+        rounding = self._distribution_mix.rounding_of(self._profile, path, cancelling=path in self._slices)
         return bounds(self._rule, self._reference.problem, real, rounding)
 
     def _not_of_this_call(
@@ -347,6 +358,15 @@ class TrialRunner:
         """Find an output in memory of the last call's outputs, still held by the runner."""
         found, self._last_storages = reused(snapshots, self._last_storages, exempt)
         return found
+
+
+def _fitting(slices: dict[str, list[Slices]], wanted: model_call.Result) -> dict[str, list[Slices]]:
+    """Return the slices that the outputs have."""
+    found: dict[str, list[Slices]] = {}
+    for path, value in by_path(wanted).items():
+        fitting = [each for each in slices.get(path, []) if isinstance(value, torch.Tensor) and each.fit(value.shape)]
+        found |= {path: fitting} if fitting else {}
+    return found
 
 
 def _of_other_values(problem: Finding | None, values: str | None) -> Finding | None:

@@ -1,5 +1,7 @@
 """Causes of wrong answers: known forms of a reference, each told from the others."""
 
+import copy
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from evaluator.judge.diagnosis import cause
 from evaluator.judge.diagnosis.cause import cause_of
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import by_path
-from evaluator.records import ToleranceRule
+from evaluator.records import Mode, ToleranceRule
 from tests.unit.references import problem, reference
 
 LIMITS = bounds(ToleranceRule.MEASURED, problem("x", "x"), torch.float32)
@@ -74,15 +76,25 @@ def test_a_norm_without_its_epsilon():
     assert found == "the values are those of the reference with an epsilon of 0 in its norm"
 
 
-def test_forms_leave_the_reference_as_it_was():
-    made = reference("self.norm(x)", "torch.rand(32, 64)", NORM)
-    before = {name: value.clone() for name, value in made.exact_model.state_dict().items()}
+@pytest.mark.parametrize("layer", ["nn.BatchNorm1d(64)", "nn.utils.spectral_norm(nn.Linear(64, 64))"])
+def test_forms_leave_the_reference_as_it_was(layer):
+    made = reference("self.layer(x)", "torch.rand(32, 64)", f"self.layer = {layer}", mode=Mode.TRAIN)
     plan = CallPlan(made, 5)
-    first = by_path(made.expected(plan.inputs, plan.random_seed, None).exact)["output"]
-    clause_of(made, torch.zeros_like)
-    after = made.exact_model.state_dict()
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert torch.equal(by_path(made.expected(plan.inputs, plan.random_seed, None).exact)["output"], first)
+    expected = made.expected(plan.inputs, plan.random_seed, None)
+    actual = torch.zeros(32, 64)
+    sides = Sides(actual, *(by_path(each)["output"] for each in (expected.exact, expected.honest)))
+    models = {"plain": made.model, "exact": made.exact_model}
+    before = {name: copy.deepcopy(model.state_dict()) for name, model in models.items()}
+    cause_of(plan, compare("output", sides, LIMITS), actual, LIMITS)
+    for name, model in models.items():
+        assert all(torch.equal(before[name][key], value) for key, value in model.state_dict().items())
+
+
+def test_a_reference_that_reads_by_index_has_no_forms():
+    """Without the clamp, it would read outside of its table."""
+    table = "self.table = nn.Parameter(torch.randn(8, 4))"
+    made = reference("self.table[(x * 40).clamp(0, 7).long()]", "torch.rand(32)", table)
+    assert clause_of(made, lambda x: torch.rand(32, 4)) is None
 
 
 def test_any_other_wrong_answer_has_a_pattern_or_nothing():

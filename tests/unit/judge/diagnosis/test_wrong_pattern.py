@@ -44,6 +44,7 @@ CHANGES = [
     (rows, "the wrong values are 0, at 3 of 64 along dimension 0"),
     (tail, "the wrong values are at 40 to 47 of 48 along dimension 1"),
     (noisy, None),
+    (lambda actual: actual.half().float(), None),
     (sparse, "the wrong values are at 44 to 47 of 48 along dimension 1"),
     (lambda actual: actual, None),
 ]
@@ -76,3 +77,8 @@ def test_vectors_and_numbers():
     vector = EXACT[0]
     assert found(lambda actual: actual * 3, vector) == "all values are 3 times the expected values"
     assert wrong_pattern(torch.tensor(2.0), torch.tensor(1.0, dtype=torch.float64), torch.tensor(data=True)) is None
+
+
+def test_a_masked_output_is_not_transposed_by_chance():
+    masked = EXACT[:48].masked_fill(torch.ones(48, 48).triu(1).bool(), -torch.inf)
+    assert found(lambda actual: actual + torch.rand(48, 48), masked) is None

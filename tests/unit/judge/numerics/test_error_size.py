@@ -78,14 +78,14 @@ def test_units_in_the_last_place_are_fp32s_own():
 def test_without_slices_there_is_no_sample():
     whole = torch.rand(64, 48)
     assert sampled_slices([], whole, whole.double(), whole) is None
-    assert sampled_slices([Slices(0, [70, -3])], whole, whole.double(), whole) is None
-    assert sampled_slices([Slices(0, [3])], whole.half(), whole.double(), whole.half()) is None
+    assert sampled_slices([Slices(0, 64, [70, -3])], whole, whole.double(), whole) is None
+    assert sampled_slices([Slices(0, 64, [3])], whole.half(), whole.double(), whole.half()) is None
 
 
 @pytest.mark.parametrize(("dim", "indices"), [(0, [3]), (1, [0, 6]), (2, [4, 1])])
 def test_the_places_of_slices(dim, indices):
     whole = torch.arange(5 * 7 * 6).float().view(5, 7, 6)
-    found = sampled_slices([Slices(dim, indices)], whole, whole.double(), whole)
+    found = sampled_slices([Slices(dim, whole.shape[dim], indices)], whole, whole.double(), whole)
     wanted = torch.cat([whole.select(dim, index).reshape(-1) for index in indices])
     assert sorted(found.actual.tolist()) == sorted(wanted.tolist())
     assert found.places.tolist() == found.actual.tolist()
@@ -94,6 +94,6 @@ def test_the_places_of_slices(dim, indices):
 def test_large_slices_are_sampled_within():
     whole = torch.zeros(8, 1 << 16)
     whole[5] = 1
-    found = sampled_slices([Slices(0, [5])], whole, whole.double(), whole)
+    found = sampled_slices([Slices(0, 8, [5])], whole, whole.double(), whole)
     assert len(found.places) == 4096
     assert found.actual.min() == 1

@@ -3,6 +3,7 @@
 import hashlib
 
 import pytest
+import torch
 
 from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.setup import row_sites
@@ -20,13 +21,21 @@ SITES = [
     ("x.T @ x", "torch.rand(16, 64)", "pass", []),
     ("x.T @ self.w", "torch.rand(16, 64)", "self.w = nn.Parameter(torch.rand(16, 8))", [RowSite(0, 1, {"output": 0})]),
     ("x.sum()", "torch.rand(16, 64)", "pass", []),
-    ("(x, x.mean())", "torch.rand(16)", "pass", [RowSite(0, 0, {"output[0]": 0})]),
+    (
+        "(x * 2, x.mean())",
+        "torch.rand(16, 64)",
+        "pass",
+        [RowSite(0, 0, {"output[0]": 0}), RowSite(0, 1, {"output[0]": 1})],
+    ),
     ("self.conv(x)", "torch.rand(16, 3, 9, 9)", "self.conv = nn.Conv2d(3, 5, 3)", [ROWS]),
     ("self.norm(x)", "torch.rand(16, 6, 5)", "self.norm = nn.BatchNorm1d(6)", [COLUMNS]),
     ("x.cumsum(0)", "torch.rand(16)", "pass", []),
     ("x * 2", "torch.randint(9, (16, 64)).float()", "pass", []),
     ("x * 2", "torch.rand(16, 1).expand(16, 64)", "pass", []),
     ("x * 2", "torch.rand(16, 64).sort(-1).values", "pass", []),
+    ("x - x[:1]", "torch.rand(16, 64)", "pass", [COLUMNS]),
+    ("x.abs()", "torch.rand(16, 64)", "pass", []),
+    ("torch.exp(-x)", "torch.rand(16, 64) * 200", "pass", []),
 ]
 
 
@@ -40,6 +49,16 @@ def test_what_is_too_slow_has_no_sites(monkeypatch):
     assert find_row_sites(made)
     monkeypatch.setattr(row_sites, "_LONGEST_S", 0.0)
     assert find_row_sites(made) == []
+
+
+def test_what_does_not_fit_into_memory_has_no_sites(monkeypatch):
+    def too_large(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(row_sites, "find_row_sites", too_large)
+    monkeypatch.setattr(row_sites, "Reference", lambda *_: None)
+    monkeypatch.setattr(row_sites, "measured_once", lambda parts, form, make: make())
+    assert row_sites.row_sites_for(reference("x * 2", "torch.rand(16, 64)")) == ()
 
 
 def test_without_float64_there_are_no_sites():
