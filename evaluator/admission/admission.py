@@ -18,6 +18,7 @@ from evaluator.admission.negative_controls import (
     Case,
     NegativeControl,
     answer,
+    has_no_effect,
     input_paths,
     without_input,
     without_weight,
@@ -187,7 +188,7 @@ class _Trial:
         self._what = what
         self._passed: list[Profile] = []
         self._caught: Profile | None = None
-        self._wrong_elsewhere = self._passes_kernelbench = self._rounding_shows = False
+        self._wrong_elsewhere = self._passes_kernelbench = self._rounding_shows = self._has_no_effect = False
 
     def see_plain(self, call: _Call) -> None:
         """Test the call that KernelBench would make: its own inputs and the constructed weights."""
@@ -211,18 +212,27 @@ class _Trial:
             self._caught = call.profile
 
     def look_closely(self, reference: Reference, sites: Sequence[RowSite]) -> None:
-        """Test passed answers for the rounding of fewer bits, like timed calls, whose rows cancel at `sites`."""
+        """Test passed answers for the rounding of fewer bits, like timed calls, whose rows cancel at `sites`.
+
+        A weight without any effect on the output is left out by no cheat.
+        """
         passed = self._caught is None and Profile.AS_GIVEN in self._passed
-        self._rounding_shows = (
-            passed and isinstance(self._what, NegativeControl) and rounding_shows(self._what, reference, sites)
-        )
+        if not passed:
+            return
+        match self._what:
+            case NegativeControl():
+                self._rounding_shows = rounding_shows(self._what, reference, sites)
+            case _Weight(name=name):
+                self._has_no_effect = has_no_effect(reference, reference.draw(_SEED), name)
+            case str():
+                pass
 
     def result(self) -> ControlResult | None:
         """Return the result of the control; None if the control does not apply to the problem."""
         if not self._passed and self._caught is None:
             return None
         what = self._what
-        honest = (
+        honest = self._has_no_effect or (
             self._caught is None
             and not self._wrong_elsewhere
             and isinstance(what, NegativeControl)

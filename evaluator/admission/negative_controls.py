@@ -22,6 +22,8 @@ from evaluator.protocol.model_call import mapped
 
 _TAIL = 16
 """Number of parts of an output or of a row; the controls `TAIL` and `TAIL_INPUT` omit the last part."""
+_NO_EFFECT = 1e-9
+"""Differences of float64 outputs, relative to the largest value, that are rounding alone."""
 _PARTS = 8
 """Number of parts of a row; the control `ROW_START` computes the first part."""
 
@@ -105,6 +107,34 @@ def without_weight(case: Case, name: str) -> Answer | None:
             weight.copy_(before)
 
 
+def has_no_effect(reference: Reference, inputs: Arguments, name: str) -> bool:
+    """Return whether a parameter has no effect on the outputs in float64, as a bias before a batch norm has none.
+
+    A submission that ignores such a parameter computes the reference's function.
+    """
+    model = reference.exact_model
+    if model is None:
+        return False
+    parameter = dict(model.named_parameters())[name]
+    before = parameter.detach().clone()
+    known = _run(reference, inputs, in_float64=True)
+    try:
+        with torch.no_grad():
+            parameter.mul_(1.5).add_(0.25)
+        found = _run(reference, inputs, in_float64=True)
+    finally:
+        with torch.no_grad():
+            parameter.copy_(before)
+    return known is not None and found is not None and all(_are_near(known[path], found.get(path)) for path in known)
+
+
+def _are_near(one: Value, other: Value) -> bool:
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not one.is_floating_point():
+        return one is other or (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.equal(other))
+    size = torch.nan_to_num(one, 0.0, 0.0, 0.0).abs().max() if one.numel() else 0.0
+    return bool((((one - other).abs() <= _NO_EFFECT * size) | (one == other) | (one.isnan() & other.isnan())).all())
+
+
 def input_paths(inputs: Arguments) -> list[str]:
     """Return the paths of the tensors in the inputs."""
     found = leaves([inputs.args, inputs.kwargs])
@@ -112,10 +142,14 @@ def input_paths(inputs: Arguments) -> list[str]:
 
 
 def _run(
-    reference: Reference, inputs: Arguments, mode: contextlib.AbstractContextManager[None] | None = None
+    reference: Reference,
+    inputs: Arguments,
+    mode: contextlib.AbstractContextManager[None] | None = None,
+    *,
+    in_float64: bool = False,
 ) -> Answer | None:
     try:
-        return by_path(reference.altered(inputs, 0, None, mode or contextlib.nullcontext()))
+        return by_path(reference.altered(inputs, 0, None, mode or contextlib.nullcontext(), in_float64=in_float64))
     except ProblemError:
         return None
 

@@ -201,3 +201,37 @@ def test_shipped_problems_are_admitted(own, capsys, tmp_path, name):
     shutil.copytree(TOP / "problems" / name, folder)
     code, out, _ = run(capsys, folder, "--size", "small")
     assert (code, "ok" in out) == (0, True)
+
+
+NORMED = """\
+import torch
+from torch import nn
+
+rows = 16
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(32, 8)
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x):
+        return self.norm(self.linear(x))
+
+def get_inputs():
+    return [torch.randn(rows, 32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_bias_that_a_norm_takes_off_is_no_weakness(own, capsys):
+    folder = own("normed", NORMED)
+    code, out, _ = run(capsys, folder, "--json")
+    controls = {each["control"]: each for each in json.loads(out)[0]["controls"]}
+    assert not controls["ignores weight linear.bias"]["gets_away"]
+    assert controls["ignores weight linear.bias"]["caught_on"] is None
+    assert controls["ignores weight linear.weight"]["caught_on"] == "as_given"
+    assert controls["ignores weight norm.bias"]["caught_on"] == "as_given"
+    assert code == 0, [name for name, each in controls.items() if each["gets_away"]]

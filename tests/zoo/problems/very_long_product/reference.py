@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 rows = 64
-terms = 262144
+terms = 131072
 
 
 class Model(nn.Module):
@@ -15,7 +15,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(rows, terms), torch.rand(terms, 48)]
+    return [torch.rand(rows, terms), torch.rand(terms, 16)]
 
 
 def get_init_inputs():
