@@ -1,7 +1,7 @@
 # make demo   a virtual environment, the installation, and one grade
 # make check  the linters, the type checker, doctests and quick unit tests: under two minutes on two cores
-# make test   the linters, the type checker and the tests that need no GPU: under twelve minutes on two cores
-# make long   the tests that build PyTorch's headers or an environment, each for a minute or more (ten minutes)
+# make test   the linters, the type checker and the tests that need no GPU: 16 minutes on two cores
+# make long   the tests that build PyTorch's headers or an environment, each for a minute or more: 8 minutes
 # make docs   the documentation's pages, in build/site; a broken link is an error
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)
 # make fuzz   10 000 random frames and as many random files against the judge

@@ -30,8 +30,7 @@ from evaluator.judge.compare.tolerance import Bounds, Rounding, bounds
 from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.reference.reference import Reference, by_path
-from evaluator.judge.setup.distribution_mix import DistributionMix, decided, distribution_mix_of
-from evaluator.judge.setup.row_sites import row_sites_for
+from evaluator.judge.setup.distribution_mix import DistributionMix, decided, distribution_mix_for, distribution_mix_of
 from evaluator.records import Admission, ControlResult, Problem, Profile, SizeName, ToleranceRule
 
 _WEIGHT_SEED = 0x5EED
@@ -86,7 +85,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     reference = Reference(problem, size, _WEIGHT_SEED, device)
     locked = decided(reference, size, thorough=True)
     distribution_mix = distribution_mix_of(locked)
-    sites = row_sites_for(reference) if Profile.SIGNED_NORMAL in distribution_mix.use else ()
+    sites = distribution_mix_for(reference, size, ToleranceRule.MEASURED).row_sites
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
     reference.settle_weights(reference.draw(_SEED))
     # Distributions of a grade come first: the problem's own values reveal most controls.

@@ -23,7 +23,7 @@ from evaluator.judge.inputs.input_distributions import change, rehearse
 from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut
-from evaluator.judge.tensors.call_arguments import Arguments, cloned, storages, versions, wide, widened
+from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
 from evaluator.judge.tensors.pytree import Value, is_number, leaves, tensors
 from evaluator.protocol import model_call
@@ -143,7 +143,7 @@ class Reference:
         del some
         others = self.draw(_OTHER_SEED)
         self._keeps_inputs = not storages(inputs).isdisjoint(storages(others))
-        self.has_fixed_inputs = _are_equal(inputs, others)
+        self.has_fixed_inputs = are_equal(inputs, others)
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
@@ -389,11 +389,6 @@ def by_path(result: model_call.Result) -> dict[str, Value]:
 
 def _equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return all(torch.equal(before, after) for before, after in zip(one, other, strict=True))
-
-
-def _are_equal(inputs: Arguments, others: Arguments) -> bool:
-    given, other = (tensors([each.args, each.kwargs]) for each in (inputs, others))
-    return len(given) == len(other) > 0 and all(torch.equal(one, same) for one, same in zip(given, other, strict=True))
 
 
 def _finite_parts(value: Value) -> list[torch.Tensor]:

@@ -25,6 +25,12 @@ def storages(inputs: Arguments) -> set[int]:
     return {tensor.untyped_storage().data_ptr() for tensor in tensors(list(inputs)) if tensor.numel()}
 
 
+def are_equal(inputs: Arguments, others: Arguments) -> bool:
+    """Return whether two calls have equal tensors, one at least."""
+    given, other = (tensors([each.args, each.kwargs]) for each in (inputs, others))
+    return len(given) == len(other) > 0 and all(torch.equal(one, same) for one, same in zip(given, other, strict=True))
+
+
 def cloned(inputs: Arguments) -> Arguments:
     """Return copies of the inputs, since a reference may write into inputs."""
     return Arguments(mapped(inputs.args, torch.clone), mapped(inputs.kwargs, torch.clone))
