@@ -249,4 +249,4 @@ def test_tf32_is_right_where_the_problem_allows_it(grade, tmp_path, size):
 def test_a_problem_is_validated_on_the_gpu(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
     assert cli.run(["problems", "validate", "matmul", "--size", "full", "--device", "cuda"]) == 0
-    assert "all 15 bad submissions caught" in capsys.readouterr().out
+    assert "all 17 bad submissions caught" in capsys.readouterr().out
