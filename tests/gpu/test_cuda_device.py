@@ -53,7 +53,7 @@ SEED_VERDICTS = [
     ("001", "relu_backward", Status.CORRECT, None),
     ("000", "relu_backward", Status.WRONG_RESULT, Code.NO_GRADIENT),
     ("002", "relu", Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS),
-    ("003", "linear_relu_divide", Status.BUILD_ERROR, Code.COMPILE_FAILED),
+    ("003", "linear_relu_divide", Status.BUILD_ERROR, Code.BINDING),
     ("004", "linear_relu_divide", Status.CORRECT, None),
 ]
 

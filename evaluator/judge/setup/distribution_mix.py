@@ -114,7 +114,7 @@ def distribution_mix_for(
         return found._replace(use=(), untried=())
     # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two.
     if Profile.SIGNED_NORMAL in found.use and reference.problem.precision is Precision.FP32:
-        return found._replace(row_sites=row_sites_for(reference))
+        return found._replace(row_sites=row_sites_for(reference, size))
     return found
 
 

@@ -17,7 +17,7 @@ from evaluator.judge.inputs.input_distributions import is_ordered, left_alone
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments, cloned
-from evaluator.records import Record, SizeName
+from evaluator.records import Problem, Record, SizeName
 
 _RULES = 3
 """Version of the trial; every change invalidates cached sites."""
@@ -34,22 +34,21 @@ class RowSites(Record, frozen=True):
     sites: list[RowSite] = []
 
 
-def row_sites_for(reference: Reference) -> tuple[RowSite, ...]:
-    """Return the sites of a problem, from the cache or by trial at the small size. Without a small size there are none.
+def row_sites_for(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
+    """Return the sites of a problem, from the cache or by trial: at the small size on the CPU, else at `size`.
 
     Which rows are independent seldom depends on the size; `Slices.fit` leaves out what does.
     """
     problem = reference.problem
-    if SizeName.SMALL not in problem.sizes:
-        return ()
-    sizes = dict(sorted(problem.sizes[SizeName.SMALL].items()))
-    parts = ["row sites", _RULES, problem.sha256, sizes, torch.__version__]
-    return tuple(measured_once(parts, RowSites, lambda: _tried(reference)).sites)
+    tried, device = (SizeName.SMALL, "cpu") if SizeName.SMALL in problem.sizes else (size, reference.device.type)
+    constants = dict(sorted(problem.sizes[tried].items()))
+    parts = ["row sites", _RULES, problem.sha256, constants, torch.__version__, device]
+    return tuple(measured_once(parts, RowSites, lambda: _tried(problem, tried, device)).sites)
 
 
-def _tried(reference: Reference) -> RowSites:
+def _tried(problem: Problem, size: SizeName, device: str) -> RowSites:
     with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
-        return RowSites(find_row_sites(Reference(reference.problem, SizeName.SMALL, _SEED)))
+        return RowSites(find_row_sites(Reference(problem, size, _SEED, device)))
     return RowSites()
 
 

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from evaluator.judge.inputs.cancelling_rows import RowSite
+from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import row_sites
 from evaluator.judge.setup.distribution_mix import distribution_mix_for
 from evaluator.judge.setup.row_sites import find_row_sites
 from evaluator.records import Precision, SizeName, ToleranceRule, ValuesRule
-from tests.unit.references import reference
+from tests.unit.references import problem, reference
 
 ROWS = RowSite(0, 0, {"output": 0})
 COLUMNS = RowSite(0, 1, {"output": 1})
@@ -58,7 +59,13 @@ def test_what_does_not_fit_into_memory_has_no_sites(monkeypatch):
     monkeypatch.setattr(row_sites, "find_row_sites", too_large)
     monkeypatch.setattr(row_sites, "Reference", lambda *_: None)
     monkeypatch.setattr(row_sites, "measured_once", lambda parts, form, make: make())
-    assert row_sites.row_sites_for(reference("x * 2", "torch.rand(16, 64)")) == ()
+    assert row_sites.row_sites_for(reference("x * 2", "torch.rand(16, 64)"), SizeName.SMALL) == ()
+
+
+def test_a_problem_without_a_small_size_is_tried_at_its_own():
+    full = problem("x * 2", "torch.rand(16, 64)", sizes={SizeName.FULL: {}}, sha256="without a small size")
+    made = Reference(full, SizeName.FULL, 1)
+    assert row_sites.row_sites_for(made, SizeName.FULL) == (ROWS, COLUMNS)
 
 
 def test_without_float64_there_are_no_sites():
