@@ -2,7 +2,8 @@
 
 Shared memory between processes (`cuMemCreate`, exported as a file descriptor), host memory words for stream writes and
 waits, and kernels from a cubin. All functions use the current context, which is PyTorch's. Struct layouts and numbers
-are those of cuda.h, CUDA 12 and 13.
+are those of cuda.h, CUDA 12 and 13. The package cuda-bindings has the same functions, but each process would import it
+for 0.10 s of CPU time, against 0.01 s for this module (2 cores, cuda-bindings 13.5).
 """
 
 import ctypes
