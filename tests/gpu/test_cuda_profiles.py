@@ -7,11 +7,15 @@ import torch
 
 from evaluator.commands import main as cli
 from evaluator.findings import Code
+from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.input_distributions import PROFILES, _where_not_zero, change, rehearse
-from evaluator.records import Layout, Profile, Status
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.setup.row_sites import row_sites_for
+from evaluator.records import Layout, Profile, SizeName, Status
 from tests.gpu.test_cuda_device import HEAD, grade, grader
 from tests.grading.harness import TOP
 from tests.grading.test_profiles import distance
+from tests.unit.references import problem as of_expression
 
 __all__ = ["grade", "grader"]
 
@@ -250,3 +254,12 @@ def test_a_problem_is_validated_on_the_gpu(capsys: pytest.CaptureFixture[str], t
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
     assert cli.run(["problems", "validate", "matmul", "--size", "full", "--device", "cuda"]) == 0
     assert "all 17 bad submissions caught" in capsys.readouterr().out
+
+
+def test_a_problem_without_a_small_size_is_tried_for_independent_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    full = of_expression("x @ x.T", "torch.rand(4096, 64)", sizes={SizeName.FULL: {}})
+    assert row_sites_for(Reference(full, SizeName.FULL, 1, "cuda"), SizeName.FULL) == ()
+    full = of_expression("torch.softmax(x, 1)", "torch.rand(4096, 64)", sizes={SizeName.FULL: {}}, sha256="softmax")
+    found = row_sites_for(Reference(full, SizeName.FULL, 1, "cuda"), SizeName.FULL)
+    assert found == (RowSite(0, 0, {"output": 0}),)
