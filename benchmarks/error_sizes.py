@@ -20,7 +20,7 @@ Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 def one_accumulator(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Return the product with one fp32 accumulator for each element."""
-    total = torch.zeros(a.shape[0], b.shape[1])
+    total = torch.zeros(a.shape[0], b.shape[1], device=a.device)
     for k in range(a.shape[1]):
         total += a[:, k : k + 1] * b[k : k + 1]
     return total
@@ -40,8 +40,9 @@ def at_random(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Round operands to TF32, up or down at random, without a bias."""
 
     def drawn(x: torch.Tensor) -> torch.Tensor:
-        bits = x.view(torch.int32)
-        return ((bits + torch.randint(0, 0x2000, bits.shape, dtype=torch.int32)) & ~0x1FFF).view(torch.float32)
+        bits = x.contiguous().view(torch.int32)
+        noise = torch.randint(0, 0x2000, bits.shape, dtype=torch.int32, device=x.device)
+        return ((bits + noise) & ~0x1FFF).view(torch.float32)
 
     return drawn(a) @ drawn(b)
 

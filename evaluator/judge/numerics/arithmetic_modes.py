@@ -33,6 +33,7 @@ _CHANNEL_STEPS = 8
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.cat.default, aten.stack.default})  # noqa: SLF001
 _UNITS = {torch.float16: 0.5, torch.bfloat16: 0.5}
 _DEFAULT_UNITS = 1.0
+_NOTHING: Mapping[Any, Callable[..., Any]] = {}
 
 
 class Order(StrEnum):
@@ -151,9 +152,14 @@ class _EachResult(OperationMode):
 
 
 @contextlib.contextmanager
-def with_handlers(handlers: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """Context with a handler in place of each of some operations, called with the operation and its arguments."""
-    with sdpa_kernel(SDPBackend.MATH), _Altered(handlers, {}):
+def with_handlers(
+    handlers: Mapping[Any, Callable[..., Any]], written_out: Mapping[Any, Callable[..., Any]] = _NOTHING
+) -> Iterator[None]:
+    """Context with a handler in place of each of some operations, called with the operation and its arguments.
+
+    Operations in `written_out` are computed by their forms, whose operations have handlers too.
+    """
+    with sdpa_kernel(SDPBackend.MATH), _Altered(handlers, written_out):
         yield
 
 

@@ -1,0 +1,199 @@
+"""Honest ways to compute a reference in fp32, beyond the `Order`s that the tolerance is made from.
+
+Each form is a context: inside, PyTorch's sums, products and functions are computed another way. Products and sums in
+one accumulator are added up term by term here, and not drawn from a model.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from evaluator.judge.numerics.arithmetic_modes import Order, in_order, with_handlers
+from evaluator.judge.numerics.composites import COMPOSITES
+from evaluator.judge.numerics.single_accumulator import running
+
+aten = torch.ops.aten
+Handlers = Mapping[Any, Callable[..., Any]]
+Form = Callable[[], contextlib.AbstractContextManager[None]]
+BLOCK = 32
+_MOST_STEPS = 1 << 31
+"""Limit of terms times result elements of a product that is added up term by term."""
+_MOST_ELEMENTS = 1 << 26
+_LOG2_E, _LN_2 = 1.4426950408889634, 0.6931471805599453
+
+
+def _in_turn(a: torch.Tensor, b: torch.Tensor, *, fused: bool) -> torch.Tensor:
+    """Return a @ b with one accumulator for each element. A fused step rounds once, after the addition."""
+    left, right = (each.double() for each in (a, b)) if fused else (a, b)
+    total = torch.zeros((*a.shape[:-1], b.shape[-1]), dtype=a.dtype, device=a.device)
+    for k in range(a.shape[-1]):
+        total = (total + left[..., k : k + 1] * right[..., k : k + 1, :]).to(a.dtype)
+    return total
+
+
+def _blocked(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return a @ b, one accumulator for tiles of `BLOCK` terms, each tile by PyTorch."""
+    total = torch.zeros((*a.shape[:-1], b.shape[-1]), dtype=a.dtype, device=a.device)
+    for start in range(0, a.shape[-1], BLOCK):
+        total = total + torch.matmul(a[..., start : start + BLOCK], b[..., start : start + BLOCK, :])
+    return total
+
+
+def _shuffled(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return a @ b with the tiles of `_blocked` in random order, as by atomic additions."""
+    order = torch.randperm(a.shape[-1], device=a.device)
+    return _blocked(a[..., order], b[..., order, :])
+
+
+def _products(way: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Handlers:
+    """Return handlers of products. Too large products, and other dtypes than fp32, stay PyTorch's."""
+
+    def product(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        b2 = b if b.dim() > 1 else b.unsqueeze(-1)
+        elements = a.numel() * b2.shape[-1]
+        if a.dtype != torch.float32 or elements > _MOST_STEPS or not a.shape[-1]:
+            return func(a, b)  # type: ignore[no-any-return]
+        found = way(a if a.dim() > 1 else a.unsqueeze(0), b2)
+        found = found if b.dim() > 1 else found.squeeze(-1)
+        return found if a.dim() > 1 else found.squeeze(0)
+
+    def added(plain: Any) -> Callable[..., torch.Tensor]:
+        def add(
+            _: Any, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1
+        ) -> torch.Tensor:
+            return beta * c + alpha * product(plain, a, b)
+
+        return add
+
+    return {
+        **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.mv.default, aten.dot.default), product),
+        aten.addmm.default: added(aten.mm.default),
+        aten.addmv.default: added(aten.mv.default),
+        aten.baddbmm.default: added(aten.bmm.default),
+    }
+
+
+def _in_one(terms: torch.Tensor) -> torch.Tensor:
+    return running(terms)[..., -1]
+
+
+def _in_strides(terms: torch.Tensor) -> torch.Tensor:
+    """Return sums as by a block of 256 threads: each adds every 256th term, and the partial sums follow."""
+    return _in_one(torch.stack([_in_one(terms[..., start::256]) for start in range(min(256, terms.shape[-1]))], -1))
+
+
+def _in_random_order(terms: torch.Tensor) -> torch.Tensor:
+    return _in_one(terms[..., torch.randperm(terms.shape[-1], device=terms.device)])
+
+
+def _sums(way: Callable[[torch.Tensor], torch.Tensor]) -> Handlers:
+    def total(
+        func: Any,
+        x: torch.Tensor,
+        dims: Any = None,
+        keepdim: bool = False,  # noqa: FBT001, FBT002 - aten's order
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> torch.Tensor:
+        given = () if dims is None else (dims, keepdim)
+        along = [dim % x.dim() for dim in dims] if dims else list(range(x.dim()))
+        if not along or x.dtype != torch.float32 or dtype is not None or not 0 < x.numel() <= _MOST_ELEMENTS:
+            return func(x, *given, dtype=dtype)  # type: ignore[no-any-return]
+        terms = x.movedim(along, list(range(-len(along), 0))).flatten(-len(along))
+        found = way(terms)
+        found = found / terms.shape[-1] if func in (aten.mean.default, aten.mean.dim) else found
+        kept = [1 if dim in along else size for dim, size in enumerate(x.shape)]
+        return found.reshape(kept) if keepdim else found
+
+    return dict.fromkeys((aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim), total)
+
+
+def _one_pass(x: torch.Tensor, dims: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the mean, and the variance as the mean square minus the squared mean."""
+    mean = x.mean(dims, keepdim=True)
+    return mean, ((x * x).mean(dims, keepdim=True) - mean * mean).clamp(min=0)
+
+
+def _layer_norm(
+    _: Any, x: torch.Tensor, shape: Any, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    mean, variance = _one_pass(x, list(range(x.dim() - len(shape), x.dim())))
+    scale = (variance + eps).rsqrt()
+    out = (x - mean) * scale
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias, mean, scale
+
+
+def _group_norm(
+    _: Any, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
+    batch: int, channels: int, _pixels: int, groups: int, eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    wide = x.reshape(batch, groups, -1)
+    mean, variance = _one_pass(wide, [2])
+    scale = (variance + eps).rsqrt()
+    out, along = ((wide - mean) * scale).reshape(x.shape), (1, channels, *(1,) * (x.dim() - 2))
+    out = out if weight is None else out * weight.reshape(along)
+    return out if bias is None else out + bias.reshape(along), mean.reshape(batch, groups), scale.reshape(batch, groups)
+
+
+def _batch_norm(
+    func: Any, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
+    mean: Any, variance: Any, training: bool, momentum: float, eps: float,  # noqa: FBT001
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    plain = func(x, weight, bias, mean, variance, training, momentum, eps)  # updates the running statistics
+    if not training:
+        return plain  # type: ignore[no-any-return]
+    along = (1, x.shape[1], *(1,) * (x.dim() - 2))
+    center, spread = _one_pass(x, [dim for dim in range(x.dim()) if dim != 1])
+    out = (x - center) * (spread + eps).rsqrt()
+    out = out if weight is None else out * weight.reshape(along)
+    return out if bias is None else out + bias.reshape(along), *plain[1:]
+
+
+def _variance(
+    func: Any, x: torch.Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    dims = list(range(x.dim())) if dim is None else [each % x.dim() for each in dim]
+    count = int(torch.Size([x.shape[each] for each in dims]).numel())
+    left = count - (1 if correction is None else correction)
+    if left <= 0:
+        return func(x, dim, correction=correction, keepdim=keepdim)
+    found = _one_pass(x, dims)[1] * (count / left)
+    found = found if keepdim else found.squeeze(dims)
+    return found.sqrt() if func is aten.std.correction else found
+
+
+_ONE_PASS = {
+    aten.native_layer_norm.default: _layer_norm,
+    aten.native_group_norm.default: _group_norm,
+    aten.native_batch_norm.default: _batch_norm,
+    aten.var.correction: _variance,
+    aten.std.correction: _variance,
+}
+_FAST: Handlers = {
+    aten.exp.default: lambda _, x: torch.exp2(x * _LOG2_E),
+    aten.log.default: lambda _, x: torch.log2(x) * _LN_2,
+    aten.sigmoid.default: lambda _, x: (1 + torch.exp2(-x * _LOG2_E)).reciprocal(),
+    aten.silu.default: lambda _, x: x * (1 + torch.exp2(-x * _LOG2_E)).reciprocal(),
+    aten.rsqrt.default: lambda _, x: x.sqrt().reciprocal(),
+}
+
+
+def _altered(handlers: Handlers, written_out: Handlers = COMPOSITES) -> Form:
+    return lambda: with_handlers(handlers, written_out)
+
+
+UNSTABLE = "one-pass variance"
+"""Cancels where the mean is many standard deviations: a failure is a property of the form."""
+FORMS: dict[str, Form] = {
+    "PyTorch": contextlib.nullcontext,
+    **{order.value: (lambda order=order: in_order(order)) for order in Order},
+    "term by term": _altered({**_products(lambda a, b: _in_turn(a, b, fused=False)), **_sums(_in_one)}),
+    "term by term, fused": _altered({**_products(lambda a, b: _in_turn(a, b, fused=True)), **_sums(_in_one)}),
+    "blocked": _altered({**_products(_blocked), **_sums(_in_strides)}),
+    "random order": _altered({**_products(_shuffled), **_sums(_in_random_order)}),
+    "fast intrinsics": _altered(_FAST),
+    UNSTABLE: _altered({}, {**COMPOSITES, **_ONE_PASS}),
+}

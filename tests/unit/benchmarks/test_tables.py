@@ -1,0 +1,114 @@
+"""The tables of honest and of low-precision forms: a run on a tiny problem, and a pass and a refusal in each table."""
+
+import json
+
+import pytest
+import torch
+
+from benchmarks import low_precision_table, orders_table
+from benchmarks.honest_forms import FORMS
+from benchmarks.judged_answers import AnswerTrials, graded, set_up
+from evaluator.findings import Code
+from evaluator.judge.numerics.arithmetic_modes import with_handlers
+from evaluator.protocol import model_call
+from evaluator.records import SizeName
+from tests.unit.references import problem
+
+REFERENCE = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return {forward}
+
+
+def get_inputs():
+    return [torch.rand(8, 64), torch.rand(64, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+SETTINGS = """\
+title = "t"
+level = 1
+description = "d"
+[sizes.full]
+[sizes.small]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "problems" / "product"
+    made.mkdir(parents=True)
+    (made / "reference.py").write_text(REFERENCE.format(forward="a @ b"))
+    (made / "problem.toml").write_text(SETTINGS)
+    return made.parent
+
+
+def run(folder, *more):
+    output = folder.parent / "orders.jsonl"
+    status = orders_table.main([str(folder), "--output", str(output), *more])
+    return status, [json.loads(line) for line in output.read_text().splitlines()], output.with_suffix(".md").read_text()
+
+
+def test_every_honest_form_of_a_product_is_correct(folder):
+    status, (line,), page = run(folder)
+    answers = {row["form"]: row for row in line["results"] if row["values"] == "as_given"}
+    assert status == 0
+    assert set(answers) == set(FORMS)
+    assert all(0 <= row["ratio"] < 1 and row["code"] is None for row in answers.values())
+    assert "1 problems have every form correct" in page
+
+
+def test_a_wrong_form_is_in_the_table_and_a_second_run_adds_nothing(folder, monkeypatch):
+    doubled = {torch.ops.aten.mm.default: lambda mm, a, b: mm(a, b) * 2}
+    monkeypatch.setitem(orders_table.FORMS, "reversed", lambda: with_handlers(doubled))
+    _, lines, page = run(folder)
+    assert "| product | reversed | as_given |" in page
+    assert Code.WRONG_VALUES.value in page
+    monkeypatch.undo()
+    status, again, _ = run(folder)
+    assert status == 1
+    assert again == lines
+
+
+def test_a_problem_beyond_its_time_is_named(folder):
+    _, (line,), page = run(folder, "--seconds", "0")
+    assert "not done" in line["failure"]
+    assert "Not tried" in page
+
+
+def test_low_precision_is_refused_and_fp32_is_not(tmp_path):
+    output = tmp_path / "low.jsonl"
+    forms = ["control: fp32, PyTorch's blocks", "TF32, scaled operands; guarded"]
+    low_precision_table.main(
+        ["--grades", "1", "--problems", "product", "--terms", "256", "--output", str(output), "--only", *forms]
+    )
+    fp32, tf32 = (json.loads(line) for line in output.read_text().splitlines())
+    assert (fp32["codes"], fp32["of_fp32"] < 2) == ({}, True)
+    assert (sum(tf32["codes"].values()), tf32["of_fp32"] > 50) == (1, True)
+    assert "1 are refused in every grade" in output.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_every_form_of_a_product_differs_from_pytorch_by_rounding_alone(form):
+    setup = set_up(problem("x @ x.T", "torch.rand(16, 1000)"), SizeName.SMALL, "cpu")
+    inputs = setup.reference.draw(1)
+    exact = setup.reference.expected(inputs, 0, None).exact.outputs
+    found = setup.reference.altered(inputs, 0, None, FORMS[form]()).outputs
+    assert torch.allclose(found.double(), exact, rtol=1e-5)
+    if form in ("term by term", "term by term, fused", "blocked", "random order"):
+        assert not torch.equal(found, setup.reference.forward(inputs, 0))
+
+
+def test_weights_change_and_an_answer_with_the_first_ones_is_refused():
+    setup = set_up(problem("x @ self.w", init="self.w = nn.Parameter(torch.randn(64, 8))"), SizeName.SMALL, "cpu")
+    first = setup.reference.model.w.detach().clone()
+    stale = graded(setup, lambda plan: model_call.Result(plan.inputs.args[0] @ first, None))
+    assert stale.code == Code.STALE_WEIGHTS.value
+    own = AnswerTrials(setup, lambda plan: plan.reference.honest(plan.inputs, plan.random_seed, None).result)
+    assert own.run(0, 1, timeout_s=1).fault is None
