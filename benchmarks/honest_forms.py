@@ -12,14 +12,14 @@ import torch
 
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order, with_handlers
 from evaluator.judge.numerics.composites import COMPOSITES
-from evaluator.judge.numerics.single_accumulator import running
+from evaluator.judge.numerics.single_accumulator import LONGEST, running
 
 aten = torch.ops.aten
 Handlers = Mapping[Any, Callable[..., Any]]
 Form = Callable[[], contextlib.AbstractContextManager[None]]
 BLOCK = 32
-_MOST_STEPS = 1 << 31
-"""Limit of terms times result elements of a product that is added up term by term."""
+_MOST_PRODUCTS = {"cpu": 1 << 27, "cuda": 1 << 36}
+"""Limit of the products in a call that are added up term by term: half a second on either device."""
 _MOST_ELEMENTS = 1 << 26
 _LOG2_E, _LN_2 = 1.4426950408889634, 0.6931471805599453
 
@@ -52,8 +52,8 @@ def _products(way: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Hand
 
     def product(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         b2 = b if b.dim() > 1 else b.unsqueeze(-1)
-        elements = a.numel() * b2.shape[-1]
-        if a.dtype != torch.float32 or elements > _MOST_STEPS or not a.shape[-1]:
+        most = _MOST_PRODUCTS[a.device.type] if 0 < a.shape[-1] <= LONGEST else 0
+        if a.dtype != torch.float32 or a.numel() * b2.shape[-1] > most:
             return func(a, b)  # type: ignore[no-any-return]
         found = way(a if a.dim() > 1 else a.unsqueeze(0), b2)
         found = found if b.dim() > 1 else found.squeeze(-1)

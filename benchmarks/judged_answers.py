@@ -20,6 +20,7 @@ import torch
 from evaluator.cache.build_cache import BuildCache, cache_folder
 from evaluator.compile.own_libraries import build_kernels
 from evaluator.devices.memory import SharedMemory
+from evaluator.errors import ToolchainMissing
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.compare.fused_kernel import FusedComparison
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
@@ -101,7 +102,10 @@ def set_up(problem: Problem, size: SizeName, device: str, kind: type[Reference] 
 
 
 def _fused() -> Comparison:
-    """Return the comparison of a grade on a GPU. The judge's own kernels are compiled without a sandbox."""
+    """Return the comparison of a grade on a GPU; without nvcc, the slower comparison by PyTorch.
+
+    The judge's own kernels are compiled without a sandbox.
+    """
 
     def run_tool(argv: Sequence[str], *, work: Path, timeout_s: float, **_: Any) -> ToolResult:
         started = time.monotonic()
@@ -110,7 +114,10 @@ def _fused() -> Comparison:
         return ToolResult(exit_code=ended.returncode, signal=None, timed_out=False, output=ended.stderr, wall_s=seconds)
 
     capability = architecture(*torch.cuda.get_device_capability())
-    return FusedComparison(build_kernels(run_tool, BuildCache(cache_folder()), capability)).begin
+    try:
+        return FusedComparison(build_kernels(run_tool, BuildCache(cache_folder()), capability)).begin
+    except ToolchainMissing:
+        return begin
 
 
 class _Outputs:
