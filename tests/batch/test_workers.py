@@ -100,7 +100,7 @@ def grades_of(process):
 
 
 def judges_of(process):
-    """Find the processes that are at a grade: forked from a worker, whose starter is another program."""
+    """Find the judges: processes forked from a worker. A fork server, by contrast, executes another program."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for worker in workers_of(process):
             yield from (each for each in worker.children() if each.cmdline() == worker.cmdline())
@@ -125,13 +125,13 @@ def test_a_grade_that_is_killed_is_made_again(started, grader, tmp_path):
         ["s00", "s01"], Status.CORRECT
     )
     assert "attempt 2" in (tmp_path / "run/logs/batch.log").read_text()
-    remove_abandoned(grader.temporary)  # As the next starter does: a killed grade cannot.
+    remove_abandoned(grader.temporary)  # The next fork server does the same; a killed grade cannot.
     assert list(grader.temporary.glob("warpgrade*")) == []
 
 
 @pytest.mark.parametrize("find", [workers_of, grades_of, judges_of])
 def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, find):
-    """A worker has just begun; one with a starter is importing PyTorch; one with a judge is at a grade."""
+    """States of a worker: new, importing PyTorch (with a fork server), grading (with a judge)."""
     hand_in(tmp_path, ["right"], 3)
     with nobody_left_behind(), started() as process:
         awaited(find, process)

@@ -1,4 +1,4 @@
-"""The options that make a grade stricter: own kernels asked for, every wall asked for."""
+"""Options that make a grade stricter: own kernels required, every layer of the sandbox required."""
 
 from types import SimpleNamespace
 

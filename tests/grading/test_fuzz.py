@@ -247,7 +247,7 @@ def context():
 @settings(fuzzed, max_examples=max(CASES // 20, 3))
 @given(program=programs, own_kernel=st.booleans())
 def test_no_program_of_nonsense_is_correct(context, program, own_kernel):
-    """None of these lines computes a ReLU; each program runs in a runner of its own, behind the walls."""
+    """No program computes a ReLU; each runs in a sandboxed runner of its own."""
     source = f"import torch\nfrom torch import nn\nclass ModelNew(nn.Module):\n    {program}\n"
     options = replace(context.terms.options, require_own_kernel=0.5 if own_kernel else None)
     context.terms = context.terms._replace(options=options)

@@ -1,4 +1,4 @@
-"""`--strict` by the command line: a grade with every wall, or a refusal that names the missing ones."""
+"""`--strict` by the command line: a grade with every layer of the sandbox, or a refusal that names the missing ones."""
 
 import pytest
 

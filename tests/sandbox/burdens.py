@@ -1,6 +1,6 @@
-"""Hostile entries that take more than their share, or leave somebody behind. See `probes`.
+"""Hostile entries that exceed a limit or leave a process behind. See `probes`.
 
-They are named `burdens:NAME` where a test spawns them.
+A test spawns an entry as `burdens:NAME`.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def fill_private(sock, private):
 
 
 def dig(sock, private):
-    """Leave folders in each other, deeper than a stack, a path or a table of open files allows; the last is closed."""
+    """Leave nested folders, too deep for a stack, a path or a table of open files; the innermost has mode 0."""
     for _ in range(question(sock)):
         os.mkdir("d" * 10)  # noqa: PTH102 - no path leads there
         os.chdir("d" * 10)
@@ -90,7 +90,7 @@ def flood(sock, private):
 
 
 def counting_grandchild(sock, private):
-    """Count in shared memory: a thread, a process that left its group, its session and its parent, and a child."""
+    """Count in shared memory: in a thread, in a child, and in a process without group, session and parent of ours."""
     _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
     counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
     middle = os.fork()
@@ -113,7 +113,7 @@ def _count(counters, place):
 
 
 def revived_by_orphanage(sock, private):
-    """Get a SIGHUP and SIGCONT from the kernel while frozen: a group becomes orphaned when a slow exit ends."""
+    """Receive SIGHUP and SIGCONT from the kernel while frozen: a slow exit leaves an orphaned process group."""
     _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
     counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
     middle = os.fork()
@@ -123,7 +123,7 @@ def revived_by_orphanage(sock, private):
             os.setpgid(0, 0)
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             _count(counters, 0)
-        # Much memory to give back makes the exit slow: it begins before the freeze and ends after it.
+        # Freeing much memory makes the exit slow: the exit begins before the freeze and ends after the freeze.
         ballast = mmap.mmap(-1, 1 << 30)
         for page in range(0, len(ballast), 4096):
             ballast[page] = 1
@@ -134,7 +134,7 @@ def revived_by_orphanage(sock, private):
 
 
 def daemon(sock, private):
-    """Leave a process behind that has no parent here, ignores what can be ignored, and holds nothing open."""
+    """Leave an orphaned process behind that ignores every signal it can and holds no descriptor open."""
     middle = os.fork()
     if middle == 0:
         if os.fork() == 0:
@@ -148,7 +148,7 @@ def daemon(sock, private):
 
 
 def take_other_cores(sock, private):
-    """Ask for every core and for precedence, in all ways there are; tell what came of it in a thread and a child."""
+    """Request every core and a higher priority through every system call; answer the effect on thread and child."""
     everywhere = set(range(os.cpu_count()))
     batch, idle, best = os.sched_param(0), os.SCHED_IDLE, (1 << 13) | 0
     x86 = os.uname().machine == "x86_64"
@@ -185,7 +185,7 @@ def take_other_cores(sock, private):
 
 
 def hide_memory(sock, private):
-    """Make memory that no address space has, in all ways there are."""
+    """Allocate memory outside of every address space, through every system call."""
     x86 = os.uname().machine == "x86_64"
     one, other = socket.socketpair()
     reader, writer = os.pipe()
@@ -214,7 +214,7 @@ def hide_memory(sock, private):
 
 
 def share_the_load(sock, private):
-    """Hold memory in several processes, each of them modest: private, shared with nobody, and in a table of files."""
+    """Hold memory in several small processes: private pages, unshared mappings, and files in memory."""
     count, size_bytes, hidden_bytes = question(sock)
     for index in range(count):
         if os.fork() == 0:
@@ -232,7 +232,7 @@ def share_the_load(sock, private):
 
 
 def hold_a_file(sock, private):
-    """Keep a file in memory open."""
+    """Keep a file of /dev/shm open."""
     with Path("/dev/shm/held").open("wb") as file:
         file.write(bytes(question(sock)))
         file.flush()

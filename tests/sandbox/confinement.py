@@ -1,4 +1,4 @@
-"""What the tests of isolation share: how a starter is made, and how one talks with a probe."""
+"""Helpers of the sandbox tests: create a fork server, exchange messages with a probe."""
 
 import json
 import os
@@ -14,14 +14,14 @@ HERE = Path(__file__).parent
 SMALL = Limits(processes=50)
 
 
-def make_starter(**options):
+def make_fork_server(**options):
     options.setdefault("environment", {"OMP_NUM_THREADS": "2"})
     options.setdefault("preload", ("torch", "probes", "burdens", "hoards", "wakers"))
     return ForkServer(extra_sys_path=[HERE], **options)
 
 
 def without_namespaces(fork_server):
-    """Make a starter believe that this machine refuses namespaces, as most containers do."""
+    """Make a fork server treat the machine as one without namespaces, like most containers."""
     fork_server._machine = msgspec.structs.replace(
         fork_server.machine, namespaces=Namespaces.NONE, private_view=False, own_proc=False
     )
@@ -32,7 +32,7 @@ def tell(child, value):
 
 
 def stop(child, timeout_s=60.0):
-    """Stop all of a runner, however long a busy machine takes to get to each of its threads."""
+    """Freeze all processes of a runner, with a generous time limit for a busy machine."""
     deadline = time.monotonic() + timeout_s
     while not child.freeze():
         assert time.monotonic() < deadline, "it did not stop"

@@ -1,20 +1,20 @@
-"""One starter for a module and for each kind of wall that this machine can stand in for."""
+"""One fork server for each module and for each kind of sandbox that the machine can provide."""
 
 import tempfile
 from pathlib import Path
 
 import pytest
-from confinement import hear, make_starter, tell, without_namespaces
+from confinement import hear, make_fork_server, tell, without_namespaces
 
 from evaluator.records import SandboxMode
 from evaluator.sandbox.filesystem import visible_files
 
-collect_ignore = ["hostile.py"]  # A submission: it runs behind walls or not at all.
+collect_ignore = ["hostile.py"]  # A submission, which may run only in a sandbox.
 
 
 @pytest.fixture
 def tmp_path():
-    """A folder that every user may pass through; those on the way to pytest's are closed, again and again."""
+    """A folder open to every user; pytest keeps closing the parents of its own `tmp_path`."""
     with tempfile.TemporaryDirectory(prefix="isolation-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -22,14 +22,14 @@ def tmp_path():
 
 @pytest.fixture(scope="module", params=["full", "landlock"])
 def fork_server(request):
-    with pytest.MonkeyPatch.context() as patch, make_starter() as made:
+    with pytest.MonkeyPatch.context() as patch, make_fork_server() as made:
         if request.param == "full":
             if not made.machine.private_view:
                 pytest.skip(f"no private view here: {made.machine.refused}")
         else:
             if made.machine.landlock_abi < 6:
                 pytest.skip(f"Landlock ABI {made.machine.landlock_abi} here")
-            # The interpreter of the tests may lie in root's home; what the probes need is imported before.
+            # The interpreter of the tests may lie in root's home. The probes' imports are complete before.
             patch.setattr(visible_files, "unreachable_for_others", lambda: None)
             without_namespaces(made)
         yield made
@@ -37,7 +37,7 @@ def fork_server(request):
 
 @pytest.fixture(scope="module")
 def full(fork_server):
-    """Only with all walls."""
+    """A fork server with all layers of the sandbox."""
     if not fork_server.layers.private_view:
         pytest.skip("needs the private view")
     return fork_server
@@ -45,7 +45,7 @@ def full(fork_server):
 
 @pytest.fixture(scope="module")
 def with_proc(fork_server):
-    """Only where a runner has a /proc to look at, its own or the machine's."""
+    """A fork server whose runners can read a /proc, their own or the machine's."""
     if fork_server.layers.private_view and not fork_server.machine.own_proc:
         pytest.skip("the kernel refuses a fresh /proc here")
     return fork_server
@@ -53,13 +53,13 @@ def with_proc(fork_server):
 
 @pytest.fixture(scope="module")
 def bare():
-    with make_starter(mode=SandboxMode.NONE) as made:
+    with make_fork_server(mode=SandboxMode.NONE) as made:
         yield made
 
 
 @pytest.fixture
 def spawn():
-    """Spawn a runner with a probe, or `burdens:NAME`; all are killed at the end of the test."""
+    """Spawn a runner with a probe or `burdens:NAME`; the end of the test kills every runner."""
     children = []
 
     def start(fork_server, probe, **options):
@@ -75,7 +75,7 @@ def spawn():
 
 @pytest.fixture
 def ask(spawn):
-    """Spawn a probe, put a question to it, give its answer."""
+    """Spawn a probe, send a question, return the answer."""
 
     def start(fork_server, probe, question=None, **options):
         child = spawn(fork_server, probe, **options)

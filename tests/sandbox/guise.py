@@ -1,4 +1,4 @@
-"""Turn into somebody else and start a program: an ordinary user, or what a container engine leaves of either user.
+"""Start a program as an ordinary user, or with the rights that a container engine leaves to root or to a user.
 
     python guise.py '{"user": 51234, "contained": true, "landlock": true, "open": ["/root/python"]}' PROGRAM ...
 
@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from evaluator.sandbox.kernel import privileges, seccomp, syscalls
 
-# What Docker's default profile leaves to root: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
-# net_bind_service, net_raw, sys_chroot, mknod, audit_write and setfcap.
+# Capabilities that Docker's default profile leaves to root: chown, dac_override, fowner, fsetid, kill, setgid, setuid,
+# setpcap, net_bind_service, net_raw, sys_chroot, mknod, audit_write and setfcap.
 _CONTAINER_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
-# What that profile refuses of the calls that walls are built with.
+# System calls that the same profile refuses, among those the sandbox is built with.
 _REFUSED = (
     *("unshare", "setns", "mount", "umount2", "pivot_root", "mount_setattr", "move_mount", "open_tree"),
     *("fsopen", "fsconfig", "fsmount", "fspick", "bpf", "keyctl", "perf_event_open", "userfaultfd"),
@@ -36,7 +36,7 @@ _SHARED_MEMORY = "size=64m,mode=1777"
 
 
 def closed_above(path):
-    """Find the topmost folder on the way to `path` that others may not pass, if there is one."""
+    """Return the topmost folder on the way to `path` without the execute bit for other users, if any."""
     return next((at for at in (*reversed(path.parents), path) if not at.stat().st_mode & stat.S_IXOTH), None)
 
 
@@ -94,7 +94,7 @@ def main(guise, argv):
         if guise["contained"]:
             syscalls.mount("tmpfs", "/dev/shm", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, _SHARED_MEMORY)
     elif guise["contained"]:
-        # Nobody but root may filter calls without this.
+        # An ordinary user may install a seccomp filter only after PR_SET_NO_NEW_PRIVS.
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     if guise["contained"]:
         refuse_what_a_container_refuses(guise["landlock"])

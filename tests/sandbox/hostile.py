@@ -1,7 +1,7 @@
-"""A submission that is right, and tries at every import to get out: what it reaches it raises, so the card says it.
+"""A correct submission that attacks the sandbox at every import, and raises an error that lists every success.
 
-The test puts paths, a port and names in the place of TARGETS. It is imported once for each runner of the grade, so
-what one of them plants the next would find.
+The test replaces TARGETS by paths, a port and names. Each runner of the grade imports the submission once, so a
+later runner would find the files that an earlier runner left.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def connect():
 
 
 def stay_behind():
-    """Leave a process that has no parent here, no session of ours, and ignores what can be ignored."""
+    """Leave an orphaned process in a new session that ignores every signal it can."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.setsid()

@@ -1,7 +1,7 @@
-"""Hostile entries: each tries something and answers one line of JSON over its socket.
+"""Hostile entries: each tries an action and answers one line of JSON over its socket.
 
-They are imported by the starter, before any wall stands, and called by name. The first line that a test sends is the
-question, the answer is "allowed" or the name of the error, or whatever the test wants to know.
+The fork server imports the module before any layer of the sandbox is active; runners call an entry by name. The first
+line from a test is the question. The answer is "allowed", the name of the error, or other facts for the test.
 """
 
 import ctypes
@@ -191,7 +191,7 @@ def _mount():
 
 
 def wake_ups(sock, private):
-    """Ways to ask the kernel for a SIGCONT later on."""
+    """Request a later SIGCONT from the kernel in every way."""
     x86 = os.uname().machine == "x86_64"
     event = (ctypes.c_int * 16)()
     event[2] = signal.SIGCONT
@@ -284,7 +284,7 @@ def own_sources(sock, private):
 
 
 def garbage(sock, private):
-    """Say whether garbage is collected, and whether what was imported is left alone."""
+    """Answer whether the garbage collector runs, and whether imported objects are frozen."""
     answer(sock, [gc.isenabled(), gc.get_freeze_count() > 1000])
 
 

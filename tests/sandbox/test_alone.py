@@ -1,4 +1,4 @@
-"""A submission in a program of its own, under a program that watches it, behind the same walls as a runner."""
+"""A submission in a standalone program under Nsight Compute, in the same sandbox as a runner."""
 
 import os
 import subprocess
@@ -112,7 +112,7 @@ def work(tmp_path):
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_it_is_made_and_called_as_a_runner_would(full, work, library, backward):
-    """Only with the private view: without it the tests' own interpreter may be out of another user's reach."""
+    """Requires the private view, without which another user may not reach the interpreter of the tests."""
     lay_out(work, call(backward=backward)).put(REQUEST, BuildReply(ok=True, log=""), library)
     result = run_tool(full, program(BOOT, work), work=work, timeout_s=120, readable=own_parts())
     gradients = ["input scale", "input x", "parameter line.bias", "parameter line.weight"]
@@ -124,7 +124,7 @@ def test_it_is_made_and_called_as_a_runner_would(full, work, library, backward):
 
 @pytest.fixture
 def stub(tmp_path, monkeypatch):
-    """Put a program called ncu first on the PATH, laid out like an installation of it."""
+    """Put a program named ncu first on the PATH, laid out like an installation of Nsight Compute."""
 
     def install(script):
         folder = tmp_path / "nsight"
@@ -139,7 +139,7 @@ def stub(tmp_path, monkeypatch):
 
 @pytest.fixture
 def context(fork_server):
-    """What `counters` needs of a context; there is no GPU, so its list of device files is empty."""
+    """The attributes of a context that `counters` reads; without a GPU the list of device files is empty."""
     made = SimpleNamespace(
         source=SUBMISSION,
         seeds=SimpleNamespace(weight=7),
@@ -182,7 +182,7 @@ def test_what_ncu_prints_becomes_counters(context, build_service, stub):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="without a GPU it fails in a known way")
 @pytest.mark.usefixtures("full")
 def test_the_program_under_ncu_says_why_it_failed_and_no_more(context, build_service, stub):
-    """The stub leaves out ncu's options and runs the program, which finds no GPU here."""
+    """The stub skips the options of ncu and runs the program, which finds no GPU."""
     stub(f'until [ "$1" = {sys.executable} ]; do shift; done\nexec "$@"')
     found = counters(context, build_service).finding
     assert found.code == Code.NOT_COUNTED.value

@@ -12,7 +12,7 @@ import time
 
 import psutil
 import pytest
-from confinement import HERE, alive, hear, make_starter, stop, tell
+from confinement import HERE, alive, hear, make_fork_server, stop, tell
 
 from evaluator.errors import JudgeFailed, SandboxUnavailable
 from evaluator.records import SandboxMode
@@ -130,7 +130,7 @@ JUDGE = """
     import confinement
     from evaluator.sandbox.filesystem import visible_files
     from evaluator.records import SandboxMode
-    starter = confinement.make_starter(mode=SandboxMode({mode!r}))
+    starter = confinement.make_fork_server(mode=SandboxMode({mode!r}))
     if {landlock}:
         visible_files.unreachable_for_others = lambda: None
         confinement.without_namespaces(starter)
@@ -147,7 +147,7 @@ def test_the_judges_sudden_death_leaves_nobody(mode, landlock, tmp_path):
     if mode == "none" and os.geteuid() == 0:
         pytest.skip("the number of root's processes has no limit, so the bomb would be one")
     if landlock:
-        with make_starter(preload=[]) as fork_server:
+        with make_fork_server(preload=[]) as fork_server:
             if fork_server.machine.landlock_abi < 6:
                 pytest.skip("needs Landlock")
     source = textwrap.dedent(JUDGE).format(checkout=str(CHECKOUT), here=str(HERE), mode=mode, landlock=landlock)
@@ -162,8 +162,8 @@ def test_the_judges_sudden_death_leaves_nobody(mode, landlock, tmp_path):
     wait_for(lambda: not any(alive(pid) for pid in everyone))
 
 
-def test_closing_the_starter_leaves_nobody():
-    with make_starter(preload=["probes"]) as fork_server:
+def test_closing_the_fork_server_leaves_no_process():
+    with make_fork_server(preload=["probes"]) as fork_server:
         child = fork_server.spawn("probes:sleeper")
         hear(child)
         everyone = [fork_server._process.pid, *(process.pid for process in below(fork_server._process.pid))]
@@ -171,33 +171,36 @@ def test_closing_the_starter_leaves_nobody():
     assert not child.private.exists()
 
 
-def test_a_starter_that_cannot_import_says_why():
-    with make_starter(preload=["no_such_module"]) as fork_server, pytest.raises(JudgeFailed, match="no_such_module"):
+def test_a_fork_server_that_cannot_import_reports_why():
+    with (
+        make_fork_server(preload=["no_such_module"]) as fork_server,
+        pytest.raises(JudgeFailed, match="no_such_module"),
+    ):
         fork_server.spawn("probes:sleeper")
 
 
-def test_a_starter_that_was_lost_says_why_to_all_who_ask():
-    with make_starter(preload=["no_such_module"]) as fork_server:
+def test_a_lost_fork_server_reports_why_to_every_caller():
+    with make_fork_server(preload=["no_such_module"]) as fork_server:
         for _ in range(3):
             with pytest.raises(JudgeFailed, match=r"ended before it was ready: [\s\S]*no_such_module"):
                 fork_server.spawn("probes:sleeper")
 
 
-def test_a_starter_that_hangs_is_told_of_by_its_first_failure(monkeypatch):
+def test_a_fork_server_that_hangs_is_reported_by_its_first_failure(monkeypatch):
     monkeypatch.setattr(fork_server_client, "_READY_S", 0.2)
-    with make_starter(preload=["torch"]) as fork_server:
+    with make_fork_server(preload=["torch"]) as fork_server:
         fork_server._process.send_signal(signal.SIGSTOP)
         for _ in range(2):
             with pytest.raises(JudgeFailed, match="was not ready within"):
                 fork_server.spawn("probes:sleeper")
 
 
-def test_a_runner_collects_its_own_garbage_and_leaves_the_starters_alone(fork_server, spawn):
+def test_a_runner_collects_only_its_own_garbage(fork_server, spawn):
     assert hear(spawn(fork_server, "probes:garbage")) == [True, True]
 
 
-def test_a_starter_that_is_given_up_is_waited_for_by_nobody():
-    with make_starter(preload=["torch"]) as fork_server:
+def test_no_caller_waits_for_an_abandoned_fork_server():
+    with make_fork_server(preload=["torch"]) as fork_server:
         threading.Timer(0.05, fork_server.give_up).start()
         started = time.monotonic()
         with pytest.raises(JudgeFailed, match="ended before it was ready"):
@@ -205,15 +208,15 @@ def test_a_starter_that_is_given_up_is_waited_for_by_nobody():
         assert time.monotonic() - started < 30
 
 
-def test_a_starter_that_is_ready_is_not_given_up():
-    with make_starter(preload=["probes"]) as fork_server:
+def test_a_ready_fork_server_is_not_abandoned():
+    with make_fork_server(preload=["probes"]) as fork_server:
         assert fork_server.machine
         fork_server.give_up()
         assert hear(fork_server.spawn("probes:sleeper"))
 
 
-def test_a_starter_that_was_killed_is_the_machines_failure():
-    with make_starter(preload=["probes"]) as fork_server:
+def test_a_killed_fork_server_is_an_infrastructure_failure():
+    with make_fork_server(preload=["probes"]) as fork_server:
         assert fork_server.machine
         fork_server._process.kill()
         fork_server._process.wait()
@@ -226,7 +229,7 @@ def test_an_entry_that_does_not_exist_is_the_judges_failure(fork_server):
         fork_server.spawn("probes:no_such_entry")
 
 
-def test_no_walls_are_had_when_asked_for_and_marked(bare, spawn):
+def test_mode_none_has_no_layers_and_is_recorded(bare, spawn):
     assert bare.facts.mode == "none"
     assert bare.facts.layers == []
     child = spawn(bare, "read_files")
@@ -234,7 +237,7 @@ def test_no_walls_are_had_when_asked_for_and_marked(bare, spawn):
     assert hear(child) == {str(CHECKOUT / "pyproject.toml"): "allowed"}
 
 
-def test_without_walls_freezing_and_killing_still_work(bare, spawn, counters):
+def test_without_a_sandbox_freezing_and_killing_still_work(bare, spawn, counters):
     test_freezing_stops_threads_and_runaway_grandchildren(bare, spawn, counters)
     test_killing_leaves_nobody(bare, spawn)
 
@@ -252,7 +255,7 @@ def _machine(**what):
     return Machine(**{**nothing, **what})
 
 
-def test_a_machine_without_file_walls_is_refused():
+def test_a_machine_without_file_isolation_is_refused():
     with pytest.raises(SandboxUnavailable, match="landlock: not there"):
         choose_layers(SandboxMode.FULL, _machine())
     assert choose_layers(SandboxMode.FULL, _machine(landlock_abi=1)).landlock

@@ -3,12 +3,12 @@
 import os
 
 import pytest
-from confinement import hear, make_starter
+from confinement import hear, make_fork_server
 
 
 @pytest.fixture
 def on_one_core(fork_server):
-    """The starter on one core, as `batch --jobs` puts its workers; runners begin where it is."""
+    """A fork server bound to one core, as in the workers of `batch --jobs`; runners inherit the core."""
     before = os.sched_getaffinity(0)
     if len(before) < 2:
         pytest.skip("there is one core alone")
@@ -29,7 +29,7 @@ def test_a_runner_cannot_compute_on_its_neighbours_cores(with_proc, fork_server,
 def test_threads_that_ask_to_be_bound_compute_all_the_same():
     """OpenMP binds its threads where the environment says so."""
     bound = {"OMP_NUM_THREADS": "2", "OMP_PROC_BIND": "true", "OMP_PLACES": "cores", "GOMP_CPU_AFFINITY": "0-1"}
-    with make_starter(environment=bound) as fork_server:
+    with make_fork_server(environment=bound) as fork_server:
         child = fork_server.spawn("probes:torch_works")
         try:
             assert hear(child) == [2_000_000.0, 512.0**3, 2]

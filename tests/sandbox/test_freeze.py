@@ -1,4 +1,4 @@
-"""A stopped runner stays stopped, all of it; and what does not stop is known."""
+"""Freezing: every process of a runner stays stopped, and a process that does not stop is reported."""
 
 import mmap
 import os
@@ -8,13 +8,13 @@ import time
 
 import msgspec
 import pytest
-from confinement import hear, make_starter, stop, tell
+from confinement import hear, make_fork_server, stop, tell
 
 from evaluator.findings import Code
 from evaluator.judge.runners import runner_client
 from evaluator.judge.runners.runner_client import RunnerClient
 
-IGNORED = int(signal.SIGURG)  # Nothing happens to a process that gets it.
+IGNORED = int(signal.SIGURG)  # The default action of SIGURG is to ignore the signal.
 ROUNDS = 60
 
 
@@ -30,17 +30,17 @@ def counter():
 
 @pytest.mark.parametrize("number", [signal.SIGCONT, signal.SIGCONT + (1 << 32)])
 def test_no_call_sends_a_continue_signal(fork_server, ask, number):
-    """The kernel takes a signal's number for an int, whatever stands in the upper half of the register."""
+    """The kernel truncates a signal number to an int and ignores the upper half of the register."""
     assert set(ask(fork_server, "wakers:signal_by_every_call", int(number)).values()) == {"EPERM"}
 
 
 def test_every_call_sends_other_signals(fork_server, ask):
-    """Else the test above would show nothing."""
+    """Control: the calls of the test above succeed with a harmless signal."""
     assert set(ask(fork_server, "wakers:signal_by_every_call", IGNORED).values()) == {"allowed"}
 
 
 def held(child, counts):
-    """Stop `child` many times; gives how often it was said to have stopped, and how often it had not."""
+    """Freeze `child` repeatedly; return the number of reported stops, and of reported stops during which it ran."""
     said = awake = 0
     for _ in range(ROUNDS):
         if child.freeze():
@@ -69,8 +69,8 @@ def test_processes_do_not_wake_each_other(fork_server, spawn, counter):
 
 @pytest.fixture(scope="module")
 def unfiltered():
-    """All walls but the filter of system calls: there a process can be woken, and the warden's look is all there is."""
-    with make_starter() as made:
+    """Without the seccomp filter a process can be woken, and only the warden's inspection of /proc detects the wake."""
+    with make_fork_server() as made:
         if not made.machine.own_proc:
             pytest.skip("the kernel refuses a fresh /proc here")
         made._machine = msgspec.structs.replace(made.machine, seccomp=False)
@@ -84,7 +84,7 @@ def test_who_was_woken_is_not_said_to_have_stopped(unfiltered, spawn, counter):
     assert hear(child) == "counting"
     said, awake = held(child, counts)
     assert awake == 0
-    # How often depends on the machine; on two cores in use nearly every stop holds.
+    # The number depends on the machine: on two busy cores nearly every stop holds.
     print(f"{said} of {ROUNDS} stops held")
 
 
@@ -113,7 +113,7 @@ def test_what_does_not_stop_is_the_runners_fault(full, with_proc, spawn, monkeyp
 
 
 def test_starting_programs_is_no_fault(full, spawn):
-    """A process that is stopped while its child has not executed a program yet goes on until the child has."""
+    """A process stopped inside vfork continues until its child has called execve."""
     child = spawn(full, "wakers:starts_programs")
     assert hear(child) == "starting"
     with RunnerClient(child, None) as honest:
@@ -125,7 +125,7 @@ def test_starting_programs_is_no_fault(full, spawn):
 
 @pytest.fixture(scope="module")
 def without_view(fork_server):
-    """What stands in a container: no namespaces, no view of files."""
+    """The sandbox inside a container: neither namespaces nor a private view of the file system."""
     if fork_server.layers.private_view:
         pytest.skip("sockets are cut short where there is no private view")
     return fork_server
@@ -133,7 +133,7 @@ def without_view(fork_server):
 
 @pytest.fixture
 def service(tmp_path):
-    """Somebody who listens, and two who take messages, by a path and an abstract name."""
+    """Sockets that listen on a path and on an abstract name."""
     name = tmp_path / "service"
     with socket.socket(socket.AF_UNIX) as by_path, socket.socket(socket.AF_UNIX) as by_name:
         by_path.bind(str(name))
@@ -151,7 +151,7 @@ def asked_for_sockets(spawn, fork_server, service, **options):
 
 
 def test_a_runner_with_a_gpu_has_sockets_that_reach_nobody(without_view, spawn, service):
-    """CUDA makes one as it starts, binds it and listens; without a private view it must not lead anywhere."""
+    """CUDA creates, binds and listens on a socket at its start; without a private view, no socket may connect."""
     results = asked_for_sockets(spawn, without_view, service, devices=["/dev/null"])
     for kind, unsent in (("SOCK_STREAM", "ENOTSUP"), ("SOCK_SEQPACKET", "ENOTCONN")):
         made = results.pop(kind)
@@ -159,7 +159,7 @@ def test_a_runner_with_a_gpu_has_sockets_that_reach_nobody(without_view, spawn, 
         connected = {made.pop(what) for what in list(made) if what.startswith("connected")}
         assert connected == {"EPERM"}
         assert len(made) == 4
-        assert set(made.values()) == {unsent, "EPERM"}  # what is sent as a message is refused by itself
+        assert set(made.values()) == {unsent, "EPERM"}  # The filter refuses sendto and sendmsg by themselves.
     for kind in ("SOCK_DGRAM", "SOCK_RAW"):
         assert set(results.pop(kind).values()) == {"EPERM"}
     assert results == {

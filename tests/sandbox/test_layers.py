@@ -113,7 +113,7 @@ def test_no_other_process_can_be_signalled(fork_server, ask):
         assert result in {"EPERM", "ESRCH"}, pid
 
 
-def test_killing_everything_leaves_judge_starter_and_warden(fork_server, spawn):
+def test_killing_everything_leaves_judge_fork_server_and_warden(fork_server, spawn):
     child = spawn(fork_server, "kill_everything")
     by_all, by_parent = hear(child)
     assert by_all in {"allowed", "ESRCH", "EPERM"}

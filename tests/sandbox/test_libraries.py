@@ -1,4 +1,4 @@
-"""Packages that the judge has from PYTHONPATH: starters import them too, and folders without packages stay hidden."""
+"""Packages from the judge's PYTHONPATH: fork servers import them; folders without packages stay hidden."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def test_the_current_folder_is_none(path, packages, monkeypatch):
     assert str(packages) not in library_folders()
 
 
-def test_a_starter_imports_what_the_judge_would(path, packages):
+def test_a_fork_server_imports_what_the_judge_would(path, packages):
     path(packages)
     with ForkServer(preload=("somebodys",)) as fork_server:
         assert fork_server.machine is not None

@@ -61,7 +61,7 @@ def test_a_child_that_ends_without_an_answer_is_told(spawn):
     assert "cannot read the sources" in read_for_emulator(request(KERNEL), lambda _, limits: spawn("os:abort", limits))
 
 
-def test_the_headers_of_the_emulator_are_known_behind_the_walls(spawn):
+def test_the_headers_of_the_emulator_are_known_in_the_sandbox(spawn):
     text = "#include <cooperative_groups.h>\n#include <cudnn.h>\n" + KERNEL
     read = read_for_emulator(request(text), spawn)
     assert [lacking.construct for lacking in read.lacking] == ["the header cudnn.h"]

@@ -1,7 +1,7 @@
-"""The product itself, started as others start it: by an ordinary user, and in a container with the default profile.
+"""The command line, started by an ordinary user and inside a container with the default profile.
 
-The tests' own user is root more often than not, who has walls that nobody else has. Here the command line is started by
-`guise.py`, with a hostile submission that is right: it is `correct` only if it reached nothing.
+Tests often run as root, for whom more layers of the sandbox are available. `guise.py` therefore starts the command line
+as another user, with a correct hostile submission: the verdict is `correct` only if every attack failed.
 """
 
 import json
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a setting's user is at home, with everything that a hostile submission may aim at."""
+    """The home of a setting's user, with every target of the hostile submission."""
 
     setting: Setting
     home: Path
@@ -98,7 +98,7 @@ class Place(NamedTuple):
         return Answer(done.returncode, done.stdout, done.stderr, read_card(card) if card.exists() else None)
 
     def planted(self):
-        """List what the submission left where others could find it."""
+        """List the files that the submission left within reach of other processes."""
         return [at for at in map(Path, self.targets["folders"] + self.targets["own_folders"]) if self._in(at).exists()]
 
     def left_running(self):
@@ -119,7 +119,7 @@ def place(request):
         pytest.skip("only root can start as root")
     if setting is not Setting.USER and landlock.abi() < landlock.SIGNALS_ABI:
         pytest.skip(f"Landlock ABI {landlock.abi()} here")
-    # Not in /tmp: there a runner has a folder in memory of its own, and writing to it reaches nobody.
+    # Not in /tmp: a runner has a private /tmp in memory, so a file written to /tmp would prove nothing.
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp", prefix="settings-") as name,
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -161,12 +161,12 @@ def place(request):
 
 
 def copy_own_libraries(cache):
-    """Copy Warpgrade's own libraries, as far as other tests have made them: one setting makes all of its own."""
+    """Copy the libraries of Warpgrade that other tests have built; one setting builds every library anew."""
     shutil.copytree(once.folder_for("cache"), cache, dirs_exist_ok=True, ignore=lambda *_: {"builds", "failures"})
 
 
 def insist_on_a_start(place, bystander):
-    """Skip where this setting cannot be had: the way to Python is closed, or mounting is not allowed."""
+    """Skip if the setting is unavailable: the user cannot reach Python, or may not mount."""
     deadline = time.monotonic() + 20
     while Path(f"/proc/{bystander.pid}/comm").read_text().strip() != "sleep":
         if bystander.poll() is not None or time.monotonic() > deadline:
@@ -202,12 +202,12 @@ PROPERTIES = {
     "other processes are not signalled": ("signalled another",),
     "nothing survives into the next runner": ("found what an earlier runner left in /tmp",),
 }
-"""What each comes to in the submission's own words, when it is not so."""
+"""For each property, the words with which the submission reports a violation."""
 
 
 @pytest.fixture(scope="module")
 def confined(place):
-    """One grade behind the walls; what the submission left afterwards is looked for before anybody tidies up."""
+    """One grade in the sandbox, and the files and processes left behind, listed before any cleanup."""
     graded = place.grade()
     assert graded.card is not None, graded.err
     return graded, place.planted(), place.left_running()
@@ -215,7 +215,7 @@ def confined(place):
 
 @pytest.fixture(scope="module")
 def unconfined(place, confined):
-    """The same submission without walls, twice, so that the second finds what the first left."""
+    """Two grades of the same submission without a sandbox: the second finds the files of the first."""
     try:
         place.grade("--sandbox", "none")
         graded = place.grade("--sandbox", "none")
@@ -229,14 +229,14 @@ def unconfined(place, confined):
 def test_a_hostile_submission_that_is_right_is_correct(place, confined):
     graded, planted, running = confined
     assert (graded.card.status, graded.code) == (Status.CORRECT, 0), graded.card.reason
-    # A container may hide parts of its /proc, and then the kernel refuses a fresh one to anybody in it.
+    # A container may hide parts of /proc; the kernel then refuses to mount a new /proc inside the container.
     assert set(graded.card.sandbox.missing) - {"own-proc"} == missing_in(place.setting) - {"own-proc"}
     assert planted == []
     assert running == []
 
 
 @pytest.mark.parametrize("what", PROPERTIES)
-def test_a_property_holds_behind_the_walls_and_only_there(place, confined, unconfined, what):
+def test_a_property_holds_only_in_the_sandbox(place, confined, unconfined, what):
     behind = msgspec.json.encode(confined[0].card.reason).decode()
     without = msgspec.json.encode(unconfined.card.reason).decode()
     for probe in (probe.format(home=place.home) for probe in PROPERTIES[what]):
@@ -244,8 +244,8 @@ def test_a_property_holds_behind_the_walls_and_only_there(place, confined, uncon
         assert probe in without
 
 
-def test_without_walls_a_submission_keeps_its_rights(place, unconfined):
-    """The probes of rights can fail: an ordinary user's program is neither filtered nor kept from new privileges."""
+def test_without_a_sandbox_a_submission_keeps_its_rights(place, unconfined):
+    """The probes of rights can fail: an ordinary user's program has neither a seccomp filter nor no_new_privs."""
     if place.setting is not Setting.USER:
         pytest.skip("a container filters by itself")
     said = msgspec.json.encode(unconfined.card.reason).decode()
@@ -253,7 +253,7 @@ def test_without_walls_a_submission_keeps_its_rights(place, unconfined):
     assert "has Seccomp 0" in said
 
 
-def test_strict_grades_or_says_which_walls_are_missing(place):
+def test_strict_grades_or_names_the_missing_layers(place):
     missing = missing_in(place.setting)
     graded = place.grade("--strict")
     if not missing:

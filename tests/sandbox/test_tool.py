@@ -1,4 +1,4 @@
-"""Compilers and other programs inside of the walls."""
+"""Compilers and other programs in the sandbox."""
 
 import os
 import sys

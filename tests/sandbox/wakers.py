@@ -1,6 +1,6 @@
-"""Hostile entries that would not stay stopped, and one that reaches out through sockets. See `probes`.
+"""Hostile entries that resist freezing, and one that connects to sockets outside. See `probes`.
 
-They are named `wakers:NAME` where a test spawns them.
+A test spawns an entry as `wakers:NAME`.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _UPPER_HALF = 1 << 32
 
 
 def signal_by_every_call(sock, private):
-    """Send a signal to this process in every way there is, as the whole register is asked for."""
+    """Send a signal to the own process through every system call, with all 64 bits of the number given."""
     number = question(sock)
     about = ctypes.create_string_buffer(128)
     fields = (ctypes.c_int * 3).from_buffer(about)
@@ -42,7 +42,7 @@ def signal_by_every_call(sock, private):
 
 
 def woken_again(sock, private):
-    """Count in shared memory, in a process that two others wake as often as they can."""
+    """Count in shared memory, in a process to which two other processes keep sending SIGCONT."""
     _, (descriptor,), _, _ = socket.recv_fds(sock, 1, 1)
     counters = memoryview(mmap.mmap(descriptor, 4096)).cast("Q")
     counting = os.fork()
@@ -59,7 +59,7 @@ def woken_again(sock, private):
 
 
 def stuck_in_a_second_process(sock, private):
-    """Leave a process behind that waits in vfork for a child which never ends; no stop reaches it there."""
+    """Leave a process in vfork, waiting for a child that never ends: a stop signal has no effect in vfork."""
     if os.fork() == 0:
         _vfork(60)
     answer(sock, "stuck")
@@ -69,7 +69,7 @@ def stuck_in_a_second_process(sock, private):
 def _vfork(its_life_s):
     """Wait in vfork until the child ends.
 
-    With the interpreter's lock: another thread might have it just now, and in the child nobody would give it back.
+    `PyDLL` keeps the interpreter lock. A lock held by another thread would never be released in the child.
     """
     flags = _CLONE_VFORK | int(signal.SIGCHLD)
     call = [ctypes.c_long(each) for each in (56 if _X86 else 220, flags, 0, 0, 0, 0)]
@@ -80,15 +80,15 @@ def _vfork(its_life_s):
 
 
 def starts_programs(sock, private):
-    """Start one program after another in a thread, each by a vfork; to be met in there it lasts unusually long."""
+    """Start programs in a thread, each by a vfork prolonged so that a freeze is likely to occur inside."""
 
     def work():
         while True:
             _vfork(0.05)
             time.sleep(0.02)
 
-    # A thread that waits for the interpreter's lock asks for it after that time. A child that is made meanwhile would
-    # hand it on, and wait for ever until a thread that it lacks has it.
+    # A waiting thread requests the interpreter lock after the switch interval. A child forked meanwhile would hand the
+    # lock to a thread that does not exist in the child, and wait for ever.
     sys.setswitchinterval(3600.0)
     threading.Thread(target=work, daemon=True).start()
     answer(sock, "starting")
@@ -96,7 +96,7 @@ def starts_programs(sock, private):
 
 
 def threads_of_a_second_process(sock, private):
-    """Leave a process of several threads behind, all asleep."""
+    """Leave a process of several sleeping threads behind."""
     if os.fork() == 0:
         for _ in range(3):
             threading.Thread(target=time.sleep, args=(60,)).start()
@@ -106,7 +106,7 @@ def threads_of_a_second_process(sock, private):
 
 
 def unix_sockets_of_all_kinds(sock, private):
-    """Make sockets of AF_UNIX, and try to reach a service with each: the question is its path."""
+    """Create AF_UNIX sockets of each kind and try to connect to a service, at the path in the question."""
     path = question(sock)
     results = {}
     for name in ("SOCK_STREAM", "SOCK_SEQPACKET", "SOCK_DGRAM", "SOCK_RAW"):

@@ -49,8 +49,8 @@ def test_nothing_but_a_runner_imports_a_runner():
     assert {room_of(name).split("/")[0] for name in importers} == {"runner"}
 
 
-def test_a_starter_loads_what_a_runner_needs_before_the_walls_hide_it():
-    """Behind the walls no file of the package can be read, so a late import would fail there."""
+def test_a_fork_server_preloads_the_modules_of_a_runner():
+    """In the sandbox no file of the package is readable, so a late import would fail."""
     code = (
         f"import json, sys, {RUNNER}; print(json.dumps([name for name in sys.modules if name.startswith('evaluator')]))"
     )

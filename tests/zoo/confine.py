@@ -19,7 +19,7 @@ NO_LANDLOCK = 77
 
 
 def main() -> None:
-    """Put up the walls, then become the program."""
+    """Restrict the process with Landlock, then execute the program."""
     folder, *command = sys.argv[1:]
     if landlock.abi() == 0:
         sys.exit(NO_LANDLOCK)

@@ -1,8 +1,8 @@
 """Switch off one invariant of the judge at a time: then its rows must pass. The product cannot reach this.
 
-A switch replaces a function of the judge's, in this process, for as long as its context lasts. Where an invariant is
-the shape of the house (a process of its own, bytes instead of objects, walls), there is nothing to switch off here: the
-naive grader of the row is that judge without it.
+A switch replaces a function of the judge's, in this process, for as long as its context lasts. An
+invariant of the architecture (separate process, bytes instead of objects, sandbox) cannot be switched off: the naive
+grader of the row is the judge without the invariant.
 """
 
 import time

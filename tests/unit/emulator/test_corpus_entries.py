@@ -88,13 +88,13 @@ def _table(title: str) -> dict[str, list[str]]:
 
 
 def test_the_readme_names_every_right_entry() -> None:
-    named = {name for names in _table("What the right ones cover").values() for name in names}
+    named = {name for names in _table("Features of the correct entries").values() for name in names}
     assert named == RIGHT.keys()
 
 
-@pytest.mark.parametrize("construct", _table("What the right ones cover"))
+@pytest.mark.parametrize("construct", _table("Features of the correct entries"))
 def test_a_construct_stands_in_the_entries_that_cover_it(construct: str) -> None:
-    names = _table("What the right ones cover")[construct]
+    names = _table("Features of the correct entries")[construct]
     assert names
     for name in names:
         for token in re.findall(r"`([^`]+)`", construct):
@@ -102,5 +102,5 @@ def test_a_construct_stands_in_the_entries_that_cover_it(construct: str) -> None
 
 
 def test_the_readme_names_every_fault() -> None:
-    table = _table("What the broken ones get wrong")
+    table = _table("Faults of the broken entries")
     assert table == {entry.expected.construct: [name] for name, entry in BROKEN.items()}

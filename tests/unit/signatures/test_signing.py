@@ -222,7 +222,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(text):
     assert "secret" not in raised.value.message
 
 
-def test_nothing_is_signed_without_walls(monkeypatch):
+def test_nothing_is_signed_without_a_sandbox(monkeypatch):
     make_key(Path("key"), "")
     for use in (Path("key"), None):
         monkeypatch.setenv(VARIABLE, "key")

@@ -1,4 +1,4 @@
-"""What a grade has of its GPU before PyTorch is imported. Without a GPU: its runners are made by the real starter."""
+"""The GPU session of a grade before PyTorch is imported. Needs no GPU; a real fork server starts the runners."""
 
 import os
 import subprocess
