@@ -45,6 +45,7 @@ _REMARKS = frozenset(
         *(
             Code.SEVERAL_BLOCKS,
             Code.FIXED_INPUTS,
+            Code.BUFFERS_DIFFER,
             Code.NOT_FLOAT64,
             Code.WIDE_TOLERANCE,
             Code.VALUES_UNTRIED,

@@ -25,6 +25,7 @@ from evaluator.judge.own_kernels.own_kernels import Evidence
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.emulator_faults import hard_coded_size
 from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial.buffer_comparison import BufferComparison
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.retry import differing, retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
@@ -121,7 +122,10 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
         context.runners.pool.refill()
         if context.terms.device is not DeviceKind.EMULATED:
             timer.begin()
+        buffers = BufferComparison(context.reference)
         trial_runner, checks, fault, remarks, sites = _checked_calls(context, model_runner)
+        if fault is None and sites is not None:
+            remarks += buffers.findings(model_runner, sites, context.call_timeout_s)
         counted = None
         wanted = context.terms.options.require_own_kernel is not None and context.terms.gpu is None
         if fault is None and sites is not None and wanted:

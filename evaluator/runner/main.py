@@ -10,6 +10,7 @@ import torch
 
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import (
+    BufferValues,
     Call,
     Channel,
     Closed,
@@ -27,6 +28,7 @@ from evaluator.protocol.frames import (
     Prepare,
     ProfiledCall,
     Queued,
+    ReadBuffers,
     Scalar,
     TensorView,
     ToRunner,
@@ -40,7 +42,7 @@ from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.instrumentation.ablation import WithoutEffect, leave_out_library
 from evaluator.runner.instrumentation.op_counter import OpCounter
 from evaluator.runner.instrumentation.profiler import profiled
-from evaluator.runner.parameters import counterparts, follow
+from evaluator.runner.parameters import buffer_values, counterparts, follow
 from evaluator.runner.printed_output import Printing
 from evaluator.runner.pytree import Outbox, to_tensor, to_value
 from evaluator.runner.shared_memory import Shared, take_over
@@ -107,6 +109,8 @@ class Runner:
                 return self._profiled(frame)
             case Count():
                 return self._counted()
+            case ReadBuffers():
+                return BufferValues(values=buffer_values(self._model, frame.names))
             case LeaveOut():
                 self._leave_out(frame)
                 return LeftOut()

@@ -5,6 +5,9 @@ from typing import Any
 
 import torch
 
+from evaluator.protocol.frames import BufferValue
+from evaluator.protocol.frames.bounds import MOST_BUFFER_BYTES
+
 
 def counterparts(
     model: Any, state: Mapping[str, torch.Tensor], changing: Sequence[str], *, copied: bool
@@ -32,6 +35,34 @@ def counterparts(
     places = [view.data_ptr() for view in found.values()]
     tied = len({state[name].data_ptr() for name in found})
     return found if len(set(places)) >= tied else {}
+
+
+def buffer_values(model: Any, names: Sequence[str]) -> dict[str, BufferValue]:
+    """Return the values of `model`'s buffers that correspond to the reference's buffers `names`.
+
+    A buffer of the same name corresponds. Otherwise a single buffer with the same last part of the name corresponds,
+    if the name's last part is unique on both sides.
+    """
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    own = {**dict(_tensors(model)), **dict(model.named_buffers())}
+    values = {}
+    for name in names:
+        found = own.get(name)
+        if found is None and sum(_last(each) == _last(name) for each in names) == 1:
+            alike = [tensor for own_name, tensor in own.items() if _last(own_name) == _last(name)]
+            found = alike[0] if len(alike) == 1 else None
+        if found is None or found.layout is not torch.strided:
+            continue
+        if found.numel() * found.element_size() <= MOST_BUFFER_BYTES:
+            flat = found.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            dtype = str(found.dtype).removeprefix("torch.")
+            values[name] = BufferValue(dtype=dtype, shape=tuple(found.shape), data=bytes(flat.tolist()))
+    return values
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -24,6 +24,11 @@ MOST_FLAG_BYTES = 32 << 10
 MOST_SOURCE_BYTES = 4 << 20
 """All sources of a build together."""
 
+MOST_BUFFERS = 256
+"""Buffers in one answer."""
+MOST_BUFFER_BYTES = 64 << 10
+"""Size of one buffer: running statistics of 16,384 channels in fp32."""
+
 Text = Annotated[str, msgspec.Meta(max_length=4 << 20)]
 ShortText = Annotated[str, msgspec.Meta(max_length=65_536)]
 Name = Annotated[str, msgspec.Meta(max_length=1024)]
@@ -44,6 +49,7 @@ HEAD_BYTES = 64
 _TAG = re.compile(rb"(?:[\x80-\x8f]|\xde..|\xdf....)\xa4type(?:[\xa0-\xbf]|\xd9.)(?P<tag>[A-Za-z]{1,40})", re.DOTALL)
 _MOST_BYTES = {
     b"BuildRequest": MOST_SOURCE_BYTES + (1 << 20),
+    b"BufferValues": 2 << 20,
     b"Done": 3 << 20,
     b"Profiled": 2 << 20,
     b"Failed": 512 << 10,

@@ -4,7 +4,19 @@ from typing import Annotated
 
 import msgspec
 
-from evaluator.protocol.frames.bounds import MOST_ITEMS, Dimension, Flags, Name, ShortText, Text, Token
+from evaluator.protocol.frames.bounds import (
+    MOST_BUFFER_BYTES,
+    MOST_BUFFERS,
+    MOST_ITEMS,
+    Dimension,
+    Dimensions,
+    Flags,
+    Name,
+    ShortText,
+    Text,
+    Token,
+    Word,
+)
 from evaluator.protocol.frames.values import Frame, Node, TensorView
 
 
@@ -87,6 +99,20 @@ class Counted(Frame, frozen=True):
     mixed_calls: Dimension
 
 
+class BufferValue(Frame, frozen=True):
+    """Values of one buffer, contiguous."""
+
+    dtype: Word
+    shape: Dimensions
+    data: Annotated[bytes, msgspec.Meta(max_length=MOST_BUFFER_BYTES)]
+
+
+class BufferValues(Frame, frozen=True):
+    """Runner: values of ModelNew's buffers, by the reference's names. A missing name has no counterpart in ModelNew."""
+
+    values: Annotated[dict[Name, BufferValue], msgspec.Meta(max_length=MOST_BUFFERS)]
+
+
 class LeftOut(Frame, frozen=True):
     """Runner: confirms `LeaveOut`."""
 
@@ -114,4 +140,6 @@ class Failed(Frame, frozen=True):
     lines: Annotated[list[tuple[int, Name]], msgspec.Meta(max_length=32)] = []
 
 
-FromRunner = BuildRequest | Warmed | Loaded | Constructed | Queued | Done | Counted | LeftOut | Failed | Profiled
+FromRunner = (
+    BuildRequest | BufferValues | Warmed | Loaded | Constructed | Queued | Done | Counted | LeftOut | Failed | Profiled
+)

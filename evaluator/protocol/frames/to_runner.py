@@ -113,6 +113,12 @@ class Count(Frame, frozen=True):
     """Judge: start counting computing work, and report the counts so far."""
 
 
+class ReadBuffers(Frame, frozen=True):
+    """Judge: report the values of buffers, by the reference's names. The answer is `BufferValues`."""
+
+    names: list[ShortText]
+
+
 class LeaveOut(Frame, frozen=True):
     """Judge: run with one part of the work disabled; first sent before the submission is loaded.
 
@@ -133,4 +139,4 @@ class ProfiledCall(Frame, frozen=True):
     output_gradients: Items | None
 
 
-ToRunner = Warm | Load | BuildReply | Construct | Prepare | Call | Count | LeaveOut | ProfiledCall
+ToRunner = Warm | Load | BuildReply | Construct | Prepare | Call | Count | LeaveOut | ProfiledCall | ReadBuffers
