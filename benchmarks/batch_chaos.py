@@ -1,4 +1,4 @@
-"""Kill a batch, its judges, its runners and its compilers at random, fill its disk once, and look at what it leaves.
+"""Kill a batch, judges, runners and compilers at random, fill the disk once, and examine the remains.
 
     python -m benchmarks.batch_chaos /tmp/chaos --submissions 200 --kills 20
 
@@ -33,12 +33,12 @@ from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
 TOP = Path(__file__).parents[1]
 _LONGEST_S = 3600.0
 _SLOWEST_S = 150.0
-"""After so long a session is killed, even where too few cards came."""
+"""Time after which a session is killed, even with too few cards."""
 _GIVING_UP_S = 600.0
-"""On a full disk each grade is tried three times, compilers and all, before a card is found to have no room."""
+"""On a full disk each grade is tried three times, builds included, before writing the card fails."""
 _DISK = "512m"
 _GAVE_UP = 3
-"""How a batch ends on a disk that takes no more."""
+"""Exit code of a batch on a full disk."""
 _ALL_GRADED = (0, 1)
 
 _HEAD = """import torch
@@ -83,11 +83,11 @@ KINDS = {
     "not_python": ("class ModelNew(:\n", Status.BUILD_ERROR),
 }
 _RARE = {"hanging": 25, "not_compiling": 10}
-"""Those that take long: one of fifty, at these places."""
+"""Slow kinds: one submission in fifty, at the given positions."""
 
 
 class Wish(NamedTuple):
-    """What is to be done."""
+    """Options of the command line."""
 
     folder: Path
     submissions: int
@@ -98,7 +98,7 @@ class Wish(NamedTuple):
 
 
 def main() -> int:
-    """Do it, and say what came of it."""
+    """Run the sessions and print the result."""
     wish = _parsed()
     chance = random.Random(wish.seed)
     expected = _hand_in(wish)
@@ -123,7 +123,7 @@ def _parsed() -> Wish:
 
 
 def _hand_in(wish: Wish) -> dict[str, Status]:
-    """Write distinct submissions of all kinds; say what must come of each."""
+    """Write distinct submissions of all kinds; return the expected status of each."""
     folder = wish.folder / "submissions/relu"
     folder.mkdir(parents=True)
     common = [kind for kind in KINDS if kind not in _RARE]
@@ -157,7 +157,7 @@ def _story(wish: Wish, chance: random.Random, disk: Path, expected: dict[str, St
     sessions: list[dict[str, object]] = []
     full_at = wish.kills // 2
     batch_killed = disk_full = 0
-    for number in range(2 * wish.kills + 1):  # more than are needed: a batch may end before it is killed
+    for number in range(2 * wish.kills + 1):  # Spare sessions: a batch may end before the kill.
         full = number == full_at
         session = _session(wish, chance, disk, full=full)
         sessions.append(session)
@@ -204,7 +204,7 @@ def _story(wish: Wish, chance: random.Random, disk: Path, expected: dict[str, St
 
 
 def _session(wish: Wish, chance: random.Random, disk: Path, *, full: bool) -> dict[str, object]:
-    """Start the batch, kill processes below it for a while, then itself; with a full disk, wait until it gives up."""
+    """Start the batch, kill descendants for a while, then the batch; with a full disk, wait for its failure."""
     filler = disk / "filler"
     process = _start(wish, disk)
     killed = 0

@@ -1,10 +1,10 @@
-"""Run the corpus of `tests/corpus` on a real GPU, the naive way, and write down what came of each entry.
+"""Run the corpus of `tests/corpus` on a GPU without Warpgrade and record the outcome of each entry.
 
     python benchmarks/corpus_on_gpu.py results.json [--only NAME ...]
 
-What the emulated device says is held against this. No part of Warpgrade grades here: PyTorch's own builder compiles
-each submission, and each runs in a process of its own, so that an illegal access or a hang ends that one alone. Only
-the problems and the comparison are shared.
+The verdicts of the emulated device are compared with the outcomes. PyTorch's builder compiles each submission, and each
+runs in a separate process, so that an illegal access or a hang ends one entry only. Warpgrade contributes the problems
+and the comparison.
 
 `results.json` maps each name to `status` (`correct`, `wrong_result`, `runtime_error` or `build_error`), `detail` and
 `seconds`. It is written after every entry, and entries that it holds already are not run again.
@@ -42,19 +42,19 @@ from tests.naive import called, models, moved, reference_module, submission_clas
 WORKERS = 14
 SEEDS = (1, 2, 3)
 BUILD_LIMIT_S = 300.0
-"""Some 70 seconds of compiling, on a machine where as many run as it has cores."""
+"""A compilation takes about 70 s with one compiler per core."""
 CALL_LIMIT_S = 40
-"""From the end of the build on. A kernel that hangs is ended by an alarm, which no handler of Python's has to see."""
+"""Counted from the end of the build. SIGALRM ends a hanging kernel without a Python handler."""
 Tensors = list[torch.Tensor]
 BUILD_FAILED = "Error building extension"
 _FOLDER = re.compile(r"(?<!\S)/\S*/(?=[\w.+-]+[:(]\d)")
-"""The folder of a file in a compiler's message: a temporary one, of no interest afterwards."""
+"""The temporary folder of a file in a compiler message."""
 _THREAD = re.compile(r"\(most recent call first\):\n\s+File \"[^\"\n]*?([^/\"\n]+)\", line (\d+) in (\S+)")
 """The innermost Python frame of each thread, as `faulthandler` writes them."""
 
 
 class Outcome(NamedTuple):
-    """What came of an entry on the GPU."""
+    """The outcome of an entry on the GPU."""
 
     status: Status
     detail: str
@@ -77,7 +77,7 @@ def run_all(wanted: list[Entry], results: Path, workers: int) -> dict[str, Outco
 
 
 def run_apart(entry: Entry, scratch: Path) -> Outcome:
-    """Build and call a submission in a process of its own."""
+    """Build and call a submission in a separate process."""
     scratch.mkdir()
     answer = scratch / "answer.json"
     environment = os.environ | {
@@ -111,7 +111,7 @@ def run_apart(entry: Entry, scratch: Path) -> Outcome:
 
 
 def answer_for(entry: Entry) -> tuple[Status, str]:
-    """Build a submission, call it with every seed, and compare; anything that it raises is an answer."""
+    """Build a submission, call the model with every seed, and compare; an exception becomes the outcome."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     reference = reference_module(entry.problem(), SizeName.SMALL)
@@ -135,10 +135,10 @@ def answer_for(entry: Entry) -> tuple[Status, str]:
 
 
 def fault_of_call(entry: Entry, reference: ModuleType, model_new: type, seed: int) -> str:
-    """Call both sides once; say what is wrong with the submission's answer, or nothing.
+    """Call both sides once; return the submission's fault, or an empty text.
 
-    Everything is compared on the CPU: an error that a refused launch left behind would otherwise be raised by the
-    comparison's own kernels, as if the submission had noticed it.
+    The comparison runs on the CPU: on the GPU, its kernels would raise the pending error of a refused launch, as if
+    the submission had detected the error.
     """
     problem = entry.problem()
     torch.manual_seed(seed)
@@ -159,7 +159,7 @@ def fault_of_call(entry: Entry, reference: ModuleType, model_new: type, seed: in
 
 
 def with_gradients(model: nn.Module, inputs: Any, seed: int) -> list[torch.Tensor]:
-    """Give a model's output and the gradients of its inputs."""
+    """Return the output of a model and the gradients of the inputs."""
     leaves = [leaf.detach().clone().requires_grad_() for leaf in tensors(inputs)]
     output = model(*leaves)
     torch.manual_seed(seed)
@@ -169,9 +169,9 @@ def with_gradients(model: nn.Module, inputs: Any, seed: int) -> list[torch.Tenso
 
 
 def poison(like: Iterable[torch.Tensor]) -> None:
-    """Leave NaN (-1 in integers) in the allocator's free blocks, so that an output which nobody wrote is not right.
+    """Fill the allocator's free blocks with NaN (-1 in integers), so that an unwritten output is wrong.
 
-    Without it the block that the reference's own result just left may be handed to the submission.
+    Otherwise the submission may receive the block that still holds the reference's result.
     """
     kept = []
     for value in like:
@@ -181,7 +181,7 @@ def poison(like: Iterable[torch.Tensor]) -> None:
 
 
 def widened(value: Any) -> Any:
-    """Turn floating tensors of nested values into float64."""
+    """Convert floating tensors of nested values to float64."""
     if isinstance(value, torch.Tensor):
         return value.double() if value.is_floating_point() else value
     if isinstance(value, dict):
@@ -190,7 +190,7 @@ def widened(value: Any) -> Any:
 
 
 def difference(entry: Entry, actual: Tensors, honest: Tensors, exact: Tensors) -> str:
-    """Compare as the judge does; say what differs, or nothing."""
+    """Compare like the judge; return the difference, or an empty text."""
     if len(actual) != len(honest):
         return f"{len(actual)} outputs instead of {len(honest)}"
     for place, (got, plain, wide) in enumerate(zip(actual, honest, exact, strict=True)):
@@ -207,7 +207,7 @@ def difference(entry: Entry, actual: Tensors, honest: Tensors, exact: Tensors) -
 
 
 def agrees(entry: Entry, outcome: Outcome) -> bool:
-    """Tell whether a GPU did what the entry expects of it."""
+    """Return whether the GPU's outcome equals the expected outcome."""
     return entry.expected.gpu in {UNDEFINED, outcome.status}
 
 
@@ -236,7 +236,7 @@ def _write(results: Path, outcomes: dict[str, Outcome]) -> None:
 
 
 def _answer(path: Path, entry: Entry) -> NoReturn:
-    """Be the process of one entry. Leaves without clean-up: that may hang where the submission broke the GPU."""
+    """Run one entry in the child process. Exits without cleanup, which may hang after a GPU fault."""
     status, detail = answer_for(entry)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps({"status": status, "detail": detail}))
@@ -257,7 +257,7 @@ def _parsed() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the requested entries."""
     arguments = _parsed()
     known = {entry.name: entry for entry in entries()}
     unknown = sorted(set(arguments.only or ()) - known.keys())

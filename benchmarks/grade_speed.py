@@ -6,8 +6,8 @@
 Each submission is graded cold (headers and starter prepared, nothing of the submission's cached), then again with its
 build cached, `--repeat` times each; then by the naive grader of tests/naive.py: PyTorch's own load_inline into an
 empty folder, inputs drawn on the CPU, 5 trials, 3 + 100 timed calls. Every grade is a process of its own, from its
-start to its end. With `--against` another checkout grades the same, in turns. The submissions run without any walls in
-the naive grader: use your own, on a machine that you can lose.
+start to its end. With `--against` another checkout grades the same, in turns. The naive grader has no
+sandbox: grade only your own submissions, on a machine that you can lose.
 """
 
 import argparse

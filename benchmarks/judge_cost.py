@@ -1,10 +1,10 @@
-"""Measure what one frame of a runner costs the judge: a processor's time, and memory at the worst moment.
+"""Measure the judge's cost of one frame from a runner: CPU time and peak memory.
 
     python benchmarks/judge_cost.py
 
-Each row is a process of its own: it hears a frame over a socket as the judge does, and does what the judge does with
-it. Compilers and confined children are left out: they are not the judge, and have limits of their own. The front end of
-the emulator and nm's listings are what such a child, or a compiler, hands over.
+Each row is a separate process, which receives a frame over a socket and processes the frame like the judge. Compilers
+and sandboxed children are excluded, because separate limits bound their cost. The outputs of the emulator's front end
+and of nm are prepared in advance.
 """
 
 import ctypes
@@ -85,13 +85,13 @@ def _linking(_: Any, *, work: Path, **__: Any) -> ToolResult:
 
 
 def _front(request: BuildRequest) -> FrontEnd:
-    """Stand in for the confined child: texts of the size that it gives back."""
+    """Replace the sandboxed child: return texts of the size of its result."""
     texts = [SourceFile("cuda.cu", "\n".join(request.cuda_sources) * 2)]
     return FrontEnd([], texts, texts, ["k"] * 256, marks_returns=True, vectors=True)
 
 
 def _heard(frame: object, build_service: BuildService | None = None) -> Callable[[], object]:
-    """Have the judge hear a frame and do what it does with it."""
+    """Return a function in which the judge receives and processes a frame."""
     body = frame if isinstance(frame, bytes) else msgspec.msgpack.encode(frame)
 
     def hear() -> object:
@@ -164,7 +164,7 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
 def _measure(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = _cases(Path(folder))[name]
-        # What making the cases took is given back; a peak before that would hide the work's.
+        # Free the memory of preparing the cases: an earlier peak would hide the peak of the work.
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         before_mib, started = _peak_now_mib(), time.process_time()
@@ -173,7 +173,7 @@ def _measure(name: str) -> None:
 
 
 def _peak_now_mib() -> float:
-    """Read the peak since it was last reset, which getrusage cannot do."""
+    """Read the peak memory since the last reset, which getrusage does not report."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
