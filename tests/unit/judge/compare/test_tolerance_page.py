@@ -1,0 +1,72 @@
+"""The numbers of docs/tolerance.md, computed."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from evaluator.judge.compare.tensor_comparison import LEVELS, STEP, Sides, compare
+from evaluator.judge.compare.tolerance import WIDEST, bounds
+from evaluator.judge.numerics.single_accumulator import LONGEST, rounding
+from evaluator.records import Precision, ToleranceRule
+from tests.unit.judge.compare.test_tensor_comparison import problem
+
+PAGE = (Path(__file__).parents[4] / "docs/tolerance.md").read_text(encoding="utf-8")
+EXACT = torch.tensor([[3.0, 4.0, 0.0, 0.0], [0.01, 0.0, 0.0, 0.0]], dtype=torch.float64)
+PLACES = {"4": (0, 1), "0 in the first row": (0, 2), "0.01": (1, 0)}
+OUTPUTS = {
+    "fp32": (Precision.FP32, torch.float32),
+    'fp32 with `precision = "tf32"`': (Precision.TF32, torch.float32),
+    "bf16": (Precision.BF16, torch.bfloat16),
+    "fp16": (Precision.FP16, torch.float16),
+    "fp64": (Precision.FP32, torch.float64),
+}
+
+
+def cells(first):
+    """Return the cells of the page's row that begins with `first`."""
+    row = re.search(rf"^\| {re.escape(first)} \| (.*) \|$", PAGE, re.MULTILINE)
+    return [cell.strip() for cell in row[1].split("|")]
+
+
+def allowed(place, rule, honest_error):
+    """Return the largest error that passes at `place`, from the ratio of a known error."""
+    honest = EXACT.float()
+    honest[0, 3] += honest_error
+    actual = honest.clone()
+    actual[place] += 1.0
+    check = compare("output", Sides(actual, EXACT, honest), bounds(rule, problem(), torch.float32))
+    return float(abs(actual[place].double() - EXACT[place])) / check.error_ratio
+
+
+@pytest.mark.parametrize("element", PLACES)
+def test_the_example(element):
+    rules = [(ToleranceRule.MEASURED, 0.0), (ToleranceRule.MEASURED, 1e-4), (ToleranceRule.KERNELBENCH, 0.0)]
+    found = [f"{allowed(PLACES[element], *rule):.2e}" for rule in rules]
+    assert cells(element) == found
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_the_constants(output):
+    precision, dtype = OUTPUTS[output]
+    limit = bounds(ToleranceRule.MEASURED, replace(problem(), precision=precision), dtype)
+    floor, ulps, _ = cells(output)
+    powers = {"2⁻⁸": 2.0**-8, "2⁻¹¹": 2.0**-11}
+    assert limit.floor == (powers[floor] if floor in powers else float(floor))
+    assert limit.unit == int(ulps) * torch.finfo(dtype).eps
+
+
+def test_the_levels_of_large_errors():
+    assert f"level = {WIDEST:.0f} * floor * {STEP:.0f}^k" in PAGE.replace("\N{MULTIPLICATION SIGN}", "*")
+    assert f"k = 0 … {LEVELS - 1}" in PAGE
+
+
+def test_the_error_of_one_accumulator():
+    unit = torch.ones(100_000, dtype=torch.float64)
+    drawn = rounding(unit, unit, LONGEST, torch.Generator().manual_seed(0))
+    said = re.search(r"result, or (\S+) over ([\d,]+) terms, an\s+accumulator's most", PAGE)
+    assert said[2] == f"{LONGEST:,}"
+    assert math.isclose(float(drawn.std()), float(said[1]), rel_tol=0.01)
