@@ -38,7 +38,7 @@ class Entry(NamedTuple):
         if row is not None:
             device = device_of(row.device, row.device_name)
             status = _STATUSES[row.status]
-            return Sample(row.problem, row.level, row.name, device, status, bool(row.built), row.speedup)
+            return Sample(row.problem, row.level, row.name, device, status, bool(row.built), row.speedup, row.reason)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
         return Sample(self.planned.problem, self.planned.level, self.planned.name, None, None)
 

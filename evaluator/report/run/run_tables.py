@@ -198,6 +198,12 @@ def _remarks(section: Section) -> list[str]:
     total = section.total
     parts = [f"{count} {status}" for status, count in sorted(total.statuses.items(), key=lambda each: -each[1])]
     remarks = [", ".join(parts)]
+    if total.wrong_on_other_values:
+        one = total.wrong_on_other_values == 1
+        remarks.append(
+            f"{total.wrong_on_other_values} of the wrong results {'is' if one else 'are'} correct on the problem's own "
+            "values (C422): --values own grades by these alone."
+        )
     if not section.device.timed:
         remarks.append(f"{section.device.kind} measures no time.")
     elif total.unquoted:

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from evaluator.findings import Code
 from evaluator.records import Status
 from evaluator.report.run.intervals import Estimate, geometric_mean, share
 
@@ -28,7 +29,7 @@ class Device(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One submission of a run. `status` and `device` are None without a card."""
+    """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any."""
 
     problem: str
     level: int
@@ -37,6 +38,7 @@ class Sample(NamedTuple):
     status: Status | None
     built: bool = False
     speedup: float | None = None
+    reason: str | None = None
 
     @property
     def correct(self) -> bool:
@@ -52,7 +54,7 @@ class Summary(NamedTuple):
     `speedup` is the geometric mean over correct samples with a speedup, `unquoted` counts the correct samples without
     one. `speedup_or_1` is the geometric mean over all samples, where a failure or a missing speedup counts as 1: users
     would run the reference. Both are None without any quoted speedup. A device without a clock has no statistics of
-    speed.
+    speed. `wrong_on_other_values` counts the samples that are correct on the problem's own values, and on no others.
     """
 
     samples: int
@@ -66,6 +68,7 @@ class Summary(NamedTuple):
     speedup: Estimate | None
     speedup_or_1: Estimate | None
     unquoted: int
+    wrong_on_other_values: int
 
 
 class Section(NamedTuple):
@@ -122,6 +125,7 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
         speedup=geometric_mean(speedups),
         speedup_or_1=geometric_mean([*speedups, *[1.0] * (len(samples) - len(speedups))]) if speedups else None,
         unquoted=len(correct) - len(speedups) if timed else 0,
+        wrong_on_other_values=sum(each.reason == Code.WRONG_ON_OTHER_VALUES.value for each in samples),
     )
 
 

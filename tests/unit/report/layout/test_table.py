@@ -75,3 +75,19 @@ def test_numbers_stay_whole_where_there_is_no_room_for_them():
 
 def test_an_empty_table_is_its_header():
     assert table_lines(["name", "value"], [], 80) == ["name  value"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"), [(0, ""), (1, "1 of the wrong results is"), (2, "2 of the wrong results are")]
+)
+def test_results_wrong_on_other_values_alone_are_counted(wrong, line):
+    device = Device("cpu", "AMD EPYC", timed=True)
+    reasons = [*["C422"] * wrong, "C405"]
+    samples = [
+        Sample("relu", 1, f"sample_{number}", device, Status.WRONG_RESULT, built=True, reason=reason)
+        for number, reason in enumerate(reasons)
+    ]
+    stream = io.StringIO()
+    render(sections(samples, device), Console(file=stream, width=200), [])
+    assert ("--values own" in stream.getvalue()) is bool(wrong)
+    assert line in stream.getvalue()
