@@ -5,6 +5,7 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from evaluator.findings import Code, finding
 from evaluator.judge import stages
@@ -123,7 +124,7 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context
     timer = SimpleNamespace(begin=lambda: None)
     options = SimpleNamespace(require_own_kernel=None)
     context.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING)
-    context.reference = SimpleNamespace(weights=SimpleNamespace(exist=False))
+    context.reference = SimpleNamespace(weights=SimpleNamespace(exist=False), model=torch.nn.Identity())
     served = SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
     context.build_services.for_submission = lambda: served
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])
