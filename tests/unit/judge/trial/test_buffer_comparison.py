@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.trial import buffer_comparison
 from evaluator.judge.trial.buffer_comparison import BufferComparison, differences, expected_buffers, tensor_of
 from evaluator.protocol.frames import BufferValue
 from evaluator.runner.parameters import buffer_values
@@ -45,6 +46,14 @@ def test_only_buffers_that_forward_changes_are_compared(training):
     watched = BufferComparison(made)
     made.forward(made.draw(1), 0)
     assert set(NAMES).issubset(watched.updated) is training
+
+
+def test_no_more_is_compared_than_a_frame_may_hold(monkeypatch):
+    made = reference(**NORM)
+    monkeypatch.setattr(buffer_comparison, "_MOST_BYTES", 30)  # A buffer has 24 bytes.
+    watched = BufferComparison(made)
+    made.forward(made.draw(1), 0)
+    assert watched.updated == NAMES[:1]
 
 
 def test_a_reported_buffer_has_the_references_dtype_shape_and_length():
