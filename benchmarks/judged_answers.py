@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import resource
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,8 @@ from evaluator.toolchain.nvcc import architecture
 Answer = Callable[[CallPlan], model_call.Result]
 _TIMEOUT_S = 60.0
 _MOST_CALLS = 100
+_FORKING = threading.Lock()
+"""One fork at a time: filelock refuses a fork during another thread's."""
 
 
 class OneCallReference(Reference):
@@ -297,7 +300,8 @@ def _in_child(
     ours, theirs = context.Pipe(duplex=False)
     started = time.monotonic()
     child = context.Process(target=_work, args=(theirs, work, arguments, gib))
-    child.start()
+    with _FORKING:
+        child.start()
     theirs.close()
     line: dict[str, Any] = {"failure": f"not done after {seconds:.0f} s"}
     try:
