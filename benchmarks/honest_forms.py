@@ -5,6 +5,7 @@ one accumulator are added up term by term here, and not drawn from a model.
 """
 
 import contextlib
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,8 +44,14 @@ def _blocked(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def _shuffled(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Return a @ b with the tiles of `_blocked` in random order, as by atomic additions."""
-    order = torch.randperm(a.shape[-1], device=a.device)
+    order = _permutation(a.shape[-1], a.device)
     return _blocked(a[..., order], b[..., order, :])
+
+
+def _permutation(count: int, device: torch.device) -> torch.Tensor:
+    """Return a random order, drawn without the default generator, which a forward with dropout uses."""
+    generator = torch.Generator(device).manual_seed(secrets.randbits(63))
+    return torch.randperm(count, device=device, generator=generator)
 
 
 def _products(way: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Handlers:
@@ -85,7 +92,7 @@ def _in_strides(terms: torch.Tensor) -> torch.Tensor:
 
 
 def _in_random_order(terms: torch.Tensor) -> torch.Tensor:
-    return _in_one(terms[..., torch.randperm(terms.shape[-1], device=terms.device)])
+    return _in_one(terms[..., _permutation(terms.shape[-1], terms.device)])
 
 
 def _sums(way: Callable[[torch.Tensor], torch.Tensor]) -> Handlers:

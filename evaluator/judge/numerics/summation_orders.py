@@ -43,6 +43,7 @@ def other_orders(
     orders: list[Order],
     *,
     closely: bool,
+    random_seed: int = 0,
 ) -> dict[str, Rounding]:
     """Return the distance of other orders from the exact outputs, by path, relative to the row's root mean square.
 
@@ -63,7 +64,7 @@ def other_orders(
     runs += [(nudged, contextlib.nullcontext())] if None in limits.values() else []
     for given, mode in runs:
         try:
-            found = reference.values(reference.altered(given, 0, gradients, mode))
+            found = reference.values(reference.altered(given, random_seed, gradients, mode))
         except ProblemError:  # An operation without support for the mode is no fault of the problem.
             continue
         for path in worst:

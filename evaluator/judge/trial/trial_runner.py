@@ -10,7 +10,7 @@ from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, Reading, Sides, begin, joined, rows_from
-from evaluator.judge.compare.tolerance import Bounds, bounds
+from evaluator.judge.compare.tolerance import Bounds, Rounding, bounds
 from evaluator.judge.diagnosis.cause import cause_of
 from evaluator.judge.inputs.cancelling_rows import RowSite, Slices
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, Worn
@@ -30,6 +30,8 @@ from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import Drawn, PrecisionWatch
 from evaluator.judge.numerics.reduced_precision import ENOUGH
 from evaluator.judge.numerics.rounded_reference import ReferenceCall
+from evaluator.judge.numerics.rounding_of_call import may_be_rounding, rounding_of_call
+from evaluator.judge.numerics.summation_orders import larger
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
@@ -108,6 +110,7 @@ class TrialRunner:
         self._distribution_mix = distribution_mix
         self._profile = Profile.AS_GIVEN
         self._is_explained = False
+        self._of_call: dict[str, Rounding] = {}
         self._slices: dict[str, list[Slices]] = {}
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._precision = PrecisionWatch(reference.problem.precision)
@@ -155,7 +158,8 @@ class TrialRunner:
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False, profile=profile)
         honest = plan.honest() if quick else None
-        judged = self._judge(answer, wanted, plan.expected(), placed, honest)
+        self._of_call = {}
+        judged = self._judge(answer, wanted, plan, placed, honest)
         problem = judged.problem
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)
@@ -232,7 +236,7 @@ class TrialRunner:
         self,
         answer: ClockedCall,
         wanted: model_call.Result,
-        expected: Iterable[Expected],
+        plan: CallPlan,
         placed: LaidOut,
         honest: Iterable[Honest] | None,
     ) -> _Judged:
@@ -262,22 +266,38 @@ class TrialRunner:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
             problem = shared or changed_input(placed, self._reference.written) or earlier
             return _Judged(in_float64=False, problem=problem)
-        parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
-        starts = dict.fromkeys(parts, 0)
-        borrowed: frozenset[str] = frozenset()
-        in_float64 = True
-        for number, block in enumerate(expected):
-            borrowed, in_float64 = borrowed | block.borrowed, in_float64 and block.in_float64
-            self._begin(number, block, snapshots, parts, starts)
-            del block  # Free the block before the next block is computed.
-        checks = [joined([read() for read in readings]) for readings in parts.values()]
+        checks, borrowed, in_float64 = self._compared(plan, snapshots)
         problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
+        if problem is not None and self._is_rounding_measured(plan, checks):
+            self._precision.begin(len(plan.blocks), self._slices)
+            checks, borrowed, in_float64 = self._compared(plan, snapshots)
+            problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
         if problem is not None and self._precomputed_output is not None:
             problem = self._precomputed_output.unwritten(pairs) or problem
         # Always checked: the next call is compared with the addresses recorded here.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
         problem = problem or shared or changed_input(placed, self._reference.written) or earlier
         return _Judged(checks, in_float64, problem, snapshots)
+
+    def _compared(self, plan: CallPlan, snapshots: list[OutputViews]) -> tuple[list[TensorCheck], frozenset[str], bool]:
+        """Compare all outputs, block by block. Return also which are borrowed, and whether all in float64."""
+        parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
+        starts = dict.fromkeys(parts, 0)
+        borrowed: frozenset[str] = frozenset()
+        in_float64 = True
+        for number, block in enumerate(plan.expected()):
+            borrowed, in_float64 = borrowed | block.borrowed, in_float64 and block.in_float64
+            self._begin(number, block, snapshots, parts, starts)
+            del block  # Free the block before the next block is computed.
+        return [joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64
+
+    def _is_rounding_measured(self, plan: CallPlan, checks: list[TensorCheck]) -> bool:
+        """Measure the rounding of a wrong call, and return whether the tolerance of an output is larger for it."""
+        if self._rule is ToleranceRule.KERNELBENCH or not may_be_rounding(checks):
+            return False
+        before = {check.path: self._rounding(check.path) for check in checks}
+        self._of_call = rounding_of_call(plan)
+        return any(self._rounding(path) != known for path, known in before.items())
 
     def _with_cause(self, problem: Finding, plan: CallPlan, judged: _Judged) -> Finding:
         """Return a finding for wrong values with their cause, if certain. The cause of later calls is the same."""
@@ -339,8 +359,12 @@ class TrialRunner:
         if not (dtype.is_floating_point or dtype.is_complex):
             return None
         real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
-        rounding = self._distribution_mix.rounding_of(self._profile, path, cancelling=path in self._slices)
-        return bounds(self._rule, self._reference.problem, real, rounding)
+        return bounds(self._rule, self._reference.problem, real, self._rounding(path))
+
+    def _rounding(self, path: str) -> Rounding:
+        """Return the rounding of an output: as measured beforehand, or as measured for the current call if larger."""
+        known = self._distribution_mix.rounding_of(self._profile, path, cancelling=path in self._slices)
+        return larger(known, self._of_call[path]) if path in self._of_call else known
 
     def _not_of_this_call(
         self, snapshots: list[OutputViews], pairs: list[Pair], exempt: frozenset[str]

@@ -564,3 +564,33 @@ def test_nothing_is_drawn_where_it_could_not_tell(precision, in_float64):
     watch.add(0, "output", Sides(*[torch.rand(64)] * 3), in_float64=in_float64)
     watch.draw_lots(1, None)
     assert watch.drawn == []
+
+
+NEARLY_EQUAL = "1 + 1e-4 * torch.rand(16, 2048)"
+"""The spread is a small difference: rounding of the mean moves it."""
+ONE_ACCUMULATOR = "__import__('functools').reduce(torch.add, x.unbind(1)).div(2048).unsqueeze(1)"
+
+
+def test_rounding_of_the_call_itself_counts_where_none_was_measured_beforehand(trial_runner):
+    made = trial_runner(NEARLY_EQUAL, "(x - x.mean(1, keepdim=True)) * 1e4", f"(x - {ONE_ACCUMULATOR}) * 1e4")
+    measured = []
+    for trial in trials(made, 4):
+        assert trial.fault is None
+        measured.append(made._of_call)
+        assert max(tensor.error_ratio for tensor in trial.check.tensors) < 1
+    assert any(rounding["output"].usual > 1e-4 for rounding in measured)
+
+
+@pytest.mark.parametrize(("wrong", "is_near"), [("x * 1.0 + 1e-3", True), ("x * 2", False)])
+def test_a_wrong_answer_stays_wrong_and_far_errors_are_not_explained_at_all(trial_runner, wrong, is_near):
+    made = trial_runner("torch.rand(16, 2048)", "x * 1.0", wrong)
+    (trial,) = trials(made, 1)
+    assert trial.fault.finding.code == Code.WRONG_VALUES.value
+    assert (made._of_call != {}) is is_near
+
+
+def test_the_rule_of_kernelbench_knows_no_rounding(trial_runner):
+    made = trial_runner("torch.rand(16, 2048)", "x * 1.0", "x * 1.0 + 3e-4")
+    made._rule = ToleranceRule.KERNELBENCH
+    (trial,) = trials(made, 1)
+    assert (trial.fault.finding.code, made._of_call) == (Code.WRONG_VALUES.value, {})
