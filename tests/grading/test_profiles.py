@@ -29,9 +29,10 @@ def test_a_copy_is_no_relu_though_the_problems_own_inputs_are_positive(grade):
     run = grade(module(forward=["return x.clone()"]), "--problems", WEAK, problem="positive_relu")
     card = run.verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
     assert card.checks[0].ok
-    assert card.reason.details["profile"] == card.checks[-1].profile.value
     assert card.checks[0].profile is Profile.AS_GIVEN
-    assert card.checks[-1].profile is not Profile.AS_GIVEN
+    other = card.checks[-1].profile
+    of_rows = other is Profile.AS_GIVEN  # Calls with the problem's own values have rows with random signs.
+    assert card.reason.details["profile"] == ("rows with random signs" if of_rows else other.value)
     assert "on inputs" in run.out
 
 
