@@ -30,6 +30,7 @@ from evaluator.records import (
     TensorCheck,
     Timing,
     ToleranceRule,
+    Windows,
     seed_text,
 )
 from evaluator.timing.quote import quote
@@ -114,6 +115,19 @@ def samples(side: str, median_ms: float, calls: int = 50) -> Samples:
         outputs_copied=False,
         outliers=0,
     )
+
+
+def in_windows(side: Samples, call_ms: float, *, spot_quoted: bool = False, **changes: Any) -> Samples:
+    """Give a side whose calls also ran in windows, where each took `call_ms`."""
+    windows = Windows(
+        calls=[24, 31, 28, 30],
+        window_ms=[call_ms * (calls - 1) * part for calls, part in ((24, 0.99), (31, 1.0), (28, 1.01), (30, 1.0))],
+        clock_error_ms=call_ms / 200,
+        single_ms=side.samples_ms,
+        spot_ms=[call_ms * 2, call_ms * 2.1],
+        spot_quoted=spot_quoted,
+    )
+    return msgspec.structs.replace(side, windows=msgspec.structs.replace(windows, **changes))
 
 
 def timing(reference_ms: float = 1.852, submission_ms: float = 0.6213, **changes: Any) -> Timing:

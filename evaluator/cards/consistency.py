@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from evaluator.findings import Code
-from evaluator.records import Check, DeviceKind, Samples, Scorecard, Status, TensorCheck, Timing
+from evaluator.records import Check, DeviceKind, Samples, Scorecard, Status, TensorCheck, Timing, Windows
 from evaluator.timing.quote import quote
 from evaluator.timing.stats import median
 
@@ -53,10 +53,18 @@ _REMARKS = frozenset(
         ),
         *(Code.OUTPUT_FLOOD, Code.WEIGHTS_NOT_COPIED, Code.NO_LAUNCH, Code.FAILED_BUILD_IGNORED),
         *(Code.REFERENCE_DRIFTED, Code.BELOW_RESOLUTION, Code.OUTPUT_COPIED, Code.OUTLIERS, Code.FIRST_CALL_SLOW),
-        *(Code.HOST_BOUND, Code.BEATS_TARGET, Code.FLOOR_DOUBTED, Code.NO_ROOFLINE, Code.BASELINE_FAILED),
+        *(
+            Code.HOST_BOUND,
+            Code.SHARED_WORK,
+            Code.BEATS_TARGET,
+            Code.FLOOR_DOUBTED,
+            Code.NO_ROOFLINE,
+            Code.BASELINE_FAILED,
+        ),
     )
 )
 """Codes of remarks, never the reason of a verdict."""
+_LEAST_CALLS = 2
 _INTERVALS = (
     *("reference_low_ms", "reference_high_ms", "submission_low_ms", "submission_high_ms"),
     *("speedup_low", "speedup_high"),
@@ -199,6 +207,17 @@ def _side(place: str, side: Samples) -> Iterator[Contradiction]:
         yield Contradiction(place, "negative time")
     else:
         yield from _differs(f"{place}.median_ms", side.median_ms, median(side.samples_ms))
+    if side.windows is not None:
+        yield from _windows(place, side, side.windows)
+
+
+def _windows(place: str, side: Samples, windows: Windows) -> Iterator[Contradiction]:
+    if len(windows.calls) != len(windows.window_ms) or min(windows.calls, default=0) < _LEAST_CALLS:
+        yield Contradiction(f"{place}.windows", "no windows of two calls or more")
+    elif not windows.single_ms or min(*windows.single_ms, *windows.spot_ms, windows.clock_error_ms, math.inf) < 0:
+        yield Contradiction(f"{place}.windows", "no single calls, or a negative time")
+    elif side.samples_ms != windows.call_ms:
+        yield Contradiction(f"{place}.samples_ms", "not the times of calls in the windows")
 
 
 def _intervals(timing: Timing) -> Iterator[Contradiction]:

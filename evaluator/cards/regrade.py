@@ -23,6 +23,7 @@ _OF_THE_SAMPLES = frozenset(
         Code.OUTLIERS,
         Code.FIRST_CALL_SLOW,
         Code.HOST_BOUND,
+        Code.SHARED_WORK,
     )
 )
 """Findings derived from samples alone, recomputed with the statistics."""

@@ -118,7 +118,8 @@ class SharedMemory(NamedTuple):
 
     The first `copy_bytes` of the outputs are for copies; the rest is the arena of the runner's allocator, with
     `poison_bytes` poisoned before a call. The `page` holds the words by which a GPU's two streams wait for each other.
-    `probe_bytes` is the memory traffic of a calibration call.
+    `probe_bytes` is the memory traffic of a calibration call. `kernels` is the descriptor of the judge's cubin.
+    A window has at most `window_calls` calls.
     """
 
     inputs: Region
@@ -128,13 +129,16 @@ class SharedMemory(NamedTuple):
     poison_bytes: int
     page: HostRegion | None = None
     probe_bytes: int = 0
+    kernels: int | None = None
+    window_calls: int = 1
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """Descriptors to pass to the runner."""
         passed = [self.inputs.descriptor, self.outputs.descriptor]
         passed += [self.library] if self.library is not None else []
-        return (*passed, self.page.descriptor) if self.page is not None else tuple(passed)
+        passed += [self.page.descriptor] if self.page is not None else []
+        return (*passed, self.kernels) if self.kernels is not None else tuple(passed)
 
 
 def host_tensor(buffer: mmap.mmap) -> "torch.Tensor":

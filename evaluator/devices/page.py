@@ -2,7 +2,9 @@
 
     byte 0      go: the judge's stream writes a call's ticket, the runner's stream waits for that value
     byte 64     done: the same in the other direction
-    byte 256    one `Place` for each output named in the call's frame, in that order
+    byte 128    one key of 8 bytes for each call of a spot check, written by the judge
+    byte 512    one digest of 8 bytes for each call of a spot check, written by the runner's stream
+    byte 1024   one `Place` for each output named in the call's frame, in that order
 
 The runner writes the places, so the reader checks every number. The page holds the places, and no frame, because a
 kernel of the judge reads the outputs before any later frame could arrive.
@@ -15,7 +17,9 @@ from typing import NamedTuple
 
 from evaluator.devices.memory import MAX_DIMENSIONS
 
-GO, DONE, PLACES = 0, 64, 256
+GO, DONE, KEYS, DIGESTS, PLACES = 0, 64, 128, 512, 1024
+MAX_CALLS = 32
+"""Limit on the calls of a window, and of a spot check."""
 MAX_PLACES = 4096
 """Limit on the tensors of an answer, equal to the limit on a list in a frame. Gradients of a backward pass count."""
 

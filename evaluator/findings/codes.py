@@ -101,6 +101,7 @@ class Code(StrEnum):
     NO_NCU = "T315"
     COUNTERS_REFUSED = "T316"
     NOT_COUNTED = "T317"
+    SHARED_WORK = "T318"
 
     NO_SANDBOX = "I501"
     WALL_MISSING = "I502"

@@ -116,4 +116,11 @@ ENTRIES: dict[Code, Entry] = {
         "are unaffected.",
         "Read the cause in the message, or use --profile torch.",
     ),
+    Code.SHARED_WORK: Entry(
+        "calls shared work",
+        "Calls of microseconds are timed in windows: several calls whose inputs are revealed together. In a second "
+        "measurement the judge reveals the inputs of a call when the outputs of the call before are final. A call of "
+        "the windows took clearly less. The times of the second measurement are quoted.",
+        "Do all the work of a call in that call: no work for several calls at once, nothing kept from call to call.",
+    ),
 }

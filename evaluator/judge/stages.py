@@ -47,7 +47,7 @@ from evaluator.records import (
     Weights,
 )
 from evaluator.submission.host_code import is_for_the_cpu
-from evaluator.timing.quote import quote, unquoted
+from evaluator.timing.quote import quote, single_resolution_ms, unquoted
 
 
 class BuildOutcome(NamedTuple):
@@ -283,7 +283,8 @@ def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
     weights = record(context.terms.weights, context.reference.weights, sites)
     if sites.unmatched:
         return TimeOutcome(unquoted(said.timing), None, None, [*said.findings, *remarks], others, weights)
-    others = other_baselines.held_against(others, timed, said.timing.resolution_ms)
+    single_ms = single_resolution_ms(clock, [before.samples, timed, after])
+    others = other_baselines.held_against(others, timed, single_ms)
     return TimeOutcome(said.timing, None, None, [*said.findings, *remarks], others, weights)
 
 
@@ -305,7 +306,9 @@ def _timed_submission(
                 return TimeOutcome(None, None, constructed, []), [], NO_SITES
             sites = model_runner.sites(constructed)
             trial_runner, seeds = model_runner.trial_runner(sites), context.seeds.timed("submission")
-            side = timing_loop.side("submission", trial_runner, seeds, empty, context.call_timeout_s, closely=True)
+            side = timing_loop.side(
+                "submission", trial_runner, seeds, empty, context.call_timeout_s, closely=True, spot_checks=True
+            )
             if context.gpu_session is not None:
                 context.gpu_session.monitor.sample()
         failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(trial_runner, "timed")

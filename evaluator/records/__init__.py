@@ -51,7 +51,7 @@ from evaluator.records.names import (
 )
 from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
-from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Samples, Tf32, Timing
+from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Samples, Tf32, Timing, Windows
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -116,6 +116,7 @@ __all__ = [
     "Weights",
     "WeightsGraded",
     "WeightsRule",
+    "Windows",
     "finite_or_none",
     "number_text",
     "seed_text",

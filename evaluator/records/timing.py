@@ -13,6 +13,33 @@ class ClockKind(StrEnum):
     SEALED = "sealed"
 
 
+class Windows(Record, frozen=True):
+    """Windows of one side: calls one behind the other on one stream, between one start and one end of the clock.
+
+    A window of `calls` took `window_ms` longer than the median single call, so one call took `window_ms` / (`calls` -
+    1): launch gaps are included, the host's time is not. `clock_error_ms` is half the interval of that median, per call
+    of the shortest window. `single_ms` are the single calls, less the overhead.
+
+    `spot_ms` are calls that the judge released one at a time, less the time of such a call without a forward. With
+    `spot_quoted` they are the samples, because the calls of the windows shared work.
+    """
+
+    calls: list[int]
+    window_ms: list[float]
+    clock_error_ms: float
+    single_ms: list[float]
+    spot_ms: list[float] = []
+    spot_quoted: bool = False
+
+    @property
+    def call_ms(self) -> list[float]:
+        """Times of one call, in ms."""
+        if self.spot_quoted:
+            return self.spot_ms
+        pairs = zip(self.window_ms, self.calls, strict=False)  # A card from elsewhere may hold anything.
+        return [max(each_ms, 0.0) / (count - 1) for each_ms, count in pairs if count > 1]
+
+
 class Samples(Record, frozen=True):
     """Timed calls of one side, in order. The judge verifies each call's output before the next call starts.
 
@@ -24,6 +51,7 @@ class Samples(Record, frozen=True):
     the time of an empty call: the minimum on a host, the median on a GPU. `overhead_iqr_ms` is the spread of empty
     calls (on a host at least from minimum to median). `seeds` has the seeds of all calls, including void ones and the
     `other_calls` with other values than the problem's own. Samples come only from calls with the problem's own values.
+    With `windows`, a sample is the time of one call in a window (`Windows.call_ms`), not of a single call.
     """
 
     side: str
@@ -41,6 +69,7 @@ class Samples(Record, frozen=True):
     outliers: int | None = None
     overhead_host_ms: float | None = None
     unwatched_ms: float = 0.0
+    windows: Windows | None = None
 
 
 class Timing(Record, frozen=True):

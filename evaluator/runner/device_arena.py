@@ -14,8 +14,10 @@ import torch
 
 from evaluator.devices import driver
 from evaluator.devices.memory import device_tensor
-from evaluator.devices.page import DONE, GO, PAGE_BYTES, PLACES, Place, write_places
-from evaluator.protocol.frames import Items, Load, Node, Table, TensorView
+from evaluator.devices.page import DIGESTS, DONE, GO, KEYS, PAGE_BYTES, PLACES, Place, write_places
+from evaluator.devices.spot_kernels import SpotKernels
+from evaluator.protocol.answer_spans import answer_spans
+from evaluator.protocol.frames import Done, Items, Load, Masked, Node, Table, TensorView
 
 _DEVICE = 0
 """Only the leased GPU is visible in this process."""
@@ -46,8 +48,10 @@ def _ask_cuda() -> None:
 class Gate:
     """Synchronization words in the shared page, accessed from the submission's stream."""
 
-    def __init__(self, descriptor: int) -> None:
-        """Map and pin the page."""
+    def __init__(self, descriptor: int, spot_kernels: SpotKernels, inputs: int, outputs: int) -> None:
+        """Map and pin the page. The regions start at the addresses `inputs` and `outputs`."""
+        self._spot_kernels = spot_kernels
+        self._inputs, self._outputs = inputs, outputs
         self._page = mmap.mmap(descriptor, PAGE_BYTES)
         os.close(descriptor)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
@@ -56,6 +60,17 @@ class Gate:
     def wait(self, ticket: int) -> None:
         """Block all work queued later on the stream until the judge opens the gate for `ticket`."""
         driver.stream_wait(_STREAM, self._address + GO, ticket)
+
+    def unmask(self, ticket: int, number: int, masked: Masked) -> None:
+        """Queue the wait for the release of call `number`, and the removal of the mask by the key in the page."""
+        kernels, key_address = self._spot_kernels, self._address + KEYS + 8 * number
+        kernels.wait(self._address + GO, ticket + number, key_address, stream=_STREAM)
+        kernels.mask(self._inputs + masked.offset_bytes, masked.size_bytes, stream=_STREAM)
+
+    def digest(self, number: int, answer: Done) -> None:
+        """Queue the digest of an answer's tensors, written into the page as that of call `number`."""
+        spans = [(self._outputs + offset, size) for offset, size in answer_spans(answer)]
+        self._spot_kernels.digest(spans, self._address + DIGESTS + 8 * number, stream=_STREAM)
 
     def leave(self, ticket: int, places: Iterable[Place], named: Sequence[str]) -> None:
         """Write the locations of the `named` outputs, and queue the completion signal behind all queued work."""
@@ -70,18 +85,28 @@ class Gpu:
     device = "cuda"
 
     def __init__(
-        self, frame: Load, inputs: int, outputs: int, *, library: int, page: int, make_room: Callable[[], None]
+        self,
+        frame: Load,
+        inputs: int,
+        outputs: int,
+        *,
+        library: int,
+        page: int,
+        kernels: int,
+        make_room: Callable[[], None],
     ) -> None:
-        """Map the regions `inputs` and `outputs`, and load the allocator `library` and the `page`."""
+        """Map the regions `inputs` and `outputs`, and load the allocator `library`, the `page` and the `kernels`."""
         self._scratch = torch.zeros(frame.probe_bytes // 4, dtype=torch.int32, device="cuda")
         if frame.tf32 != "default":
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = frame.tf32 == "on"
-        self.inputs = device_tensor(driver.import_memory(_DEVICE, inputs, frame.input_bytes))
+        region = driver.import_memory(_DEVICE, inputs, frame.input_bytes)
+        self.inputs = device_tensor(region)
         self._probe = self.inputs[: 4 * self._scratch.numel()].view(torch.int32)
         arena = driver.import_memory(_DEVICE, outputs, frame.output_bytes)
         self._start, self._size_bytes = arena.address, arena.size_bytes
         self._make_room = make_room
-        self.gate = Gate(page)
+        image = os.pread(kernels, os.fstat(kernels).st_size, 0)  # The position is shared with other runners.
+        self.gate = Gate(page, SpotKernels(image), region.address, arena.address)
         path = f"/proc/self/fd/{library}"
         ctypes.CDLL(path).warpgrade_device_arena_install(
             ctypes.c_uint64(self._start), ctypes.c_uint64(self._size_bytes)
@@ -90,6 +115,7 @@ class Gpu:
         os.close(library)
         os.close(inputs)
         os.close(outputs)
+        os.close(kernels)
         self._pool = torch.cuda.MemPool(allocator.allocator())  # type: ignore[no-untyped-call]
         self._allocator = allocator
         self._side: torch.cuda.Stream | None = None
@@ -149,6 +175,14 @@ class Gpu:
             copy = tensor.clone(memory_format=torch.contiguous_format)
         self._copies.append(copy)
         return self.offset_bytes(copy)
+
+
+def answer_places(answer: Done) -> Iterator[Place]:
+    """Yield the locations of an answer's tensors, gradients included, with the judge's paths."""
+    yield from places(answer.outputs)
+    for name, view in (answer.gradients or {}).items():
+        if view is not None:
+            yield from places(view, f"gradient of {name}")
 
 
 def places(node: Node, path: str = "output") -> Iterator[Place]:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
@@ -25,6 +25,7 @@ from evaluator.protocol.frames import (
     LeftOut,
     Load,
     Loaded,
+    Masked,
     Prepare,
     ProfiledCall,
     Queued,
@@ -34,10 +35,12 @@ from evaluator.protocol.frames import (
     ToRunner,
     Warm,
     Warmed,
+    Window,
+    WindowDone,
 )
 from evaluator.protocol.seeding import seed_torch
 from evaluator.runner import submission_module
-from evaluator.runner.device_arena import places, warm_up
+from evaluator.runner.device_arena import Gate, answer_places, warm_up
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.instrumentation.ablation import WithoutEffect, leave_out_library
 from evaluator.runner.instrumentation.op_counter import OpCounter
@@ -68,7 +71,8 @@ class Runner:
         self._model_new: type | None = None
         self._model: Any = None
         self._memory: Shared | None = None
-        self._held: list[model_call.Result] = []
+        self._held: list[list[model_call.Result]] = []
+        """Results of the last calls: one of a call, several of a window."""
         self._weights: dict[str, torch.Tensor] = {}
         self._extensions: ExtensionLoader | None = None
         self._op_counter: OpCounter | None = None
@@ -85,11 +89,11 @@ class Runner:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
             answer = submission_module.describe(error, self._private)
-        if not isinstance(answer, Done) or isinstance(frame, Prepare):
+        if not isinstance(answer, Done | WindowDone) or isinstance(frame, Prepare):
             self.printing.flush()  # Outside the timed interval.
         if isinstance(frame, Prepare) and self._called:
             self.printing.in_blocks()
-        self._called = self._called or isinstance(frame, Call)
+        self._called = self._called or isinstance(frame, Call | Window)
         self._channel.send(answer)
 
     def _answer(self, frame: Frame) -> Frame:
@@ -103,8 +107,8 @@ class Runner:
                 return self._construct(frame)
             case Prepare():
                 return self._prepare(frame)
-            case Call():
-                return self._call(frame)
+            case Call() | Window():
+                return self._call(frame) if isinstance(frame, Call) else self._window(frame)
             case ProfiledCall():
                 return self._profiled(frame)
             case Count():
@@ -163,22 +167,78 @@ class Runner:
         """Make one call. Seeding is timed: a submission that learns the seed earlier could draw the numbers earlier."""
         memory = self._shared
         seed_torch(frame.random_seed)
-        args = to_value(frame.args, memory.inputs)
-        kwargs = to_value(frame.kwargs, memory.inputs)
-        gradients = None
-        if frame.output_gradients is not None:
-            gradients = to_value(frame.output_gradients, memory.inputs)
+        values = self._values(frame)
         weights = {name: to_tensor(view, memory.inputs) for name, view in frame.weights.items()}
         if memory.gate is not None:
             memory.gate.wait(frame.ticket)
         if self._weights:
             follow(self._weights, weights)
+        answer, result = self._answered(frame, values)
+        if memory.gate is not None:
+            memory.gate.leave(frame.ticket, answer_places(answer), frame.sampled)
+            self._channel.send(Queued(index=frame.index))
+            torch.cuda.synchronize()  # Raises pending GPU errors.
+        self._held.append([result])
+        return answer
+
+    def _window(self, frame: Window) -> Frame:
+        """Queue all calls of a window, then report the calls together."""
+        memory, first = self._shared, frame.calls[0]
+        if memory.gate is None:
+            raise TypeError("a window needs a GPU")
+        seed_torch(first.random_seed)
+        values = [self._values(call) for call in frame.calls]
+        weights = {name: to_tensor(view, memory.inputs) for name, view in first.weights.items()}
+        if not frame.masked:
+            memory.gate.wait(first.ticket)
+        if self._weights:
+            follow(self._weights, weights)
+        answers, results = [], []
+        for number, call in enumerate(frame.calls):
+            if frame.masked:
+                answer, result = self._spot_call(memory.gate, number, call, values[number], frame.masked[number])
+            else:
+                answer, result = self._answered(call, values[number])
+            answers.append(answer)
+            results.append(result)
+        places = [
+            place._replace(path=f"{number} {place.path}")
+            for number, answer in enumerate(answers)
+            for place in answer_places(answer)
+        ]
+        memory.gate.leave(first.ticket + len(frame.masked), places, first.sampled)
+        self._channel.send(Queued(index=first.index))
+        torch.cuda.synchronize()  # Raises pending GPU errors.
+        self._held.append(results)
+        return WindowDone(calls=answers)
+
+    def _spot_call(
+        self, gate: Gate, number: int, call: Call, values: "_Values", masked: Masked
+    ) -> tuple[Done, model_call.Result]:
+        """Queue one call of a spot check, which begins with its release and ends with its digest."""
+        gate.unmask(call.ticket, number, masked)
+        answer, result = self._answered(call, values)
+        gate.digest(number, answer)
+        return answer, result
+
+    def _values(self, call: Call) -> "_Values":
+        inputs, gradients = self._shared.inputs, call.output_gradients
+        return _Values(
+            to_value(call.args, inputs),
+            to_value(call.kwargs, inputs),
+            None if gradients is None else to_value(gradients, inputs),
+        )
+
+    def _answered(self, frame: Call, values: "_Values") -> tuple[Done, model_call.Result]:
+        """Run the model, or the work of an empty call, and describe the result."""
+        memory = self._shared
         if frame.empty:
-            memory.arena.probe(forked=frame.forked)
-            result, launches = self._held.pop(), None
+            if frame.probes:
+                memory.arena.probe(forked=frame.forked)
+            result, launches = self._held[-1][0], None
         else:
             with self._op_counter or contextlib.nullcontext():
-                result, launches = self._run(args, kwargs, gradients, frame.schedule)
+                result, launches = self._run(*values, frame.schedule)
             result = model_call.readable(result)
         outbox = Outbox(memory.arena)
         answer = Done(
@@ -188,18 +248,7 @@ class Runner:
             gradients=_gradient_views(result.gradients, outbox),
             launches=launches,
         )
-        if memory.gate is not None:
-            gradient_places = [
-                place
-                for name, view in (answer.gradients or {}).items()
-                if view is not None
-                for place in places(view, f"gradient of {name}")
-            ]
-            memory.gate.leave(frame.ticket, [*places(answer.outputs), *gradient_places], frame.sampled)
-            self._channel.send(Queued(index=frame.index))
-            torch.cuda.synchronize()  # Raises pending GPU errors.
-        self._held.append(result)
-        return answer
+        return answer, result
 
     def _profiled(self, frame: ProfiledCall) -> Frame:
         memory = self._shared
@@ -244,6 +293,14 @@ class Runner:
         if self._memory is None:
             raise RuntimeError("nothing is loaded")
         return self._memory
+
+
+class _Values(NamedTuple):
+    """Inputs of a call as views of shared memory."""
+
+    args: Any
+    kwargs: Any
+    gradients: Any
 
 
 def _gradient_views(

@@ -48,7 +48,7 @@ def take_over(frame: Load, descriptors: list[int], make_room: Callable[[], None]
     """Map the descriptors of `frame`. `make_room` frees earlier outputs if a copy does not fit."""
     inputs, outputs, *others = descriptors
     if frame.device == "cuda":
-        gpu = Gpu(frame, inputs, outputs, library=others[0], page=others[1], make_room=make_room)
+        gpu = Gpu(frame, inputs, outputs, library=others[0], page=others[1], kernels=others[2], make_room=make_room)
         return Shared(gpu.inputs, gpu, gpu.gate, None)
     arena = HostArena(_mapped(outputs, frame.output_bytes), frame.copy_bytes)
     emulation = None

@@ -1,6 +1,7 @@
 """Reduction of both sides' samples to medians, a speedup with an interval, and findings about doubts."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -8,29 +9,53 @@ from msgspec.structs import replace
 from evaluator.findings import Code, finding
 from evaluator.records import ClockKind, Finding, Samples, Timing, finite_or_none
 from evaluator.timing.bootstrap import Bootstrap, Interval
-from evaluator.timing.stats import median
+from evaluator.timing.clock_error import clock_error_ms
+from evaluator.timing.stats import interquartile_range, median, outliers
 from evaluator.timing.warnings import warnings
 
 WIDEST = 0.05
 """Largest width of a quoted speedup's interval, relative to the speedup."""
-CLOCK_ERROR_MS = {ClockKind.HOST: 0.0, ClockKind.SEALED: 0.015}
-"""Error of a clock beyond the spread of its empty calls.
-
-A context switch empties the GPU's address translation and instruction caches, and adds up to 15 us to a kernel's time,
-more to some kernels than to others (docs/evidence/gpu_experiments.md). The host's clock has no comparable known error.
-"""
 _LONGEST = 1 << 12
 
 
-def clock_error_ms(clock: ClockKind, *, overhead_ms: float, spread_ms: float) -> float:
-    """Return the largest error of a time, for a clock whose empty calls take `overhead_ms`.
+def comparable(sides: Sequence[Samples]) -> list[Samples]:
+    """Return the sides with samples of one kind: calls in windows if all sides have windows, else single calls.
 
-    The host clock subtracts the overhead from each call, but the runner can use this time as well. A submission that
-    answers by its own code, or overlaps its work with the judge's, is quoted too low, by at most the overhead. Errors
-    in the other direction are at most the spread of empty calls. The two errors exclude each other, so the larger one
-    counts.
+    >>> comparable([])
+    []
     """
-    return max(overhead_ms, spread_ms) if clock is ClockKind.HOST else spread_ms + CLOCK_ERROR_MS[clock]
+    in_windows = all(side.windows is not None and side.windows.call_ms for side in sides)
+    return [_with_samples(side, in_windows=in_windows) for side in sides]
+
+
+def _with_samples(side: Samples, *, in_windows: bool) -> Samples:
+    if side.windows is None:
+        return side
+    times_ms = (side.windows.call_ms if in_windows else side.windows.single_ms) or side.samples_ms
+    return replace(
+        side,
+        samples_ms=times_ms,
+        median_ms=median(times_ms),
+        iqr_ms=interquartile_range(times_ms),
+        outliers=len(outliers(times_ms)),
+        windows=side.windows if in_windows else None,
+    )
+
+
+def resolution_ms(clock: ClockKind, sides: Sequence[Samples]) -> float:
+    """Return the largest error of a time in comparable `sides`, beyond the scatter of the samples.
+
+    In a window, what a change of contexts costs occurs once, and is taken off with a single call of the same side.
+    """
+    in_windows = [side.windows.clock_error_ms for side in sides if side.windows is not None]
+    return max(in_windows) if len(in_windows) == len(sides) else single_resolution_ms(clock, sides)
+
+
+def single_resolution_ms(clock: ClockKind, sides: Sequence[Samples]) -> float:
+    """Return the largest error of a single call's time: `clock_error_ms`, and the unwatched time before a call."""
+    unwatched_ms = max(side.unwatched_ms for side in sides)
+    overhead_ms, spread_ms = max(side.overhead_ms for side in sides), max(side.overhead_iqr_ms for side in sides)
+    return clock_error_ms(clock, overhead_ms=overhead_ms, spread_ms=spread_ms) + unwatched_ms
 
 
 class Quote(NamedTuple):
@@ -43,25 +68,23 @@ class Quote(NamedTuple):
 def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples) -> Quote:
     """Reduce both sides; the reference's samples before and after the submission have equal weight.
 
-    Every interval includes the clock's resolution: `clock_error_ms`, plus the unwatched time in which a side's work may
-    have begun. The speedup is None if its interval is wider than `WIDEST`; such an interval may still exclude 1 and be
-    significant. An interval without an upper end is never significant: if the clock cannot tell a submission from an
-    empty call, a drift of the overhead would look the same.
+    Every interval includes the clock's resolution (`resolution_ms`). The speedup is None if its interval is wider than
+    `WIDEST`; such an interval may still exclude 1 and be significant. An interval without an upper end is never
+    significant: if the clock cannot tell a submission from an empty call, a drift of the overhead would look the same.
 
     Raises:
         ValueError: a side has no samples.
     """
-    sides = (before, submission, after)
-    unwatched_ms = max(side.unwatched_ms for side in sides)
-    overhead_ms, spread_ms = max(side.overhead_ms for side in sides), max(side.overhead_iqr_ms for side in sides)
-    resolution_ms = clock_error_ms(clock, overhead_ms=overhead_ms, spread_ms=spread_ms) + unwatched_ms
+    sides = before, submission, after = tuple(comparable([before, submission, after]))
+    resolved_ms = resolution_ms(clock, sides)
+    unwatched_ms = 0.0 if submission.windows is not None else max(side.unwatched_ms for side in sides)
     reference_ms = median([*before.samples_ms, *after.samples_ms])
     submission_ms = median(submission.samples_ms)
     draws = Bootstrap([before.samples_ms, after.samples_ms], submission.samples_ms)
     ratio = reference_ms / submission_ms if submission_ms > 0 else math.inf
-    interval = draws.speedup(resolution_ms)
+    interval = draws.speedup(resolved_ms)
     quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
-    reference_interval, submission_interval = draws.reference_ms(resolution_ms), draws.submission_ms(resolution_ms)
+    reference_interval, submission_interval = draws.reference_ms(resolved_ms), draws.submission_ms(resolved_ms)
     timing = Timing(
         clock=clock,
         reference_before=before,
@@ -70,7 +93,7 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
         reference_median_ms=reference_ms,
         submission_median_ms=submission_ms,
         speedup=ratio if quoted else None,
-        resolution_ms=resolution_ms,
+        resolution_ms=resolved_ms,
         reference_low_ms=reference_interval.low,
         reference_high_ms=reference_interval.high,
         submission_low_ms=submission_interval.low,
@@ -79,7 +102,7 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
         speedup_high=finite_or_none(interval.high),
         significant=interval.excludes_one and math.isfinite(interval.high),
     )
-    too_wide = [] if quoted else [_below_resolution(draws, interval, ratio, resolution_ms, unwatched_ms)]
+    too_wide = [] if quoted else [_below_resolution(draws, interval, ratio, resolved_ms, unwatched_ms)]
     return Quote(timing, [*too_wide, *warnings(timing)])
 
 
@@ -89,20 +112,18 @@ def unquoted(timing: Timing) -> Timing:
 
 
 def _below_resolution(
-    draws: Bootstrap, interval: Interval, ratio: float, resolution_ms: float, unwatched_ms: float
+    draws: Bootstrap, interval: Interval, ratio: float, resolved_ms: float, unwatched_ms: float
 ) -> Finding:
     """Return the reason for a missing speedup, and whether longer calls would help."""
     found = f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}"
-    factor = _longer(draws, ratio, resolution_ms)
+    factor = _longer(draws, ratio, resolved_ms)
     if factor is None:
         message = f"{found}; the samples scatter too much for longer calls alone to help"
     else:
-        message = (
-            f"{found}; the clock resolves {resolution_ms * 1e3:.3g} us: calls {factor} times as long would suffice"
-        )
+        message = f"{found}; the clock resolves {resolved_ms * 1e3:.3g} us: calls {factor} times as long would suffice"
     if unwatched_ms > 0:
         message += f"; in {unwatched_ms:.3g} ms of the resolution, waiting streams held the GPU before a call began"
-    return finding(Code.BELOW_RESOLUTION, message, resolution_ms=resolution_ms, longer_factor=factor)
+    return finding(Code.BELOW_RESOLUTION, message, resolution_ms=resolved_ms, longer_factor=factor)
 
 
 def _spelled(interval: Interval) -> str:
@@ -111,7 +132,7 @@ def _spelled(interval: Interval) -> str:
     return f"{interval.low:.3g} or more" if math.isinf(interval.high) else f"{interval.low:.3g} to {interval.high:.3g}"
 
 
-def _longer(draws: Bootstrap, ratio: float, resolution_ms: float) -> int | None:
+def _longer(draws: Bootstrap, ratio: float, resolved_ms: float) -> int | None:
     """Return the smallest power of two by which both sides' times must grow, if their scatter grows in proportion.
 
     Longer times are equivalent to a finer resolution. None if the scatter alone is too wide, or without measured time.
@@ -120,7 +141,7 @@ def _longer(draws: Bootstrap, ratio: float, resolution_ms: float) -> int | None:
         return None
     factor = 2
     while factor <= _LONGEST:
-        if draws.speedup(resolution_ms / factor).width_of(ratio) <= WIDEST:
+        if draws.speedup(resolved_ms / factor).width_of(ratio) <= WIDEST:
             return factor
         factor *= 2
     return None

@@ -9,6 +9,9 @@ _TO_SIGMA = 1.4826
 _LEAST_SIGMA = 0.001
 """Relative to the median: if most values are equal, a clock tick is no outlier."""
 _FAR = 10.0
+_QUARTILES = 1.349
+"""Distance between the quartiles of a normal distribution, in standard deviations."""
+_NORMAL_95 = 1.96
 
 
 def median(values: Sequence[float]) -> float:
@@ -47,6 +50,18 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     low = max(math.ceil(len(ordered) / 2 - half) - 1, 0)
     high = min(math.ceil(len(ordered) / 2 + half) - 1, len(ordered) - 1)
     return ordered[low], ordered[high]
+
+
+def median_error(values: Sequence[float]) -> float:
+    """Return half the width of a 95 % interval of the median, for values of a normal distribution.
+
+    The standard error of a median is sqrt(pi / 2) of the mean's; the quartiles give the standard deviation.
+
+    >>> round(median_error([float(value) for value in range(100)]), 2)
+    9.01
+    """
+    sigma = interquartile_range(values) / _QUARTILES
+    return _NORMAL_95 * math.sqrt(math.pi / 2 / len(values)) * sigma
 
 
 def outliers(values: Sequence[float]) -> list[float]:

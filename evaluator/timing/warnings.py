@@ -1,8 +1,11 @@
 """Findings about doubtful samples, and about slowness that the median hides."""
 
+from msgspec.structs import replace
+
 from evaluator.findings import Code, finding
 from evaluator.records import Finding, Samples, Timing
-from evaluator.timing.stats import outliers
+from evaluator.timing.clock_error import CLOCK_ERROR_MS
+from evaluator.timing.stats import median, outliers
 
 _DRIFT = 0.05
 _MANY = 0.05
@@ -22,6 +25,7 @@ def warnings(timing: Timing) -> list[Finding]:
         _outliers(timing),
         _first_call_slow(timing),
         _host_bound(timing.submission, timing.resolution_ms),
+        _shared_work(timing.submission),
     ]
     return [each for each in candidates if each is not None]
 
@@ -68,13 +72,28 @@ def _first_call_slow(timing: Timing) -> Finding | None:
     """Compare the submission's first call with that of the reference's second runner (see `Samples`)."""
     submission = timing.submission
     first_ms, usual_ms = submission.first_call_ms, timing.reference_after.first_call_ms
-    if first_ms <= max(_SLOW_FIRST * (submission.median_ms + timing.resolution_ms), _SLOWER_FIRST * usual_ms):
+    single_ms = submission.median_ms if submission.windows is None else median(submission.windows.single_ms)
+    least_ms = max(timing.resolution_ms, CLOCK_ERROR_MS[timing.clock])
+    if first_ms <= max(_SLOW_FIRST * (single_ms + least_ms), _SLOWER_FIRST * usual_ms):
         return None
     message = (
         f"the submission's first call took {first_ms:.4g} ms, its other calls {submission.median_ms:.4g} ms; "
         f"the reference's first call took {usual_ms:.4g} ms"
     )
     return finding(Code.FIRST_CALL_SLOW, message, first_call_ms=first_ms, reference_first_call_ms=usual_ms)
+
+
+def _shared_work(submission: Samples) -> Finding | None:
+    """Report a side whose windows are faster than calls that cannot share work."""
+    windows = submission.windows
+    if windows is None or not windows.spot_quoted:
+        return None
+    of_windows_ms = median(replace(windows, spot_quoted=False).call_ms)
+    message = (
+        f"a call takes {of_windows_ms * 1e3:.3g} us in a window of calls, and {submission.median_ms * 1e3:.3g} us when "
+        "each call is released after the one before; the latter is quoted"
+    )
+    return finding(Code.SHARED_WORK, message, window_ms=of_windows_ms, spot_ms=submission.median_ms)
 
 
 def _host_bound(submission: Samples, resolution_ms: float) -> Finding | None:

@@ -266,7 +266,7 @@ def test_a_card_is_shown_again_with_its_samples(run: Run, graded: FakeGrade, sub
     first = run.out
     assert run("show", "card.json") == 0
     again = run.out
-    assert "Samples        reference: 100 calls" in again
+    assert "Samples        reference: 100 verified calls" in again
     assert [line for line in again.splitlines() if line in first.splitlines()] == first.splitlines()
     assert run.err == ""
 

@@ -1,6 +1,7 @@
 """Backends of the devices: tensor memory, shared memory, clock, comparison and limits of a runner."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -8,8 +9,8 @@ import psutil
 import torch
 
 from evaluator.compile.device_builders import DeviceBuilders
-from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, room_for
-from evaluator.devices.page import PAGE_BYTES
+from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, room_for, sealed_file
+from evaluator.devices.page import MAX_CALLS, PAGE_BYTES
 from evaluator.judge.backend.gpu_session import RUNNER_LIMITS
 from evaluator.judge.clock.clock import Clock
 from evaluator.judge.clock.host_clock import HostClock
@@ -35,6 +36,9 @@ _WAITING_BYTES = 6 << 30
 _ROTATION_BYTES = 64 << 20
 # Larger probes no longer increase the time of a first access after a context switch (measured).
 _PROBE_BYTES = 32 << 20
+# Limits for the calls of a window: their inputs (the judge's and the runner's) and their outputs (of two windows).
+_WINDOW_BYTES = 2 << 30
+_PART_FOR_WINDOWS = 16
 
 
 class CallSizes(NamedTuple):
@@ -59,6 +63,11 @@ class CallSizes(NamedTuple):
         """
         inputs_bytes = 2 * (self.input_bytes + _ROTATION_BYTES)
         return inputs_bytes + 2 * (self.output_bytes + self.state_bytes) + _ARENA_SLACK_BYTES + _CONTEXT_BYTES
+
+    def window_calls(self, size_bytes: int) -> int:
+        """Return how many calls a window may have within `size_bytes` of GPU memory, at least 1."""
+        once_bytes = 2 * (self.input_bytes + self.output_bytes)
+        return max(min(size_bytes // max(once_bytes, 1), MAX_CALLS), 1)
 
     @property
     def temporary_bytes(self) -> int:
@@ -142,13 +151,15 @@ class GpuBackend:
         self.compare: Comparison = FusedComparison(device_builders.kernels).begin
         self._library = device_builders.library
         self._probe_bytes = max(min(sizes.input_bytes, _PROBE_BYTES) // 4 * 4, 4)
-        self._input_bytes = sizes.input_bytes + _ROTATION_BYTES
-        self._output_bytes = sizes.output_bytes
         free_bytes, _ = torch.cuda.mem_get_info()
         spare_bytes = max(free_bytes - sizes.judge_bytes - sizes.runner_bytes, 0)
+        self.window_calls = sizes.window_calls(min(_WINDOW_BYTES, spare_bytes // _PART_FOR_WINDOWS))
+        self._input_bytes = self.window_calls * sizes.input_bytes + _ROTATION_BYTES
+        self._output_bytes = sizes.output_bytes
         once_bytes = min(sizes.temporary_bytes, spare_bytes)
         room_bytes = min(2 * sizes.temporary_bytes, max(spare_bytes // 2, once_bytes))
-        self._arena_bytes = _ARENA_SLACK_BYTES + 2 * (sizes.output_bytes + sizes.state_bytes) + room_bytes
+        outputs_bytes = (self.window_calls + 1) * sizes.output_bytes if self.window_calls > 1 else sizes.output_bytes
+        self._arena_bytes = _ARENA_SLACK_BYTES + 2 * (outputs_bytes + sizes.state_bytes) + room_bytes
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[SharedMemory]:
@@ -157,8 +168,19 @@ class GpuBackend:
             inputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._input_bytes)))
             outputs = stack.enter_context(contextlib.closing(DeviceRegion(0, self._arena_bytes)))
             page = stack.enter_context(contextlib.closing(HostRegion(PAGE_BYTES)))
-            size_bytes = self._output_bytes
-            yield SharedMemory(inputs, outputs, size_bytes, self._library, size_bytes, page, self._probe_bytes)
+            kernels = sealed_file(self.kernels)
+            stack.callback(os.close, kernels)
+            yield SharedMemory(
+                inputs,
+                outputs,
+                self._output_bytes,
+                self._library,
+                self._output_bytes,
+                page,
+                self._probe_bytes,
+                kernels,
+                self.window_calls,
+            )
 
     def clock(self, session: RunnerClient, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Create a sealed clock."""

@@ -28,7 +28,7 @@ from evaluator.judge.trial.model_runner import ModelRunner, own_tf32
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import Baseline, BaselineKind, Fault, Samples, TensorCheck, Tf32
 from evaluator.timing.bootstrap import Bootstrap
-from evaluator.timing.quote import WIDEST
+from evaluator.timing.quote import WIDEST, comparable
 from evaluator.timing.stats import median
 from evaluator.version import __version__
 
@@ -164,7 +164,9 @@ def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32
         )
         if first.fault is not None:
             raise _Failed(first.fault.finding.message)
-        side = timing_loop.side("baseline", trial_runner, _fresh_seeds(), empty, context.call_timeout_s)
+        side = timing_loop.side(
+            "baseline", trial_runner, _fresh_seeds(), empty, context.call_timeout_s, spot_checks=not trusted
+        )
         if context.gpu_session is not None:
             context.gpu_session.monitor.sample()
     if side.samples is None or side.failed is not None:
@@ -197,14 +199,18 @@ def _with_room(compare: Comparison) -> Comparison:
 def _quoted(baseline: Baseline, submission: Samples, resolution_ms: float) -> Baseline:
     if baseline.samples is None:
         return baseline
+    other, submission = comparable([baseline.samples, submission])
+    if other.windows is not None and submission.windows is not None:
+        resolution_ms = max(other.windows.clock_error_ms, submission.windows.clock_error_ms)
+    else:
+        resolution_ms += max(other.unwatched_ms - submission.unwatched_ms, 0.0)
     taken_ms = median(submission.samples_ms)
-    ratio = baseline.samples.median_ms / taken_ms if taken_ms > 0 else math.inf
-    unwatched_ms = max(baseline.samples.unwatched_ms - submission.unwatched_ms, 0.0)
-    draws = Bootstrap([baseline.samples.samples_ms], submission.samples_ms)
-    interval = draws.speedup(resolution_ms + unwatched_ms)
+    ratio = other.median_ms / taken_ms if taken_ms > 0 else math.inf
+    interval = Bootstrap([other.samples_ms], submission.samples_ms).speedup(resolution_ms)
     quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
     return replace(
         baseline,
+        samples=other,
         speedup=ratio if quoted else None,
         speedup_low=interval.low if math.isfinite(interval.low) else None,
         speedup_high=interval.high if math.isfinite(interval.high) else None,

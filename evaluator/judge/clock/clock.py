@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from evaluator.judge.clock.memory_samples import MemorySamples
-from evaluator.protocol.frames import Call, Done, Prepare
+from evaluator.protocol.frames import Call, Done, Masked, Prepare
 from evaluator.records import Fault
 
 
@@ -33,10 +33,36 @@ class ClockedCall(NamedTuple):
     samples: dict[str, Sample] | None = None
 
 
+class ClockedWindow(NamedTuple):
+    """An answered window: the calls, and the time from the reveal of all inputs to the end of all work.
+
+    `was_queued`: the runner had queued all calls when the inputs were revealed. Otherwise the time includes the host's.
+    """
+
+    calls: list[ClockedCall]
+    elapsed_ms: float
+    was_queued: bool
+
+
+class ClockedSpotCheck(NamedTuple):
+    """An answered spot check: the calls, and the time of each from its release to its digest, in ms.
+
+    `mismatch` is the first call whose outputs changed after the digest; None without any.
+    """
+
+    calls: list[ClockedCall]
+    times_ms: list[float]
+    mismatch: int | None
+
+
 class Clock(Protocol):
-    """The clock of one runner. `empty_ms` is the duration of an empty call's own work."""
+    """The clock of one runner. `empty_ms` is the duration of an empty call's own work.
+
+    A window has at most `window_calls` calls; with 1, the clock has no windows.
+    """
 
     empty_ms: float
+    window_calls: int
 
     @property
     def memory_samples(self) -> MemorySamples | None:
@@ -62,3 +88,18 @@ class Clock(Protocol):
         work samples the outputs. `timeout_s` limits the time until all work is queued on the GPU, `queued_timeout_s`
         the rest, which contains no compilation or tuning.
         """
+
+    def window(
+        self,
+        frames: list[Call],
+        write: Callable[[], None],
+        outline: dict[str, torch.Tensor],
+        *,
+        timeout_s: float,
+    ) -> ClockedWindow | Fault:
+        """Write the inputs of all calls, then let the runner make the calls one behind the other."""
+
+    def spot_check(
+        self, frames: list[Call], write: Callable[[], None], masked: list[Masked], *, timeout_s: float
+    ) -> ClockedSpotCheck | Fault:
+        """Write and mask the inputs of all calls, then release each call when the digest of the previous is there."""

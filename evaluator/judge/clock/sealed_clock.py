@@ -1,6 +1,6 @@
 """Clock of a runner on a GPU: two processes, one GPU, and the judge's own events around the submission's work.
 
-    judge's stream:   hold | write inputs | overwrite L2 | e0 | go |                | done? | take samples | e1
+    judge's stream:   hold | write inputs | overwrite L2 | e0 | go |                | done? | e1 | take samples
     runner's stream:                                              | go? | forward | done |
 
 `go` and `done` are words in a shared page, written and awaited by streams (cuStreamWriteValue32, cuStreamWaitValue32),
@@ -28,12 +28,14 @@ from msgspec.structs import replace
 from evaluator.devices import driver
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import DONE, GO
+from evaluator.devices.spot_kernels import SpotKernels
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
-from evaluator.judge.clock.clock import ClockedCall
+from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck, ClockedWindow
 from evaluator.judge.clock.output_sampling import SLOT_BYTES, Sampling
+from evaluator.judge.clock.spot_check import SpotCheck
 from evaluator.judge.runners.runner_client import RunnerClient, Stage, answers
-from evaluator.protocol.frames import Call, Done, Frame, Prepare, Queued
+from evaluator.protocol.frames import Call, Done, Frame, Masked, Prepare, Queued, Window
 from evaluator.records import Fault, Status
 from evaluator.timing.stats import median
 
@@ -65,10 +67,13 @@ class SealedClock:
         self._module = driver.load_module(kernels)
         self._gather = driver.kernel(self._module, "warpgrade_gather")
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]  # type: ignore[no-untyped-call]
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(4)]  # type: ignore[no-untyped-call]
         cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         self._flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device="cuda")
+        self._work = torch.zeros(1, device="cuda")
         self._ticket = 0
+        self.window_calls = memory.window_calls
+        self._spot_check = SpotCheck(session, memory, self._page_at, SpotKernels(kernels))
         self.empty_ms = self._time_probe(memory.probe_bytes)
         self._sampling = Sampling({}, "cuda")
 
@@ -83,12 +88,13 @@ class SealedClock:
         source, target = torch.zeros(2, probe_bytes // 4, dtype=torch.int32, device="cuda")
         times_ms = []
         for _ in range(_PROBES):
-            start, _, end = self._events
+            start, _, end, _ = self._events
             with torch.cuda.stream(self._stream):
                 self._flush.fill_(0)
                 start.record()
                 torch.bitwise_not(source, out=target)
                 end.record()
+                self._work.add_(1)
             self._stream.synchronize()
             times_ms.append(start.elapsed_time(end))
         return median(times_ms)
@@ -111,13 +117,8 @@ class SealedClock:
 
         With `asks_late`, the request is sent only after the judge's side has opened the gate.
         """
-        self._ticket += 1
-        sampling = self._sampling = self._sampling.of(outline)
+        sampling, positions, slots = self._sampled(outline)
         frame = replace(frame, ticket=self._ticket, sampled=sampling.paths)
-        positions = sampling.positions()
-        slots = torch.full((len(positions), SLOT_BYTES), 0xA5, dtype=torch.uint8, device="cuda")
-        driver.reset_persisting_l2()
-        torch.cuda.synchronize()
         self._queue(write, sampling, positions, slots, tells_when_open=asks_late)
         if asks_late and not self._opened():
             self._abandon()
@@ -133,9 +134,8 @@ class SealedClock:
         done, queued_ns, lag_ms = answer
         if not self._settled():
             self._abandon()
-            message = "the runner reported the end of a call that its GPU never finished"
-            return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, message))
-        start, go, end = self._events
+            return self._never_ended()
+        start, go, end, _ = self._events
         return ClockedCall(
             done,
             elapsed_ms=go.elapsed_time(end),
@@ -144,6 +144,67 @@ class SealedClock:
             lag_ms=lag_ms,
             samples=sampling.samples(positions, slots),
         )
+
+    def window(
+        self,
+        frames: list[Call],
+        write: Callable[[], None],
+        outline: Mapping[str, torch.Tensor],
+        *,
+        timeout_s: float,
+    ) -> ClockedWindow | Fault:
+        """Measure calls one behind the other, as `call` measures one."""
+        named = {f"{number} {path}": tensor for number in range(len(frames)) for path, tensor in outline.items()}
+        sampling, positions, slots = self._sampled(named)
+        calls = [replace(frame, ticket=self._ticket, sampled=sampling.paths) for frame in frames]
+        self._queue(write, sampling, positions, slots, tells_when_open=False)
+        fault = self._session.send(Window(calls=calls), Stage.CALL, timeout_s)
+        was_queued = self._session.answered(_HOLD_S)
+        self._let_go()
+        answer = fault or self._session.window_answer(calls, timeout_s)
+        if isinstance(answer, Fault) or not self._settled():
+            self._abandon()
+            return answer if isinstance(answer, Fault) else self._never_ended()
+        samples = sampling.samples(positions, slots)
+        of_calls = [
+            {path: sample for path in outline if (sample := samples.get(f"{number} {path}")) is not None}
+            for number in range(len(calls))
+        ]
+        _, go, end, _ = self._events
+        elapsed_ms = go.elapsed_time(end)
+        answered = [
+            ClockedCall(done, elapsed_ms=elapsed_ms, samples=found)
+            for done, found in zip(answer.calls, of_calls, strict=True)
+        ]
+        return ClockedWindow(answered, elapsed_ms, was_queued)
+
+    def spot_check(
+        self, frames: list[Call], write: Callable[[], None], masked: list[Masked], *, timeout_s: float
+    ) -> ClockedSpotCheck | Fault:
+        """Measure calls that are released one at a time, with the judge's host as the clock."""
+        ticket = self._ticket + 1
+        self._ticket += len(frames) + 1
+        with torch.cuda.stream(self._stream):
+            write()
+        self._stream.synchronize()
+        answer = self._spot_check.run([replace(frame, ticket=ticket) for frame in frames], masked, timeout_s)
+        if isinstance(answer, Fault):
+            self._abandon()
+        return answer
+
+    def _sampled(self, outline: Mapping[str, torch.Tensor]) -> tuple[Sampling, torch.Tensor, torch.Tensor]:
+        """Begin a call or window with a ticket of its own. Return what is sampled, where, and where to."""
+        self._ticket += 1
+        sampling = self._sampling = self._sampling.of(outline)
+        positions = sampling.positions()
+        slots = torch.full((len(positions), SLOT_BYTES), 0xA5, dtype=torch.uint8, device="cuda")
+        driver.reset_persisting_l2()
+        torch.cuda.synchronize()
+        return sampling, positions, slots
+
+    def _never_ended(self) -> Fault:
+        message = "the runner reported the end of a call that its GPU never finished"
+        return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, message))
 
     def _queue(
         self,
@@ -155,7 +216,7 @@ class SealedClock:
         tells_when_open: bool,
     ) -> None:
         stream = self._stream.cuda_stream
-        start, go, end = self._events
+        start, go, end, sampled = self._events
         with torch.cuda.stream(self._stream):
             driver.stream_wait(stream, self._hold_at, self._ticket)
             start.record()
@@ -167,6 +228,10 @@ class SealedClock:
                 driver.stream_write(stream, self._hold_at + _OPEN, self._ticket)
             driver.stream_wait(stream, self._page_at + DONE, self._ticket)
             driver.stream_write(stream, self._hold_at + _SEEN, self._ticket)
+            # A kernel waits until the runner's context is idle. The kernel of the samples takes 20 us more for one
+            # tensor than for four, so its time is not part of a call's.
+            self._work.add_(1)
+            end.record()
             driver.launch(
                 self._gather,
                 blocks=_BLOCKS,
@@ -183,7 +248,7 @@ class SealedClock:
                     ctypes.c_uint64(slots.data_ptr()),
                 ],
             )
-            end.record()
+            sampled.record()
 
     def _opened(self) -> bool:
         """End the hold, and return whether the clock starts, as signalled by a word in the judge's own page."""

@@ -3,3 +3,4 @@
 #include "compare.cu"
 #include "gather.cu"
 #include "read.cu"
+#include "spot.cu"

@@ -64,6 +64,10 @@ class CallPlan:
             return None
         return self.reference.honest(self.inputs, self.random_seed, self.gradients)
 
+    def forget(self) -> None:
+        """Free the plain result, which takes the memory of a call's outputs."""
+        self.__dict__.pop("whole", None)
+
     def wanted(self, outline: model_call.Result) -> model_call.Result:
         """Return the plain result, or its shapes `outline` if the reference is computed in several blocks."""
         return outline if self.whole is None else self.whole.result

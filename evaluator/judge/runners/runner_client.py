@@ -29,12 +29,14 @@ from evaluator.protocol.frames import (
     Frame,
     FrameError,
     FromRunner,
+    Items,
     Load,
     Loaded,
     Prepare,
     Queued,
     Warm,
     Warmed,
+    WindowDone,
 )
 from evaluator.protocol.frames.bounds import most_bytes_from_runner
 from evaluator.protocol.frames.oversize import oversized_answer
@@ -161,6 +163,16 @@ class RunnerClient:
             return None
         return answer if isinstance(answer, Fault) else self.out_of_place(answer)
 
+    def window_answer(self, calls: list[Call], timeout_s: float) -> WindowDone | Fault:
+        """Wait for the two answers to a window of `calls`."""
+        answer = self.answer(Stage.CALL, timeout_s)
+        if isinstance(answer, Queued):
+            answer = self.answer(Stage.CALL, timeout_s)
+        if not isinstance(answer, WindowDone):
+            return answer if isinstance(answer, Fault) else self.out_of_place(answer)
+        agree = len(answer.calls) == len(calls) and all(map(answers, answer.calls, calls))
+        return answer if agree else self.out_of_place(answer)
+
     def stop(self) -> Fault | None:
         """Stop every process of the runner until the next call. Return a fault after 5 s with a running process."""
         give_up = time.monotonic() + _STOP_S
@@ -215,7 +227,7 @@ class RunnerClient:
                 with deadline.used_by(self._code):
                     answer = self._channel.receive(deadline.within(left_s))
                 left_s -= time.monotonic() - asked
-                if isinstance(answer, Done) and (beyond := oversized_answer(answer.outputs)) is not None:
+                if isinstance(answer, Done | WindowDone) and (beyond := _oversized(answer)) is not None:
                     return _no_proper_frame(beyond)
                 if not isinstance(answer, BuildRequest):
                     self._owes -= not isinstance(answer, Queued)
@@ -319,6 +331,15 @@ class RunnerClient:
 def answers(done: Done, frame: Prepare | Call) -> bool:
     """Return whether `done` answers `frame`. The token proves that `done` was sent after `frame` was read."""
     return done.index == frame.index and done.token == frame.token
+
+
+def _oversized(answer: Done | WindowDone) -> str | None:
+    """Return the violated limit of an answer; a window has the limit of one call for all its calls together."""
+    return oversized_answer(
+        answer.outputs
+        if isinstance(answer, Done)
+        else Items(is_tuple=False, items=[done.outputs for done in answer.calls])
+    )
 
 
 def _no_proper_frame(why: str) -> Fault:

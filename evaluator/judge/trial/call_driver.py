@@ -1,22 +1,30 @@
 """Calls of one runner: prepare the runner, then let the clock reveal the inputs of one call."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from evaluator.devices.memory import SharedMemory
-from evaluator.judge.clock.clock import Clock, ClockedCall
+from evaluator.devices.page import MAX_PLACES
+from evaluator.judge.clock.clock import Clock, ClockedCall, ClockedSpotCheck, ClockedWindow
 from evaluator.judge.inputs.changing_weights import Laid, Sites
 from evaluator.judge.integrity.output_checks import outlined
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.tensors.pytree import LaidOut, lay_out, named_views
+from evaluator.judge.tensors.pytree import LaidOut, Value, lay_out, named_views
 from evaluator.protocol import model_call
-from evaluator.protocol.frames import Call, EmulatorSchedule, Items, Prepare, Table
+from evaluator.protocol.answer_spans import answer_spans
+from evaluator.protocol.frames import Call, Done, EmulatorSchedule, Items, Masked, Prepare, Table
 from evaluator.records import Fault, Fill, Order, Schedule
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
 _FILLS: dict[Fill, Literal[0, 1, 2, 3]] = {Fill.NAN: 0, Fill.LARGE: 1, Fill.NEGATIVE: 2, Fill.ORDINARY: 3}
+
+
+_WORD_BYTES = 4
 
 
 class CallDriver:
@@ -57,45 +65,15 @@ class CallDriver:
         forked: bool = False,
     ) -> tuple[LaidOut, ClockedCall | Fault]:
         """Prepare the runner, then let the clock reveal the inputs. Without `wanted`, the call is empty."""
-        poison = secrets.randbelow(256)
-        fault = self._clock.prepare(
-            Prepare(
-                index=index,
-                token=_token(),
-                poison=poison,
-                ahead_bytes=self._poison_bytes,
-            ),
-            timeout_s=timeout_s,
-        )
-        if fault is not None:
+        if (fault := self._prepared(index, 1, timeout_s)) is not None:
             return LaidOut([], []), fault
-        if self._precomputed_output is not None:
-            self._precomputed_output.look(poison)
-        inputs, gradients = plan.inputs, plan.gradients
-        weights = self._sites.of(self._reference.parameters()) if self._sites.change else Laid([], {})
-        placed = lay_out(
-            [
-                *((f"input {position}", value) for position, value in enumerate(inputs.args)),
-                *((f"input {name}", value) for name, value in inputs.kwargs.items()),
-                ("gradient", gradients or []),
-                ("weight", weights.staged),
-            ],
-            self._inputs,
-        )._replace(weights=weights.direct)
-        *nodes, output_gradients, staged = placed.nodes
-        count = len(nodes) - len(inputs.kwargs)
-        frame = Call(
+        placed, frames = self._laid_out([plan])
+        frame = replace(
+            frames[0],
             index=index,
-            token=_token(),
-            random_seed=plan.random_seed,
             empty=wanted is None,
             forked=forked,
-            ticket=0,
             schedule=None if schedule is None else _schedule_frame(schedule),
-            args=Items(is_tuple=False, items=nodes[:count]),
-            kwargs=Table(keys=list(inputs.kwargs), items=nodes[count:]),
-            output_gradients=None if gradients is None or not isinstance(output_gradients, Items) else output_gradients,
-            weights=named_views(staged),
         )
         self.wanted = wanted if wanted is not None else self.wanted
         longest_s, self._first_call_s = max(timeout_s, self._first_call_s), 0.0
@@ -108,6 +86,93 @@ class CallDriver:
             queued_timeout_s=timeout_s,
             asks_late=self._reference.draws_numbers,
         )
+
+    @property
+    def window_calls(self) -> int:
+        """Largest number of calls in a window; 1 without windows.
+
+        A forward that draws random numbers receives its request after the clock's start, and has no windows.
+        """
+        if self._reference.draws_numbers or self.wanted is None:
+            return 1
+        tensors = max(len(outlined(self.wanted)), 1)
+        return max(min(self._clock.window_calls, MAX_PLACES // tensors), 1)
+
+    def ask_window(
+        self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False
+    ) -> tuple[LaidOut, ClockedWindow | Fault]:
+        """Make a window of calls, after a call outside of a window. `empty` calls run the probe kernel only."""
+        if (fault := self._prepared(index, len(plans), timeout_s)) is not None:
+            return LaidOut([], []), fault
+        placed, frames = self._laid_out(plans)
+        frames = [replace(frame, index=index, empty=empty) for frame in frames]
+        return placed, self._clock.window(frames, placed.write, outlined(self.wanted), timeout_s=timeout_s)
+
+    def ask_spot_check(
+        self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False
+    ) -> tuple[LaidOut, ClockedSpotCheck | Fault]:
+        """Make calls that are released one at a time. `empty` calls consist of removed masks and digests."""
+        if (fault := self._prepared(index, len(plans), timeout_s)) is not None:
+            return LaidOut([], []), fault
+        placed, frames = self._laid_out(plans)
+        frames = [replace(frame, index=index, empty=empty, probes=False) for frame in frames]
+        masked = [_extent(frame, self._inputs.size_bytes) for frame in frames]
+        return placed, self._clock.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
+
+    def _prepared(self, index: int, calls: int, timeout_s: float) -> Fault | None:
+        """Let the runner free old outputs, and fill the memory of the outputs of `calls` calls."""
+        poison = secrets.randbelow(256)
+        fault = self._clock.prepare(
+            Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),
+            timeout_s=timeout_s,
+        )
+        if fault is None and self._precomputed_output is not None:
+            self._precomputed_output.look(poison)
+        return fault
+
+    def _laid_out(self, plans: Sequence[CallPlan]) -> tuple[LaidOut, list[Call]]:
+        """Choose places for the inputs of calls with the same weights. Inputs of a call lie side by side."""
+        weights = self._sites.of(self._reference.parameters()) if self._sites.change else Laid([], {})
+        values: list[tuple[str, Value]] = []
+        starts = []
+        for plan in plans:
+            starts.append(len(values))
+            values += [(f"input {position}", value) for position, value in enumerate(plan.inputs.args)]
+            values += [(f"input {name}", value) for name, value in plan.inputs.kwargs.items()]
+            values.append(("gradient", plan.gradients or []))
+        placed = lay_out([*values, ("weight", weights.staged)], self._inputs)._replace(weights=weights.direct)
+        *nodes, staged = placed.nodes
+        frames = []
+        for plan, start, end in zip(plans, starts, [*starts[1:], len(nodes)], strict=True):
+            *given, gradients = nodes[start:end]
+            count = len(plan.inputs.args)
+            frames.append(
+                Call(
+                    index=0,
+                    token=_token(),
+                    random_seed=plan.random_seed,
+                    empty=False,
+                    forked=False,
+                    ticket=0,
+                    schedule=None,
+                    args=Items(is_tuple=False, items=given[:count]),
+                    kwargs=Table(keys=list(plan.inputs.kwargs), items=given[count:]),
+                    output_gradients=gradients if plan.gradients is not None and isinstance(gradients, Items) else None,
+                    weights={} if start else named_views(staged),
+                )
+            )
+        return placed, frames
+
+
+def _extent(frame: Call, region_bytes: int) -> Masked:
+    """Return the memory of a call's inputs, whole words of 4 bytes: inputs of other calls are 256 bytes away."""
+    nodes = [frame.args, frame.kwargs, *([] if frame.output_gradients is None else [frame.output_gradients])]
+    spans = answer_spans(Done(index=0, outputs=Items(is_tuple=False, items=list(nodes))))
+    if not spans:
+        return Masked(offset_bytes=0, size_bytes=0)
+    start = min(offset for offset, _ in spans) // _WORD_BYTES * _WORD_BYTES
+    end = max(offset + size for offset, size in spans)
+    return Masked(offset_bytes=start, size_bytes=min(-(-end // _WORD_BYTES) * _WORD_BYTES, region_bytes) - start)
 
 
 def _schedule_frame(schedule: Schedule) -> EmulatorSchedule:

@@ -16,8 +16,10 @@ from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.records import ClockKind, Fault, Profile, Samples, Status, seed_text
-from evaluator.timing.quote import CLOCK_ERROR_MS
+from evaluator.judge.trial.window_loop import SPOT_CALLS, windows_of
+from evaluator.judge.trial.window_runner import WindowRunner
+from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
+from evaluator.timing.clock_error import CLOCK_ERROR_MS
 from evaluator.timing.stats import interquartile_range, median, median_interval, outliers
 
 MIN_CALLS = 20
@@ -31,6 +33,7 @@ _NARROW = 0.002
 _NARROW_TO_THE_CLOCK = 0.5
 """The same limit as a part of the clock error, which adds at least twice as much on either side."""
 _EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
+_EMPTY_SPOT_CHECKS = 2
 _EMPTY_S = 0.15
 """Time limit of the empty calls. Beyond it, inputs are large, calls are long, and the overhead matters little."""
 _LAG_MS = 0.030
@@ -64,6 +67,8 @@ class Overhead(NamedTuple):
     forked_ms: float | None
     lag_ms: float | None
     host_ms: float | None
+    spot_ms: float | None = None
+    """Time of a spot check's call without a forward; None without windows."""
 
 
 class Side(NamedTuple):
@@ -95,6 +100,9 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
         longer_ms = _median_of(answer.prepared_ms for answer in forked[1:])
         forked_ms = quiet_ms if longer_ms is None else _quiet(max(longer_ms, prepared_ms))
     lag_ms = _median_of(answer.lag_ms for answer in answers)
+    spot_ms = _empty_spot_checks(trial_runner, timeout_s)
+    if isinstance(spot_ms, Fault):
+        return spot_ms
     return Overhead(
         taken_off_ms=median(times_ms) - trial_runner.empty_ms,
         spread_ms=interquartile_range(times_ms),
@@ -103,14 +111,29 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
         forked_ms=forked_ms,
         lag_ms=None if lag_ms is None else lag_ms + _LAG_MS,
         host_ms=_median_of(answer.host_ms for answer in answers),
+        spot_ms=spot_ms,
     )
+
+
+def _empty_spot_checks(trial_runner: TrialRunner, timeout_s: float) -> float | Fault | None:
+    """Return the median time of a spot check's call without a forward; None without windows."""
+    if trial_runner.window_calls == 1:
+        return None
+    times_ms: list[float] = []
+    for _ in range(_EMPTY_SPOT_CHECKS):
+        calls = min(SPOT_CALLS, trial_runner.window_calls)
+        found = WindowRunner(trial_runner).time_empty_spot_check(calls, timeout_s=timeout_s)
+        if isinstance(found, Fault):
+            return found
+        times_ms += found[1:]
+    return median(times_ms)
 
 
 def _on_the_host(times_ms: list[float]) -> Overhead:
     """Return the least duration as overhead: on busy cores, the median depends on the load.
 
     A larger overhead would be wrong for a call on idle cores. A submission that avoids part of the overhead, or works
-    during the overhead, is quoted too fast by the whole overhead at most: see `quote.clock_error_ms`.
+    during the overhead, is quoted too fast by the whole overhead at most: see `clock_error_ms`.
     """
     least_ms = min(times_ms)
     spread_ms = max(interquartile_range(times_ms), median(times_ms) - least_ms)
@@ -149,11 +172,13 @@ def side(
     *,
     at_least: int = MIN_CALLS,
     closely: bool = False,
+    spot_checks: bool = False,
 ) -> Side:
     """Time at least `at_least` calls until the median is precise enough, for at most two seconds or 100 calls.
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
+    Windows follow where the clock has windows, for code that is not trusted with `spot_checks`.
     """
     used: list[int] = []
     quiet: list[Trial] = []
@@ -185,6 +210,22 @@ def side(
     void += len(quiet) + len(waited) - len(good)
     times_ms = [max(trial.elapsed_ms - empty.taken_off_ms, 0.0) for trial in good]
     hosts_ms = [trial.host_ms for trial in good if trial.host_ms is not None]
+    late = _goes_on(good, empty)
+    windows: Windows | None = None
+    if late is None and empty.spot_ms is not None and not any(trial.copied for trial in good):
+        in_windows = windows_of(
+            trial_runner,
+            seeds,
+            len(used),
+            [trial.elapsed_ms for trial in good],
+            empty.taken_off_ms,
+            timeout_s,
+            spot_constant_ms=empty.spot_ms if spot_checks else None,
+        )
+        if in_windows.failed is not None:
+            return Side(None, in_windows.failed)
+        windows = in_windows.windows
+        used += in_windows.seeds
     samples = Samples(
         side=name,
         seeds=[seed_text(seed) for seed in used],
@@ -201,8 +242,8 @@ def side(
         outliers=len(outliers(times_ms)),
         overhead_host_ms=empty.host_ms,
         unwatched_ms=_unwatched_ms(good, empty),
+        windows=windows,
     )
-    late = _goes_on(good, empty)
     return Side(samples, None if late is None else good[-1]._replace(fault=late))
 
 

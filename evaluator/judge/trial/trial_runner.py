@@ -118,7 +118,7 @@ class TrialRunner:
         self._precomputed_output = (
             None if self._memory_samples is None else PrecomputedOutputCheck(self._memory_samples)
         )
-        self._call_driver = CallDriver(reference, clock, memory, sites, self._precomputed_output, first_call_s)
+        self.call_driver = CallDriver(reference, clock, memory, sites, self._precomputed_output, first_call_s)
 
     @property
     def earlier_weights(self) -> list[Worn]:
@@ -154,9 +154,24 @@ class TrialRunner:
         wanted = plan.wanted(model_call.Result(self._outline, None))
         self._slices = _fitting(plan.slices, wanted)
         self._precision.begin(len(plan.blocks), self._slices)
-        placed, answer = self._call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
+        placed, answer = self.call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False, profile=profile)
+        return self._verified(index, plan, wanted, placed, answer, schedule=schedule, quick=quick)
+
+    def _verified(
+        self,
+        index: int,
+        plan: CallPlan,
+        wanted: model_call.Result,
+        placed: LaidOut,
+        answer: ClockedCall,
+        *,
+        schedule: Schedule | None = None,
+        quick: bool = True,
+        counts: bool = True,
+    ) -> Trial:
+        """Compare the outputs of a call. A correct call with the problem's own values `counts` for its precision."""
         honest = plan.honest() if quick else None
         self._of_call = {}
         judged = self._judge(answer, wanted, plan, placed, honest)
@@ -166,8 +181,8 @@ class TrialRunner:
         problem = _of_other_values(problem, self._other_values(judged))
         check = Check(
             index=index,
-            profile=profile,
-            seed=seed_text(seed),
+            profile=plan.profile,
+            seed=seed_text(plan.seed),
             schedule=schedule,
             launches=answer.done.launches,
             ok=problem is None,
@@ -175,13 +190,32 @@ class TrialRunner:
             tensors=judged.tensors,
             finding=problem,
         )
-        if problem is None and profile is Profile.AS_GIVEN:
-            self._precision.draw_lots(seed, check)
+        if problem is None and plan.profile is Profile.AS_GIVEN and counts:
+            self._precision.draw_lots(plan.seed, check)
         fault = None if problem is None else Fault(_status(problem), problem)
         copied = any(view.copied for view in views(answer.done.outputs))
         return Trial(
-            check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, profile
+            check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, plan.profile
         )
+
+    @property
+    def window_calls(self) -> int:
+        """Largest number of calls in a window, after the first call; 1 without windows."""
+        return self.call_driver.window_calls
+
+    def plans(self, index: int, seeds: Sequence[int]) -> list[CallPlan]:
+        """Return the plans of calls with the problem's own values, and weights that follow from the first seed."""
+        self._reference.wear(self._weights_of(seeds[0]))
+        rows = self._row_sites(index)
+        return [CallPlan(self._reference, seed, row_sites=rows) for seed in seeds]
+
+    def compared(self, index: int, plan: CallPlan, placed: LaidOut, answer: ClockedCall) -> Trial:
+        """Compare the outputs of a call made by `plan`, while its weights are the reference's."""
+        self._profile = plan.profile
+        wanted = plan.wanted(model_call.Result(self._outline, None))
+        self._slices = _fitting(plan.slices, wanted)
+        self._precision.begin(len(plan.blocks), self._slices)
+        return self._verified(index, plan, wanted, placed, answer, counts=False)
 
     def _other_values(self, judged: _Judged) -> str | None:
         """Return what the wrong values of a call come from, if other values than the problem's own."""
@@ -201,6 +235,10 @@ class TrialRunner:
         """Return a fresh seed of a call with the problem's own input values."""
         return self._distribution_mix.seed_for(Profile.AS_GIVEN)
 
+    def has_own_values(self, seed: int) -> bool:
+        """Return whether a call of `seed` has the problem's own input values."""
+        return self._distribution_mix.pick(seed) is Profile.AS_GIVEN
+
     def _weights_of(self, seed: int) -> int | None:
         """Return the seed of a call's weights; None for the constructed weights."""
         return derived(seed, b"weights") if self._sites.change else None
@@ -211,7 +249,7 @@ class TrialRunner:
 
         Calls bit-equal to the plain reference count too, so no call should be `quick` meanwhile.
         """
-        outputs = outlined(self._call_driver.wanted).values()
+        outputs = outlined(self.call_driver.wanted).values()
         few = any(0 < tensor.numel() < ENOUGH and tensor.dtype == torch.float32 for tensor in outputs)
         return few and self._rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_calls
 
@@ -229,7 +267,7 @@ class TrialRunner:
         self._reference.wear(self._weights_of(seed))
         plan = CallPlan(self._reference, seed, random_seed=0)
         for index in itertools.count():
-            _, answer = self._call_driver.ask(index, plan, None, schedule=None, timeout_s=timeout_s, forked=forked)
+            _, answer = self.call_driver.ask(index, plan, None, schedule=None, timeout_s=timeout_s, forked=forked)
             yield answer
 
     def _judge(

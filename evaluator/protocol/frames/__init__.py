@@ -26,6 +26,7 @@ from evaluator.protocol.frames.from_runner import (
     SeenKernel,
     SourceFile,
     Warmed,
+    WindowDone,
 )
 from evaluator.protocol.frames.to_runner import (
     BuildReply,
@@ -35,11 +36,13 @@ from evaluator.protocol.frames.to_runner import (
     EmulatorSchedule,
     LeaveOut,
     Load,
+    Masked,
     Prepare,
     ProfiledCall,
     ReadBuffers,
     ToRunner,
     Warm,
+    Window,
 )
 from evaluator.protocol.frames.values import Frame, Items, Node, Opaque, Scalar, Table, TensorView
 
@@ -69,6 +72,7 @@ __all__ = [
     "LeftOut",
     "Load",
     "Loaded",
+    "Masked",
     "Node",
     "Opaque",
     "Prepare",
@@ -84,4 +88,6 @@ __all__ = [
     "ToRunner",
     "Warm",
     "Warmed",
+    "Window",
+    "WindowDone",
 ]

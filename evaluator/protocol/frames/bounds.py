@@ -51,6 +51,7 @@ _MOST_BYTES = {
     b"BuildRequest": MOST_SOURCE_BYTES + (1 << 20),
     b"BufferValues": 2 << 20,
     b"Done": 3 << 20,
+    b"WindowDone": 3 << 20,
     b"Profiled": 2 << 20,
     b"Failed": 512 << 10,
     b"Constructed": 256 << 10,

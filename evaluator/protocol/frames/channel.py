@@ -13,7 +13,7 @@ import msgspec
 from evaluator.protocol.frames.bounds import HEAD_BYTES, MAX_FRAME_BYTES, most_bytes_of_ours
 from evaluator.protocol.frames.values import Frame
 
-MAX_DESCRIPTORS = 4
+MAX_DESCRIPTORS = 5
 _LENGTH_BYTES = 4
 _LEAST_TIMEOUT_S = 0.001  # Zero would select non-blocking mode, with an exception of its own.
 

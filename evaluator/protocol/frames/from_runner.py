@@ -85,6 +85,12 @@ class Done(Frame, frozen=True):
     launches: Dimension | None = None
 
 
+class WindowDone(Frame, frozen=True):
+    """Runner: all calls of a window are over."""
+
+    calls: Annotated[list[Done], msgspec.Meta(max_length=32)]
+
+
 class Counted(Frame, frozen=True):
     """Runner: counts of computing work since the first `Count` frame.
 
@@ -141,5 +147,16 @@ class Failed(Frame, frozen=True):
 
 
 FromRunner = (
-    BuildRequest | BufferValues | Warmed | Loaded | Constructed | Queued | Done | Counted | LeftOut | Failed | Profiled
+    BuildRequest
+    | BufferValues
+    | Warmed
+    | Loaded
+    | Constructed
+    | Queued
+    | Done
+    | WindowDone
+    | Counted
+    | LeftOut
+    | Failed
+    | Profiled
 )

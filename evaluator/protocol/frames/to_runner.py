@@ -18,10 +18,10 @@ class Load(Frame, frozen=True):
     """Judge: import the submission.
 
     Descriptors with the frame: the input region, the output region, with `library` the device's native library, and on
-    `cuda` the shared page. The native library is the allocator on `cpu` and `cuda`, the emulator's runtime on
-    `emulated`. The first `copy_bytes` of the output region are reserved for copies; the allocator owns the rest. `tf32`
-    sets TF32 for fp32 matrix products on `cuda`; `default` keeps PyTorch's settings. `probe_bytes` is the traffic of an
-    empty call on `cuda`: bytes read, and bytes written.
+    `cuda` the shared page and the judge's kernels. The native library is the allocator on `cpu` and `cuda`, the
+    emulator's runtime on `emulated`. The first `copy_bytes` of the output region are reserved for copies; the allocator
+    owns the rest. `tf32` sets TF32 for fp32 matrix products on `cuda`; `default` keeps PyTorch's settings.
+    `probe_bytes` is the traffic of an empty call on `cuda`: bytes read, and bytes written.
     """
 
     submission: Text
@@ -86,7 +86,8 @@ class Call(Frame, frozen=True):
     """Judge: one forward pass on fresh inputs, with a backward pass if `output_gradients` are present.
 
     `empty` skips the model and describes the last call's outputs again. The duration of an empty call, less the probe
-    kernel on `cuda`, is the clock's overhead. `forked` runs the probe kernel on a side stream and joins the stream.
+    kernel on `cuda`, is the clock's overhead; without `probes` there is no kernel. `forked` runs the probe kernel on a
+    side stream and joins the stream.
 
     On `cuda` the runner's stream waits for `ticket` before the call and signals `ticket` after the call. Every call has
     a distinct ticket. The answer repeats `token`, so no answer can precede its request. `random_seed` seeds random
@@ -107,6 +108,28 @@ class Call(Frame, frozen=True):
     output_gradients: Items | None
     sampled: Annotated[list[ShortText], msgspec.Meta(max_length=4096)] = []
     weights: dict[ShortText, TensorView] = {}
+    probes: bool = True
+
+
+class Masked(Frame, frozen=True):
+    """Masked memory of one call: `size_bytes` from `offset_bytes` in the input region, both multiples of 4."""
+
+    offset_bytes: int
+    size_bytes: int
+
+
+class Window(Frame, frozen=True):
+    """Judge: calls one behind the other on `cuda`, each with inputs and outputs of its own.
+
+    The runner queues all calls, answers `Queued`, and then `WindowDone`. All calls have the same ticket, index and
+    `sampled` paths. The weights of the first call hold for all.
+
+    With `masked`, a spot check: the runner's stream waits for ticket + k in the page before call k, removes the mask of
+    call k by the key in the page, and writes the digest of the call's outputs into the page behind the call.
+    """
+
+    calls: Annotated[list[Call], msgspec.Meta(min_length=1, max_length=32)]
+    masked: Annotated[list[Masked], msgspec.Meta(max_length=32)] = []
 
 
 class Count(Frame, frozen=True):
@@ -139,4 +162,6 @@ class ProfiledCall(Frame, frozen=True):
     output_gradients: Items | None
 
 
-ToRunner = Warm | Load | BuildReply | Construct | Prepare | Call | Count | LeaveOut | ProfiledCall | ReadBuffers
+ToRunner = (
+    Warm | Load | BuildReply | Construct | Prepare | Call | Window | Count | LeaveOut | ProfiledCall | ReadBuffers
+)

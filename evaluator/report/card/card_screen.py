@@ -16,7 +16,7 @@ from evaluator.report.card.baselines import baseline_rows
 from evaluator.report.card.printed_output import printed_rows
 from evaluator.report.card.profile import profiling_rows
 from evaluator.report.card.roofline import roofline_row, show_roofline
-from evaluator.report.card.samples import show_samples
+from evaluator.report.card.samples import counted_samples, show_samples
 from evaluator.report.card.source_excerpt import show_diagnostic, show_line
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
 from evaluator.report.layout.text import counted, duration, printable, ratio, side_by_side, significant
@@ -195,7 +195,7 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
         sheet.row("Time", Text(f"not measured on {card.device.kind.value}"))
         return
     timing = card.timing
-    calls = counted(len(timing.submission.samples_ms), "verified call")
+    calls = counted_samples([timing.submission])
     reference, submission = side_by_side(timing.reference_median_ms, timing.submission_median_ms, sheet.symbols.micro)
     room = max(len(reference), len(submission))
     sheet.row("Time", Text(f"reference   {reference:>{room}}"))

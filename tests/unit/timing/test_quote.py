@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from evaluator.findings import Code
 from evaluator.records import ClockKind
-from evaluator.timing.quote import CLOCK_ERROR_MS, WIDEST, quote
+from evaluator.timing.clock_error import CLOCK_ERROR_MS
+from evaluator.timing.quote import WIDEST, quote
 from evaluator.timing.stats import median
-from tests.cards import samples
+from tests.cards import in_windows, samples
 
 times = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30)
 
@@ -239,3 +240,47 @@ def test_every_finding_is_told_once_and_has_a_next_step():
 def test_one_outlier_of_a_few_calls_is_not_many(far, told):
     disturbed, plain = side(*[1.0, 1.001] * 5, *[3.0] * far), side(*[1.0, 1.001] * 25)
     assert (Code.OUTLIERS.value in codes(said(disturbed, plain, plain))) is told
+
+
+def windows_of(call_ms, **changes):
+    return in_windows(side(0.3, 0.301), call_ms, **changes)
+
+
+def test_calls_in_windows_are_quoted_where_all_sides_have_windows():
+    found = quote(ClockKind.SEALED, windows_of(0.010), windows_of(0.005), windows_of(0.010)).timing
+    assert found.speedup == pytest.approx(2.0, rel=0.01)
+    assert found.submission_median_ms == pytest.approx(0.005, rel=0.01)
+    assert found.resolution_ms == 0.010 / 200
+    assert found.speedup_high - found.speedup_low < 0.1
+    again = quote(ClockKind.SEALED, found.reference_before, found.submission, found.reference_after).timing
+    assert again == found
+
+
+@pytest.mark.parametrize("without", [0, 1, 2])
+def test_single_calls_are_quoted_where_a_side_has_no_windows(without):
+    sides = [windows_of(0.010), windows_of(0.005), windows_of(0.010)]
+    sides[without] = side(0.3, 0.301)
+    found = quote(ClockKind.SEALED, *sides).timing
+    assert (found.reference_median_ms, found.submission_median_ms) == (0.3005, 0.3005)
+    assert found.resolution_ms > CLOCK_ERROR_MS[ClockKind.SEALED]
+    assert all(each.windows is None for each in (found.reference_before, found.submission, found.reference_after))
+    again = quote(ClockKind.SEALED, found.reference_before, found.submission, found.reference_after).timing
+    assert again == found
+
+
+def test_calls_one_at_a_time_are_quoted_where_windows_shared_work_and_that_is_said():
+    found = quote(ClockKind.SEALED, windows_of(0.010), windows_of(0.005, spot_quoted=True), windows_of(0.010))
+    assert found.timing.submission.samples_ms == [0.010, 0.0105]
+    assert Code.SHARED_WORK.value in codes(found)
+    (said_so,) = (each for each in found.findings if each.code == Code.SHARED_WORK.value)
+    assert "a call takes 5 us in a window of calls, and 10.2 us when each call is released" in said_so.message
+
+
+def test_the_first_call_of_a_side_in_windows_is_held_against_its_single_calls():
+    """A single call has the 15 us of a change of contexts, which calls in windows do not have."""
+    slow = replace(windows_of(0.005), first_call_ms=3.0)
+    usual = replace(windows_of(0.005), first_call_ms=0.3)
+    told = Code.FIRST_CALL_SLOW.value
+    assert told not in codes(quote(ClockKind.SEALED, usual, slow, usual))
+    slower = replace(slow, first_call_ms=4.0)
+    assert told in codes(quote(ClockKind.SEALED, usual, slower, usual))

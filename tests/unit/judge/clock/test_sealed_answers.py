@@ -1,5 +1,6 @@
 """Which answers the sealed clock takes for those to its question. Without a GPU: the conversation alone."""
 
+import msgspec
 import pytest
 import torch
 
@@ -8,7 +9,8 @@ from evaluator.judge.clock import sealed_clock
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.clock.output_sampling import Sampling
 from evaluator.judge.clock.sealed_clock import SealedClock
-from evaluator.protocol.frames import Call, Done, Items, Queued, Scalar, Table
+from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.protocol.frames import Call, Done, Items, Queued, Scalar, Table, WindowDone
 from evaluator.records import Fault, Status
 
 QUESTION = Call(
@@ -94,8 +96,40 @@ def clock(monkeypatch):
     made._opened = lambda: made.order.append("open") or True
     made._watch_the_end = lambda: None
     made._settled = lambda: True
-    made._sampling, made._ticket, made._events = Sampling({}, "cpu"), 4, [Event(), Event(), Event()]
+    made._sampling, made._ticket, made._events = Sampling({}, "cpu"), 4, [Event()] * 4
     return made
+
+
+def in_window(clock, *answers, was_queued=True):
+    """Make a window of three calls; the runner's answers to the calls are `answers`."""
+    clock._session = RunnerClient.__new__(RunnerClient)
+    clock._session.__dict__["answer"] = Conversation(Queued(index=3), *answers).answer
+    clock._session.__dict__["send"] = lambda frame, *_: clock.order.append(f"asked for {len(frame.calls)}")
+    clock._session.__dict__["answered"] = lambda _: was_queued
+    clock._session.__dict__["out_of_place"] = lambda _: REFUSED
+    clock._abandon = lambda: clock.order.append("ended")
+    frames = [msgspec.structs.replace(QUESTION, token=token) for token in (77, 78, 79)]
+    return clock.window(frames, lambda: None, {}, timeout_s=1.0)
+
+
+def dones(*tokens):
+    return WindowDone(calls=[Done(index=3, token=token, outputs=Scalar(value=None)) for token in tokens])
+
+
+@pytest.mark.parametrize("was_queued", [True, False])
+def test_all_calls_of_a_window_are_asked_for_while_the_hold_stands(clock, was_queued):
+    window = in_window(clock, dones(77, 78, 79), was_queued=was_queued)
+    assert [call.done.token for call in window.calls] == [77, 78, 79]
+    assert (window.elapsed_ms, window.was_queued) == (1.0, was_queued)
+    assert clock.order == ["queued, tells_when_open=False", "asked for 3", "let go"]
+
+
+@pytest.mark.parametrize(
+    "answer", [dones(77, 78), dones(77, 79, 78), dones(77, 78, 79, 80), dones(77, 78, 79).calls[0]]
+)
+def test_an_answer_to_other_calls_ends_the_runner(clock, answer):
+    assert in_window(clock, answer) is REFUSED
+    assert clock.order[-1] == "ended"
 
 
 def asked(clock, *, asks_late):

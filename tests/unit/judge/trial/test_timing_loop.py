@@ -20,6 +20,7 @@ class Script:
     """Answers call by call from `times_ms`, the last one again and again."""
 
     earlier_weights = ()
+    window_calls = 1
 
     def __init__(self, times_ms, empty_ms=0.0, **seen):
         self.empty_ms = empty_ms

@@ -198,7 +198,7 @@ def test_an_output_with_a_lazy_bit_is_right_and_kept_as_it_is_read(
     made = trial_runner(given, output, answer, backward=backward)
     for trial in trials(made, 4):
         assert trial.fault is None
-        held = made._clock._runner._held[-1]
+        (held,) = made._clock._runner._held[-1]
         kept = [*model_call.tensors_of(held.outputs), *(held.gradients or {}).values()]
         assert [tensor.data_ptr() for tensor in kept if tensor is not None] == read[-len(kept) :]
 
@@ -334,7 +334,7 @@ def test_what_the_runner_is_told_before_it_may_go_tells_nothing_of_what_is_propa
     made.run(0, 5, timeout_s=1)
     prepare, go = told
     view = go.output_gradients.items[0]
-    gradient = to_tensor(view, made._call_driver._inputs.flat).clone()
+    gradient = to_tensor(view, made.call_driver._inputs.flat).clone()
     assert prepare == Prepare(index=0, token=prepare.token, poison=prepare.poison, ahead_bytes=prepare.ahead_bytes)
     for seed in (go.random_seed, 5):
         assert not torch.equal(gradient, made._reference.output_gradients(torch.zeros(8), seed)[0])

@@ -52,9 +52,9 @@ def test_each_side_is_drawn_from_its_least_to_its_greatest_and_both_from_zero() 
     lines = screen(cards.card(timing=TWO_PEAKS)).splitlines()
     at = next(number for number, line in enumerate(lines) if "Samples" in line)
     assert [line[17:] for line in lines[at : at + 7]] == [
-        "reference: 4 calls, 1.00 ms to 2.00 ms; first 3.70 ms",
+        "reference: 4 verified calls, 1.00 ms to 2.00 ms; first 3.70 ms",
         "█" + "·" * 30 + "█",
-        "submission: 5 calls, 1.00 ms to 2.00 ms; first 1.24 ms",
+        "submission: 5 verified calls, 1.00 ms to 2.00 ms; first 1.24 ms",
         "█" + "·" * 15 + "▃" + "·" * 14 + "▃",
         "to 2.00 ms, reference above submission",
         "·" * 31 + "█" + "·" * 30 + "█",
@@ -71,7 +71,7 @@ def test_outliers_and_void_calls_are_counted() -> None:
     timing = cards.timing()
     timing = replace(timing, submission=replace(timing.submission, outliers=2, void_calls=3))
     text = " ".join(screen(cards.card(timing=timing)).split())
-    assert "submission: 50 calls, 621 µs to 621 µs, 2 outliers; first 1.24 ms, 3 void" in text
+    assert "submission: 50 verified calls, 621 µs to 621 µs, 2 outliers; first 1.24 ms, 3 void" in text
 
 
 def test_a_grade_shows_no_samples() -> None:

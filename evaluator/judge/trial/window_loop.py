@@ -1,0 +1,125 @@
+"""Windows of one side: several calls between one start and one end of the sealed clock, for calls of microseconds.
+
+One call is measured to about 15 us: two changes of context, and what a first call pays for cold instructions, differ
+from kernel to kernel. Both occur once in a window. The time of one call is therefore the difference between a window of
+n calls and a single call, divided by n - 1.
+
+The calls of a window are queued before their inputs exist, and their inputs are revealed together. A submission could
+share work between them, so a submission also makes a spot check (`clock/spot_check.py`), in which calls cannot share
+anything. A window that is faster per call than the spot check allows is not quoted.
+"""
+
+import math
+import secrets
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from evaluator.judge.trial.trial_runner import Trial, TrialRunner
+from evaluator.judge.trial.window_runner import WindowRunner
+from evaluator.records import Fault, Windows
+from evaluator.timing.stats import median, median_error
+
+_WINDOWS = 6
+_SPREAD = 4
+"""Windows have between three quarters of the largest number of calls and all."""
+_LONGEST_MS = 4.0
+"""Time of all calls of a window."""
+_SHORTEST_CALL_MS = 0.002
+_EVENT_MS = 0.0005
+"""Resolution of a time between two events (CUDA Runtime API, cudaEventElapsedTime)."""
+SPOT_CALLS = 16
+SPOT_MARGIN_MS = 0.0007
+SPOT_MARGIN = 0.03
+"""Difference of honest calls: a spot check's take up to 1.3 us more (docs/evidence/windows.md)."""
+
+
+class WindowSide(NamedTuple):
+    """Windows of a side, None if the side has no windows; the failed trial, if any; and the seeds of all calls."""
+
+    windows: Windows | None
+    failed: Trial | None
+    seeds: list[int]
+
+
+def windows_of(
+    trial_runner: TrialRunner,
+    seeds: Iterator[int],
+    index: int,
+    single_ms: list[float],
+    taken_off_ms: float,
+    timeout_s: float,
+    *,
+    spot_constant_ms: float | None,
+) -> WindowSide:
+    """Time windows after the single calls, which took `single_ms` with an overhead of `taken_off_ms`.
+
+    With `spot_constant_ms`, the time of a spot check's call without a forward, a spot check follows, and every output
+    is compared. Without it, the runner holds trusted code, and one call of each window is compared.
+    """
+    runner, every = WindowRunner(trial_runner), spot_constant_ms is not None
+    call_ms = max(median(single_ms) - taken_off_ms, _SHORTEST_CALL_MS)
+    most = min(trial_runner.window_calls, int(_LONGEST_MS / call_ms))
+    warms_up = True
+    used: list[int] = []
+    calls: list[int] = []
+    window_ms: list[float] = []
+    while most > 1 and len(calls) < _WINDOWS:
+        count = most - secrets.randbelow(max(most // _SPREAD, 1))
+        given = _own_values(trial_runner, seeds, count)
+        window = runner.run(index + len(used), given, timeout_s=timeout_s, every=every)
+        used += given
+        if window.fault is not None:
+            return WindowSide(None, _failed(window.trials, window.fault), used)
+        if not window.was_queued:  # A kernel's first launch, a slow host, or a forward that waits for the GPU.
+            most, calls, window_ms = most if warms_up else most // 2, [], []
+            warms_up = False
+            continue
+        calls.append(count)
+        window_ms.append(window.elapsed_ms - median(single_ms))
+    if not calls:
+        return WindowSide(None, None, used)
+    windows = Windows(
+        calls=calls,
+        window_ms=window_ms,
+        clock_error_ms=max(median_error(single_ms), _EVENT_MS) / (min(calls) - 1),
+        single_ms=[max(each - taken_off_ms, 0.0) for each in single_ms],
+    )
+    if spot_constant_ms is None:
+        return WindowSide(windows, None, used)
+    return _spot_checked(trial_runner, seeds, index + len(used), windows, used, timeout_s, spot_constant_ms)
+
+
+def _spot_checked(
+    trial_runner: TrialRunner,
+    seeds: Iterator[int],
+    index: int,
+    windows: Windows,
+    used: list[int],
+    timeout_s: float,
+    constant_ms: float,
+) -> WindowSide:
+    given = _own_values(trial_runner, seeds, min(SPOT_CALLS, trial_runner.window_calls))
+    spot = WindowRunner(trial_runner).spot_check(index, given, timeout_s=timeout_s)
+    used = [*used, *given]
+    if spot.fault is not None:
+        return WindowSide(None, _failed(spot.trials, spot.fault), used)
+    spot_ms = [max(each - constant_ms, 0.0) for each in spot.times_ms[1:]]  # The first call finds cold instructions.
+    least_ms = median(spot_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS if spot_ms else -math.inf
+    shared = median(windows.call_ms) < least_ms
+    return WindowSide(replace(windows, spot_ms=spot_ms, spot_quoted=shared), None, used)
+
+
+def _own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        seed = next(seeds)
+        found += [seed] if trial_runner.has_own_values(seed) else []
+    return found
+
+
+def _failed(trials: list[Trial], fault: Fault) -> Trial:
+    """Return the trial that failed; a window can also fail as a whole."""
+    last = trials[-1] if trials else Trial(None, None, 0.0, copied=False)
+    return last if last.fault is fault else last._replace(fault=fault)

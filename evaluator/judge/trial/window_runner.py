@@ -1,0 +1,93 @@
+"""Windows and spot checks of one runner: fresh inputs for several calls, and a comparison of every output."""
+
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evaluator.findings import Code, finding
+from evaluator.judge.clock.clock import ClockedCall
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.judge.tensors.pytree import LaidOut
+from evaluator.judge.trial.trial_runner import Trial, TrialRunner
+from evaluator.records import Fault, Status
+
+
+class WindowTrials(NamedTuple):
+    """Trials of a window's calls up to the first failure, and the time of the whole window."""
+
+    trials: list[Trial]
+    fault: Fault | None
+    elapsed_ms: float
+    was_queued: bool
+
+
+class SpotTrials(NamedTuple):
+    """Trials of a spot check's calls up to the first failure, and the time of each call, in ms."""
+
+    trials: list[Trial]
+    fault: Fault | None
+    times_ms: list[float]
+
+
+class WindowRunner:
+    """Makes windows in the runner of a `TrialRunner` that has answered a call before."""
+
+    def __init__(self, trial_runner: TrialRunner) -> None:
+        """Make windows of up to `TrialRunner.window_calls` calls."""
+        self._trial_runner = trial_runner
+        self._call_driver = trial_runner.call_driver
+
+    def run(self, index: int, seeds: Sequence[int], *, timeout_s: float, every: bool = True) -> WindowTrials:
+        """Make one call for each seed, one behind the other, with the problem's own values.
+
+        Compare the outputs of `every` call, or of one. The index of the first call is `index`.
+        """
+        plans = self._trial_runner.plans(index, seeds)
+        placed, answer = self._call_driver.ask_window(index, plans, timeout_s=timeout_s)
+        if isinstance(answer, Fault):
+            return WindowTrials([], answer, 0.0, was_queued=False)
+        compared = range(len(plans)) if every else [secrets.randbelow(len(plans))]
+        trials = self._compared(index, plans, placed, answer.calls, compared)
+        return WindowTrials(trials, _fault(trials), answer.elapsed_ms, was_queued=answer.was_queued)
+
+    def spot_check(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> SpotTrials:
+        """Make calls as in a window, but release each call after the digest of the call before."""
+        plans = self._trial_runner.plans(index, seeds)
+        placed, answer = self._call_driver.ask_spot_check(index, plans, timeout_s=timeout_s)
+        if isinstance(answer, Fault):
+            return SpotTrials([], answer, [])
+        trials = self._compared(index, plans, placed, answer.calls, range(len(plans)))
+        fault = _fault(trials)
+        if fault is None and answer.mismatch is not None:
+            message = f"the outputs of call {index + answer.mismatch} changed after the call had ended"
+            fault = Fault(Status.REJECTED, finding(Code.WORK_AFTER_DONE, message))
+        return SpotTrials(trials, fault, answer.times_ms)
+
+    def time_empty_spot_check(self, calls: int, *, timeout_s: float) -> list[float] | Fault:
+        """Return the times of a spot check's calls without a forward, in ms."""
+        plans = self._trial_runner.plans(1, [fresh_seed() for _ in range(calls)])
+        _, answer = self._call_driver.ask_spot_check(1, plans, timeout_s=timeout_s, empty=True)
+        return answer if isinstance(answer, Fault) else answer.times_ms
+
+    def _compared(
+        self,
+        index: int,
+        plans: list[CallPlan],
+        placed: LaidOut,
+        calls: Sequence[ClockedCall],
+        numbers: Sequence[int],
+    ) -> list[Trial]:
+        """Compare calls up to the first failure. The inputs of all calls are compared with the first."""
+        trials: list[Trial] = []
+        for number in numbers:
+            inputs = LaidOut([], []) if trials else placed
+            trials.append(self._trial_runner.compared(index + number, plans[number], inputs, calls[number]))
+            plans[number].forget()
+            if trials[-1].fault is not None:
+                break
+        return trials
+
+
+def _fault(trials: Sequence[Trial]) -> Fault | None:
+    return next((trial.fault for trial in trials if trial.fault is not None), None)

@@ -1,0 +1,117 @@
+"""Windows of a side, with a runner that answers from rules instead of a GPU."""
+
+import itertools
+import statistics
+
+import pytest
+
+from evaluator.findings import Code, finding
+from evaluator.judge.trial import window_loop
+from evaluator.judge.trial.trial_runner import Trial
+from evaluator.judge.trial.window_loop import windows_of
+from evaluator.judge.trial.window_runner import SpotTrials, WindowTrials
+from evaluator.records import Fault, Status
+
+SINGLE_MS = [0.3005, 0.3000, 0.3010, 0.3005, 0.3005]
+TAKEN_OFF_MS = 0.2955
+"""An empty call; a call takes 0.005 ms."""
+WRONG = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "wrong"))
+
+
+class Rules:
+    """A runner whose windows take 0.3005 ms and `call_ms` for each call after the first."""
+
+    def __init__(self, call_ms=0.005, spot_ms=0.005, most=32, queues=lambda calls: True, wrong=None, spot_fault=None):
+        self.call_ms, self.spot_ms, self.queues, self.wrong, self.spot_fault = (
+            call_ms,
+            spot_ms,
+            queues,
+            wrong,
+            spot_fault,
+        )
+        self.window_calls = most
+        self.asked: list[int] = []
+        self.compared: list[bool] = []
+
+    def has_own_values(self, seed):
+        return seed % 3 != 0
+
+    def run(self, index, seeds, *, timeout_s, every):
+        self.asked.append(len(seeds))
+        self.compared.append(every)
+        assert all(seed % 3 for seed in seeds)
+        fault = WRONG if len(self.asked) == self.wrong else None
+        trials = [Trial(None, fault, 0.0, copied=False)]
+        elapsed_ms = 0.3005 + (len(seeds) - 1) * self.call_ms
+        return WindowTrials(trials, fault, elapsed_ms, was_queued=self.queues(len(self.asked)))
+
+    def spot_check(self, index, seeds, *, timeout_s):
+        self.asked.append(-len(seeds))
+        return SpotTrials([], self.spot_fault, [0.4, *[0.01 + self.spot_ms] * (len(seeds) - 1)])
+
+
+@pytest.fixture
+def side(monkeypatch):
+    monkeypatch.setattr(window_loop, "WindowRunner", lambda rules: rules)
+
+    def made(rules, *, single_ms=SINGLE_MS, spot_constant_ms=0.01):
+        seeds = itertools.count(1)
+        return windows_of(rules, seeds, 20, single_ms, TAKEN_OFF_MS, 1.0, spot_constant_ms=spot_constant_ms)
+
+    return made
+
+
+def test_a_call_takes_what_a_window_takes_longer_than_a_single_call(side):
+    rules = Rules()
+    windows = side(rules).windows
+    assert windows.call_ms == pytest.approx([0.005] * 6)
+    assert all(24 < calls <= 32 for calls in windows.calls)
+    assert windows.single_ms == pytest.approx([each - TAKEN_OFF_MS for each in SINGLE_MS])
+    assert 0 < windows.clock_error_ms < 0.0001
+    assert windows.spot_ms == pytest.approx([0.005] * 15)
+    assert not windows.spot_quoted
+
+
+@pytest.mark.parametrize(("call_ms", "quoted"), [(0.005, False), (0.0045, False), (0.0040, True), (0.002, True)])
+def test_windows_that_are_faster_than_calls_alone_allow_are_not_quoted(side, call_ms, quoted):
+    windows = side(Rules(call_ms=call_ms)).windows
+    assert windows.spot_quoted is quoted
+    assert statistics.median(windows.call_ms) == pytest.approx(0.005 if quoted else call_ms)
+
+
+def test_trusted_code_is_not_checked_alone_and_one_call_of_a_window_is_compared(side):
+    rules = Rules()
+    assert side(rules, spot_constant_ms=None).windows.spot_ms == []
+    assert rules.compared == [False] * 6
+    assert min(rules.asked) > 0
+
+
+@pytest.mark.parametrize(
+    ("call_ms", "most", "calls"), [(0.1, 32, 32), (0.5, 32, 8), (1.5, 32, 2), (3.0, 32, 0), (0.1, 1, 0)]
+)
+def test_a_window_is_a_few_milliseconds_long(side, call_ms, most, calls):
+    rules = Rules(call_ms=call_ms, spot_ms=call_ms, most=most)
+    found = side(rules, single_ms=[TAKEN_OFF_MS + call_ms + jitter for jitter in (0.0, 1e-4, 2e-4)]).windows
+    if not calls:
+        assert found is None
+        assert rules.asked == []
+    else:
+        assert max(rules.asked) <= calls
+        assert max(found.calls) > calls // 2
+
+
+def test_a_runner_that_does_not_queue_gets_shorter_windows_then_none(side):
+    first, few, never = Rules(queues=lambda n: n > 1), Rules(queues=lambda n: n > 3), Rules(queues=lambda n: False)
+    assert max(side(first).windows.calls) > 24
+    assert max(side(few).windows.calls) <= 8
+    assert side(never).windows is None
+    assert never.asked[-1] == 2
+
+
+def test_a_wrong_answer_in_a_window_fails_the_side(side):
+    found = side(Rules(wrong=3))
+    assert (found.windows, found.failed.fault) == (None, WRONG)
+    assert len(found.seeds) > 60
+    late = Fault(Status.REJECTED, finding(Code.WORK_AFTER_DONE, "late"))
+    found = side(Rules(spot_fault=late))
+    assert (found.windows, found.failed.fault) == (None, late)
