@@ -67,3 +67,22 @@ def test_temporaries_do_not_crowd_outputs_out_of_shared_memory(
 
 def closing():
     return SimpleNamespace(close=lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("mib", "free_gib", "calls"),
+    [(0.25, 139, 32), (16, 139, 32), (64, 139, 8), (300, 139, 1), (1024, 139, 1), (64, 12, 2), (0.25, 3, 32), (0.25, 1, 1)],
+)
+def test_windows_take_at_most_two_gibibytes_and_a_sixteenth_of_what_is_free(planned, monkeypatch, mib, free_gib, calls):
+    made = []
+    monkeypatch.setattr(device_backend, "DeviceRegion", lambda _, size_bytes: made.append(size_bytes) or closing())
+    monkeypatch.setattr(device_backend, "HostRegion", lambda _: closing())
+    size = int(mib * (1 << 20))
+    backend = planned(CallSizes(size, size), free_gib * GIB, H200)
+    assert backend.window_calls == calls
+    with backend.memory() as memory:
+        assert memory.window_calls == calls
+    inputs, outputs = made
+    assert inputs == calls * size + (64 << 20)
+    held = size if calls == 1 else (calls + 1) * size
+    assert outputs == (256 << 20) + 2 * held

@@ -1,0 +1,55 @@
+"""Places of a window's inputs: side by side for each call, and apart from those of other calls."""
+
+import itertools
+
+import torch
+
+from evaluator.devices.memory import HostRegion
+from evaluator.judge.inputs.changing_weights import NO_SITES
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.trial.call_driver import CallDriver, _extent
+from evaluator.protocol.frames import TensorView
+
+
+class Reference:
+    draws_numbers = False
+
+    def parameters(self):
+        return {}
+
+
+class Memory:
+    poison_bytes = 0
+
+    def __init__(self, inputs):
+        self.inputs = inputs
+
+
+class Plan:
+    def __init__(self, number):
+        self.inputs = Arguments(
+            [torch.full((3, 5), number), number], {"y": torch.full((7,), -number, dtype=torch.int8)}
+        )
+        self.gradients = [torch.ones(2)] if number % 2 else None
+        self.random_seed = number
+
+
+def test_the_inputs_of_each_call_can_be_masked_without_those_of_another():
+    with HostRegion(1 << 20) as region:
+        driver = CallDriver(Reference(), None, Memory(region), NO_SITES, None, 0.0)
+        placed, frames = driver._laid_out([Plan(number) for number in range(1, 6)])
+        placed.write()
+        spans = [_extent(frame, region.size_bytes) for frame in frames]
+        assert len({frame.token for frame in frames}) == 5
+        for number, (frame, span) in enumerate(zip(frames, spans, strict=True), 1):
+            views = [frame.args.items[0], *frame.kwargs.items, *(frame.output_gradients.items if number % 2 else [])]
+            assert frame.args.items[1].value == number
+            for view in views:
+                assert isinstance(view, TensorView)
+                size = torch.empty(view.shape, dtype=getattr(torch, view.dtype), device="meta").nbytes
+                assert span.offset_bytes <= view.offset_bytes
+                assert view.offset_bytes + size <= span.offset_bytes + span.size_bytes
+            assert (span.offset_bytes % 4, span.size_bytes % 4) == (0, 0)
+        for one, other in itertools.pairwise(spans):
+            assert one.offset_bytes + one.size_bytes <= other.offset_bytes
+        assert region.flat[frames[2].kwargs.items[0].offset_bytes].item() == 256 - 3
