@@ -213,6 +213,10 @@ class RunnerClient:
             return self._death(stage)
         return None
 
+    def within(self, timeout_s: float) -> float:
+        """Return `timeout_s`, or the time to the grade's deadline if shorter."""
+        return self._deadline().within(timeout_s)
+
     def answered(self, within_s: float) -> bool:
         """Return whether part of an answer arrives within `within_s`."""
         return self._channel.readable(within_s)

@@ -71,7 +71,16 @@ def closing():
 
 @pytest.mark.parametrize(
     ("mib", "free_gib", "calls"),
-    [(0.25, 139, 32), (16, 139, 32), (64, 139, 8), (300, 139, 1), (1024, 139, 1), (64, 12, 2), (0.25, 3, 32), (0.25, 1, 1)],
+    [
+        (0.25, 139, 32),
+        (16, 139, 32),
+        (64, 139, 8),
+        (300, 139, 1),
+        (1024, 139, 1),
+        (64, 12, 2),
+        (0.25, 3, 32),
+        (0.25, 1, 1),
+    ],
 )
 def test_windows_take_at_most_two_gibibytes_and_a_sixteenth_of_what_is_free(planned, monkeypatch, mib, free_gib, calls):
     made = []
