@@ -202,7 +202,7 @@ class AnswerTrials(TrialRunner):
         super().__init__(
             reference, clock, memory, rule, reference.outline, setup.compare, setup.distribution_mix, sites=sites
         )
-        self._call_driver: Any = _FunctionDriver(answer, outputs)
+        self.call_driver: Any = _FunctionDriver(answer, outputs)
 
 
 class Verdict(NamedTuple):
