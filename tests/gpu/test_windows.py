@@ -91,8 +91,9 @@ def spot():
 
 
 def graded(tmp_path, source):
-    grader = Grader(tmp_path / "cache", tmp_path)
-    return grader(tmp_path, source, "--device", "cuda", "--size", "small", problem="relu", timeout_s=60.0)
+    grader, folder = Grader(tmp_path / "cache", tmp_path), tmp_path / "graded"
+    folder.mkdir()
+    return grader(folder, source, "--device", "cuda", "--size", "small", problem="relu", timeout_s=60.0)
 
 
 def test_a_call_of_microseconds_is_timed_in_windows_and_calls_alone_agree(tmp_path):
