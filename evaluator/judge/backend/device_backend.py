@@ -37,7 +37,7 @@ _ROTATION_BYTES = 64 << 20
 # Larger probes no longer increase the time of a first access after a context switch (measured).
 _PROBE_BYTES = 32 << 20
 # Limits for the calls of a window: their inputs (the judge's and the runner's) and their outputs (of two windows).
-_WINDOW_BYTES = 4 << 30
+_WINDOW_BYTES = 2 << 30
 _PART_FOR_WINDOWS = 16
 
 
