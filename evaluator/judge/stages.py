@@ -47,7 +47,7 @@ from evaluator.records import (
     Weights,
 )
 from evaluator.submission.host_code import is_for_the_cpu
-from evaluator.timing.quote import quote, single_resolution_ms, unquoted
+from evaluator.timing.quote import quote, unquoted
 
 
 class BuildOutcome(NamedTuple):
@@ -283,8 +283,7 @@ def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
     weights = record(context.terms.weights, context.reference.weights, sites)
     if sites.unmatched:
         return TimeOutcome(unquoted(said.timing), None, None, [*said.findings, *remarks], others, weights)
-    single_ms = single_resolution_ms(clock, [before.samples, timed, after])
-    others = other_baselines.held_against(others, timed, single_ms)
+    others = other_baselines.held_against(others, timed, clock)
     return TimeOutcome(said.timing, None, None, [*said.findings, *remarks], others, weights)
 
 

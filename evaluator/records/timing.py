@@ -76,7 +76,7 @@ class Timing(Record, frozen=True):
     """Times of the reference, the submission, and the reference again, by the judge's clock.
 
     Samples exclude their side's `overhead_ms`, the time of an empty call in a runner without a submission.
-    `resolution_ms` is the largest error of a time, in either direction.
+    `resolution_ms` is the largest error of a time, in either direction. Sides with windows have a smaller one.
 
     `*_low*` and `*_high*` are the ends of 95 % intervals, which include the clock's resolution. An end of the speedup's
     interval is None if unbounded. The speedup is None if its interval is wider than 5 %. `significant`: the interval

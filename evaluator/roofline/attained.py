@@ -123,7 +123,7 @@ def is_doubtful(roofline: Roofline, timing: Timing) -> bool:
 def impossible(roofline: Roofline, timing: Timing) -> Finding:
     """Return the finding for a time below `impossible_ms`."""
     message = (
-        f"{timing.submission_median_ms:.4g} ms, +/- {timing.resolution_ms * 1e3:.3g} us: reading the relevant part "
+        f"{timing.submission_median_ms:.4g} ms, {timing.submission_high_ms:.4g} ms at most: reading the relevant part "
         f"of {roofline.read_bytes} bytes and writing {roofline.written_bytes} takes this GPU at least "
         f"{roofline.impossible_ms:.4g} ms ({roofline.bandwidth_bytes_per_s / 1e9:.0f} GB/s)"
     )

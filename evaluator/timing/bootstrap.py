@@ -7,8 +7,8 @@ Each of `DRAWS` draws simulates another grade of the same two programs:
 - A draw resamples each side's samples with replacement and takes their median. A median of n draws from sorted samples
   is the sample at n times an order statistic of n uniform numbers, which has a beta distribution. A draw therefore
   costs two random numbers instead of n, and is exact.
-- A draw adds the clock's error to each side: uniform within the resolution (a rectangular distribution, which JCGM 101
-  prescribes for a limit of error).
+- A draw adds the clock's error to each side: uniform within that side's resolution (a rectangular distribution, which
+  JCGM 101 prescribes for a limit of error).
 
 The sorted samples, as multiples of their median, seed the random numbers. The same samples give the same interval, in
 any order and in any unit.
@@ -45,6 +45,22 @@ class Interval(NamedTuple):
         0.10000000000000009
         """
         return (self.high - self.low) / value if value > 0 else math.inf
+
+
+class Resolution(NamedTuple):
+    """Largest error of each side's times, beyond the scatter of the samples, in ms."""
+
+    reference_ms: float
+    submission_ms: float
+
+    @property
+    def largest_ms(self) -> float:
+        """The larger of both errors."""
+        return max(self)
+
+    def finer(self, factor: int) -> "Resolution":
+        """Return the resolution divided by `factor`."""
+        return Resolution(self.reference_ms / factor, self.submission_ms / factor)
 
 
 class _Draw(NamedTuple):
@@ -88,13 +104,13 @@ class Bootstrap:
         """Return the interval of the submission's median time."""
         return _interval([max(draw.submission_ms + draw.submission_error * resolution_ms, 0.0) for draw in self._draws])
 
-    def speedup(self, resolution_ms: float) -> Interval:
+    def speedup(self, resolution: Resolution) -> Interval:
         """Return the interval of the ratio reference over submission; infinite if the submission may take no time."""
         return _interval(
             [
                 _ratio(
-                    draw.reference_ms + draw.reference_error * resolution_ms,
-                    draw.submission_ms + draw.submission_error * resolution_ms,
+                    draw.reference_ms + draw.reference_error * resolution.reference_ms,
+                    draw.submission_ms + draw.submission_error * resolution.submission_ms,
                 )
                 for draw in self._draws
             ]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
 from evaluator.records import ClockKind, Finding, Samples, Timing, finite_or_none
-from evaluator.timing.bootstrap import Bootstrap, Interval
+from evaluator.timing.bootstrap import Bootstrap, Interval, Resolution
 from evaluator.timing.clock_error import clock_error_ms
 from evaluator.timing.stats import interquartile_range, median, outliers
 from evaluator.timing.warnings import warnings
@@ -18,14 +18,14 @@ WIDEST = 0.05
 _LONGEST = 1 << 12
 
 
-def comparable(sides: Sequence[Samples]) -> list[Samples]:
-    """Return the sides with samples of one kind: calls in windows if all sides have windows, else single calls.
+def of_one_kind(halves: Sequence[Samples]) -> list[Samples]:
+    """Return halves of one side with samples of one kind: calls in windows if all have windows, else single calls.
 
-    >>> comparable([])
+    >>> of_one_kind([])
     []
     """
-    in_windows = all(side.windows is not None and side.windows.call_ms for side in sides)
-    return [_with_samples(side, in_windows=in_windows) for side in sides]
+    in_windows = all(half.windows is not None and half.windows.call_ms for half in halves)
+    return [_with_samples(half, in_windows=in_windows) for half in halves]
 
 
 def _with_samples(side: Samples, *, in_windows: bool) -> Samples:
@@ -42,20 +42,22 @@ def _with_samples(side: Samples, *, in_windows: bool) -> Samples:
     )
 
 
-def resolution_ms(clock: ClockKind, sides: Sequence[Samples]) -> float:
-    """Return the largest error of a time in comparable `sides`, beyond the scatter of the samples.
+def resolution_of(clock: ClockKind, reference: Sequence[Samples], submission: Samples) -> Resolution:
+    """Return the largest error of each side's times, beyond the scatter of the samples.
 
-    In a window, what a change of contexts costs occurs once, and is taken off with a single call of the same side.
+    A single call and a call in a window have the same duration, with different errors: a change of contexts costs up to
+    15 us more or less in each single call. In a window that cost occurs once, and is taken off with a single call of
+    the same side. Each side therefore has its own resolution.
     """
-    in_windows = [side.windows.clock_error_ms for side in sides if side.windows is not None]
-    return max(in_windows) if len(in_windows) == len(sides) else single_resolution_ms(clock, sides)
-
-
-def single_resolution_ms(clock: ClockKind, sides: Sequence[Samples]) -> float:
-    """Return the largest error of a single call's time: `clock_error_ms`, and the unwatched time before a call."""
-    unwatched_ms = max(side.unwatched_ms for side in sides)
+    sides = *reference, submission
     overhead_ms, spread_ms = max(side.overhead_ms for side in sides), max(side.overhead_iqr_ms for side in sides)
-    return clock_error_ms(clock, overhead_ms=overhead_ms, spread_ms=spread_ms) + unwatched_ms
+    single_ms = clock_error_ms(clock, overhead_ms=overhead_ms, spread_ms=spread_ms)
+    return Resolution(max(_error_ms(side, single_ms) for side in reference), _error_ms(submission, single_ms))
+
+
+def _error_ms(side: Samples, single_ms: float) -> float:
+    """Return the error in windows, or that of a single call, with the unwatched time before the call."""
+    return single_ms + side.unwatched_ms if side.windows is None else side.windows.clock_error_ms
 
 
 class Quote(NamedTuple):
@@ -68,23 +70,24 @@ class Quote(NamedTuple):
 def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples) -> Quote:
     """Reduce both sides; the reference's samples before and after the submission have equal weight.
 
-    Every interval includes the clock's resolution (`resolution_ms`). The speedup is None if its interval is wider than
+    Each side is quoted by calls in windows where it has windows, else by single calls. Every interval includes the
+    clock's resolution for that kind of calls (`resolution_of`). The speedup is None if its interval is wider than
     `WIDEST`; such an interval may still exclude 1 and be significant. An interval without an upper end is never
     significant: if the clock cannot tell a submission from an empty call, a drift of the overhead would look the same.
 
     Raises:
         ValueError: a side has no samples.
     """
-    sides = before, submission, after = tuple(comparable([before, submission, after]))
-    resolved_ms = resolution_ms(clock, sides)
-    unwatched_ms = 0.0 if submission.windows is not None else max(side.unwatched_ms for side in sides)
+    (before, after), (submission,) = of_one_kind([before, after]), of_one_kind([submission])
+    resolution = resolution_of(clock, [before, after], submission)
     reference_ms = median([*before.samples_ms, *after.samples_ms])
     submission_ms = median(submission.samples_ms)
     draws = Bootstrap([before.samples_ms, after.samples_ms], submission.samples_ms)
     ratio = reference_ms / submission_ms if submission_ms > 0 else math.inf
-    interval = draws.speedup(resolved_ms)
+    interval = draws.speedup(resolution)
     quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
-    reference_interval, submission_interval = draws.reference_ms(resolved_ms), draws.submission_ms(resolved_ms)
+    reference_interval = draws.reference_ms(resolution.reference_ms)
+    submission_interval = draws.submission_ms(resolution.submission_ms)
     timing = Timing(
         clock=clock,
         reference_before=before,
@@ -93,7 +96,7 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
         reference_median_ms=reference_ms,
         submission_median_ms=submission_ms,
         speedup=ratio if quoted else None,
-        resolution_ms=resolved_ms,
+        resolution_ms=resolution.largest_ms,
         reference_low_ms=reference_interval.low,
         reference_high_ms=reference_interval.high,
         submission_low_ms=submission_interval.low,
@@ -102,8 +105,10 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
         speedup_high=finite_or_none(interval.high),
         significant=interval.excludes_one and math.isfinite(interval.high),
     )
-    too_wide = [] if quoted else [_below_resolution(draws, interval, ratio, resolved_ms, unwatched_ms)]
-    return Quote(timing, [*too_wide, *warnings(timing)])
+    single = [side for side in (before, submission, after) if side.windows is None]
+    unwatched_ms = max((side.unwatched_ms for side in single), default=0.0)
+    too_wide = [] if quoted else [_below_resolution(draws, interval, ratio, resolution, unwatched_ms)]
+    return Quote(timing, [*too_wide, *warnings(timing, resolution)])
 
 
 def unquoted(timing: Timing) -> Timing:
@@ -112,11 +117,12 @@ def unquoted(timing: Timing) -> Timing:
 
 
 def _below_resolution(
-    draws: Bootstrap, interval: Interval, ratio: float, resolved_ms: float, unwatched_ms: float
+    draws: Bootstrap, interval: Interval, ratio: float, resolution: Resolution, unwatched_ms: float
 ) -> Finding:
     """Return the reason for a missing speedup, and whether longer calls would help."""
     found = f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}"
-    factor = _longer(draws, ratio, resolved_ms)
+    resolved_ms = resolution.largest_ms
+    factor = _longer(draws, ratio, resolution)
     if factor is None:
         message = f"{found}; the samples scatter too much for longer calls alone to help"
     else:
@@ -132,7 +138,7 @@ def _spelled(interval: Interval) -> str:
     return f"{interval.low:.3g} or more" if math.isinf(interval.high) else f"{interval.low:.3g} to {interval.high:.3g}"
 
 
-def _longer(draws: Bootstrap, ratio: float, resolved_ms: float) -> int | None:
+def _longer(draws: Bootstrap, ratio: float, resolution: Resolution) -> int | None:
     """Return the smallest power of two by which both sides' times must grow, if their scatter grows in proportion.
 
     Longer times are equivalent to a finer resolution. None if the scatter alone is too wide, or without measured time.
@@ -141,7 +147,7 @@ def _longer(draws: Bootstrap, ratio: float, resolved_ms: float) -> int | None:
         return None
     factor = 2
     while factor <= _LONGEST:
-        if draws.speedup(resolved_ms / factor).width_of(ratio) <= WIDEST:
+        if draws.speedup(resolution.finer(factor)).width_of(ratio) <= WIDEST:
             return factor
         factor *= 2
     return None

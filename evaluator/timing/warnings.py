@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
 from evaluator.records import Finding, Samples, Timing
+from evaluator.timing.bootstrap import Resolution
 from evaluator.timing.clock_error import CLOCK_ERROR_MS
 from evaluator.timing.stats import median, outliers
 
@@ -16,15 +17,15 @@ _SLOWER_FIRST = 2.0
 _QUIET = 1.0
 
 
-def warnings(timing: Timing) -> list[Finding]:
+def warnings(timing: Timing, resolution: Resolution) -> list[Finding]:
     """Return the doubts about `timing`: at most one finding of each kind."""
     candidates = [
         _copied(timing),
-        _drifted(timing),
+        _drifted(timing, resolution.reference_ms),
         _not_quiet(timing),
         _outliers(timing),
-        _first_call_slow(timing),
-        _host_bound(timing.submission, timing.resolution_ms),
+        _first_call_slow(timing, resolution.submission_ms),
+        _host_bound(timing.submission, resolution.submission_ms),
         _shared_work(timing.submission),
     ]
     return [each for each in candidates if each is not None]
@@ -40,9 +41,9 @@ def _copied(timing: Timing) -> Finding | None:
     return finding(Code.OUTPUT_COPIED, message, submission=submission, reference=reference)
 
 
-def _drifted(timing: Timing) -> Finding | None:
+def _drifted(timing: Timing, resolution_ms: float) -> Finding | None:
     before_ms, after_ms = timing.reference_before.median_ms, timing.reference_after.median_ms
-    if abs(before_ms - after_ms) <= max(_DRIFT * timing.reference_median_ms, timing.resolution_ms):
+    if abs(before_ms - after_ms) <= max(_DRIFT * timing.reference_median_ms, resolution_ms):
         return None
     message = f"the reference took {before_ms:.4g} ms before and {after_ms:.4g} ms after the submission"
     return finding(Code.REFERENCE_DRIFTED, message, before_ms=before_ms, after_ms=after_ms)
@@ -68,12 +69,12 @@ def _outliers(timing: Timing) -> Finding | None:
     return None
 
 
-def _first_call_slow(timing: Timing) -> Finding | None:
+def _first_call_slow(timing: Timing, resolution_ms: float) -> Finding | None:
     """Compare the submission's first call with that of the reference's second runner (see `Samples`)."""
     submission = timing.submission
     first_ms, usual_ms = submission.first_call_ms, timing.reference_after.first_call_ms
     single_ms = submission.median_ms if submission.windows is None else median(submission.windows.single_ms)
-    least_ms = max(timing.resolution_ms, CLOCK_ERROR_MS[timing.clock])
+    least_ms = max(resolution_ms, CLOCK_ERROR_MS[timing.clock])
     if first_ms <= max(_SLOW_FIRST * (single_ms + least_ms), _SLOWER_FIRST * usual_ms):
         return None
     message = (

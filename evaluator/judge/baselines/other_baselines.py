@@ -26,9 +26,9 @@ from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.model_runner import ModelRunner, own_tf32
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.records import Baseline, BaselineKind, Fault, Samples, TensorCheck, Tf32
+from evaluator.records import Baseline, BaselineKind, ClockKind, Fault, Samples, TensorCheck, Tf32
 from evaluator.timing.bootstrap import Bootstrap
-from evaluator.timing.quote import WIDEST, comparable
+from evaluator.timing.quote import WIDEST, of_one_kind, resolution_of
 from evaluator.timing.stats import median
 from evaluator.version import __version__
 
@@ -99,9 +99,9 @@ def measured(context: GradeContext, reference: Reading) -> list[Baseline]:
     return found
 
 
-def held_against(baselines: list[Baseline], submission: Samples, resolution_ms: float) -> list[Baseline]:
+def held_against(baselines: list[Baseline], submission: Samples, clock: ClockKind) -> list[Baseline]:
     """Compute the submission's speedup over each baseline, by the rules for the reference."""
-    return [_quoted(each, submission, resolution_ms) for each in baselines]
+    return [_quoted(each, submission, clock) for each in baselines]
 
 
 def _variants(context: GradeContext, kind: BaselineKind) -> list[Tf32 | None]:
@@ -196,17 +196,13 @@ def _with_room(compare: Comparison) -> Comparison:
     return compared
 
 
-def _quoted(baseline: Baseline, submission: Samples, resolution_ms: float) -> Baseline:
+def _quoted(baseline: Baseline, submission: Samples, clock: ClockKind) -> Baseline:
     if baseline.samples is None:
         return baseline
-    other, submission = comparable([baseline.samples, submission])
-    if other.windows is not None and submission.windows is not None:
-        resolution_ms = max(other.windows.clock_error_ms, submission.windows.clock_error_ms)
-    else:
-        resolution_ms += max(other.unwatched_ms - submission.unwatched_ms, 0.0)
+    (other,), (submission,) = of_one_kind([baseline.samples]), of_one_kind([submission])
     taken_ms = median(submission.samples_ms)
     ratio = other.median_ms / taken_ms if taken_ms > 0 else math.inf
-    interval = Bootstrap([other.samples_ms], submission.samples_ms).speedup(resolution_ms)
+    interval = Bootstrap([other.samples_ms], submission.samples_ms).speedup(resolution_of(clock, [other], submission))
     quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
     return replace(
         baseline,

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.timing.bootstrap import Bootstrap, Interval
+from evaluator.timing.bootstrap import Bootstrap, Interval, Resolution
 
 times = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=40)
 
 TRUE = 1.25
+EXACT = Resolution(0.0, 0.0)
 SAMPLES = {
     "normal": lambda draw: draw.gauss(1, 0.02),
     "lognormal": lambda draw: draw.lognormvariate(0, 0.05),
@@ -28,7 +29,7 @@ def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(shape):
     held = 0
     for _ in range(60):
         runs = [[TRUE * one(draw) for _ in range(50)] for _ in range(2)]
-        interval = Bootstrap(runs, [one(draw) for _ in range(50)]).speedup(0.0)
+        interval = Bootstrap(runs, [one(draw) for _ in range(50)]).speedup(EXACT)
         held += interval.low <= TRUE <= interval.high
     assert 56 <= held < 60
 
@@ -39,7 +40,7 @@ def test_it_is_no_wider_than_it_must_be():
     widths = []
     for _ in range(20):
         runs = [[draw.gauss(1, 0.01) for _ in range(100)] for _ in range(2)]
-        widths.append(Bootstrap(runs, [draw.gauss(1, 0.01) for _ in range(100)]).speedup(0.0).width_of(1.0))
+        widths.append(Bootstrap(runs, [draw.gauss(1, 0.01) for _ in range(100)]).speedup(EXACT).width_of(1.0))
     theory = 2 * 1.96 * 1.253 * 0.01 / math.sqrt(100) * math.sqrt(1.5)
     assert theory * 0.8 < sum(widths) / len(widths) < theory * 1.5
 
@@ -50,7 +51,7 @@ def test_order_does_not_matter(before, after, submission, seed):
     first = Bootstrap([before, after], submission)
     shuffled = [seed.sample(side, len(side)) for side in (after, before, submission)]
     again = Bootstrap(shuffled[:2], shuffled[2])
-    assert again.speedup(0.01) == first.speedup(0.01)
+    assert again.speedup(Resolution(0.01, 0.01)) == first.speedup(Resolution(0.01, 0.01))
     assert again.reference_ms(0.01) == first.reference_ms(0.01)
 
 
@@ -61,7 +62,7 @@ def test_the_unit_does_not_matter(before, after, submission, power):
     scale = 2.0**power
     first = Bootstrap([before, after], submission)
     scaled = Bootstrap([[x * scale for x in before], [x * scale for x in after]], [x * scale for x in submission])
-    assert scaled.speedup(0.01 * scale) == first.speedup(0.01)
+    assert scaled.speedup(Resolution(0.01 * scale, 0.01 * scale)) == first.speedup(Resolution(0.01, 0.01))
     low, high = first.submission_ms(0.01)
     assert scaled.submission_ms(0.01 * scale) == (low * scale, high * scale)
 
@@ -93,7 +94,7 @@ def _middle(values):
 
 def test_what_differs_between_runs_is_in_the_interval():
     """Two runs of the reference that agree with themselves and not with each other."""
-    apart = Bootstrap([[1.0] * 20, [1.1] * 20], [1.0] * 20).speedup(0.0)
+    apart = Bootstrap([[1.0] * 20, [1.1] * 20], [1.0] * 20).speedup(EXACT)
     assert apart == (1.0, 1.1)
     assert not apart.excludes_one
 
@@ -101,19 +102,26 @@ def test_what_differs_between_runs_is_in_the_interval():
 def test_the_resolution_is_in_the_interval():
     """Two rectangular errors of 0.01 make a triangle, of which 95 % lie within 0.0155."""
     sides = [[1.0] * 20, [1.0] * 20], [1.0] * 20
-    assert Bootstrap(*sides).speedup(0.0) == (1.0, 1.0)
-    interval = Bootstrap(*sides).speedup(0.01)
+    assert Bootstrap(*sides).speedup(EXACT) == (1.0, 1.0)
+    interval = Bootstrap(*sides).speedup(Resolution(0.01, 0.01))
     assert interval.low == pytest.approx(1 - 0.0155, abs=0.001)
     assert interval.high == pytest.approx(1 + 0.0155, abs=0.001)
     assert Bootstrap(*sides).reference_ms(0.01).low == pytest.approx(0.9905, abs=0.0005)
 
 
+def test_each_side_has_its_own_resolution():
+    """A rectangular error of one side: 95 % of it lie within 0.95 of its limit."""
+    draws = Bootstrap([[1.0] * 20, [1.0] * 20], [1.0] * 20)
+    assert draws.speedup(Resolution(0.01, 0.0)).high == pytest.approx(1.0095, abs=0.0005)
+    assert draws.speedup(Resolution(0.0, 0.01)).high == pytest.approx(1 / (1 - 0.0095), abs=0.0005)
+
+
 def test_a_submission_that_may_take_no_time_has_no_upper_end():
-    interval = Bootstrap([[1.0] * 20] * 2, [0.001] * 20).speedup(0.01)
+    interval = Bootstrap([[1.0] * 20] * 2, [0.001] * 20).speedup(Resolution(0.01, 0.01))
     assert interval.low > 50
     assert math.isinf(interval.high)
     assert interval.excludes_one
-    assert Bootstrap([[0.0] * 20] * 2, [0.0] * 20).speedup(0.0) == (math.inf, math.inf)
+    assert Bootstrap([[0.0] * 20] * 2, [0.0] * 20).speedup(EXACT) == (math.inf, math.inf)
 
 
 @pytest.mark.parametrize(

@@ -256,16 +256,28 @@ def test_calls_in_windows_are_quoted_where_all_sides_have_windows():
     assert again == found
 
 
-@pytest.mark.parametrize("without", [0, 1, 2])
-def test_single_calls_are_quoted_where_a_side_has_no_windows(without):
+@pytest.mark.parametrize("without", [0, 2])
+def test_single_calls_of_the_reference_are_quoted_where_a_half_has_no_windows(without):
     sides = [windows_of(0.010), windows_of(0.005), windows_of(0.010)]
     sides[without] = side(0.3, 0.301)
     found = quote(ClockKind.SEALED, *sides).timing
-    assert (found.reference_median_ms, found.submission_median_ms) == (0.3005, 0.3005)
+    assert (found.reference_median_ms, found.submission_median_ms) == (0.3005, pytest.approx(0.005, rel=0.01))
     assert found.resolution_ms > CLOCK_ERROR_MS[ClockKind.SEALED]
-    assert all(each.windows is None for each in (found.reference_before, found.submission, found.reference_after))
+    assert found.reference_before.windows is found.reference_after.windows is None
+    assert found.submission_high_ms < 0.0052
     again = quote(ClockKind.SEALED, found.reference_before, found.submission, found.reference_after).timing
     assert again == found
+
+
+@pytest.mark.parametrize(("submission_ms", "quoted"), [(0.1, False), (2.0, True)])
+def test_single_calls_are_quoted_beside_windows_with_their_own_error(submission_ms, quoted):
+    """2 ms are known to 15 us, 10 us to 50 ns: together they make an interval of 2.5 %."""
+    found = quote(ClockKind.SEALED, windows_of(0.010), side(submission_ms, submission_ms), windows_of(0.010)).timing
+    assert found.reference_median_ms == pytest.approx(0.010, rel=0.01)
+    assert found.reference_high_ms < 0.0103
+    assert found.submission_high_ms == pytest.approx(submission_ms + 0.95 * 0.016, abs=0.0003)
+    assert (found.speedup is not None) is quoted
+    assert found.significant
 
 
 def test_calls_one_at_a_time_are_quoted_where_windows_shared_work_and_that_is_said():

@@ -14,7 +14,7 @@ from evaluator.judge.baselines.other_baselines import _still_holds, _variants, _
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.context.reference_timing import Reading
 from evaluator.judge.trial import timing_loop
-from evaluator.records import Baseline, BaselineKind, DeviceKind, Precision, Tf32, ToleranceRule
+from evaluator.records import Baseline, BaselineKind, ClockKind, DeviceKind, Precision, Tf32, ToleranceRule
 from evaluator.report.card.card_screen import render_card
 from tests import cards
 
@@ -47,14 +47,14 @@ def screen(*found, **changes):
 
 
 def test_each_is_quoted_by_the_same_rules():
-    (found,) = held_against([baseline(1.0)], cards.samples("submission", 0.5), 0.001)
+    (found,) = held_against([baseline(1.0)], cards.samples("submission", 0.5), ClockKind.HOST)
     assert found.speedup == pytest.approx(2.0)
     assert found.speedup_low < 2.0 < found.speedup_high
     assert found.significant
 
 
 def test_where_the_clock_cannot_tell_nothing_is_quoted():
-    (found,) = held_against([baseline(0.010)], cards.samples("submission", 0.010), 0.005)
+    (found,) = held_against([baseline(0.010)], cards.samples("submission", 0.010), ClockKind.HOST)
     assert found.speedup is None
     assert found.speedup_low < 1 < found.speedup_high
     assert found.significant is False
@@ -62,7 +62,7 @@ def test_where_the_clock_cannot_tell_nothing_is_quoted():
 
 def test_what_was_not_timed_is_passed_on():
     failed = baseline(samples=None, finding=finding(Code.BASELINE_FAILED, "it does not compile"))
-    assert held_against([failed], cards.samples("submission", 0.5), 0.001) == [failed]
+    assert held_against([failed], cards.samples("submission", 0.5), ClockKind.HOST) == [failed]
     assert "torch.compile, PyTorch's TF32 default: it does not compile" in screen(failed)
 
 
@@ -123,6 +123,6 @@ def test_the_screen_says_which_and_by_how_much():
 
 def test_time_that_a_baseline_had_unwatched_is_in_its_interval():
     unwatched = baseline(3.0, samples=replace(cards.samples("baseline", 3.0), unwatched_ms=1.2))
-    watched, doubtful = held_against([baseline(3.0), unwatched], cards.samples("submission", 2.0), 0.001)
+    watched, doubtful = held_against([baseline(3.0), unwatched], cards.samples("submission", 2.0), ClockKind.HOST)
     assert watched.speedup == pytest.approx(1.5)
     assert (doubtful.speedup, doubtful.significant) == (None, False)
