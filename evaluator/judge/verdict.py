@@ -106,6 +106,7 @@ class _Finish:
             outcome,
             checks=[*outcome.checks, *([timed.failed] if timed.failed is not None else [])],
             timing=timed.timing,
+            l2=None if timed.timing is None else self._context.backend.l2,
             baselines=timed.baselines,
             weights=timed.weights or outcome.weights,
             findings=[*outcome.findings, *timed.findings],

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from evaluator.records.base import Record, Seed, Sha256
 from evaluator.records.finding import Finding
+from evaluator.records.names import L2Rule
 
 
 class ClockKind(StrEnum):
@@ -11,6 +12,17 @@ class ClockKind(StrEnum):
 
     HOST = "host"
     SEALED = "sealed"
+
+
+class L2Inputs(Record, frozen=True):
+    """Inputs of a timed call in the GPU's L2 cache when the clock starts.
+
+    `cold`: the cache was overwritten after the inputs were written. `warm`: the inputs were then read again, only the
+    first `limit_bytes` of each call's if a window's inputs and outputs do not all fit, else all (None).
+    """
+
+    rule: L2Rule
+    limit_bytes: int | None = None
 
 
 class Windows(Record, frozen=True):

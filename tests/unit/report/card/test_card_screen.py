@@ -8,7 +8,7 @@ from rich.console import Console
 
 from evaluator.findings import Code, finding
 from evaluator.progress import Silent
-from evaluator.records import Diagnostic, RunnerOutput, Scorecard, Status
+from evaluator.records import Diagnostic, L2Inputs, L2Rule, RunnerOutput, Scorecard, Status
 from evaluator.report.card.card_screen import render_card
 from evaluator.report.card.source_excerpt import caret_cell
 from evaluator.report.layout.text import one_line, printable
@@ -344,3 +344,19 @@ def test_what_was_printed_moves_no_cursor_and_is_cut() -> None:
     assert not any(character < " " and character != "\n" for character in text)
     assert "  │ hi evil\n" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("l2", "said"),
+    [
+        (L2Inputs(rule=L2Rule.COLD), "  inputs cold in L2\n"),
+        (L2Inputs(rule=L2Rule.WARM), "  inputs warm in L2\n"),
+        (
+            L2Inputs(rule=L2Rule.WARM, limit_bytes=12 << 20),
+            "  inputs warm in L2, at most 12 MiB a call\n",
+        ),
+        (None, "\n"),
+    ],
+)
+def test_the_card_says_whether_inputs_were_in_l2(l2: L2Inputs | None, said: str) -> None:
+    assert f"reference   1852 µs{said}" in screen(cards.card(l2=l2))
