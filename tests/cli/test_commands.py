@@ -20,12 +20,16 @@ from evaluator.doctor.diagnosis import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.files.card_files import card_bytes, read_card, write_card
 from evaluator.findings import Code
-from evaluator.grading import pipeline
+from evaluator.grading import pipeline, resolved_request
 from evaluator.grading.request import GradeRequest, Unread
+from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.grading.run_until_deadline import LastResort
 from evaluator.progress import Progress
 from evaluator.records import (
+    DeviceFacts,
     DeviceKind,
+    L2Inputs,
+    L2Rule,
     ProfilerKind,
     SandboxMode,
     Scorecard,
@@ -454,6 +458,26 @@ def test_a_replay_has_the_weights_of_its_card(run: Run, graded: FakeGrade, weigh
     assert run("grade", "--replay", "card.json", "--changed-problem") == 0
     assert run("grade", "--replay", "card.json", "--changed-problem", "--weights", "changing") == 0
     assert [request.terms.options.weights for request in graded.requests] == [rule, WeightsRule.CHANGING]
+
+
+@pytest.mark.parametrize(
+    ("kind", "l2", "options", "asked"),
+    [
+        (DeviceKind.CUDA, L2Inputs(rule=L2Rule.WARM), [], L2Rule.WARM),
+        (DeviceKind.CUDA, L2Inputs(rule=L2Rule.WARM), ["--l2", "cold"], L2Rule.COLD),
+        (DeviceKind.CUDA, L2Inputs(rule=L2Rule.WARM), ["--device", "cpu"], None),
+        (DeviceKind.CUDA, None, [], None),
+        (DeviceKind.CPU, L2Inputs(rule=L2Rule.WARM), [], None),  # A card from elsewhere may hold anything.
+    ],
+)
+def test_a_replay_on_a_gpu_has_the_l2_rule_of_its_card(
+    kind: DeviceKind, l2: L2Inputs | None, options: list[str], asked: L2Rule | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolved_request, "choose", lambda _: None)
+    write_card(cards.card(l2=l2, device=DeviceFacts(kind=kind, name="any")), Path("card.json"))
+    named = dict(zip([each.removeprefix("--") for each in options[::2]], options[1::2], strict=True))
+    arguments = GradeArguments(replay=Path("card.json"), changed_problem=True)
+    assert request_for(arguments, named).terms.options.l2 is asked
 
 
 def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) -> None:
