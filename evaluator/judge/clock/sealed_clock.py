@@ -144,7 +144,7 @@ class SealedClock:
         return ClockedCall(
             done,
             elapsed_ms=go.elapsed_time(end),
-            host_ms=(queued_ns - sent) / 1e6,
+            host_ms=None if queued_ns is None else (queued_ns - sent) / 1e6,
             prepared_ms=start.elapsed_time(go),
             lag_ms=lag_ms,
             samples=sampling.samples(positions, slots),
@@ -163,8 +163,10 @@ class SealedClock:
         sampling, positions, slots = self._sampled(named)
         calls = [replace(frame, ticket=self._ticket, sampled=sampling.paths) for frame in frames]
         self._queue(calls, write, sampling, positions, slots, tells_when_open=False)
+        sent_ns = time.perf_counter_ns()
         fault = self._session.send(Window(calls=calls), Stage.CALL, timeout_s)
         was_queued = self._session.answered(_HOLD_S)
+        host_ms = (time.perf_counter_ns() - sent_ns) / 1e6
         self._let_go()
         answer = fault or self._session.window_answer(calls, timeout_s)
         if isinstance(answer, Fault) or not self._settled():
@@ -181,7 +183,7 @@ class SealedClock:
             ClockedCall(done, elapsed_ms=elapsed_ms, samples=found)
             for done, found in zip(answer.calls, of_calls, strict=True)
         ]
-        return ClockedWindow(answered, elapsed_ms, was_queued)
+        return ClockedWindow(answered, elapsed_ms, was_queued, host_ms)
 
     def spot_check(
         self, frames: list[Call], write: Callable[[], None], masked: list[Masked], *, timeout_s: float
@@ -266,18 +268,19 @@ class SealedClock:
 
     def _converse(
         self, frame: Call, timeout_s: float, queued_timeout_s: float, *, held: bool = True
-    ) -> tuple[Done, int, float | None] | Fault:
+    ) -> tuple[Done, int | None, float | None] | Fault:
         """End the hold when the runner has queued its work, and wait for the rest of the answer.
 
-        If the hold has already ended, watch for the end at once: the end may precede the `Queued` frame.
+        If the hold has already ended, watch for the end at once: the end may precede the `Queued` frame. Work that is
+        not queued when the hold ends may wait for the GPU, so its host time is unknown.
         """
-        in_time = held and self._session.answered(_HOLD_S)
-        queued_ns = time.perf_counter_ns()
+        queued_ns: int | None = None
         if held:
+            queued_ns = time.perf_counter_ns() if self._session.answered(_HOLD_S) else None
             self._let_go()
         lag_ms = self._watch_the_end()
         answer: Frame | Fault = self._session.answer(Stage.CALL, timeout_s)
-        queued_ns = queued_ns if in_time else time.perf_counter_ns()
+        queued_ns = queued_ns if held else time.perf_counter_ns()
         if isinstance(answer, Queued) and answer.index == frame.index:
             answer = self._session.answer(Stage.CALL, queued_timeout_s)
             if isinstance(answer, Done) and answers(answer, frame):

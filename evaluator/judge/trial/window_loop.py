@@ -35,6 +35,17 @@ SPOT_MARGIN = 0.03
 """Difference of honest calls: a spot check's take up to 1.3 us more (docs/evidence/windows.md)."""
 
 
+class WindowHost(NamedTuple):
+    """Host time of the runner for a window without forwards: `fixed_ms`, and `call_ms` for each call."""
+
+    fixed_ms: float
+    call_ms: float
+
+    def of_forward_ms(self, window_ms: float, calls: int) -> float:
+        """Return the host time of one forward in a window that took the host `window_ms`."""
+        return max((window_ms - self.fixed_ms) / calls - self.call_ms, 0.0)
+
+
 class WindowSide(NamedTuple):
     """Windows of a side, None if the side has no windows; the failed trial, if any; and the seeds of all calls."""
 
@@ -52,11 +63,13 @@ def windows_of(
     timeout_s: float,
     *,
     spot_constant_ms: float | None,
+    empty_host: WindowHost | None = None,
 ) -> WindowSide:
     """Time windows after the single calls, which took `single_ms` with an overhead of `taken_off_ms`.
 
     With `spot_constant_ms`, the time of a spot check's call without a forward, a spot check follows, and every output
-    is compared. Without it, the runner holds trusted code, and one call of each window is compared.
+    is compared. Without it, the runner holds trusted code, and one call of each window is compared. `empty_host` is
+    subtracted from the host's time.
     """
     runner, every = WindowRunner(trial_runner), spot_constant_ms is not None
     call_ms = max(median(single_ms) - taken_off_ms, _SHORTEST_CALL_MS)
@@ -65,6 +78,7 @@ def windows_of(
     used: list[int] = []
     calls: list[int] = []
     window_ms: list[float] = []
+    hosts_ms: list[float] = []
     while most > 1 and len(calls) < _WINDOWS:
         count = most - secrets.randbelow(max(most // _SPREAD, 1))
         given = _own_values(trial_runner, seeds, count)
@@ -73,11 +87,12 @@ def windows_of(
         if window.fault is not None:
             return WindowSide(None, _failed(window.trials, window.fault), used)
         if not window.was_queued:  # A kernel's first launch, a slow host, or a forward that waits for the GPU.
-            most, calls, window_ms = most if warms_up else most // 2, [], []
+            most, calls, window_ms, hosts_ms = most if warms_up else most // 2, [], [], []
             warms_up = False
             continue
         calls.append(count)
         window_ms.append(window.elapsed_ms - median(single_ms))
+        hosts_ms += [] if empty_host is None else [empty_host.of_forward_ms(window.host_ms, count)]
     if not calls:
         return WindowSide(None, None, used)
     windows = Windows(
@@ -85,6 +100,7 @@ def windows_of(
         window_ms=window_ms,
         clock_error_ms=max(median_error(single_ms), _EVENT_MS) / (min(calls) - 1),
         single_ms=[max(each - taken_off_ms, 0.0) for each in single_ms],
+        host_ms=median(hosts_ms) if hosts_ms else None,
     )
     if spot_constant_ms is None:
         return WindowSide(windows, None, used)

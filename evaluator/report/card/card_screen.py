@@ -211,8 +211,21 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
     room = max(len(reference), len(submission))
     sheet.row("Time", Text(f"reference   {reference:>{room}}").append(_inputs_in_l2(card.l2), style="dim"))
     sheet.row("", Text(f"submission  {submission:>{room}}").append(f"  median of {calls}", style="dim"))
+    if (host := _host(sheet, timing)) is not None:
+        sheet.row("Host", host)
     sheet.row("Speedup", _speedup(sheet, timing) if _is_like(card.weights) else Text(_NOT_LIKE))
     baseline_rows(sheet, card.baselines)
+
+
+def _host(sheet: Sheet, timing: Timing) -> Text | None:
+    """Format the host's time beside the GPU's, for a host-bound submission; None for any other."""
+    side, usual_ms, micro = timing.submission, timing.reference_launch_ms, sheet.symbols.micro
+    if not side.is_host_bound:
+        return None
+    if side.waits_for_gpu or side.launch_ms is None:
+        return Text("host-bound: forward waits for the GPU, so its time includes the host's")
+    text = Text(f"host-bound: GPU {duration(side.median_ms, micro)} a call, host {duration(side.launch_ms, micro)}")
+    return text if usual_ms is None else text.append(f"; the reference's host {duration(usual_ms, micro)}", "dim")
 
 
 def _inputs_in_l2(l2: L2Inputs | None) -> str:

@@ -229,6 +229,46 @@ def test_a_host_slower_than_its_gpu_is_told(host_ms, overhead_host_ms, told):
     assert codes(said(side(1.0), submission)) == [Code.HOST_BOUND.value] * told
 
 
+def launched(call_ms, host_ms):
+    return windows_of(call_ms, host_ms=host_ms)
+
+
+@pytest.mark.parametrize(
+    ("reference_host_ms", "host_ms", "told"),
+    [
+        (0.011, 0.011, False),  # As host-bound as its reference: no news.
+        (0.010, 0.0115, False),
+        (0.010, 0.0125, True),
+        (0.004, 0.011, True),
+        (0.0, 0.0048, False),  # The GPU takes longer.
+        (0.030, 0.011, False),
+    ],
+)
+def test_a_submission_is_told_that_it_needs_more_of_the_host_than_its_reference(reference_host_ms, host_ms, told):
+    reference, submission = launched(0.010, reference_host_ms), launched(0.005, host_ms)
+    found = quote(ClockKind.SEALED, reference, submission, reference)
+    messages = [each.message for each in found.findings if each.code == Code.HOST_BOUND]
+    assert len(messages) == told
+    assert all(
+        f"the GPU executes a call in 5 us, and the host needs {host_ms * 1e3:.3g} us" in each for each in messages
+    )
+    assert all(f"the reference's {reference_host_ms * 1e3:.3g} us" in each for each in messages)
+
+
+def test_host_times_of_different_kinds_are_not_compared():
+    reference = side(0.010, host_ms=0.2, overhead_host_ms=0.2)
+    assert Code.HOST_BOUND not in codes(quote(ClockKind.SEALED, reference, launched(0.005, 0.011), reference))
+
+
+@pytest.mark.parametrize(("reference_waits", "told"), [(False, True), (True, False)])
+def test_a_forward_that_waits_for_the_gpu_is_told_unless_the_references_does(reference_waits, told):
+    reference = side(1.0, waits_for_gpu=reference_waits)
+    found = said(reference, side(1.0, waits_for_gpu=True, overhead_host_ms=0.1))
+    messages = [each.message for each in found.findings if each.code == Code.HOST_BOUND]
+    assert len(messages) == told
+    assert all("forward waits for the GPU" in each and "1 ms include the host's time" in each for each in messages)
+
+
 def test_every_finding_is_told_once_and_has_a_next_step():
     bad = side(*[0.1, 0.1001] * 25, *[9.0] * 9, host_ms=5.0, overhead_host_ms=0.1, first_call_ms=900.0)
     found = said(side(0.2, overhead_ms=0.001, overhead_iqr_ms=0.002), bad, side(0.3))
