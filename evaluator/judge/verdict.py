@@ -60,7 +60,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
     if context.gpu_session is None:
         return outcome
     monitor = context.gpu_session.monitor
-    return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings()])
+    return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings(outcome.timing)])
 
 
 class _Finish:

@@ -52,7 +52,7 @@ from evaluator.records.names import (
 )
 from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
-from evaluator.records.timing import Baseline, BaselineKind, ClockKind, L2Inputs, Samples, Tf32, Timing, Windows
+from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Clocks, L2Inputs, Samples, Tf32, Timing, Windows
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -64,6 +64,7 @@ __all__ = [
     "CancellingRows",
     "Check",
     "ClockKind",
+    "Clocks",
     "Constant",
     "ControlResult",
     "Counters",

@@ -54,6 +54,19 @@ class Windows(Record, frozen=True):
         return [max(each_ms, 0.0) / (count - 1) for each_ms, count in pairs if count > 1]
 
 
+class Clocks(Record, frozen=True):
+    """Clock of the GPU's multiprocessors while a side was timed, as read between calls.
+
+    `throttled` counts the readings with each of NVML's reasons for reduced clocks, idle clocks not included. `start_c`
+    is the temperature at the start of the side, for which the judge waited `waited_s`.
+    """
+
+    sm_mhz: list[int]
+    throttled: dict[str, int] = {}
+    start_c: int | None = None
+    waited_s: float = 0.0
+
+
 class Samples(Record, frozen=True):
     """Timed calls of one side, in order. The judge verifies each call's output before the next call starts.
 
@@ -86,6 +99,7 @@ class Samples(Record, frozen=True):
     unwatched_ms: float = 0.0
     windows: Windows | None = None
     waits_for_gpu: bool = False
+    clocks: Clocks | None = None
 
     @property
     def launch_ms(self) -> float | None:

@@ -165,7 +165,13 @@ def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32
         if first.fault is not None:
             raise _Failed(first.fault.finding.message)
         side = timing_loop.side(
-            "baseline", trial_runner, _fresh_seeds(), empty, context.call_timeout_s, spot_checks=not trusted
+            "baseline",
+            trial_runner,
+            _fresh_seeds(),
+            empty,
+            context.call_timeout_s,
+            spot_checks=not trusted,
+            watch=context.begin_side(),
         )
         if context.gpu_session is not None:
             context.gpu_session.monitor.sample()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
+from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.retry import retried
@@ -196,12 +197,14 @@ def side(
     at_least: int = MIN_CALLS,
     closely: bool = False,
     spot_checks: bool = False,
+    watch: ClockWatch = NO_WATCH,
 ) -> Side:
     """Time at least `at_least` calls until the median is precise enough, for at most two seconds or 100 calls.
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
     Windows follow where the clock has windows, for code that is not trusted with `spot_checks`.
+    `watch` looks at the GPU's clock after some of the calls.
     """
     used: list[int] = []
     quiet: list[Trial] = []
@@ -218,6 +221,7 @@ def side(
             fault, _ = retried(trial_runner, trial, len(used), seed, itertools.repeat(None), timeout_s)
             return Side(None, trial._replace(fault=fault))
         used.append(seed)
+        watch.look_at(len(used))
         if first_ms is None:
             first_ms = max(trial.elapsed_ms - empty.taken_off_ms, 0.0)
         elif trial.profile is not Profile.AS_GIVEN:
@@ -246,6 +250,7 @@ def side(
             timeout_s,
             spot_constant_ms=empty.spot_ms if spot_checks else None,
             empty_host=empty.window_host,
+            watch=watch,
         )
         if in_windows.failed is not None:
             return Side(None, in_windows.failed)
@@ -269,6 +274,7 @@ def side(
         unwatched_ms=_unwatched_ms(good, empty),
         windows=windows,
         waits_for_gpu=waits,
+        clocks=watch.clocks(),
     )
     return Side(samples, None if late is None else good[-1]._replace(fault=late))
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
@@ -64,12 +65,13 @@ def windows_of(
     *,
     spot_constant_ms: float | None,
     empty_host: WindowHost | None = None,
+    watch: ClockWatch = NO_WATCH,
 ) -> WindowSide:
     """Time windows after the single calls, which took `single_ms` with an overhead of `taken_off_ms`.
 
     With `spot_constant_ms`, the time of a spot check's call without a forward, a spot check follows, and every output
     is compared. Without it, the runner holds trusted code, and one call of each window is compared. `empty_host` is
-    subtracted from the host's time.
+    subtracted from the host's time. `watch` looks at the GPU's clock after each window.
     """
     runner, every = WindowRunner(trial_runner), spot_constant_ms is not None
     call_ms = max(median(single_ms) - taken_off_ms, _SHORTEST_CALL_MS)
@@ -84,6 +86,7 @@ def windows_of(
         given = _own_values(trial_runner, seeds, count)
         window = runner.run(index + len(used), given, timeout_s=timeout_s, every=every)
         used += given
+        watch.look()
         if window.fault is not None:
             return WindowSide(None, _failed(window.trials, window.fault), used)
         if not window.was_queued:  # A kernel's first launch, a slow host, or a forward that waits for the GPU.
