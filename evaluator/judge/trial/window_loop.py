@@ -22,14 +22,16 @@ from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
 from evaluator.timing.stats import median, median_error
 
-_WINDOWS = 6
+_WINDOWS, _MOST_WINDOWS = 6, 12
+_NARROW = 0.01
+"""Error of the median time of a call, relative to it, below which more windows than `_WINDOWS` add little."""
 _SPREAD = 4
 """Windows have between three quarters of the largest number of calls and all."""
 _LONGEST_MS = 4.0
 """Time of all calls of a window."""
 _SHORTEST_CALL_MS = 0.002
-_EVENT_MS = 0.0005
-"""Resolution of a time between two events (CUDA Runtime API, cudaEventElapsedTime)."""
+_EVENT_STEP_MS = 32e-6
+"""Times between two events are multiples of this (measured on an H200). Scatter of windows is in their times."""
 SPOT_CALLS = 16
 SPOT_MARGIN_MS = 0.0007
 SPOT_MARGIN = 0.03
@@ -81,7 +83,7 @@ def windows_of(
     calls: list[int] = []
     window_ms: list[float] = []
     hosts_ms: list[float] = []
-    while most > 1 and len(calls) < _WINDOWS:
+    while most > 1 and not _enough(calls, window_ms):
         count = most - secrets.randbelow(max(most // _SPREAD, 1))
         given = _own_values(trial_runner, seeds, count)
         window = runner.run(index + len(used), given, timeout_s=timeout_s, every=every)
@@ -101,7 +103,7 @@ def windows_of(
     windows = Windows(
         calls=calls,
         window_ms=window_ms,
-        clock_error_ms=max(median_error(single_ms), _EVENT_MS) / (min(calls) - 1),
+        clock_error_ms=(median_error(single_ms) + _EVENT_STEP_MS) / (min(calls) - 1),
         single_ms=[max(each - taken_off_ms, 0.0) for each in single_ms],
         host_ms=median(hosts_ms) if hosts_ms else None,
     )
@@ -128,6 +130,14 @@ def _spot_checked(
     least_ms = median(spot_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS if spot_ms else -math.inf
     shared = median(windows.call_ms) < least_ms
     return WindowSide(replace(windows, spot_ms=spot_ms, spot_quoted=shared), None, used)
+
+
+def _enough(calls: list[int], window_ms: list[float]) -> bool:
+    """Return whether the windows are enough. Windows whose times scatter are twice as many."""
+    if len(calls) < _WINDOWS or len(calls) >= _MOST_WINDOWS:
+        return len(calls) >= _MOST_WINDOWS
+    call_ms = [each_ms / (count - 1) for each_ms, count in zip(window_ms, calls, strict=True)]
+    return median_error(call_ms) <= _NARROW * median(call_ms)
 
 
 def _own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:

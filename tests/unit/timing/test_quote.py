@@ -142,6 +142,14 @@ def test_below_the_resolution_it_is_said_how_much_longer_calls_must_take():
     assert longer.timing.speedup == 1.0
 
 
+def test_two_processes_of_the_reference_that_differ_are_named_as_the_cause():
+    found = said(noisy(5.0, 0.002), noisy(5.0, 0.002, seed=2), noisy(5.6, 0.002, seed=1))
+    assert found.timing.speedup is None
+    (message,) = (each.message for each in found.findings if each.code == Code.BELOW_RESOLUTION)
+    first_ms, second_ms = found.timing.reference_before.median_ms, found.timing.reference_after.median_ms
+    assert f"took {first_ms:.4g} ms in its first process and {second_ms:.4g} ms in its second" in message
+
+
 def test_scatter_is_not_blamed_on_the_clock():
     found = said(noisy(1.0, 0.3), noisy(1.0, 0.3, seed=1))
     assert found.timing.speedup is None

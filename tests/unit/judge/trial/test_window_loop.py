@@ -133,3 +133,20 @@ def test_a_wrong_answer_in_a_window_fails_the_side(side):
 def test_the_hosts_time_of_a_call_is_that_of_the_window_less_that_of_an_empty_one(side, empty_host, host_ms):
     found = side(Rules(), empty_host=empty_host).windows.host_ms
     assert found == (None if host_ms is None else pytest.approx(host_ms))
+
+
+@pytest.mark.parametrize(("single_ms", "error_ms"), [([0.3005] * 20, 32e-6), ([0.3, 0.301] * 10, 0.00044)])
+def test_the_error_of_windows_is_that_of_the_single_call_and_a_step_of_the_events(side, single_ms, error_ms):
+    windows = side(Rules(), single_ms=single_ms).windows
+    assert windows.clock_error_ms * (min(windows.calls) - 1) == pytest.approx(error_ms, rel=0.02)
+
+
+@pytest.mark.parametrize(("scatter", "count"), [(0.0, 6), (0.005, 6), (0.02, 12)])
+def test_windows_that_scatter_are_twice_as_many(side, scatter, count):
+    class Scattering(Rules):
+        def run(self, index, seeds, *, timeout_s, every):
+            window = super().run(index, seeds, timeout_s=timeout_s, every=every)
+            part = 1 + scatter * (1 if len(self.asked) % 2 else -1)
+            return window._replace(elapsed_ms=0.3005 + (window.elapsed_ms - 0.3005) * part)
+
+    assert len(side(Scattering()).windows.calls) == count
