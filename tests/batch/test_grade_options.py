@@ -191,8 +191,8 @@ def test_what_cannot_be_asked_for_is_refused(named, message):
 @pytest.mark.parametrize("field", ["l2"])
 def test_an_option_of_a_gpu_is_read_by_the_command_line_and_the_library_and_stored_with_a_run(field):
     sample = SAMPLES[field]
-    for command in ("grade", "batch"):
-        parsed = cli.warpgrade.commands[command].make_context(command, ["relu", "mine.py", *sample.words.split()])
+    for command, arguments in {"grade": ["relu", "mine.py"], "batch": ["submissions", "--run", "run"]}.items():
+        parsed = cli.warpgrade.commands[command].make_context(command, [*arguments, *sample.words.split()])
         assert parsed.params[field] == sample.named
     options = read_options({"device": "cuda", field: sample.named})
     assert getattr(options.terms, field) is getattr(options.for_worker("0"), field) is sample.read
