@@ -134,4 +134,4 @@ def _times_launches_in_windows(side: Samples) -> bool:
 
 
 def _microseconds(value_ms: float) -> str:
-    return f"{value_ms * 1e3:.3g} us"
+    return f"{value_ms * 1e3:.3g} us" if value_ms < 1 else f"{value_ms:.3g} ms"

@@ -75,12 +75,16 @@ class CallSizes(NamedTuple):
 
     def warm_calls(self, l2_bytes: int) -> int:
         """Return how many calls of a window can have warm inputs in an L2 cache, at least 1."""
-        once_bytes = self.input_bytes + self.output_bytes
-        return max(l2_bytes // _WARM_PART_OF_L2 // max(once_bytes, 1), 1)
+        once_bytes = self.input_bytes - self.state_bytes + self.output_bytes
+        return max(self._room_in(l2_bytes) // max(once_bytes, 1), 1)
 
     def warm_bytes(self, l2_bytes: int, calls: int) -> int:
         """Return how much of each call's inputs a cache holds beside the outputs of a window of `calls`."""
-        return max(l2_bytes // _WARM_PART_OF_L2 // calls - self.output_bytes, 0)
+        return max(self._room_in(l2_bytes) // calls - self.output_bytes, 0)
+
+    def _room_in(self, l2_bytes: int) -> int:
+        """Return the part of an L2 cache for inputs and outputs. The calls of a window share their weights."""
+        return max(l2_bytes // _WARM_PART_OF_L2 - self.state_bytes, 0)
 
     @property
     def temporary_bytes(self) -> int:
@@ -179,7 +183,7 @@ class GpuBackend:
             l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
             self.window_calls = min(self.window_calls, max(sizes.warm_calls(l2_bytes), _FEWEST_CALLS))
             self._warm_bytes = sizes.warm_bytes(l2_bytes, self.window_calls)
-            fits = sizes.input_bytes <= self._warm_bytes
+            fits = sizes.input_bytes - sizes.state_bytes <= self._warm_bytes
             self.l2 = L2Inputs(rule=l2, limit_bytes=None if fits else self._warm_bytes)
         self._input_bytes = self.window_calls * sizes.input_bytes + _ROTATION_BYTES
         self._output_bytes = sizes.output_bytes

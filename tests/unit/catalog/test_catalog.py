@@ -14,7 +14,7 @@ from evaluator import paths
 from evaluator.catalog import OWN_PROBLEMS, Origin, find_problem, kernelbench, list_problems, sized_source
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
-from evaluator.records import Mode, Precision, Problem, RooflineOverride, SizeName
+from evaluator.records import L2Rule, Mode, Precision, Problem, RooflineOverride, SizeName
 from evaluator.scaffold import new_files
 
 TOML = """\
@@ -167,9 +167,10 @@ class TestOwnFolder:
         assert msgspec.json.decode(msgspec.json.encode(problem), type=Problem) == problem
 
     def test_what_the_header_says_is_kept(self, own):
-        header = 'precision = "bf16"\nmode = "eval"\nbackward = true\n'
+        header = 'precision = "bf16"\nmode = "eval"\nbackward = true\nl2 = "warm"\n'
         problem = find_problem(str(own(header + TOML)))
         assert (problem.precision, problem.mode, problem.backward) == (Precision.BF16, Mode.EVAL, True)
+        assert problem.l2 is L2Rule.WARM
 
     @pytest.mark.parametrize(
         ("old", "new", "said"),
@@ -190,6 +191,7 @@ class TestOwnFolder:
                 ["precision: ", "'fp23'", "allowed: fp32, tf32, bf16, fp16"],
             ),
             ("level = 1", "level = 1\nmode = 'test'", ["mode: ", "allowed: train, eval"]),
+            ("level = 1", "level = 1\nl2 = 'hot'", ["l2: ", "allowed: cold, warm"]),
             ("level = 1", "level = 1\nbackward = 'yes'", ["backward: expected `bool`, got `str`"]),
             ("level = 1", "level = 1\nsplit = { y = 0 }", ["split.y: ", "allowed: x, bias"]),
             ("level = 1", "level = 1\nsplit = { bais = 0 }", ["split.bais: ", "did you mean bias?"]),

@@ -96,6 +96,16 @@ def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(mo
     assert pipeline.grade(REQUEST, Silent(), Pool()).seeds.profiles == [Profile.LARGE]
 
 
+def test_a_card_says_whether_inputs_were_in_l2(monkeypatch):
+    from evaluator.judge import verdict
+    from evaluator.records import L2Inputs, L2Rule, Outcome
+
+    warm = L2Inputs(rule=L2Rule.WARM)
+    monkeypatch.setattr(verdict, "judge", lambda *_: Outcome(status=Status.CORRECT, l2=warm))
+    monkeypatch.setattr(Context, "seeds", SeedBook(None))
+    assert pipeline.grade(REQUEST, Silent(), Pool()).l2 == warm
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_an_error_nobody_thought_of_is_a_card_and_no_pass(grade, capsys, caplog, late):
     card = grade(ZeroDivisionError(f"oops {HOSTILE}"), late=late)

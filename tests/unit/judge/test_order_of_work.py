@@ -13,7 +13,7 @@ from evaluator.judge.context.runner_factory import RunnerFactory
 from evaluator.judge.own_kernels.own_kernels import Evidence
 from evaluator.judge.roofline.roofline_check import RooflineOutcome
 from evaluator.progress import Silent, Stopwatch
-from evaluator.records import Build, DeviceKind, Fault, Outcome, RunnerOutput, Status
+from evaluator.records import Build, DeviceKind, Fault, L2Inputs, L2Rule, Outcome, RunnerOutput, Status
 from tests import cards
 
 
@@ -171,7 +171,8 @@ def stages_of(monkeypatch):
         monkeypatch.setattr(verdict, "needed_alone", lambda _, profile: profile)
         monkeypatch.setattr(verdict, "own_kernels", lambda _: None)
         on_gpu = device is DeviceKind.CUDA
-        monitor = SimpleNamespace(facts=lambda: None, findings=lambda _: [LAST])
+        monitor = SimpleNamespace(facts=lambda: None, findings=lambda timing: [LAST] if timing in known else [])
+        known = [cards.card().timing, None] if failing == "check" else [cards.card().timing]
         context = SimpleNamespace(
             terms=SimpleNamespace(
                 device=device,
@@ -181,7 +182,7 @@ def stages_of(monkeypatch):
             gpu_session=SimpleNamespace(monitor=monitor) if on_gpu else None,
             take_device=lambda: done.append("device"),
             sandbox=None,
-            backend=SimpleNamespace(l2=None),
+            backend=SimpleNamespace(l2=L2Inputs(rule=L2Rule.WARM)),
             output=RunnerOutput(total_bytes=0, text=""),
         )
         built = Outcome(build=Build(ok=True, import_s=0.0, units=[]), findings=[FIRST])
@@ -201,6 +202,7 @@ def test_a_stage_that_fails_is_the_last(stages_of, failing):
     assert done == WHOLE[: None if failing is None else WHOLE.index(failing) + 1]
     assert outcome.status is (Status.CORRECT if failing is None else Status.REJECTED)
     assert outcome.findings == [LATER, FIRST, LAST]
+    assert outcome.l2 == (None if failing == "check" else L2Inputs(rule=L2Rule.WARM))
 
 
 @pytest.mark.parametrize(

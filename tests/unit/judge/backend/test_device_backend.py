@@ -135,3 +135,9 @@ def test_with_cold_inputs_the_judge_reads_nothing_before_a_call(planned, monkeyp
     assert (backend.l2, backend.window_calls) == (L2Inputs(rule=L2Rule.COLD), 32)
     with backend.memory() as memory:
         assert memory.warm_bytes == 0
+
+
+def test_weights_take_their_part_of_l2_once_for_all_calls_of_a_window(planned):
+    """An input of 1 MiB and 16 MiB of weights, which count as inputs too; 16 MiB of the half of L2 are left."""
+    backend = planned(CallSizes(17 * MIB, MIB, state_bytes=16 * MIB), H200, H200, L2Rule.WARM)
+    assert (backend.window_calls, backend.l2) == (8, L2Inputs(rule=L2Rule.WARM))

@@ -7,14 +7,17 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from evaluator.catalog import find_problem
 from evaluator.errors import UsageError
 from evaluator.findings import Code, finding
-from evaluator.grade_options import read_options
+from evaluator.grade_options import GradeOptions, read_options
+from evaluator.judge.baselines import other_baselines
 from evaluator.judge.baselines.other_baselines import _still_holds, _variants, _with_room, held_against
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.context.reference_timing import Reading
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.trial import timing_loop
-from evaluator.records import Baseline, BaselineKind, ClockKind, DeviceKind, Precision, Tf32, ToleranceRule
+from evaluator.records import Baseline, BaselineKind, ClockKind, DeviceKind, L2Rule, Precision, Tf32, ToleranceRule
 from evaluator.report.card.card_screen import render_card
 from tests import cards
 
@@ -126,3 +129,16 @@ def test_time_that_a_baseline_had_unwatched_is_in_its_interval():
     watched, doubtful = held_against([baseline(3.0), unwatched], cards.samples("submission", 2.0), ClockKind.HOST)
     assert watched.speedup == pytest.approx(1.5)
     assert (doubtful.speedup, doubtful.significant) == (None, False)
+
+
+def test_a_kept_baseline_holds_for_the_same_state_of_the_l2_cache(monkeypatch):
+    keys = []
+    monkeypatch.setattr(other_baselines, "measured_once", lambda parts, *_: keys.append(parts) or baseline())
+    monkeypatch.setattr(other_baselines, "_still_holds", lambda *_: True)
+    reading = Reading(cards.samples("reference", 2.0), EMPTY, None)
+    for l2 in L2Rule:
+        options = GradeOptions(DeviceKind.CUDA, l2=l2)
+        terms = GradeTerms(find_problem("relu"), options, None, threads=1)
+        context = SimpleNamespace(terms=terms, reference=SimpleNamespace(source=""))
+        assert other_baselines._of_reference(context, BaselineKind.COMPILE, None, reading).kept
+    assert keys[0] != keys[1]

@@ -8,6 +8,7 @@ from evaluator.devices.memory import HostRegion
 from evaluator.judge.inputs.changing_weights import NO_SITES
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.trial.call_driver import CallDriver, _extent
+from evaluator.protocol import model_call
 from evaluator.protocol.frames import TensorView
 
 
@@ -53,3 +54,23 @@ def test_the_inputs_of_each_call_can_be_masked_without_those_of_another():
         for one, other in itertools.pairwise(spans):
             assert one.offset_bytes + one.size_bytes <= other.offset_bytes
         assert region.flat[frames[2].kwargs.items[0].offset_bytes].item() == 256 - 3
+
+
+def test_an_empty_window_has_no_work_on_the_gpu():
+    asked = []
+
+    class Clock:
+        window_calls = 8
+
+        def prepare(self, frame, *, timeout_s):
+            pass
+
+        def window(self, frames, write, outline, *, timeout_s):
+            asked.append([(frame.empty, frame.probes) for frame in frames])
+
+    with HostRegion(1 << 20) as region:
+        driver = CallDriver(Reference(), Clock(), Memory(region), NO_SITES, None, 0.0)
+        driver.wanted = model_call.Result([torch.zeros(2)], None)
+        for empty in (False, True):
+            driver.ask_window(3, [Plan(1), Plan(2)], timeout_s=1.0, empty=empty)
+    assert asked == [[(False, True)] * 2, [(True, False)] * 2]

@@ -4,14 +4,16 @@ import itertools
 
 import pytest
 
+from evaluator.devices.gpu import ClockLook
 from evaluator.findings import Code, finding
+from evaluator.judge.backend.clock_watch import ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.timing_loop import MIN_CALLS, REFERENCE_CALLS, Overhead, overhead, side
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.judge.trial.window_loop import WindowHost
+from evaluator.judge.trial.window_loop import WindowHost, WindowSide
 from evaluator.protocol.frames import Done
-from evaluator.records import ClockKind, Fault, Profile, Status
+from evaluator.records import ClockKind, Clocks, Fault, Profile, Status
 from evaluator.timing.quote import quote
 
 AS_GIVEN = Profile.AS_GIVEN
@@ -322,6 +324,7 @@ class Windowed(Script):
     [
         (32, (0.0,), WindowHost(0.2, 0.003)),
         (32, (1.0, 0.0), WindowHost(0.2, 0.003)),  # A busy host makes some longer.
+        (32, (0.0, 1.0), WindowHost(0.2, 0.003)),
         (2, (0.0,), WindowHost(0.206, 0.0)),
         (1, (0.0,), None),
     ],
@@ -330,3 +333,17 @@ def test_what_the_host_does_beside_forward_is_measured_in_empty_windows(monkeypa
     monkeypatch.setattr(timing_loop, "WindowRunner", lambda script: script)
     found = overhead(Windowed(window_calls, more_ms), 1.0).window_host
     assert found == (None if host is None else pytest.approx(host))
+
+
+def test_the_clocks_of_a_side_are_looked_at_between_calls_and_passed_on_to_windows(monkeypatch):
+    passed = []
+    monkeypatch.setattr(
+        timing_loop, "windows_of", lambda *_, watch, **__: passed.append(watch) or WindowSide(None, None, [])
+    )
+    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot_ms=0.01)
+    watch = ClockWatch(lambda: ClockLook(1980, 40, ()), start_c=39)
+    script = Script([1.3], prepared_ms=0.5, host_ms=0.1)
+    samples = side("submission", script, itertools.count(), empty, 1.0, watch=watch).samples
+    assert samples.clocks == Clocks(sm_mhz=[1980] * (len(samples.seeds) // 5), start_c=39)
+    assert len(samples.clocks.sm_mhz) == 4
+    assert passed == [watch]

@@ -6,6 +6,7 @@ import statistics
 import pytest
 
 from evaluator.findings import Code, finding
+from evaluator.judge.backend.clock_watch import ClockWatch
 from evaluator.judge.trial import window_loop
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.judge.trial.window_loop import WindowHost, windows_of
@@ -150,3 +151,11 @@ def test_windows_that_scatter_are_twice_as_many(side, scatter, count):
             return window._replace(elapsed_ms=0.3005 + (window.elapsed_ms - 0.3005) * part)
 
     assert len(side(Scattering()).windows.calls) == count
+
+
+def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side, monkeypatch):
+    looks = []
+    rules = Rules(queues=lambda calls: calls > 1)
+    watch = ClockWatch(lambda: looks.append(len(rules.asked)))
+    windows_of(rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF_MS, 1.0, spot_constant_ms=None, watch=watch)
+    assert looks == [1, 2, 3, 4, 5, 6, 7]
