@@ -22,7 +22,7 @@ from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.input_distributions import change, rehearse
 from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.problem_code import author_code
-from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut
+from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
 from evaluator.judge.tensors.pytree import Value, is_number, leaves, tensors
@@ -147,6 +147,19 @@ class Reference:
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
+
+    def split_rows(self, inputs: Arguments, outputs: Value) -> None:
+        """Cut inputs along dimension 0 if the author gives no `split`, and blocks reproduce the first and last rows.
+
+        For measurements alone: verdicts rest on the author's `split`.
+        """
+        if self._split:
+            return
+        for split in row_splits(self.model, inputs, outputs):
+            blocks = cut(self.model, inputs, split)
+            if len(blocks) > 1 and self._follow_each_other(blocks, outputs):
+                self._split = split
+                return
 
     def settle_float64(self, inputs: Arguments, gradients: list[torch.Tensor] | None) -> None:
         """Learn whether float64 can be computed, before a submission exists.

@@ -56,6 +56,21 @@ def begins_and_ends_with(outputs: Value, first: Value, last: Value) -> bool:
     return len(list(leaves(first))) == len(known)
 
 
+def row_splits(model: Any, inputs: Arguments, outputs: Value) -> list[dict[str, int]]:
+    """Return splits to try where the author gives none: inputs with as many rows as every output; all, or the first.
+
+    A matrix with as many rows as the other input may be a matrix of weights: only a call shows which.
+    """
+    rows = {tensor.shape[0] if tensor.dim() else 1 for tensor in tensors(outputs)}
+    names = [
+        name
+        for name, value in forward_parameters(model, inputs)
+        if isinstance(value, torch.Tensor) and value.dim() and {value.shape[0]} == rows and value.shape[0] > 1
+    ]
+    splits = [dict.fromkeys(names, 0), dict.fromkeys(names[:1], 0)]
+    return splits[: min(len(names), 2)]
+
+
 def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:
     """Return forward's parameter names with values: positional arguments first, then keywords."""
     code = type(model).forward.__code__

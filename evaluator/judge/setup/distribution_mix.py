@@ -16,6 +16,7 @@ import torch
 from evaluator.cache.measurements import look_up, measured_once
 from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
 from evaluator.catalog.origin import Origin
+from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding
@@ -157,8 +158,9 @@ def _parts(problem: Problem, size: SizeName, device: str) -> list[object]:
 def decide(reference: Reference, size: SizeName, limit_s: float = math.inf) -> SizeLock:
     """Try every distribution on the reference. The author's declarations take precedence over observations.
 
-    If the size is too large to try, the small size decides. If all trials would take more than `limit_s` on a nominal
-    machine, none is made.
+    If the size is too large to try, the small size decides; without a small size, the first rows of a call decide, if
+    rows are independent. If all trials would take more than `limit_s` on a nominal machine, or more memory than is
+    free, no distribution is used.
     """
     try:
         scratch = reference.twin()
@@ -166,6 +168,16 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf) -> S
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
     if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, limit_s)) is not None:
         return instead
+    try:
+        with out_of_memory():
+            return _tried(scratch, limit_s)
+    except MemoryError:
+        return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
+
+
+def _tried(scratch: Reference, limit_s: float) -> SizeLock:
+    """Return the decision by trials on `scratch`, whose split may change."""
+    _split_if_large(scratch)
     if _FORWARDS * len(PROFILES) * _forward_s(scratch) > limit_s:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
     given = _seen(scratch, Profile.AS_GIVEN, None)
@@ -173,7 +185,7 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf) -> S
     left_out: dict[Profile, str] = {}
     seen_on = {Profile.AS_GIVEN: given}
     for profile in PROFILES:
-        said = reference.problem.profiles.get(profile)
+        said = scratch.problem.profiles.get(profile)
         if isinstance(said, str):
             left_out[profile] = said
             continue
@@ -212,9 +224,19 @@ def _is_large(reference: Reference) -> bool:
     return _elements(reference.forward(inputs, 0)) > _LARGE_ELEMENTS
 
 
-def _forward_s(reference: Reference) -> float:
-    """Return the duration of a forward on a nominal machine, in seconds."""
+def _split_if_large(reference: Reference) -> None:
+    """Cut large inputs into rows if rows are independent. A backward pass takes whole calls."""
+    if reference.problem.backward:
+        return
     inputs = reference.draw(LOCK_SEED)
+    outputs = reference.forward(inputs, 0)
+    if max(_elements([inputs.args, inputs.kwargs]), _elements(outputs)) > _LARGE_ELEMENTS:
+        reference.split_rows(inputs, outputs)
+
+
+def _forward_s(reference: Reference) -> float:
+    """Return the duration of a forward of the tried rows on a nominal machine, in seconds."""
+    inputs = _first_block(reference, reference.draw(LOCK_SEED))
     return cost_of(lambda: reference.forward(inputs, 0)).nominal_s(reference.device.type)
 
 
