@@ -133,7 +133,7 @@ def test_the_clocks_own_error_counts(clock, quoted):
 
 
 def test_below_the_resolution_it_is_said_how_much_longer_calls_must_take():
-    """A resolution of 0.01 makes an interval 0.031 wide where a call takes 1: 10 % take 0.31, four times 0.1 at most."""
+    """A resolution of 0.01 makes an interval 0.031 wide where a call takes 1: 10 % take 0.31, at most 4 times 0.1."""
     found = said(side(0.1, overhead_ms=0.01, overhead_iqr_ms=0.01), side(0.1, overhead_ms=0.01, overhead_iqr_ms=0.01))
     assert codes(found) == [Code.BELOW_RESOLUTION.value]
     assert found.findings[0].details["longer_factor"] == 4
