@@ -133,6 +133,17 @@ class HostBackend:
         return runners * runner_bytes <= psutil.virtual_memory().available // 2
 
 
+def comparison_on_gpu(device_builders: DeviceBuilders) -> Comparison:
+    """Return the comparison by the judge's kernels, loaded into the current context."""
+    return FusedComparison(_kernels_of(device_builders)).begin
+
+
+def _kernels_of(device_builders: DeviceBuilders) -> bytes:
+    if device_builders.kernels is None:
+        raise TypeError("a GPU needs the judge's kernels")
+    return device_builders.kernels
+
+
 class GpuBackend:
     """Backend of the device `cuda`."""
 
@@ -148,10 +159,8 @@ class GpuBackend:
         displace outputs (T304). The arena also holds the weights, so that the judge can change them, and an equal
         amount for tensors that a constructor derives from the weights.
         """
-        if device_builders.kernels is None:
-            raise TypeError("a GPU needs the judge's kernels")
-        self.kernels = device_builders.kernels
-        self.compare: Comparison = FusedComparison(device_builders.kernels).begin
+        self.kernels = _kernels_of(device_builders)
+        self.compare = comparison_on_gpu(device_builders)
         self._library = device_builders.library
         self._probe_bytes = max(min(sizes.input_bytes, _PROBE_BYTES) // 4 * 4, 4)
         free_bytes, _ = torch.cuda.mem_get_info()

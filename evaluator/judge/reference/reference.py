@@ -81,6 +81,7 @@ class Reference:
         self.weights = ChangingWeights(self.model)
         self._worn: int | None = None
         self._split = problem.split
+        self._pieces = 0
         self._writes_inputs = True
         self.written: frozenset[int] = frozenset()
         """Numbers of the input tensors that forward writes into, counted over all input tensors."""
@@ -148,17 +149,16 @@ class Reference:
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
 
-    def split_rows(self, inputs: Arguments, outputs: Value) -> None:
-        """Cut inputs along dimension 0 if the author gives no `split`, and blocks reproduce the first and last rows.
+    def split_rows(self, inputs: Arguments, outputs: Value, pieces: int) -> None:
+        """Cut inputs into `pieces` along dimension 0, if blocks reproduce the first and last rows.
 
-        For measurements alone: verdicts rest on the author's `split`.
+        For measurements alone: verdicts rest on the author's `split`, and on its blocks.
         """
-        if self._split:
-            return
-        for split in row_splits(self.model, inputs, outputs):
-            blocks = cut(self.model, inputs, split)
+        splits = [self._split] if self._split else row_splits(self.model, inputs, outputs)
+        for split in splits:
+            blocks = cut(self.model, inputs, split, pieces)
             if len(blocks) > 1 and self._follow_each_other(blocks, outputs):
-                self._split = split
+                self._split, self._pieces = split, pieces
                 return
 
     def settle_float64(self, inputs: Arguments, gradients: list[torch.Tensor] | None) -> None:
@@ -365,7 +365,7 @@ class Reference:
 
     def blocks(self, inputs: Arguments) -> list[Arguments]:
         """Return the inputs in blocks by `split`; see `row_blocks.cut`."""
-        return cut(self.model, inputs, self._split)
+        return cut(self.model, inputs, self._split, self._pieces)
 
     def _in_float64(self) -> torch.nn.Module | None:
         try:

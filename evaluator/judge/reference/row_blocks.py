@@ -12,13 +12,13 @@ from evaluator.judge.tensors.pytree import Value, leaves, tensors
 _BLOCK_BYTES = 192 << 20
 
 
-def cut(model: Any, inputs: Arguments, split: Mapping[str, int]) -> list[Arguments]:
-    """Return the inputs cut along `split`, with a block's float64 copies within `_BLOCK_BYTES`.
+def cut(model: Any, inputs: Arguments, split: Mapping[str, int], pieces: int = 0) -> list[Arguments]:
+    """Return the inputs cut along `split` into `pieces`, or so that a block's float64 copies are within `_BLOCK_BYTES`.
 
     The outputs of blocks are consecutive along dimension 0. Without a `split`, all inputs form a single block.
     """
     whole = sum(leaf.numel() * 8 for leaf in tensors(inputs.args) + tensors(inputs.kwargs))
-    pieces = -(-whole // _BLOCK_BYTES)
+    pieces = pieces or -(-whole // _BLOCK_BYTES)
     if not split or pieces <= 1:
         return [inputs]
     names = forward_parameters(model, inputs)

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from evaluator.catalog.lock import Lock, SizeLock, fits, lock_text, read_lock
 from evaluator.errors import ProblemError
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
-from evaluator.judge.reference import row_blocks
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import distribution_mix as mixtures
@@ -154,8 +153,7 @@ def test_nothing_is_tried_of_a_problem_too_large_to_try(monkeypatch):
 
 
 def test_a_large_problem_of_one_size_is_tried_on_its_first_rows(monkeypatch):
-    monkeypatch.setattr(mixtures, "_LARGE_ELEMENTS", 1024)
-    monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 4096)
+    monkeypatch.setattr(mixtures, "_TRIED_ELEMENTS", 512)
     rows, seen = [], mixtures._first_block
 
     def watched(of, inputs):
@@ -173,11 +171,10 @@ def test_a_large_problem_of_one_size_is_tried_on_its_first_rows(monkeypatch):
     assert set(rows) == {64}
 
 
-def test_a_matrix_of_weights_with_as_many_rows_stays_whole(monkeypatch):
-    monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 4096)
+def test_a_matrix_of_weights_with_as_many_rows_stays_whole():
     made = reference("x @ y", "torch.randn(64, 64), torch.randn(64, 64)", forward="x, y")
     inputs = made.draw(1)
-    made.split_rows(inputs, made.forward(inputs, 0))
+    made.split_rows(inputs, made.forward(inputs, 0), 8)
     assert {tuple(block.args[1].shape) for block in made.blocks(inputs)} == {(64, 64)}
     assert len(made.blocks(inputs)) > 1
 
