@@ -134,7 +134,7 @@ class HostBackend:
 
 
 def comparison_on_gpu(device_builders: DeviceBuilders) -> Comparison:
-    """Return the comparison by the judge's kernels, loaded into the current context."""
+    """Return the comparison by the judge's kernels."""
     return FusedComparison(_kernels_of(device_builders)).begin
 
 

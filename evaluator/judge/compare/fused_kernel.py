@@ -5,6 +5,7 @@ waits for the GPU before a result is requested, as a large output has dozens of 
 """
 
 import ctypes
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -54,8 +55,13 @@ class FusedComparison:
     """Comparison of tensors on a GPU."""
 
     def __init__(self, kernels: bytes) -> None:
-        """Load `kernels`, a cubin for this GPU, into the current context."""
-        self._module = driver.load_module(kernels)
+        """Use `kernels`, a cubin for this GPU."""
+        self._kernels = kernels
+
+    @functools.cached_property
+    def _module(self) -> int:
+        """Load the kernels into the current context, which the first tensor on the GPU has created."""
+        return driver.load_module(self._kernels)
 
     def begin(self, path: str, sides: Sides, bounds: Bounds | None) -> Reading:
         """Start to compare tensors of equal shape and dtype; see `tensor_comparison.begin`."""
