@@ -48,7 +48,9 @@ class _Rows(ctypes.Structure):
 
 
 class _Bounds(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_double) for name in ("multiple", "floor", "unit", "far", "seldom", "far_unit"))
+    _fields_ = tuple(
+        (name, ctypes.c_double) for name in ("multiple", "floor", "unit", "far", "seldom", "far_unit", "smallest")
+    )
 
 
 class FusedComparison:
@@ -100,7 +102,11 @@ class FusedComparison:
                 *_pointers(actual, exact, honest),
                 shape,
                 *_pointers(squares, error),  # Scales after the previous kernel.
-                _Bounds(bounds.multiple, bounds.least, bounds.unit, *bounds.counted_from, bounds.far_unit),
+                _Bounds(
+                    *(bounds.multiple, bounds.least, bounds.unit),
+                    *bounds.counted_from,
+                    *(bounds.far_unit, bounds.smallest),
+                ),
                 *_pointers(tally),
             ],
             tasks,

@@ -281,7 +281,8 @@ def _allowed(
         return _Allowed(got, plain, plain, None, bounds.floor + bounds.unit * plain.abs())
     wide = torch.where(torch.isfinite(exact), exact.double(), plain)
     scale = _row_scale(wide, whole_square)
-    return _Allowed(got, plain, wide, scale, tolerance(bounds, honest_error) * scale + bounds.unit * wide.abs())
+    own = bounds.unit * wide.abs() + bounds.smallest
+    return _Allowed(got, plain, wide, scale, tolerance(bounds, honest_error) * scale + own)
 
 
 def _beyond_allowed(got: torch.Tensor, plain: torch.Tensor, wide: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
@@ -315,7 +316,7 @@ def _far(
 ) -> Far:
     """Count errors beyond each level: a part of the row's `scale`, plus last places of an element of `size`."""
     far, seldom = (level * scale for level in bounds.counted_from)
-    own, honest_own = bounds.far_unit * size, bounds.unit * size
+    own, honest_own = (unit * size + bounds.smallest for unit in (bounds.far_unit, bounds.unit))
     beyond = error > far + own
     any_far, any_seldom = bool(beyond.any()), bool((of_honest > seldom + honest_own).any())
     return Far(
