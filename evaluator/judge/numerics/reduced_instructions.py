@@ -25,7 +25,7 @@ _NAMES = {
     NumberFormat.INTEGER: re.compile(r"i8816|i16816|i16832|imma|igemm|gemm_s8"),
     NumberFormat.BF16: re.compile(r"bf16|bfloat16|nvjet_(?:sm\d+_)?t", re.IGNORECASE),
     NumberFormat.FP16: re.compile(
-        r"(?<![0-9a-z])fp?16|c10::Half|__half|half_t|[hs]884|[hs]16816|h1688|_hgemm|hmma|nvjet_(?:sm\d+_)?h"
+        r"(?<![0-9a-z])fp?16|c10::Half|__half|half_t|[hs]884|[hs]16816|h1688|_hgemm|hmma|float16|nvjet_(?:sm\d+_)?h"
     ),
     NumberFormat.TF32: re.compile(r"tf32|s1688"),
 }
