@@ -16,7 +16,7 @@ from evaluator.records import InstructionCount, InstructionKind, KernelInstructi
 
 _LINE = re.compile(
     r"Function : (\S{1,8192})"
-    r"|/\*[0-9a-f]{4,8}\*/ +(?:@!?U?P\w{1,2} +)?"
+    r"|/\*[0-9a-f]{4,8}\*/ {1,80}(?:@!?U?P\w{1,2} +)?"
     r"([A-Z][A-Z0-9]{0,8}MMA\b[\w.]{0,60}|H(?:FMA|ADD|MUL)2\b[\w.]{0,60}"
     r"|(?:F2FP?|I2FP?|MUFU|IDP|ATOM[GS]?|REDG?|UBLKRED|UTMAREDG?)\.[\w.]{1,60})([^;\n]{0,400})"
 )
@@ -26,6 +26,7 @@ _HALF_TYPES = re.compile(
 """Mangled names of the types of half precision and below, of CUDA, PyTorch and CUTLASS."""
 _KINDS = list(InstructionKind)
 _ANONYMOUS = re.compile(r"_GLOBAL__N_\w*::")
+_MOST_FUNCTIONS = 65_536
 _MOST_KERNELS, _MOST_INSTRUCTIONS, _MOST_NAME = 16, 16, 200
 
 _Counts = Counter[tuple[str, Meaning]]
@@ -42,6 +43,8 @@ def machine_code(text: str) -> MachineCode:
     for match in _LINE.finditer(text):
         if match[1] is not None:
             current = found.setdefault(match[1], _Counts())
+            if len(found) > _MOST_FUNCTIONS:
+                return MachineCode(not_looked_at=f"the library has more than {_MOST_FUNCTIONS} functions")
         elif (known := meaning(match[2], match[3])) is not None:
             current[match[2], known] += 1
     return _cut(MachineCode(kernels=len(found), reduced=_kernels(found)))

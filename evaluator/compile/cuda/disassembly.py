@@ -55,10 +55,12 @@ def _disassembled(library: bytes, tool: Toolchain, run_tool: RunTool, timeout_s:
         result = run_tool(argv, work=work, limits=_LIMITS, timeout_s=timeout_s)
         listing = read_library(work / _LISTING, _MOST_LISTING_BYTES)
         why = _why_not(result, work / _LISTING)
-    code = sass.machine_code((listing or b"").decode(errors="replace")) if why is None else MachineCode()
-    if why is None and code.kernels == 0:
-        why = "cuobjdump shows no kernel of a library with device code"
-    return replace(code, not_looked_at=why), result.wall_s
+    if why is not None:
+        return MachineCode(not_looked_at=why), result.wall_s
+    code = sass.machine_code((listing or b"").decode(errors="replace"))
+    if code == MachineCode():
+        code = MachineCode(not_looked_at="cuobjdump shows no kernel of a library with device code")
+    return code, result.wall_s
 
 
 def _why_not(result: ToolResult, listing: Path) -> str | None:

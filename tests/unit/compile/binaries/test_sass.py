@@ -143,3 +143,8 @@ def test_a_card_has_few_kernels_and_short_names_however_many_there_are():
 def test_a_library_that_was_not_looked_at_makes_the_whole_unknown():
     both = together([MachineCode(kernels=2), MachineCode(not_looked_at="cuobjdump not found")])
     assert both == MachineCode(kernels=2, not_looked_at="cuobjdump not found")
+
+
+def test_a_library_of_too_many_functions_is_not_looked_at():
+    many = "".join(f"Function : k{number}\n" for number in range(65_537))
+    assert machine_code(many) == MachineCode(not_looked_at="the library has more than 65536 functions")
