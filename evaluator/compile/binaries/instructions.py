@@ -4,7 +4,7 @@ The names are those of cuobjdump for Turing to Blackwell ("CUDA Binary Utilities
 checked with compiled kernels). Two of them look like half precision in every fp32 kernel and are not:
 
 - `HFMA2.MMA R4, -RZ, RZ, 1.875, 0` loads a constant: the product is of zero registers.
-- `HADD2.F32 R0, -RZ, R2.H0_H0` widens a half to fp32, which is exact.
+- `HADD2.F32 R0, -RZ, R2.H0_H0` widens a half to fp32, which is exact. The result of `.F32` has fp32's bits.
 
 Comparisons, minima and maxima (`HSETP2`, `HMNMX2`) round nothing. `DMMA` multiplies fp64.
 """
@@ -63,7 +63,7 @@ def meaning(name: str, operands: str) -> Meaning | None:
     base, *words = name.split(".")
     if base.endswith("MMA"):
         return _matrix_product(base, words)
-    if base in ("HFMA2", "HADD2", "HMUL2"):
+    if base in ("HFMA2", "HADD2", "HMUL2") and "F32" not in words:
         return _half_arithmetic(words, [each.strip() for each in operands.split(",")])
     if base in ("F2F", "F2FP", "I2F", "I2FP"):
         return _conversion(base, words)

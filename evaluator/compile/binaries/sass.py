@@ -18,7 +18,7 @@ _LINE = re.compile(
     r"Function : (\S{1,8192})"
     r"|/\*[0-9a-f]{4,8}\*/ {1,80}(?:@!?U?P\w{1,2} +)?"
     r"([A-Z][A-Z0-9]{0,8}MMA\b[\w.]{0,60}|H(?:FMA|ADD|MUL)2\b[\w.]{0,60}"
-    r"|(?:F2FP?|I2FP?|MUFU|IDP|ATOM[GS]?|REDG?|UBLKRED|UTMAREDG?)\.[\w.]{1,60})([^;\n]{0,400})"
+    r"|(?:F2FP?|I2FP?|MUFU|IDP|ATOM[GS]?|REDG?|UBLKRED)\.[\w.]{1,60})([^;\n]{0,400})"
 )
 _HALF_TYPES = re.compile(
     r"6__half|7__half2|13__nv_bfloat16|14__nv_bfloat162|4HalfE|8BFloat16E|6half_tE|10bfloat16_tE|_fp8_|Float8_|float_e\dm\d"
