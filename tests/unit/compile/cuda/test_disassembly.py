@@ -5,14 +5,20 @@ import subprocess
 import pytest
 
 from evaluator.cache.build_cache import BuildCache
+from evaluator.catalog import find_problem
+from evaluator.compile.binaries.sass import machine_code
 from evaluator.compile.cuda import disassembly
 from evaluator.compile.cuda.disassembly import read_machine_code
+from evaluator.cuda_source.device_code import device_code
+from evaluator.cuda_source.source_files import source_files
+from evaluator.judge.numerics.reduced_instructions import about_machine_code
+from evaluator.paths import data_dir
 from evaluator.records import MachineCode
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import nvcc
 from evaluator.toolchain.cuobjdump import cuobjdump
-from evaluator.toolchain.host_compiler import Toolchain
-from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool
+from evaluator.toolchain.host_compiler import Toolchain, language_standard
+from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, requests_of
 from tests.unit.compile.binaries.test_sass import RECORDED
 
 LIBRARY = b"\x7fELF\x02\x01 .nv_fatbin"
@@ -144,3 +150,30 @@ def test_compiled_kernels_are_read_by_the_toolkits_own_disassembler(tmp_path):
         ("scale", True),
     }
     assert code.kernels == 7
+
+
+PRELUDE = "".join(f"#include <{name}>\n" for name in ("algorithm", "cfloat", "cmath", "cstdint", "limits"))
+SOLUTIONS = sorted(data_dir("solutions").glob("*/cuda_*.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.parent.name)
+def test_no_shipped_solution_is_accused(path, tmp_path):
+    """Templates are left out: the launches that make instances of them are in code that needs PyTorch."""
+    tool = cuobjdump()
+    if tool is None:
+        pytest.skip("there is no cuobjdump beside nvcc")
+    _, requests = requests_of(path, tmp_path)
+    files = [file for request in requests for file in source_files(request) if file.name.endswith(".cu")]
+    kernels = 0
+    for text in filter(None, (device_code(file.text) for file in files)):
+        (tmp_path / "kernels.cu").write_text(PRELUDE + text)
+        flags = [f"-arch=sm_{ARCHITECTURE}", f"-std={language_standard()}", *nvcc.PYTORCH_NVCC_FLAGS]
+        command = [nvcc.nvcc().path, "-cubin", *flags, "kernels.cu", "-o", "kernels.cubin"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        listing = subprocess.run([tool.path, "-sass", "kernels.cubin"], cwd=tmp_path, check=True, capture_output=True)
+        code = machine_code(listing.stdout.decode())
+        kernels += code.kernels
+        assert about_machine_code(code, find_problem(path.parent.name).precision) == []
+    assert kernels > 0 or "template" in path.read_text()
