@@ -20,8 +20,9 @@ class Windows(Record, frozen=True):
     1): launch gaps are included, the host's time is not. `clock_error_ms` is half the interval of that median, per call
     of the shortest window. `single_ms` are the single calls, less the overhead.
 
-    `spot_ms` are calls that the judge released one at a time, less the time of such a call without a forward. With
-    `spot_quoted` they are the samples, because the calls of the windows shared work.
+    `spot_ms` are calls that the judge released one at a time, less the time of such a call without a forward. They can
+    only show `shared_work` of the windows' calls, because their inputs are warm in L2. The samples are then the single
+    calls.
     """
 
     calls: list[int]
@@ -29,13 +30,13 @@ class Windows(Record, frozen=True):
     clock_error_ms: float
     single_ms: list[float]
     spot_ms: list[float] = []
-    spot_quoted: bool = False
+    shared_work: bool = False
 
     @property
     def call_ms(self) -> list[float]:
-        """Times of one call, in ms."""
-        if self.spot_quoted:
-            return self.spot_ms
+        """Times of one call, in ms: of a call in a window, or of a single call where the windows shared work."""
+        if self.shared_work:
+            return self.single_ms
         pairs = zip(self.window_ms, self.calls, strict=False)  # A card from elsewhere may hold anything.
         return [max(each_ms, 0.0) / (count - 1) for each_ms, count in pairs if count > 1]
 

@@ -21,6 +21,8 @@ _LONGEST = 1 << 12
 def of_one_kind(halves: Sequence[Samples]) -> list[Samples]:
     """Return halves of one side with samples of one kind: calls in windows if all have windows, else single calls.
 
+    Calls of windows that shared work are no samples (`Windows.shared_work`).
+
     >>> of_one_kind([])
     []
     """
@@ -57,7 +59,8 @@ def resolution_of(clock: ClockKind, reference: Sequence[Samples], submission: Sa
 
 def _error_ms(side: Samples, single_ms: float) -> float:
     """Return the error in windows, or that of a single call, with the unwatched time before the call."""
-    return single_ms + side.unwatched_ms if side.windows is None else side.windows.clock_error_ms
+    windows = side.windows
+    return single_ms + side.unwatched_ms if windows is None or windows.shared_work else windows.clock_error_ms
 
 
 class Quote(NamedTuple):
@@ -105,7 +108,7 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
         speedup_high=finite_or_none(interval.high),
         significant=interval.excludes_one and math.isfinite(interval.high),
     )
-    single = [side for side in (before, submission, after) if side.windows is None]
+    single = [side for side in (before, submission, after) if side.windows is None or side.windows.shared_work]
     unwatched_ms = max((side.unwatched_ms for side in single), default=0.0)
     too_wide = [] if quoted else [_below_resolution(draws, interval, ratio, resolution, unwatched_ms)]
     return Quote(timing, [*too_wide, *warnings(timing, resolution)])

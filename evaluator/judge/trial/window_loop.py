@@ -9,9 +9,8 @@ share work between them, so a submission also makes a spot check (`clock/spot_ch
 anything. A window that is faster per call than the spot check allows is not quoted.
 """
 
-import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -106,9 +105,13 @@ def _spot_checked(
     if spot.fault is not None:
         return WindowSide(None, _failed(spot.trials, spot.fault), used)
     spot_ms = [max(each - constant_ms, 0.0) for each in spot.times_ms[1:]]  # The first call finds cold instructions.
-    least_ms = median(spot_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS if spot_ms else -math.inf
-    shared = median(windows.call_ms) < least_ms
-    return WindowSide(replace(windows, spot_ms=spot_ms, spot_quoted=shared), None, used)
+    shared_work = shares_work(windows.call_ms, spot_ms)
+    return WindowSide(replace(windows, spot_ms=spot_ms, shared_work=shared_work), None, used)
+
+
+def shares_work(call_ms: Sequence[float], spot_ms: Sequence[float]) -> bool:
+    """Return whether calls of windows are faster than calls that cannot share work."""
+    return bool(spot_ms) and median(call_ms) < median(spot_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS
 
 
 def _own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:

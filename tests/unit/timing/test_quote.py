@@ -280,12 +280,16 @@ def test_single_calls_are_quoted_beside_windows_with_their_own_error(submission_
     assert found.significant
 
 
-def test_calls_one_at_a_time_are_quoted_where_windows_shared_work_and_that_is_said():
-    found = quote(ClockKind.SEALED, windows_of(0.010), windows_of(0.005, spot_quoted=True), windows_of(0.010))
-    assert found.timing.submission.samples_ms == [0.010, 0.0105]
-    assert Code.SHARED_WORK.value in codes(found)
+def test_single_calls_are_quoted_with_their_own_error_where_windows_shared_work_and_that_is_said():
+    found = quote(ClockKind.SEALED, windows_of(0.010), windows_of(0.005, shared_work=True), windows_of(0.010))
+    assert found.timing.submission.samples_ms == found.timing.submission.windows.single_ms == [0.3, 0.301]
+    assert found.timing.submission_high_ms > 0.3005 + 0.9 * CLOCK_ERROR_MS[ClockKind.SEALED]
+    assert found.timing.speedup is None
     (said_so,) = (each for each in found.findings if each.code == Code.SHARED_WORK.value)
     assert "a call takes 5 us in a window of calls, and 10.2 us when each call is released" in said_so.message
+    timing = found.timing
+    again = quote(ClockKind.SEALED, timing.reference_before, timing.submission, timing.reference_after)
+    assert (again.timing, codes(again)) == (timing, codes(found))
 
 
 def test_the_first_call_of_a_side_in_windows_is_held_against_its_single_calls():
