@@ -128,12 +128,7 @@ def _mutated(judge: Judge, entry: Entry) -> str:
     mutation = BITES.get(entry.name)
     if mutation is None:
         return "structure"
-    outcome = judge.mutated(entry, mutation)
-    evidence = entry.expected.evidence
-    bites = outcome.status is Status.CORRECT and (
-        evidence is None or evidence.prints_never is None or evidence.prints_never in outcome.output.text
-    )
-    return "bites" if bites else "**does not bite**"
+    return "bites" if judge.passes(entry, mutation) else "**does not bite**"
 
 
 def _controlled(entry: Entry, *, on_gpu: bool) -> str:
