@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from evaluator.devices.page import MAX_SPOT_CALLS
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
@@ -28,7 +29,7 @@ _LONGEST_MS = 4.0
 _SHORTEST_CALL_MS = 0.002
 _EVENT_MS = 0.0005
 """Resolution of a time between two events (CUDA Runtime API, cudaEventElapsedTime)."""
-SPOT_CALLS = 16
+SPOT_CALLS = MAX_SPOT_CALLS
 SPOT_MARGIN_MS = 0.0007
 SPOT_MARGIN = 0.03
 """Difference of honest calls: a spot check's take up to 1.3 us more (docs/evidence/windows.md)."""

@@ -130,7 +130,7 @@ class Window(Frame, frozen=True):
     """
 
     calls: Annotated[list[Call], msgspec.Meta(min_length=1, max_length=32)]
-    masked: Annotated[list[Masked], msgspec.Meta(max_length=32)] = []
+    masked: Annotated[list[Masked], msgspec.Meta(max_length=16)] = []
 
 
 class Count(Frame, frozen=True):
