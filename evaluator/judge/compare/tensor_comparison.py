@@ -20,7 +20,7 @@ size in fp32."""
 RARE = 1e-3
 """Part of the elements. Errors of other summation orders in fewer elements do not raise the floor of all
 (`distribution_mix`)."""
-_SPARE = 32
+SPARE = 32
 """Number of far elements beyond `multiple` times the honest reference's number, which is itself random. If a kernel
 flips 32 elements on average and the reference 16, four pairs of draws in a million exceed the limit. For other averages
 the number is smaller (computed from Poisson's distribution). If other orders were observed to flip elements (`rare`),
@@ -136,7 +136,7 @@ def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
 
     If the largest honest error alone set the limit, a single flipped element would widen the tolerance of all elements.
     """
-    spare = min(_SPARE, elements // _SPARE_PART)
+    spare = min(SPARE, elements // _SPARE_PART)
     if bounds.rare > 0:
         spare += int(bounds.multiple * RARE * elements)
     far = tally.far

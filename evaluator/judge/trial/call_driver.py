@@ -103,7 +103,7 @@ class CallDriver:
         self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False
     ) -> tuple[LaidOut, ClockedWindow | Fault]:
         """Make a window of calls, after a call outside of a window. `empty` calls run the probe kernel only."""
-        if (fault := self._prepared(index, len(plans), timeout_s)) is not None:
+        if (fault := self._prepared(index, self.window_calls, timeout_s)) is not None:
             return LaidOut([], []), fault
         placed, frames = self._laid_out(plans, self._shared_weights())
         frames = [replace(frame, index=index, empty=empty) for frame in frames]
@@ -126,7 +126,7 @@ class CallDriver:
 
         `empty` calls consist of removed masks, copied weights and digests.
         """
-        if (fault := self._prepared(index, len(plans), timeout_s)) is not None:
+        if (fault := self._prepared(index, self.window_calls, timeout_s)) is not None:
             return LaidOut([], []), fault
         placed, frames = self._laid_out(plans, [Laid([], each) for each in weights])
         frames = [replace(frame, index=index, empty=empty, probes=False) for frame in frames]
@@ -134,7 +134,11 @@ class CallDriver:
         return placed, self._clock.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
 
     def _prepared(self, index: int, calls: int, timeout_s: float) -> Fault | None:
-        """Let the runner free old outputs, and fill the memory of the outputs of `calls` calls."""
+        """Let the runner free old outputs, and fill the memory of the outputs of `calls` calls.
+
+        All windows of a runner fill the same number: PyTorch's allocator keeps segments, and reuses none that is too
+        small. Windows of different lengths would exhaust the arena.
+        """
         poison = secrets.randbelow(256)
         fault = self._clock.prepare(
             Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),

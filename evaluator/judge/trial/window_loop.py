@@ -23,7 +23,8 @@ from evaluator.timing.stats import median, median_error
 
 _WINDOWS = 6
 _SPREAD = 4
-"""Windows have between three quarters of the largest number of calls and all."""
+"""Windows have between three quarters of the largest number of calls and all; of three or four calls, one may be
+missing."""
 _LONGEST_MS = 4.0
 """Time of all calls of a window."""
 _SHORTEST_CALL_MS = 0.002
@@ -66,7 +67,7 @@ def windows_of(
     calls: list[int] = []
     window_ms: list[float] = []
     while most > 1 and len(calls) < _WINDOWS:
-        count = most - secrets.randbelow(max(most // _SPREAD, 1))
+        count = most - secrets.randbelow(max(most // _SPREAD, 2 if most > 2 else 1))
         given = _own_values(trial_runner, seeds, count)
         window = runner.run(index + len(used), given, timeout_s=timeout_s, every=every)
         used += given
