@@ -35,6 +35,7 @@ from evaluator.records.machine import DeviceFacts, Environment, GpuFacts, Sandbo
 from evaluator.records.names import (
     DeviceKind,
     Fill,
+    L2Rule,
     Layout,
     Mode,
     Order,
@@ -51,7 +52,7 @@ from evaluator.records.names import (
 )
 from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
-from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Samples, Tf32, Timing, Windows
+from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Clocks, L2Inputs, Samples, Tf32, Timing, Windows
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -63,6 +64,7 @@ __all__ = [
     "CancellingRows",
     "Check",
     "ClockKind",
+    "Clocks",
     "Constant",
     "ControlResult",
     "Counters",
@@ -78,6 +80,8 @@ __all__ = [
     "KernelCounters",
     "KernelResources",
     "KernelUse",
+    "L2Inputs",
+    "L2Rule",
     "Layout",
     "Mismatch",
     "Mode",

@@ -102,11 +102,11 @@ class CallDriver:
     def ask_window(
         self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False
     ) -> tuple[LaidOut, ClockedWindow | Fault]:
-        """Make a window of calls, after a call outside of a window. `empty` calls run the probe kernel only."""
+        """Make a window of calls, after a call outside of a window. `empty` calls have no work on the GPU."""
         if (fault := self._prepared(index, self.window_calls, timeout_s)) is not None:
             return LaidOut([], []), fault
         placed, frames = self._laid_out(plans, self._shared_weights())
-        frames = [replace(frame, index=index, empty=empty) for frame in frames]
+        frames = [replace(frame, index=index, empty=empty, probes=not empty) for frame in frames]
         return placed, self._clock.window(frames, placed.write, outlined(self.wanted), timeout_s=timeout_s)
 
     def staged_weights(self) -> dict[str, torch.Tensor]:

@@ -16,12 +16,13 @@ from evaluator.records import Fault, Status
 
 
 class WindowTrials(NamedTuple):
-    """Trials of a window's calls up to the first failure, and the time of the whole window."""
+    """Trials of a window's calls up to the first failure, and the times of the whole window."""
 
     trials: list[Trial]
     fault: Fault | None
     elapsed_ms: float
     was_queued: bool
+    host_ms: float = 0.0
 
 
 class SpotTrials(NamedTuple):
@@ -51,7 +52,7 @@ class WindowRunner:
             return WindowTrials([], answer, 0.0, was_queued=False)
         compared = range(len(plans)) if every else [secrets.randbelow(len(plans))]
         trials = self._compared(index, plans, placed, answer.calls, compared)
-        return WindowTrials(trials, _fault(trials), answer.elapsed_ms, was_queued=answer.was_queued)
+        return WindowTrials(trials, _fault(trials), answer.elapsed_ms, answer.was_queued, answer.host_ms)
 
     def spot_check(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> SpotTrials:
         """Make calls as in a window, but release each call, and its weights, after the digest of the call before."""
@@ -80,6 +81,12 @@ class WindowRunner:
             plans += self._trial_runner.plans(index, [seed])
             weights.append(self._call_driver.staged_weights())
         return plans, weights
+
+    def time_empty_window(self, calls: int, *, timeout_s: float) -> float | Fault:
+        """Return the time of the runner's host for a window of calls without a forward, in ms."""
+        plans = self._trial_runner.plans(1, [fresh_seed() for _ in range(calls)])
+        _, answer = self._call_driver.ask_window(1, plans, timeout_s=timeout_s, empty=True)
+        return answer if isinstance(answer, Fault) else answer.host_ms
 
     def _compared(
         self,
