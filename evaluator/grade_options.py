@@ -18,6 +18,7 @@ from evaluator.errors import UsageError
 from evaluator.records import (
     BaselineKind,
     DeviceKind,
+    L2Rule,
     ProfilerKind,
     Record,
     SandboxMode,
@@ -60,7 +61,7 @@ Share = Annotated[float, share]
 class Terms(Record, frozen=True):
     """How the submissions of a batch are graded; the same for all of them.
 
-    `size` is None for the device's own, `weights` for what each problem says.
+    `size` is None for the device's own, `weights` and `l2` for what each problem says.
     """
 
     device: DeviceKind
@@ -75,6 +76,7 @@ class Terms(Record, frozen=True):
     deadline_s: Seconds | None = None
     weights: WeightsRule | None = None
     values: ValuesRule = ValuesRule.ALL
+    l2: L2Rule | None = None
 
 
 class GradeOptions(Terms, frozen=True):
@@ -92,6 +94,8 @@ class GradeOptions(Terms, frozen=True):
         tolerance: measured (the default) or kernelbench.
         weights: changing, from call to call, or frozen; by default as defined by each problem.
         values: all (the default), so some calls have other input values than the problem draws, or own.
+        l2: cold, the inputs of a timed call are not in the GPU's L2 cache, or warm, as far as they fit; by default as
+            defined by each problem.
         sandbox: full (the default) or none, which is for trusted code only.
         strict: refuse to grade if a sandbox layer is missing.
         require_own_kernel: the least share of the work, above 0 and at most 1, required in own kernels of a submission;
@@ -223,6 +227,8 @@ def _refuse_contradictions(options: GradeOptions) -> None:
         raise UsageError("--strict requires the sandbox, and --sandbox none disables it", hint="omit one of the two")
     if options.gpu is not None and device is not DeviceKind.CUDA:
         raise UsageError(f"--gpu has no effect on {device.value}", hint="add --device cuda, or omit --gpu")
+    if options.l2 is not None and device is not DeviceKind.CUDA:
+        raise UsageError(f"--l2 has no effect on {device.value}", hint="add --device cuda, or omit --l2")
     if options.baselines:
         _refuse_untimed("--baseline", device)
     if BaselineKind.EAGER in options.baselines and device is not DeviceKind.CUDA:

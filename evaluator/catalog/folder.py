@@ -18,6 +18,7 @@ from evaluator.catalog.text import decode, did_you_mean, one_of, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import (
     Constant,
+    L2Rule,
     Layout,
     Mode,
     Precision,
@@ -74,6 +75,7 @@ class ProblemFile(_Table, frozen=True, kw_only=True):
     split: dict[str, Any] = {}
     layouts: list[Layout] = []
     weights: WeightsRule = WeightsRule.CHANGING
+    l2: L2Rule = L2Rule.COLD
     profiles: dict[str, Any] = {}
     tolerance: _Tolerance = _Tolerance()
     roofline: _Roofline | None = None
@@ -92,6 +94,7 @@ _CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
     "mode": Mode,
     "layouts": Layout,
     "weights": WeightsRule,
+    "l2": L2Rule,
 }
 
 
@@ -132,6 +135,7 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         profiles=_checked_profiles(header.profiles, toml_path),
         layouts=header.layouts,
         weights=header.weights,
+        l2=header.l2,
     )
 
 

@@ -6,19 +6,26 @@ import click
 
 from evaluator.commands import terminal
 from evaluator.commands.options import json_option
-from evaluator.errors import ExitCode
+from evaluator.errors import ExitCode, UsageError
 
 
 @click.command(short_help="Check this machine: usable devices, missing parts, and fixes.")
 @click.option(
     "--prepare", is_flag=True, help="Build in advance what a first grade needs: runtime, headers, allocators."
 )
+@click.option(
+    "--clocks", is_flag=True, help="Measure the clocks of the GPUs, and print the command that locks them (never run)."
+)
 @json_option
-def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
+def doctor(*, prepare: bool, clocks: bool, as_json: bool) -> ExitCode:
     """Check this machine: usable devices, missing parts, and how to get them.
 
     A device is ready after the grade of a tiny submission; the first such grade takes minutes.
     """
+    if prepare and clocks:
+        raise UsageError("--prepare and --clocks are two commands", hint="omit one of the two")
+    if clocks:
+        return _clocks(as_json=as_json)
     from evaluator.doctor import diagnosis as doctor
     from evaluator.doctor import sample_grade
     from evaluator.report import doctor_screen
@@ -41,6 +48,21 @@ def doctor(*, prepare: bool, as_json: bool) -> ExitCode:
     else:
         terminal.show(lambda console: doctor_screen.render_diagnosis(diagnosis, console))
     return diagnosis.exit_code
+
+
+def _clocks(*, as_json: bool) -> ExitCode:
+    from evaluator.doctor.clocks import clock_reports
+    from evaluator.report import doctor_screen
+    from evaluator.report.progress_line import progress_on
+
+    with progress_on(sys.stderr) as progress:
+        progress.stage("clocks", "a short kernel on each GPU")
+        reports = clock_reports()
+    if as_json:
+        terminal.emit(terminal.json_text(reports))
+    else:
+        terminal.show(lambda console: doctor_screen.render_clocks(reports, console))
+    return ExitCode.CORRECT
 
 
 _CACHE_EPILOG = """\b

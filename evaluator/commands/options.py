@@ -9,7 +9,16 @@ import click
 from evaluator.catalog import list_problems
 from evaluator.errors import WarpgradeError
 from evaluator.grade_options import AUTO, GradeOptions, check, default_of
-from evaluator.records import BaselineKind, DeviceKind, SandboxMode, SizeName, ToleranceRule, ValuesRule, WeightsRule
+from evaluator.records import (
+    BaselineKind,
+    DeviceKind,
+    L2Rule,
+    SandboxMode,
+    SizeName,
+    ToleranceRule,
+    ValuesRule,
+    WeightsRule,
+)
 
 _FIELD_OF = {
     "baseline": "baselines",
@@ -102,6 +111,12 @@ _GRADING_OPTIONS = (
         type=click.Choice([rule.value for rule in ValuesRule]),
         help="Inputs: other values too in some calls, or only those that the problem's get_inputs draws.  "
         f"[default: {default_of('values').value}]",
+    ),
+    click.option(
+        "--l2",
+        type=click.Choice([rule.value for rule in L2Rule]),
+        help="Inputs of a timed call: not in the GPU's L2 cache, or read just before.  [default: cold, or the "
+        "problem's setting]",
     ),
     click.option(
         "--sandbox",

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,6 +37,14 @@ class GpuState(NamedTuple):
     ecc_errors: int
     processes: tuple[int, ...]
     mig: bool
+
+
+class ClockLook(NamedTuple):
+    """Clock and temperature of a GPU at one moment. `throttled` lists NVML's reasons for reduced clocks, if any."""
+
+    sm_mhz: int
+    temperature_c: int
+    throttled: tuple[str, ...]
 
 
 def gpus() -> list[Gpu]:
@@ -174,6 +183,37 @@ def state(gpu: Gpu) -> GpuState:
         )
 
 
+def look_at_clock(gpu: Gpu) -> ClockLook | None:
+    """Return a GPU's clock, by an NVML that stays open: cheap enough between two calls. None without an answer."""
+    try:
+        nvml, handle = _open(gpu.uuid)
+        return ClockLook(
+            sm_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            temperature_c=int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+            throttled=_throttled(nvml, handle),
+        )
+    except Exception:  # noqa: BLE001 - a driver without an answer must not end a grade; a look is evidence only
+        return None
+
+
+def max_sm_mhz(gpu: Gpu) -> int | None:
+    """Return the highest clock of a GPU's multiprocessors; None without an answer of the driver."""
+    try:
+        nvml, handle = _open(gpu.uuid)
+        return int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM))
+    except Exception:  # noqa: BLE001 - as above
+        return None
+
+
+@functools.cache
+def _open(uuid: str) -> tuple[Any, Any]:
+    """Open NVML until the end of the process."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
+
+
 @contextlib.contextmanager
 def _nvml() -> Iterator[Any]:
     try:
@@ -217,6 +257,9 @@ _THROTTLE_REASONS = {
     "nvmlClocksThrottleReasonHwThermalSlowdown": "hardware thermal slowdown",
     "nvmlClocksThrottleReasonHwPowerBrakeSlowdown": "power brake",
 }
+
+FAULTS = frozenset(_THROTTLE_REASONS.values()) - {"power cap"}
+"""Reasons that speak of a machine with a defect. The power cap limits long matrix products of every healthy GPU."""
 
 
 def _throttled(nvml: Any, handle: Any) -> tuple[str, ...]:

@@ -119,7 +119,8 @@ class SharedMemory(NamedTuple):
     The first `copy_bytes` of the outputs are for copies; the rest is the arena of the runner's allocator, with
     `poison_bytes` poisoned before a call. The `page` holds the words by which a GPU's two streams wait for each other.
     `probe_bytes` is the memory traffic of a calibration call. `kernels` is the descriptor of the judge's cubin.
-    A window has at most `window_calls` calls.
+    A window has at most `window_calls` calls. The judge reads the first `warm_bytes` of a call's inputs just
+    before the call, so that the L2 cache holds them.
     """
 
     inputs: Region
@@ -131,6 +132,7 @@ class SharedMemory(NamedTuple):
     probe_bytes: int = 0
     kernels: int | None = None
     window_calls: int = 1
+    warm_bytes: int = 0
 
     @property
     def descriptors(self) -> tuple[int, ...]:

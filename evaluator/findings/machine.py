@@ -23,14 +23,16 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.GPU_THROTTLED: Entry(
         "the GPU throttled its clocks",
-        "The driver reports that power or temperature reduced the clocks during timed calls. Both sides ran on the "
-        "same GPU, but at different moments.",
+        "The driver reports reduced clocks in a quarter or more of the readings between timed calls: for one side and "
+        "not for the other, or by heat or a hardware limit for both. A power cap on both sides is usual for large "
+        "products. Before a side that starts hotter or throttled, the judge waits up to two seconds.",
         "Check power limit and cooling (nvidia-smi -q -d PERFORMANCE), then grade again.",
     ),
     Code.GPU_CLOCK_MOVED: Entry(
         "the GPU's clock frequency changed",
-        "The clock frequencies after the two sides differ by more than 5 %.",
-        "Grade again. If the finding remains, ask an administrator to fix the clocks (nvidia-smi --lock-gpu-clocks).",
+        "The median clock of the multiprocessors differs between the sides by more than 5 %, or the memory clock does.",
+        "Grade again. If the finding remains, ask an administrator to lock the clocks: `warpgrade doctor --clocks` has "
+        "the command.",
     ),
     Code.GPU_ECC: Entry(
         "the GPU's memory had uncorrectable errors",

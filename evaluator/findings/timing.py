@@ -20,10 +20,10 @@ ENTRIES: dict[Code, Entry] = {
     Code.BELOW_RESOLUTION: Entry(
         "the speedup cannot be resolved",
         "The 95 % interval of the speedup is wider than 5 %, so the scorecard has the interval and no speedup. The "
-        "interval includes the clock's resolution. The message says how much longer calls must take, or that the "
-        "samples scatter.",
+        "interval includes the clock's resolution. The message names the cause: the clock, and how much longer calls "
+        "must take; scattered samples; or two processes of the reference that take different times.",
         "Grade at a larger size (--size full, or a larger sizes.full in problem.toml). If the samples scatter, close "
-        "other programs.",
+        "other programs. If the reference's processes differ, grade again.",
     ),
     Code.OUTPUT_COPIED: Entry(
         "outputs were copied inside the clock",
@@ -57,10 +57,13 @@ ENTRIES: dict[Code, Entry] = {
         "No action needed for an intended warm-up; otherwise move the work into ModelNew.__init__.",
     ),
     Code.HOST_BOUND: Entry(
-        "the host is slower than the GPU",
-        "The host needs longer to queue a call's work than the GPU needs to execute it. The quoted time is the GPU's "
-        "alone; a program with back-to-back calls waits for the host.",
-        "Launch fewer, larger kernels, do less in Python inside forward, or capture the work in a CUDA graph.",
+        "the submission is host-bound, more than the reference",
+        "The host needs longer to launch a call than the GPU needs to execute it, and longer than for the reference. "
+        "Or forward waits for the GPU, and the reference does not. The quoted time is the GPU's, with launches queued "
+        "ahead. A program that calls one forward behind the other waits for the host. Most kernels of microseconds "
+        "are host-bound, and the card says so; this finding means that the submission is worse than the reference.",
+        "Launch fewer, larger kernels, do less in Python inside forward, or capture the work in a CUDA graph. Omit "
+        ".item(), .cpu() and synchronize.",
     ),
     Code.BEATS_TARGET: Entry(
         "the submission is faster than the target",
@@ -119,8 +122,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.SHARED_WORK: Entry(
         "calls shared work",
         "Calls of microseconds are timed in windows: several calls whose inputs are revealed together. In a second "
-        "measurement the judge reveals the inputs of a call when the outputs of the call before are final. A call of "
-        "the windows took clearly less. The times of the second measurement are quoted.",
+        "measurement the judge reveals the inputs and weights of a call when the outputs of the call before are final. "
+        "A call of the windows took clearly less. Single calls are quoted, with an error of 15 us.",
         "Do all the work of a call in that call: no work for several calls at once, nothing kept from call to call.",
     ),
 }

@@ -26,6 +26,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         build=outcome.build,
         checks=outcome.checks,
         timing=outcome.timing,
+        l2=outcome.l2,
         roofline=outcome.roofline,
         baselines=outcome.baselines,
         profiling=outcome.profiling,

@@ -59,7 +59,7 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
     card = read_card(arguments.replay) if arguments.replay is not None else None
     if card is None and (arguments.problem is None or arguments.submission is None):
         raise UsageError("PROBLEM and SUBMISSION are required without --replay")
-    named = {**_options_of(card), **given(named)}
+    named = {**_options_of(card, given(named).get("device")), **given(named)}
     found = _problem(arguments, named.get("problems"), card)
     submission = _named(_submission(arguments.submission, card), arguments.name)
     options, remarks = options_for(named, submission)
@@ -86,11 +86,15 @@ def options_for(named: Mapping[str, Any], submission: Submission | Unread | None
     return Resolved(read_options({**named, "device": device}), remarks)
 
 
-def _options_of(card: Scorecard | None) -> dict[str, Any]:
-    """Return the options of the grade of `card`. A card without a weights rule is of a grade with frozen weights."""
+def _options_of(card: Scorecard | None, device: str | None) -> dict[str, Any]:
+    """Return the options of the grade of `card`, to be repeated on `device`, or on the card's if None.
+
+    A card without a weights rule is of a grade with frozen weights. Only `cuda` has a rule for the L2 cache.
+    """
     if card is None:
         return {}
     frozen = WeightsRule.FROZEN if card.checks else None
+    on_gpu = (device or card.device.kind) == DeviceKind.CUDA
     return {
         "device": card.device.kind,
         "size": card.problem.size,
@@ -98,6 +102,7 @@ def _options_of(card: Scorecard | None) -> dict[str, Any]:
         "values": card.values,
         "require_own_kernel": card.required_own_kernel,
         "weights": frozen if card.weights is None else card.weights.rule,
+        "l2": card.l2.rule if card.l2 is not None and on_gpu else None,
     }
 
 

@@ -306,7 +306,14 @@ def _timed_submission(
             sites = model_runner.sites(constructed)
             trial_runner, seeds = model_runner.trial_runner(sites), context.seeds.timed("submission")
             side = timing_loop.side(
-                "submission", trial_runner, seeds, empty, context.call_timeout_s, closely=True, spot_checks=True
+                "submission",
+                trial_runner,
+                seeds,
+                empty,
+                context.call_timeout_s,
+                closely=True,
+                spot_checks=True,
+                watch=context.begin_side(),
             )
             if context.gpu_session is not None:
                 context.gpu_session.monitor.sample()

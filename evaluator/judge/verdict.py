@@ -74,7 +74,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
     if context.gpu_session is None:
         return outcome
     monitor = context.gpu_session.monitor
-    return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings()])
+    return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings(outcome.timing)])
 
 
 class _Finish:
@@ -121,6 +121,7 @@ class _Finish:
             outcome,
             checks=[*outcome.checks, *([timed.failed] if timed.failed is not None else [])],
             timing=timed.timing,
+            l2=None if timed.timing is None else self._context.backend.l2,
             baselines=timed.baselines,
             weights=timed.weights or outcome.weights,
             findings=[*outcome.findings, *timed.findings],

@@ -42,6 +42,7 @@ from evaluator.records.machine_code import (
 from evaluator.records.names import (
     DeviceKind,
     Fill,
+    L2Rule,
     Layout,
     Mode,
     Order,
@@ -58,7 +59,7 @@ from evaluator.records.names import (
 )
 from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
-from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Samples, Tf32, Timing, Windows
+from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Clocks, L2Inputs, Samples, Tf32, Timing, Windows
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -70,6 +71,7 @@ __all__ = [
     "CancellingRows",
     "Check",
     "ClockKind",
+    "Clocks",
     "Constant",
     "ControlResult",
     "Counters",
@@ -88,6 +90,8 @@ __all__ = [
     "KernelInstructions",
     "KernelResources",
     "KernelUse",
+    "L2Inputs",
+    "L2Rule",
     "Layout",
     "MachineCode",
     "Mismatch",

@@ -19,7 +19,7 @@ from evaluator.records.names import (
     WeightsRule,
 )
 from evaluator.records.problem import Constant
-from evaluator.records.timing import Baseline, Timing
+from evaluator.records.timing import Baseline, L2Inputs, Timing
 
 
 class ProblemRef(Record, frozen=True):
@@ -139,4 +139,5 @@ class Scorecard(Record, frozen=True, kw_only=True):
     required_own_kernel: float | None = None
     weights: Weights | None = None
     values: ValuesRule = ValuesRule.ALL
+    l2: L2Inputs | None = None
     signature: Signature | None = None

@@ -94,12 +94,12 @@ class Roofline(Record, frozen=True):
     products, convolutions and attention. `input_flips` and `state_flips` are the sampled relevance of inputs and
     weights; None without samples, and then all bytes count. `needed_read_bytes` is the relevant part of `read_bytes`.
 
-    `floor_ms` is the time to move the needed bytes at this GPU's measured bandwidth, less the outputs that its L2 cache
-    can keep. `impossible_ms` is the certain part of the floor, without weights, which a submission may have packed
-    before the call. A submission faster than `impossible_ms` by more than the clock's error is rejected. `target_ms` is
-    the larger of the floor and the time of the operations at the measured peak of the problem's precision; a submission
-    may beat the target. `of_floor`, `bytes_per_s` and `flop_per_s` are the submission's results; None without a
-    measurable time.
+    `floor_ms` is the time to move the needed bytes at this GPU's measured bandwidth, less the outputs and the warm
+    inputs that its L2 cache can keep. `impossible_ms` is the certain part of the floor, without weights, which a
+    submission may have packed before the call. A submission faster than `impossible_ms` by more than the clock's error
+    is rejected. `target_ms` is the larger of the floor and the time of the operations at the measured peak of the
+    problem's precision; a submission may beat the target. `of_floor`, `bytes_per_s` and `flop_per_s` are the
+    submission's results; None without a measurable time.
     """
 
     read_bytes: int

@@ -77,6 +77,13 @@ class ValuesRule(StrEnum):
     OWN = "own"
 
 
+class L2Rule(StrEnum):
+    """Inputs of a timed call on `cuda`: flushed from the L2 cache, or read by the judge just before the call."""
+
+    COLD = "cold"
+    WARM = "warm"
+
+
 class WeightsGraded(StrEnum):
     """Weights used by the calls of a grade; `none` for a problem without changeable weights."""
 

@@ -14,7 +14,7 @@ from evaluator.records.finding import Finding
 from evaluator.records.machine import GpuFacts, SandboxFacts
 from evaluator.records.machine_code import MachineCode
 from evaluator.records.names import Status
-from evaluator.records.timing import Baseline, Timing
+from evaluator.records.timing import Baseline, L2Inputs, Timing
 
 
 class Fault(NamedTuple):
@@ -36,6 +36,7 @@ class Outcome(Record, frozen=True):
     build: Build | None = None
     checks: list[Check] = []
     timing: Timing | None = None
+    l2: L2Inputs | None = None
     findings: list[Finding] = []
     sandbox: SandboxFacts | None = None
     gpu: GpuFacts | None = None

@@ -1,7 +1,7 @@
 """A problem, and its author's settings."""
 
 from evaluator.records.base import Record, Sha256
-from evaluator.records.names import Layout, Mode, Precision, Profile, SizeName, WeightsRule
+from evaluator.records.names import L2Rule, Layout, Mode, Precision, Profile, SizeName, WeightsRule
 
 
 class ToleranceOverride(Record, frozen=True):
@@ -34,7 +34,7 @@ class Problem(Record, frozen=True):
     those in the text. `split` maps inputs to the dimension along which they can be cut into blocks without changing the
     rows of the output (its dimension 0), so that float64 fits into memory. `profiles` maps value profiles to a reason
     for exclusion, or to true for unconditional use. `layouts` lists the allowed memory layouts of inputs. `weights` is
-    the rule for weights.
+    the rule for weights, `l2` the state of the inputs in a GPU's L2 cache when a timed call begins.
     """
 
     name: str
@@ -55,3 +55,4 @@ class Problem(Record, frozen=True):
     profiles: dict[Profile, str | bool] = {}
     layouts: list[Layout] = []
     weights: WeightsRule = WeightsRule.CHANGING
+    l2: L2Rule = L2Rule.COLD

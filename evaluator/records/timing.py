@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from evaluator.records.base import Record, Seed, Sha256
 from evaluator.records.finding import Finding
+from evaluator.records.names import L2Rule
 
 
 class ClockKind(StrEnum):
@@ -13,15 +14,28 @@ class ClockKind(StrEnum):
     SEALED = "sealed"
 
 
+class L2Inputs(Record, frozen=True):
+    """Inputs of a timed call in the GPU's L2 cache when the clock starts.
+
+    `cold`: the cache was overwritten after the inputs were written. `warm`: the inputs were then read again, only the
+    first `limit_bytes` of each call's if a window's inputs and outputs do not all fit, else all (None).
+    """
+
+    rule: L2Rule
+    limit_bytes: int | None = None
+
+
 class Windows(Record, frozen=True):
     """Windows of one side: calls one behind the other on one stream, between one start and one end of the clock.
 
     A window of `calls` took `window_ms` longer than the median single call, so one call took `window_ms` / (`calls` -
     1): launch gaps are included, the host's time is not. `clock_error_ms` is half the interval of that median, per call
-    of the shortest window. `single_ms` are the single calls, less the overhead.
+    of the shortest window. `single_ms` are the single calls, less the overhead. `host_ms` is the time of the runner's
+    host to queue one forward, as far as the judge can see: the runner reports the end.
 
-    `spot_ms` are calls that the judge released one at a time, less the time of such a call without a forward. With
-    `spot_quoted` they are the samples, because the calls of the windows shared work.
+    `spot_ms` are calls that the judge released one at a time, less the time of such a call without a forward. They can
+    only show `shared_work` of the windows' calls, because their inputs are warm in L2. The samples are then the single
+    calls.
     """
 
     calls: list[int]
@@ -29,15 +43,29 @@ class Windows(Record, frozen=True):
     clock_error_ms: float
     single_ms: list[float]
     spot_ms: list[float] = []
-    spot_quoted: bool = False
+    shared_work: bool = False
+    host_ms: float | None = None
 
     @property
     def call_ms(self) -> list[float]:
-        """Times of one call, in ms."""
-        if self.spot_quoted:
-            return self.spot_ms
+        """Times of one call, in ms: of a call in a window, or of a single call where the windows shared work."""
+        if self.shared_work:
+            return self.single_ms
         pairs = zip(self.window_ms, self.calls, strict=False)  # A card from elsewhere may hold anything.
         return [max(each_ms, 0.0) / (count - 1) for each_ms, count in pairs if count > 1]
+
+
+class Clocks(Record, frozen=True):
+    """Clock of the GPU's multiprocessors while a side was timed, as read between calls.
+
+    `throttled` counts the readings with each of NVML's reasons for reduced clocks, idle clocks not included. `start_c`
+    is the temperature at the start of the side, for which the judge waited `waited_s`.
+    """
+
+    sm_mhz: list[int]
+    throttled: dict[str, int] = {}
+    start_c: int | None = None
+    waited_s: float = 0.0
 
 
 class Samples(Record, frozen=True):
@@ -46,9 +74,10 @@ class Samples(Record, frozen=True):
     `first_call_ms` is the time of the first call, which is not a sample. The runner of `reference_before` answers one
     call before its clock starts, so `reference_after` has the comparable first call. `outliers` counts samples far from
     the rest; `samples_ms` includes them. `host_ms` is the time the host needs to queue a call's work on a GPU,
-    `overhead_host_ms` the same for an empty call. A call is void if other work occupied the GPU while the judge wrote
-    its inputs; `unwatched_ms` bounds such work of this side's own streams that wait for each other. `overhead_ms` is
-    the time of an empty call: the minimum on a host, the median on a GPU. `overhead_iqr_ms` is the spread of empty
+    `overhead_host_ms` the same for an empty call. With `waits_for_gpu`, forward waits for the GPU, or needs over 30 ms
+    to queue its work: a time then includes the host's. A call is void if other work occupied the GPU while the judge
+    wrote its inputs; `unwatched_ms` bounds such work of this side's own streams that wait for each other. `overhead_ms`
+    is the time of an empty call: the minimum on a host, the median on a GPU. `overhead_iqr_ms` is the spread of empty
     calls (on a host at least from minimum to median). `seeds` has the seeds of all calls, including void ones and the
     `other_calls` with other values than the problem's own. Samples come only from calls with the problem's own values.
     With `windows`, a sample is the time of one call in a window (`Windows.call_ms`), not of a single call.
@@ -70,6 +99,22 @@ class Samples(Record, frozen=True):
     overhead_host_ms: float | None = None
     unwatched_ms: float = 0.0
     windows: Windows | None = None
+    waits_for_gpu: bool = False
+    clocks: Clocks | None = None
+
+    @property
+    def launch_ms(self) -> float | None:
+        """Time of the host to queue one forward: in windows, or beyond an empty call. None if unknown."""
+        if self.windows is not None and self.windows.host_ms is not None:
+            return self.windows.host_ms
+        if self.host_ms is None or self.overhead_host_ms is None:
+            return None
+        return max(self.host_ms - self.overhead_host_ms, 0.0)
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether calls one behind the other wait for the host rather than for the GPU."""
+        return self.waits_for_gpu or (self.launch_ms is not None and self.launch_ms > self.median_ms)
 
 
 class Timing(Record, frozen=True):
@@ -98,6 +143,12 @@ class Timing(Record, frozen=True):
     speedup_low: float | None = None
     speedup_high: float | None = None
     significant: bool | None = None
+
+    @property
+    def reference_launch_ms(self) -> float | None:
+        """Larger time of the host to queue a forward of the reference, of both halves; None if unknown."""
+        known_ms = [each.launch_ms for each in (self.reference_before, self.reference_after)]
+        return max((each_ms for each_ms in known_ms if each_ms is not None), default=None)
 
 
 class BaselineKind(StrEnum):

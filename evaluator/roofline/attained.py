@@ -33,11 +33,15 @@ class Needs(Record, frozen=True):
 
 
 class Roof(NamedTuple):
-    """Measured limits of a GPU. `peak_flop_per_s` is for the problem's precision; None without operations."""
+    """Measured limits of a GPU. `peak_flop_per_s` is for the problem's precision; None without operations.
+
+    With warm inputs, up to `warm_bytes` may be in L2 when a call begins.
+    """
 
     bandwidth_bytes_per_s: float
     l2_bytes: int
     peak_flop_per_s: float | None
+    warm_bytes: int = 0
 
 
 class Traffic(NamedTuple):
@@ -153,7 +157,7 @@ def _part(flips: Flips | None) -> float:
 
 def _floor_ms(read_bytes: int, written_bytes: int, roof: Roof) -> float:
     return floor_ms(
-        read_bytes=read_bytes,
+        read_bytes=max(read_bytes - roof.warm_bytes, 0),
         written_bytes=written_bytes,
         bandwidth_bytes_per_s=roof.bandwidth_bytes_per_s,
         l2_bytes=roof.l2_bytes,

@@ -4,9 +4,10 @@
 def floor_ms(*, read_bytes: int, written_bytes: int, bandwidth_bytes_per_s: float, l2_bytes: int) -> float:
     """Return the time to read `read_bytes` and to write the bytes beyond the L2 capacity, at the measured bandwidth.
 
-    Inputs are not cached when a call starts (the clock overwrites the cache), so every necessary byte is read from
-    memory. Outputs may still be cached when the call ends: on an H200 with 63 MB of L2, 37 % of an output of 59 MB
-    never reached memory. A lower bound counts only unavoidable traffic.
+    Without warm inputs, which the caller leaves out of `read_bytes`, no input is cached when a call starts (the clock
+    overwrites the cache), so every necessary byte is read from memory. Outputs may still be cached when the call ends:
+    on an H200 with 63 MB of L2, 37 % of an output of 59 MB never reached memory. A lower bound counts only unavoidable
+    traffic.
 
     Raises:
         ValueError: a size is negative, or the bandwidth is not a positive number.

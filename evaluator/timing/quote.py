@@ -22,6 +22,8 @@ _LONGEST = 1 << 12
 def of_one_kind(halves: Sequence[Samples]) -> list[Samples]:
     """Return halves of one side with samples of one kind: calls in windows if all have windows, else single calls.
 
+    Calls of windows that shared work are no samples (`Windows.shared_work`).
+
     >>> of_one_kind([])
     []
     """
@@ -58,7 +60,8 @@ def resolution_of(clock: ClockKind, reference: Sequence[Samples], submission: Sa
 
 def _error_ms(side: Samples, single_ms: float) -> float:
     """Return the error in windows, or that of a single call, with the unwatched time before the call."""
-    return single_ms + side.unwatched_ms if side.windows is None else side.windows.clock_error_ms
+    windows = side.windows
+    return single_ms + side.unwatched_ms if windows is None or windows.shared_work else windows.clock_error_ms
 
 
 class Quote(NamedTuple):
@@ -106,15 +109,44 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
         speedup_high=finite_or_none(interval.high),
         significant=interval.excludes_one and math.isfinite(interval.high),
     )
-    single = [side for side in (before, submission, after) if side.windows is None]
-    unwatched_ms = max((side.unwatched_ms for side in single), default=0.0)
-    too_wide = [] if quoted else [_below_resolution(draws, interval, ratio, resolution, unwatched_ms)]
+    too_wide = [] if quoted else [_not_quoted(before, submission, after, draws, interval, ratio, resolution)]
     return Quote(timing, [*too_wide, *warnings(timing, resolution)])
 
 
 def unquoted(timing: Timing) -> Timing:
     """Return the timing without a speedup, for sides that computed with different kinds of weights."""
     return replace(timing, speedup=None, speedup_low=None, speedup_high=None, significant=None)
+
+
+def _not_quoted(
+    before: Samples,
+    submission: Samples,
+    after: Samples,
+    draws: Bootstrap,
+    interval: Interval,
+    ratio: float,
+    resolution: Resolution,
+) -> Finding:
+    """Return the reason for a missing speedup: two different processes of the reference, the clock, or scatter."""
+    halves = [half.samples_ms for half in (before, after) if half.median_ms > 0]
+    alike = [[each / median(half) for each in half] for half in halves]
+    if len(alike) == len((before, after)) and math.isfinite(ratio):
+        middle_ms = median([*before.samples_ms, *after.samples_ms])
+        same = Bootstrap([[each * middle_ms for each in half] for half in alike], submission.samples_ms)
+        if same.speedup(resolution).width_of(ratio) <= WIDEST:
+            return _processes_differ(before, after, interval, resolution)
+    single = [side for side in (before, submission, after) if side.windows is None or side.windows.shared_work]
+    unwatched_ms = max((side.unwatched_ms for side in single), default=0.0)
+    return _below_resolution(draws, interval, ratio, resolution, unwatched_ms)
+
+
+def _processes_differ(before: Samples, after: Samples, interval: Interval, resolution: Resolution) -> Finding:
+    """Return the reason for a missing speedup if both halves of the reference with one median would give one."""
+    message = (
+        f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}: the reference took "
+        f"{before.median_ms:.4g} ms in its first process and {after.median_ms:.4g} ms in its second"
+    )
+    return finding(Code.BELOW_RESOLUTION, message, resolution_ms=resolution.largest_ms, longer_factor=None)
 
 
 def _below_resolution(

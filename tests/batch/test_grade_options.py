@@ -18,6 +18,7 @@ from evaluator.paths import data_dir
 from evaluator.records import (
     BaselineKind,
     DeviceKind,
+    L2Rule,
     ProfilerKind,
     SizeName,
     ToleranceRule,
@@ -53,6 +54,7 @@ SAMPLES = {
     "tolerance": Sample("--tolerance kernelbench", "kernelbench", ToleranceRule.KERNELBENCH),
     "weights": Sample("--weights frozen", "frozen", WeightsRule.FROZEN),
     "values": Sample("--values own", "own", ValuesRule.OWN),
+    "l2": Sample("--l2 warm", "warm", L2Rule.WARM),
     "sandbox": Sample("--sandbox none", "none", "none"),
     "strict": Sample("--strict", True, True),
     "require_own_kernel": Sample("--require-own-kernel 0.5", 0.5, 0.5),
@@ -64,8 +66,8 @@ SAMPLES = {
     "deadline_s": Sample("--deadline 90", 90, 90.0),
     "signing_key": Sample("--sign key", "key", Path("key")),
 }
-ARRIVING = sorted(set(SAMPLES) - {"gpu"})
-"""All but the one that needs a GPU."""
+ARRIVING = sorted(set(SAMPLES) - {"gpu", "l2"})
+"""All but those that need a GPU."""
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +176,8 @@ def test_the_library_passes_every_option_on(field, orders):
         ({"strict": True, "sandbox": "none"}, "--strict requires the sandbox"),
         ({"speedup_of": "missing.py"}, "cannot read missing.py"),
         ({"gpu": "0"}, "--gpu has no effect on cpu"),
+        ({"l2": "warm"}, "--l2 has no effect on cpu"),
+        ({"l2": "hot", "device": "cuda"}, "l2 cannot be 'hot'"),
         ({"profile": "ncu"}, "reads an NVIDIA GPU's counters, but this grade is on cpu"),
         ({"device": "emulated", "speedup_of": "other.py"}, "--speedup-of has no effect on emulated"),
     ],
@@ -182,6 +186,16 @@ def test_what_cannot_be_asked_for_is_refused(named, message):
     with pytest.raises(UsageError) as raised:
         read_options({"device": "cpu", **named})
     assert message in raised.value.message
+
+
+@pytest.mark.parametrize("field", ["l2"])
+def test_an_option_of_a_gpu_is_read_by_the_command_line_and_the_library_and_stored_with_a_run(field):
+    sample = SAMPLES[field]
+    for command, arguments in {"grade": ["relu", "mine.py"], "batch": ["submissions", "--run", "run"]}.items():
+        parsed = cli.warpgrade.commands[command].make_context(command, [*arguments, *sample.words.split()])
+        assert parsed.params[field] == sample.named
+    options = read_options({"device": "cuda", field: sample.named})
+    assert getattr(options.terms, field) is getattr(options.for_worker("0"), field) is sample.read
 
 
 def test_none_is_as_left_out():

@@ -1,18 +1,23 @@
 """What `report` and `compare` write, of hostile submissions too."""
 
 import base64
+import contextlib
 import csv
 import hashlib
 import html.parser
 import io
 import json
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from evaluator.batch.runs import results
 from evaluator.commands import main as cli
+from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
+from evaluator.records import L2Rule, ValuesRule, WeightsRule
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 HOSTILE = "<script>alert(1)</script>"
@@ -198,3 +203,18 @@ def test_compare(run, tmp_path):
     cli.run(["batch", "submissions", "--run", "other", "--device", "emulated"])
     assert run("compare", "before", "other") == 2
     assert "from different devices" in run.err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({"l2": L2Rule.WARM}, {"l2": L2Rule.WARM}, None),
+        ({"l2": L2Rule.WARM}, {}, "the runs used different --l2: the problem's setting and warm"),
+        ({"weights": WeightsRule.FROZEN}, {}, "the runs used different --weights: frozen and the problem's setting"),
+        ({"values": ValuesRule.OWN}, {}, "the runs used different --values: all and own"),
+    ],
+)
+def test_runs_of_different_rules_are_not_one(before, after, told):
+    runs = [results.Results(Path("run"), results.device_of("cuda", ""), [], [], **rules) for rules in (before, after)]
+    with contextlib.nullcontext() if told is None else pytest.raises(UsageError, match=told):
+        results._refuse_other_rules(runs)

@@ -16,16 +16,21 @@ import pytest
 from evaluator.cache.build_cache import BuildCache
 from evaluator.commands import main as cli
 from evaluator.compile.warm_up import Part
+from evaluator.doctor.clocks import ClockReport
 from evaluator.doctor.diagnosis import Diagnosis
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.files.card_files import card_bytes, read_card, write_card
 from evaluator.findings import Code
-from evaluator.grading import pipeline
+from evaluator.grading import pipeline, resolved_request
 from evaluator.grading.request import GradeRequest, Unread
+from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.grading.run_until_deadline import LastResort
 from evaluator.progress import Progress
 from evaluator.records import (
+    DeviceFacts,
     DeviceKind,
+    L2Inputs,
+    L2Rule,
     ProfilerKind,
     SandboxMode,
     Scorecard,
@@ -456,6 +461,26 @@ def test_a_replay_has_the_weights_of_its_card(run: Run, graded: FakeGrade, weigh
     assert [request.terms.options.weights for request in graded.requests] == [rule, WeightsRule.CHANGING]
 
 
+@pytest.mark.parametrize(
+    ("kind", "l2", "options", "asked"),
+    [
+        (DeviceKind.CUDA, L2Inputs(rule=L2Rule.WARM), [], L2Rule.WARM),
+        (DeviceKind.CUDA, L2Inputs(rule=L2Rule.WARM), ["--l2", "cold"], L2Rule.COLD),
+        (DeviceKind.CUDA, L2Inputs(rule=L2Rule.WARM), ["--device", "cpu"], None),
+        (DeviceKind.CUDA, None, [], None),
+        (DeviceKind.CPU, L2Inputs(rule=L2Rule.WARM), [], None),  # A card from elsewhere may hold anything.
+    ],
+)
+def test_a_replay_on_a_gpu_has_the_l2_rule_of_its_card(
+    kind: DeviceKind, l2: L2Inputs | None, options: list[str], asked: L2Rule | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolved_request, "choose", lambda _: None)
+    write_card(cards.card(l2=l2, device=DeviceFacts(kind=kind, name="any")), Path("card.json"))
+    named = dict(zip([each.removeprefix("--") for each in options[::2]], options[1::2], strict=True))
+    arguments = GradeArguments(replay=Path("card.json"), changed_problem=True)
+    assert request_for(arguments, named).terms.options.l2 is asked
+
+
 def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) -> None:
     card = cards.card(tolerance=ToleranceRule.KERNELBENCH)
     write_card(card, Path("card.json"))
@@ -577,6 +602,28 @@ def test_the_doctor_prepares_and_says_what_was_made(run: Run, monkeypatch: pytes
     _stand_in(monkeypatch, *parts[:2])
     assert run("doctor", "--prepare", "--json") == 0
     assert [part["outcome"] for part in json.loads(run.out)["parts"]] == ["there", "there"]
+
+
+def test_the_doctor_measures_clocks_and_prints_the_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = ClockReport(
+        gpu="0: NVIDIA H200",
+        sm_mhz=1980,
+        max_mhz=1980,
+        throttled=[],
+        spread=None,
+        why_not="busy",
+        lock_mhz=1980,
+        command="sudo nvidia-smi -i 0 -lgc 1980,1980",
+        undo="sudo nvidia-smi -i 0 -rgc",
+        gain="unknown without a measurement",
+    )
+    monkeypatch.setattr("evaluator.doctor.clocks.clock_reports", lambda: [report])
+    assert run("doctor", "--clocks") == 0
+    assert "sudo nvidia-smi -i 0 -lgc 1980,1980\n" in run.out
+    assert run("doctor", "--clocks", "--json") == 0
+    assert json.loads(run.out)[0]["command"] == report.command
+    assert run("doctor", "--clocks", "--prepare") == 2
+    assert "omit one of the two" in run.err
 
 
 def test_a_machine_that_cannot_grade_prepares_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import Planned
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes
-from evaluator.records import DeviceKind, Status, ValuesRule, WeightsRule
+from evaluator.records import DeviceKind, L2Rule, Status, ValuesRule, WeightsRule
 from evaluator.report.run.run_comparison import Comparison, Timed, compare
 from evaluator.report.run.summary import Device, Sample
 from evaluator.signatures.signing import Seen, State
@@ -62,6 +62,7 @@ class Results(NamedTuple):
     broken: list[CardError]
     weights: WeightsRule | None = None
     values: ValuesRule = ValuesRule.ALL
+    l2: L2Rule | None = None
     signatures: dict[str, Seen] = {}
 
     @property
@@ -110,7 +111,8 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
                 plan, row = plan or _as_planned(row), None
         entries.append(Entry(cards, plan, row))
     asked = device_of(manifest.terms.device.value, "")
-    return Results(path, asked, entries, broken, manifest.terms.weights, manifest.terms.values, signatures)
+    terms = manifest.terms
+    return Results(path, asked, entries, broken, terms.weights, terms.values, terms.l2, signatures)
 
 
 def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
@@ -118,7 +120,7 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
 
     Raises:
         CardError: one of the paths is no run folder.
-        UsageError: devices, `--weights` or `--values` of the runs differ, or two runs contain the same submission.
+        UsageError: devices or rules of the runs differ, or two runs contain the same submission.
     """
     runs = [read_run(path, trust) for path in paths]
     kinds = {run.asked.kind for run in runs}
@@ -139,6 +141,7 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
         [error for run in runs for error in run.broken],
         runs[0].weights,
         runs[0].values,
+        runs[0].l2,
         {f"{run.folder}/{card}": seen for run in runs for card, seen in run.signatures.items()},
     )
 
@@ -148,7 +151,7 @@ def compare_runs(before: Path, after: Path) -> Comparison:
 
     Raises:
         CardError: one of the paths is no run folder.
-        UsageError: devices, `--weights` or `--values` of the runs differ.
+        UsageError: devices, `--weights`, `--values` or `--l2` of the runs differ.
     """
     runs = [read_run(path) for path in (before, after)]
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
@@ -160,10 +163,11 @@ def compare_runs(before: Path, after: Path) -> Comparison:
 
 
 def _refuse_other_rules(runs: Sequence[Results]) -> None:
-    """Raise UsageError for runs with different `--weights` or `--values`."""
+    """Raise UsageError for runs with different `--weights`, `--values` or `--l2`."""
     weights = {"the problem's setting" if run.weights is None else run.weights.value for run in runs}
     values = {run.values.value for run in runs}
-    for option, rules in (("--weights", weights), ("--values", values)):
+    l2 = {"the problem's setting" if run.l2 is None else run.l2.value for run in runs}
+    for option, rules in (("--weights", weights), ("--values", values), ("--l2", l2)):
         if len(rules) > 1:
             raise UsageError(f"the runs used different {option}: {' and '.join(sorted(rules))}")
 

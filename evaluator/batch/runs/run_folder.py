@@ -44,6 +44,7 @@ _UNSAID = {
     "deadline_s": "the judge's own deadline",
     "require_own_kernel": "no required share of own kernels",
     "weights": "what each problem says of weights",
+    "l2": "what each problem says of the L2 cache",
     "problems": "the shipped problems",
 }
 """Text for an option without a value; any other option reads `no NAME`."""

@@ -18,6 +18,7 @@ from evaluator.judge.clock.sealed_clock import SealedClock
 from evaluator.judge.compare.fused_kernel import FusedComparison
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.records import L2Inputs, L2Rule
 from evaluator.sandbox import Limits
 
 # Address space for torch, its threads and a submission's own memory, beyond the problem's tensors.
@@ -41,6 +42,9 @@ _PROBE_BYTES = 32 << 20
 _WINDOW_BYTES = 2 << 30
 _FEW_CALLS, _FEW_CALLS_BYTES = 4, 6 << 30
 _PART_FOR_WINDOWS = 12
+# Part of the L2 cache that holds warm inputs and outputs. Each half of a large GPU's cache may hold a copy of a line.
+_WARM_PART_OF_L2 = 2
+_FEWEST_CALLS = 2
 
 
 class CallSizes(NamedTuple):
@@ -72,6 +76,15 @@ class CallSizes(NamedTuple):
         many, few = (min(limit, size_bytes) // once_bytes for limit in (_WINDOW_BYTES, _FEW_CALLS_BYTES))
         return max(min(max(many, min(few, _FEW_CALLS)), MAX_CALLS), 1)
 
+    def warm_calls(self, l2_bytes: int) -> int:
+        """Return how many calls of a window can have warm inputs in an L2 cache, at least 1."""
+        once_bytes = self.input_bytes + self.output_bytes
+        return max(l2_bytes // _WARM_PART_OF_L2 // max(once_bytes, 1), 1)
+
+    def warm_bytes(self, l2_bytes: int, calls: int) -> int:
+        """Return how much of each call's inputs a cache holds beside the outputs of a window of `calls`."""
+        return max(l2_bytes // _WARM_PART_OF_L2 // calls - self.output_bytes, 0)
+
     @property
     def temporary_bytes(self) -> int:
         """Peak memory of the reference besides inputs, weights and outputs."""
@@ -83,6 +96,10 @@ class DeviceBackend(Protocol):
 
     limits: Limits
     compare: Comparison
+
+    @property
+    def l2(self) -> L2Inputs | None:
+        """Inputs of a timed call in the L2 cache; None without a GPU."""
 
     @property
     def kernels(self) -> bytes | None:
@@ -102,6 +119,7 @@ class HostBackend:
     """Backend of the devices `cpu` and `emulated`."""
 
     kernels = None
+    l2 = None
 
     def __init__(self, sizes: CallSizes, device_builders: DeviceBuilders) -> None:
         """Plan memory for calls of the given sizes."""
@@ -149,8 +167,10 @@ class GpuBackend:
 
     limits = RUNNER_LIMITS
 
-    def __init__(self, sizes: CallSizes, device_builders: DeviceBuilders) -> None:
+    def __init__(self, sizes: CallSizes, device_builders: DeviceBuilders, l2: L2Rule = L2Rule.COLD) -> None:
         """Plan memory for calls of the given sizes. The judge must not have reserved its own memory yet.
+
+        With warm inputs, a window has only as many calls as the L2 cache holds inputs and outputs of, or two.
 
         The arena holds the outputs of two calls: outputs of the last call stay alive, to detect outputs that share
         memory. Temporaries are allocated before outputs. The arena therefore has room for twice the reference's
@@ -166,6 +186,13 @@ class GpuBackend:
         free_bytes, _ = torch.cuda.mem_get_info()
         spare_bytes = max(free_bytes - sizes.judge_bytes - sizes.runner_bytes, 0)
         self.window_calls = sizes.window_calls(spare_bytes // _PART_FOR_WINDOWS)
+        self.l2, self._warm_bytes = L2Inputs(rule=l2), 0
+        if l2 is L2Rule.WARM:
+            l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+            self.window_calls = min(self.window_calls, max(sizes.warm_calls(l2_bytes), _FEWEST_CALLS))
+            self._warm_bytes = sizes.warm_bytes(l2_bytes, self.window_calls)
+            fits = sizes.input_bytes <= self._warm_bytes
+            self.l2 = L2Inputs(rule=l2, limit_bytes=None if fits else self._warm_bytes)
         self._input_bytes = self.window_calls * sizes.input_bytes + _ROTATION_BYTES
         self._output_bytes = sizes.output_bytes
         once_bytes = min(sizes.temporary_bytes, spare_bytes)
@@ -192,6 +219,7 @@ class GpuBackend:
                 self._probe_bytes,
                 kernels,
                 self.window_calls,
+                self._warm_bytes,
             )
 
     def clock(self, session: RunnerClient, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:

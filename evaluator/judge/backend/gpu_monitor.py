@@ -1,14 +1,16 @@
 """GPU monitor of a grade: reports conditions that make times unreliable as findings."""
 
+import time
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
-from evaluator.devices.gpu import Gpu, GpuState, state
+from evaluator.devices.gpu import ClockLook, Gpu, GpuState, look_at_clock, state
 from evaluator.findings import Code, finding
-from evaluator.records import Finding, GpuFacts
+from evaluator.judge.backend.clock_watch import REST_LIMIT_S, REST_S, ClockWatch, clock_findings, needs_rest
+from evaluator.records import Finding, GpuFacts, Timing
 
 _CLOCK_DRIFT = 0.05
-"""Maximum change of the multiprocessor clock between two sides, relative to the higher clock."""
+"""Maximum change of the memory clock between two sides, relative to the higher clock."""
 
 
 class GpuMonitor:
@@ -21,6 +23,21 @@ class GpuMonitor:
         self._known = set(own())
         self._before = state(gpu)
         self._samples: list[GpuState] = []
+        self._first: ClockLook | None = None
+
+    def begin_side(self) -> ClockWatch:
+        """Let the GPU cool down to the state in which the first side began, for two seconds at most. Watch the side.
+
+        A GPU that is throttled or hotter in one side alone would favor the other side.
+        """
+        now, waited_s = look_at_clock(self._gpu), 0.0
+        self._first = self._first or now
+        while now is not None and self._first is not None and needs_rest(now, self._first) and waited_s < REST_LIMIT_S:
+            time.sleep(REST_S)
+            waited_s += REST_S
+            now = look_at_clock(self._gpu)
+        start_c = None if now is None else now.temperature_c
+        return ClockWatch(lambda: look_at_clock(self._gpu), start_c=start_c, waited_s=waited_s)
 
     def sample(self) -> GpuState:
         """Sample the GPU while still warm from the calls of a side."""
@@ -30,6 +47,7 @@ class GpuMonitor:
     def reuse(self, sample: GpuState) -> None:
         """Add a sample from the end of a side that was measured for an earlier grade and is reused."""
         self._samples.append(sample)
+        self._first = self._first or ClockLook(sample.sm_mhz, sample.temperature_c, sample.throttled)
 
     def facts(self) -> GpuFacts:
         """Return the GPU's facts for the scorecard."""
@@ -43,9 +61,10 @@ class GpuMonitor:
             temperature_c=[each.temperature_c for each in self._samples],
         )
 
-    def findings(self) -> list[Finding]:
-        """Return findings about the GPU before and during the grade."""
-        return findings(self._before, self._samples, state(self._gpu), self._known | self._own())
+    def findings(self, timing: Timing | None) -> list[Finding]:
+        """Return findings about the GPU before and during the grade, and about clocks that differ between the sides."""
+        found = findings(self._before, self._samples, state(self._gpu), self._known | self._own())
+        return [*found, *clock_findings(timing)]
 
 
 def findings(
@@ -55,15 +74,10 @@ def findings(
     found = []
     if strangers := sorted({*before.processes, *after.processes} - own):
         found.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))
-    if reasons := sorted({reason for each in samples for reason in each.throttled}):
-        found.append(finding(Code.GPU_THROTTLED, f"the GPU throttled its clocks: {', '.join(reasons)}"))
-    for name, clocks in (
-        ("multiprocessors", [each.sm_mhz for each in samples]),
-        ("memory", [each.memory_mhz for each in samples]),
-    ):
-        if clocks and max(clocks) - min(clocks) > _CLOCK_DRIFT * max(clocks):
-            message = f"the {name} clock changed between {min(clocks)} and {max(clocks)} MHz"
-            found.append(finding(Code.GPU_CLOCK_MOVED, message))
+    clocks = [each.memory_mhz for each in samples]
+    if clocks and max(clocks) - min(clocks) > _CLOCK_DRIFT * max(clocks):
+        message = f"the memory clock changed between {min(clocks)} and {max(clocks)} MHz"
+        found.append(finding(Code.GPU_CLOCK_MOVED, message))
     if after.ecc_errors > before.ecc_errors:
         count = after.ecc_errors - before.ecc_errors
         found.append(finding(Code.GPU_ECC, f"the driver counted {count} uncorrectable memory errors during this grade"))

@@ -34,7 +34,7 @@ from evaluator.version import __version__
 
 _MOVED = 0.02
 """Relative change of the reference's time above which a cached baseline is measured again."""
-_RULES = 3
+_RULES = 4
 """Version of the timing rules, in the cache key: baselines timed by other rules are not reused."""
 TF32_FLOOR = 1e-2
 """Tolerance floor with TF32, relative to a row's root mean square.
@@ -123,9 +123,9 @@ def _of_reference(context: GradeContext, kind: BaselineKind, tf32: Tf32 | None, 
 
     where = [terms.device.value, terms.threads] if terms.gpu is None else [terms.gpu.uuid, terms.gpu.driver]
     text = hashlib.sha256(context.reference.source.encode()).hexdigest()
-    how = [terms.problem.mode.value, terms.problem.backward, terms.problem.precision.value, terms.weights.value]
-    problem = [text, *how]
-    parts = ["baseline", _RULES, kind.value, tf32, *problem, *where, torch.__version__, __version__, _SOURCES[kind]]
+    problem = terms.problem
+    how = [problem.mode.value, problem.backward, problem.precision.value, terms.weights.value, terms.l2.value]
+    parts = ["baseline", _RULES, kind.value, tf32, text, *how, *where, torch.__version__, __version__, _SOURCES[kind]]
     try:
         found = measured_once(parts, Baseline, now)
         if found.measured_at == plain.measured_at:
@@ -165,7 +165,13 @@ def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32
         if first.fault is not None:
             raise _Failed(first.fault.finding.message)
         side = timing_loop.side(
-            "baseline", trial_runner, _fresh_seeds(), empty, context.call_timeout_s, spot_checks=not trusted
+            "baseline",
+            trial_runner,
+            _fresh_seeds(),
+            empty,
+            context.call_timeout_s,
+            spot_checks=not trusted,
+            watch=context.begin_side(),
         )
         if context.gpu_session is not None:
             context.gpu_session.monitor.sample()

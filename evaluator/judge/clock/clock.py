@@ -21,8 +21,9 @@ class ClockedCall(NamedTuple):
     """An answered call: the runner's answer, and the judge's measurements.
 
     `elapsed_ms` runs from the reveal of the inputs to the end of the work. On a GPU, `host_ms` is the time of the
-    runner's host to queue the work, and `prepared_ms` the GPU time to write the inputs. `lag_ms` is the delay from the
-    word `done` to the judge's next work. `samples` are by path.
+    runner's host to queue the work, None if it was not queued when the inputs were revealed, and `prepared_ms` the GPU
+    time to write the inputs. `lag_ms` is the delay from the word `done` to the judge's next work. `samples` are by
+    path.
     """
 
     done: Done
@@ -37,11 +38,13 @@ class ClockedWindow(NamedTuple):
     """An answered window: the calls, and the time from the reveal of all inputs to the end of all work.
 
     `was_queued`: the runner had queued all calls when the inputs were revealed. Otherwise the time includes the host's.
+    `host_ms` is the time of the runner's host to queue all calls.
     """
 
     calls: list[ClockedCall]
     elapsed_ms: float
     was_queued: bool
+    host_ms: float = 0.0
 
 
 class ClockedSpotCheck(NamedTuple):

@@ -3,6 +3,8 @@
     judge's stream:   hold | write inputs | overwrite L2 | e0 | go |                | done? | e1 | take samples
     runner's stream:                                              | go? | forward | done |
 
+With warm inputs, the judge's stream reads the inputs again before e0.
+
 `go` and `done` are words in a shared page, written and awaited by streams (cuStreamWriteValue32, cuStreamWaitValue32),
 so neither host runs between the streams. The hold is a word in a page of the judge alone. The hold ends when the runner
 reports all work as queued, or after a limit: a forward that synchronizes with the GPU can report only afterwards.
@@ -34,6 +36,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck, ClockedWindow
 from evaluator.judge.clock.output_sampling import SLOT_BYTES, Sampling
 from evaluator.judge.clock.spot_check import SpotCheck
+from evaluator.judge.clock.warm_inputs import InputReader, warm_spans
 from evaluator.judge.runners.runner_client import RunnerClient, Stage, answers
 from evaluator.protocol.frames import Call, Done, Frame, Masked, Prepare, Queued, Window
 from evaluator.records import Fault, Status
@@ -73,6 +76,8 @@ class SealedClock:
         self._work = torch.zeros(1, device="cuda")
         self._ticket = 0
         self.window_calls = memory.window_calls
+        self._warm_bytes = memory.warm_bytes
+        self._input_reader = InputReader(self._module, memory.inputs.flat) if memory.warm_bytes else None
         self._spot_check = SpotCheck(session, memory, self._page_at, SpotKernels(kernels))
         self.empty_ms = self._time_probe(memory.probe_bytes)
         self._sampling = Sampling({}, "cuda")
@@ -119,7 +124,7 @@ class SealedClock:
         """
         sampling, positions, slots = self._sampled(outline)
         frame = replace(frame, ticket=self._ticket, sampled=sampling.paths)
-        self._queue(write, sampling, positions, slots, tells_when_open=asks_late)
+        self._queue([frame], write, sampling, positions, slots, tells_when_open=asks_late)
         if asks_late and not self._opened():
             self._abandon()
             message = "the GPU never finished writing the inputs"
@@ -139,7 +144,7 @@ class SealedClock:
         return ClockedCall(
             done,
             elapsed_ms=go.elapsed_time(end),
-            host_ms=(queued_ns - sent) / 1e6,
+            host_ms=None if queued_ns is None else (queued_ns - sent) / 1e6,
             prepared_ms=start.elapsed_time(go),
             lag_ms=lag_ms,
             samples=sampling.samples(positions, slots),
@@ -157,9 +162,11 @@ class SealedClock:
         named = {f"{number} {path}": tensor for number in range(len(frames)) for path, tensor in outline.items()}
         sampling, positions, slots = self._sampled(named)
         calls = [replace(frame, ticket=self._ticket, sampled=sampling.paths) for frame in frames]
-        self._queue(write, sampling, positions, slots, tells_when_open=False)
+        self._queue(calls, write, sampling, positions, slots, tells_when_open=False)
+        sent_ns = time.perf_counter_ns()
         fault = self._session.send(Window(calls=calls), Stage.CALL, timeout_s)
         was_queued = self._session.answered(_HOLD_S)
+        host_ms = (time.perf_counter_ns() - sent_ns) / 1e6
         self._let_go()
         answer = fault or self._session.window_answer(calls, timeout_s)
         if isinstance(answer, Fault) or not self._settled():
@@ -176,7 +183,7 @@ class SealedClock:
             ClockedCall(done, elapsed_ms=elapsed_ms, samples=found)
             for done, found in zip(answer.calls, of_calls, strict=True)
         ]
-        return ClockedWindow(answered, elapsed_ms, was_queued)
+        return ClockedWindow(answered, elapsed_ms, was_queued, host_ms)
 
     def spot_check(
         self, frames: list[Call], write: Callable[[], None], masked: list[Masked], *, timeout_s: float
@@ -208,6 +215,7 @@ class SealedClock:
 
     def _queue(
         self,
+        frames: list[Call],
         write: Callable[[], None],
         sampling: Sampling,
         positions: torch.Tensor,
@@ -222,6 +230,8 @@ class SealedClock:
             start.record()
             write()
             self._flush.fill_(self._ticket & 0xFF)
+            if self._input_reader is not None:
+                self._input_reader.read(warm_spans(frames, self._warm_bytes), stream=stream)
             go.record()
             driver.stream_write(stream, self._page_at + GO, self._ticket)
             if tells_when_open:
@@ -258,18 +268,19 @@ class SealedClock:
 
     def _converse(
         self, frame: Call, timeout_s: float, queued_timeout_s: float, *, held: bool = True
-    ) -> tuple[Done, int, float | None] | Fault:
+    ) -> tuple[Done, int | None, float | None] | Fault:
         """End the hold when the runner has queued its work, and wait for the rest of the answer.
 
-        If the hold has already ended, watch for the end at once: the end may precede the `Queued` frame.
+        If the hold has already ended, watch for the end at once: the end may precede the `Queued` frame. Work that is
+        not queued when the hold ends may wait for the GPU, so its host time is unknown.
         """
-        in_time = held and self._session.answered(_HOLD_S)
-        queued_ns = time.perf_counter_ns()
+        queued_ns: int | None = None
         if held:
+            queued_ns = time.perf_counter_ns() if self._session.answered(_HOLD_S) else None
             self._let_go()
         lag_ms = self._watch_the_end()
         answer: Frame | Fault = self._session.answer(Stage.CALL, timeout_s)
-        queued_ns = queued_ns if in_time else time.perf_counter_ns()
+        queued_ns = queued_ns if held else time.perf_counter_ns()
         if isinstance(answer, Queued) and answer.index == frame.index:
             answer = self._session.answer(Stage.CALL, queued_timeout_s)
             if isinstance(answer, Done) and answers(answer, frame):

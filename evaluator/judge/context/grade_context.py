@@ -11,6 +11,7 @@ from evaluator.cache.build_cache import BuildCache, cache_folder
 from evaluator.compile.cuda.disassembly import read_machine_code
 from evaluator.compile.device_builders import device_builders
 from evaluator.deadline import Deadline
+from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.backend.gpu_session import GpuSession
 from evaluator.judge.context.build_services import BuildServices
 from evaluator.judge.context.grade_facts import GradeFacts
@@ -140,6 +141,10 @@ class GradeContext(GradeFacts):
         elif self._speculative_build is None:  # A setup kept from an earlier submission: the monitor must start anew.
             self.gpu_session.start_monitor()
         keep_memory(self.setup.judge_bytes)  # An earlier grade may have released some memory.
+
+    def begin_side(self) -> ClockWatch:
+        """Return a watch of the GPU's clock for a side that begins now, after a pause if the GPU is hotter."""
+        return NO_WATCH if self.gpu_session is None else self.gpu_session.monitor.begin_side()
 
     def may_set_up_early(self) -> bool:
         """Return whether the problem can be set up on the GPU before the submission is imported.

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.gpu import GpuState
 from evaluator.errors import JudgeFailed
+from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.model_runner import ModelRunner
@@ -111,18 +112,21 @@ class ReferenceTimer:
     def _measured(self, name: str) -> Reading:
         with self._runner() as trial_runner:
             overhead = self._known_overhead(trial_runner)
-            samples, gpu_session = self._undisturbed(name, trial_runner, overhead), self._context.gpu_session
+            samples = self._undisturbed(name, trial_runner, overhead, self._context.begin_side())
+            gpu_session = self._context.gpu_session
             gpu_state = None if gpu_session is None else gpu_session.monitor.sample()
         return Reading(samples, overhead, gpu_state)
 
-    def _undisturbed(self, name: str, trial_runner: TrialRunner, overhead: timing_loop.Overhead) -> Samples:
+    def _undisturbed(
+        self, name: str, trial_runner: TrialRunner, overhead: timing_loop.Overhead, watch: ClockWatch = NO_WATCH
+    ) -> Samples:
         """Measure a side; repeat after a disturbance by other work on the GPU."""
         message, first_call_ms = "", 0.0
         for number in range(timing_loop.TRIES):
             time.sleep(number * _REST_S)
             seeds, timeout_s = self._context.seeds.timed(name), self._context.call_timeout_s
             side = timing_loop.side(
-                name, trial_runner, seeds, overhead, timeout_s, at_least=timing_loop.REFERENCE_CALLS
+                name, trial_runner, seeds, overhead, timeout_s, at_least=timing_loop.REFERENCE_CALLS, watch=watch
             )
             if side.samples is not None:  # Only the first try includes a true first call.
                 first_call_ms = max(first_call_ms, side.samples.first_call_ms)

@@ -12,7 +12,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.roofline import gpu_peaks
 from evaluator.judge.roofline.required_traffic import TrafficUnknown, required_traffic
-from evaluator.records import Constant, Fault, Finding, Roofline, RooflineOverride, Status, Timing
+from evaluator.records import Constant, Fault, Finding, L2Rule, Roofline, RooflineOverride, Status, Timing
 from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, remarks
 
 
@@ -36,9 +36,11 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
     problem = context.terms.problem
     try:
         needs = _said(problem.roofline) or required_traffic(problem, context.terms.size, context.reference)
+        l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         roof = Roof(
             bandwidth_bytes_per_s=gpu_peaks.bandwidth(gpu, kernels),
-            l2_bytes=torch.cuda.get_device_properties(0).L2_cache_size,
+            l2_bytes=l2_bytes,
+            warm_bytes=l2_bytes if context.terms.l2 is L2Rule.WARM else 0,
             peak_flop_per_s=gpu_peaks.peak(gpu, problem.precision) if _operations(needs, context) else None,
         )
         constants = _constants(context)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from evaluator.devices.gpu import Gpu
 from evaluator.grade_options import GradeOptions
-from evaluator.records import DeviceKind, Problem, SizeName, WeightsRule
+from evaluator.records import DeviceKind, L2Rule, Problem, SizeName, WeightsRule
 
 
 class GradeTerms(NamedTuple):
@@ -29,3 +29,8 @@ class GradeTerms(NamedTuple):
     def weights(self) -> WeightsRule:
         """Rule for the weights of calls: the requested rule, else the problem's."""
         return self.options.weights or self.problem.weights
+
+    @property
+    def l2(self) -> L2Rule:
+        """State of the inputs in the L2 cache when a timed call begins: the requested state, else the problem's."""
+        return self.options.l2 or self.problem.l2

@@ -54,7 +54,7 @@ def set_up_problem(terms: GradeTerms, weight_seed: int, device_builders: DeviceB
     torch.cuda.empty_cache()
     free_bytes, _ = torch.cuda.mem_get_info()
     sizes = planned(reference, sizes, free_bytes)
-    backend = GpuBackend(sizes, device_builders)
+    backend = GpuBackend(sizes, device_builders, terms.l2)
     windows_bytes = (backend.window_calls - 1) * sizes.input_bytes
     own_bytes = torch.cuda.memory_allocated() + sizes.judge_bytes + windows_bytes
     return ProblemSetup(reference, distribution_mix, backend, reference_s, own_bytes)

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
+from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.judge.trial.window_loop import SPOT_CALLS, windows_of
+from evaluator.judge.trial.window_loop import SPOT_CALLS, WindowHost, windows_of
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
 from evaluator.timing.clock_error import CLOCK_ERROR_MS
@@ -34,6 +35,7 @@ _NARROW_TO_THE_CLOCK = 0.5
 """The same limit as a part of the clock error, which adds at least twice as much on either side."""
 _EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
 _EMPTY_SPOT_CHECKS = 2
+_FEWEST_CALLS, _EMPTY_WINDOWS = 2, 2
 _EMPTY_S = 0.15
 """Time limit of the empty calls. Beyond it, inputs are large, calls are long, and the overhead matters little."""
 _LAG_MS = 0.030
@@ -69,6 +71,8 @@ class Overhead(NamedTuple):
     host_ms: float | None
     spot_ms: float | None = None
     """Time of a spot check's call without a forward; None without windows."""
+    window_host: WindowHost | None = None
+    """Host time of windows without a forward; None without windows."""
 
 
 class Side(NamedTuple):
@@ -103,6 +107,9 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
     spot_ms = _empty_spot_checks(trial_runner, timeout_s)
     if isinstance(spot_ms, Fault):
         return spot_ms
+    window_host = _empty_windows(trial_runner, timeout_s)
+    if isinstance(window_host, Fault):
+        return window_host
     return Overhead(
         taken_off_ms=median(times_ms) - trial_runner.empty_ms,
         spread_ms=interquartile_range(times_ms),
@@ -112,6 +119,7 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
         lag_ms=None if lag_ms is None else lag_ms + _LAG_MS,
         host_ms=_median_of(answer.host_ms for answer in answers),
         spot_ms=spot_ms,
+        window_host=window_host,
     )
 
 
@@ -127,6 +135,22 @@ def _empty_spot_checks(trial_runner: TrialRunner, timeout_s: float) -> float | F
             return found
         times_ms += found[1:]
     return median(times_ms)
+
+
+def _empty_windows(trial_runner: TrialRunner, timeout_s: float) -> WindowHost | Fault | None:
+    """Return the host time of windows without a forward, from the shortest and the longest; None without windows."""
+    most = trial_runner.window_calls
+    if most == 1:
+        return None
+    least_ms: dict[int, float] = {}
+    for calls in (_FEWEST_CALLS, most):
+        for _ in range(_EMPTY_WINDOWS):
+            host_ms = WindowRunner(trial_runner).time_empty_window(calls, timeout_s=timeout_s)
+            if isinstance(host_ms, Fault):
+                return host_ms
+            least_ms[calls] = min(host_ms, least_ms.get(calls, host_ms))
+    call_ms = max(least_ms[most] - least_ms[_FEWEST_CALLS], 0.0) / max(most - _FEWEST_CALLS, 1)
+    return WindowHost(fixed_ms=max(least_ms[_FEWEST_CALLS] - _FEWEST_CALLS * call_ms, 0.0), call_ms=call_ms)
 
 
 def _on_the_host(times_ms: list[float]) -> Overhead:
@@ -173,12 +197,14 @@ def side(
     at_least: int = MIN_CALLS,
     closely: bool = False,
     spot_checks: bool = False,
+    watch: ClockWatch = NO_WATCH,
 ) -> Side:
     """Time at least `at_least` calls until the median is precise enough, for at most two seconds or 100 calls.
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
     Windows follow where the clock has windows, for code that is not trusted with `spot_checks`.
+    `watch` looks at the GPU's clock after some of the calls.
     """
     used: list[int] = []
     quiet: list[Trial] = []
@@ -195,6 +221,7 @@ def side(
             fault, _ = retried(trial_runner, trial, len(used), seed, itertools.repeat(None), timeout_s)
             return Side(None, trial._replace(fault=fault))
         used.append(seed)
+        watch.look_at(len(used))
         if first_ms is None:
             first_ms = max(trial.elapsed_ms - empty.taken_off_ms, 0.0)
         elif trial.profile is not Profile.AS_GIVEN:
@@ -211,8 +238,9 @@ def side(
     times_ms = [max(trial.elapsed_ms - empty.taken_off_ms, 0.0) for trial in good]
     hosts_ms = [trial.host_ms for trial in good if trial.host_ms is not None]
     late = _goes_on(good, empty)
+    waits = _waits_for_gpu(good)
     windows: Windows | None = None
-    if late is None and empty.spot_ms is not None and not any(trial.copied for trial in good):
+    if late is None and not waits and empty.spot_ms is not None and not any(trial.copied for trial in good):
         in_windows = windows_of(
             trial_runner,
             seeds,
@@ -221,6 +249,8 @@ def side(
             empty.taken_off_ms,
             timeout_s,
             spot_constant_ms=empty.spot_ms if spot_checks else None,
+            empty_host=empty.window_host,
+            watch=watch,
         )
         if in_windows.failed is not None:
             return Side(None, in_windows.failed)
@@ -243,6 +273,8 @@ def side(
         overhead_host_ms=empty.host_ms,
         unwatched_ms=_unwatched_ms(good, empty),
         windows=windows,
+        waits_for_gpu=waits,
+        clocks=watch.clocks(),
     )
     return Side(samples, None if late is None else good[-1]._replace(fault=late))
 
@@ -272,6 +304,11 @@ def _of_a_kind(quiet: list[Trial], waited: list[Trial]) -> list[Trial]:
 
 def _longer(trial: Trial, limit_ms: float | None) -> bool:
     return trial.prepared_ms is not None and limit_ms is not None and trial.prepared_ms > limit_ms
+
+
+def _waits_for_gpu(good: list[Trial]) -> bool:
+    """Return whether most calls of a side on a GPU could not be queued before the inputs were revealed."""
+    return 2 * sum(trial.prepared_ms is not None and trial.host_ms is None for trial in good) > len(good)
 
 
 def _unwatched_ms(good: list[Trial], empty: Overhead) -> float:

@@ -9,31 +9,45 @@ share work between them, so a submission also makes a spot check (`clock/spot_ch
 anything. A window that is faster per call than the spot check allows is not quoted.
 """
 
-import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from evaluator.devices.page import MAX_SPOT_CALLS
+from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
 from evaluator.timing.stats import median, median_error
 
-_WINDOWS = 6
+_WINDOWS, _MOST_WINDOWS = 6, 12
+_NARROW = 0.01
+"""Error of the median time of a call, relative to it, below which more windows than `_WINDOWS` add little."""
 _SPREAD = 4
 """Windows have between three quarters of the largest number of calls and all; of three or four calls, one may be
 missing."""
 _LONGEST_MS = 4.0
 """Time of all calls of a window."""
 _SHORTEST_CALL_MS = 0.002
-_EVENT_MS = 0.0005
-"""Resolution of a time between two events (CUDA Runtime API, cudaEventElapsedTime)."""
-SPOT_CALLS = 16
+_EVENT_STEP_MS = 32e-6
+"""Times between two events are multiples of this (measured on an H200). Scatter of windows is in their times."""
+SPOT_CALLS = MAX_SPOT_CALLS
 SPOT_MARGIN_MS = 0.0007
 SPOT_MARGIN = 0.03
 """Difference of honest calls: a spot check's take up to 1.3 us more (docs/evidence/windows.md)."""
+
+
+class WindowHost(NamedTuple):
+    """Host time of the runner for a window without forwards: `fixed_ms`, and `call_ms` for each call."""
+
+    fixed_ms: float
+    call_ms: float
+
+    def of_forward_ms(self, window_ms: float, calls: int) -> float:
+        """Return the host time of one forward in a window that took the host `window_ms`."""
+        return max((window_ms - self.fixed_ms) / calls - self.call_ms, 0.0)
 
 
 class WindowSide(NamedTuple):
@@ -53,11 +67,14 @@ def windows_of(
     timeout_s: float,
     *,
     spot_constant_ms: float | None,
+    empty_host: WindowHost | None = None,
+    watch: ClockWatch = NO_WATCH,
 ) -> WindowSide:
     """Time windows after the single calls, which took `single_ms` with an overhead of `taken_off_ms`.
 
     With `spot_constant_ms`, the time of a spot check's call without a forward, a spot check follows, and every output
-    is compared. Without it, the runner holds trusted code, and one call of each window is compared.
+    is compared. Without it, the runner holds trusted code, and one call of each window is compared. `empty_host` is
+    subtracted from the host's time. `watch` looks at the GPU's clock after each window.
     """
     runner, every = WindowRunner(trial_runner), spot_constant_ms is not None
     call_ms = max(median(single_ms) - taken_off_ms, _SHORTEST_CALL_MS)
@@ -66,26 +83,30 @@ def windows_of(
     used: list[int] = []
     calls: list[int] = []
     window_ms: list[float] = []
-    while most > 1 and len(calls) < _WINDOWS:
+    hosts_ms: list[float] = []
+    while most > 1 and not _enough(calls, window_ms):
         count = most - secrets.randbelow(max(most // _SPREAD, 2 if most > 2 else 1))
         given = _own_values(trial_runner, seeds, count)
         window = runner.run(index + len(used), given, timeout_s=timeout_s, every=every)
         used += given
+        watch.look()
         if window.fault is not None:
             return WindowSide(None, _failed(window.trials, window.fault), used)
         if not window.was_queued:  # A kernel's first launch, a slow host, or a forward that waits for the GPU.
-            most, calls, window_ms = most if warms_up else most // 2, [], []
+            most, calls, window_ms, hosts_ms = most if warms_up else most // 2, [], [], []
             warms_up = False
             continue
         calls.append(count)
         window_ms.append(window.elapsed_ms - median(single_ms))
+        hosts_ms += [] if empty_host is None else [empty_host.of_forward_ms(window.host_ms, count)]
     if not calls:
         return WindowSide(None, None, used)
     windows = Windows(
         calls=calls,
         window_ms=window_ms,
-        clock_error_ms=max(median_error(single_ms), _EVENT_MS) / (min(calls) - 1),
+        clock_error_ms=(median_error(single_ms) + _EVENT_STEP_MS) / (min(calls) - 1),
         single_ms=[max(each - taken_off_ms, 0.0) for each in single_ms],
+        host_ms=median(hosts_ms) if hosts_ms else None,
     )
     if spot_constant_ms is None:
         return WindowSide(windows, None, used)
@@ -107,9 +128,21 @@ def _spot_checked(
     if spot.fault is not None:
         return WindowSide(None, _failed(spot.trials, spot.fault), used)
     spot_ms = [max(each - constant_ms, 0.0) for each in spot.times_ms[1:]]  # The first call finds cold instructions.
-    least_ms = median(spot_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS if spot_ms else -math.inf
-    shared = median(windows.call_ms) < least_ms
-    return WindowSide(replace(windows, spot_ms=spot_ms, spot_quoted=shared), None, used)
+    shared_work = shares_work(windows.call_ms, spot_ms)
+    return WindowSide(replace(windows, spot_ms=spot_ms, shared_work=shared_work), None, used)
+
+
+def shares_work(call_ms: Sequence[float], spot_ms: Sequence[float]) -> bool:
+    """Return whether calls of windows are faster than calls that cannot share work."""
+    return bool(spot_ms) and median(call_ms) < median(spot_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS
+
+
+def _enough(calls: list[int], window_ms: list[float]) -> bool:
+    """Return whether the windows are enough. Windows whose times scatter are twice as many."""
+    if len(calls) < _WINDOWS or len(calls) >= _MOST_WINDOWS:
+        return len(calls) >= _MOST_WINDOWS
+    call_ms = [each_ms / (count - 1) for each_ms, count in zip(window_ms, calls, strict=True)]
+    return median_error(call_ms) <= _NARROW * median(call_ms)
 
 
 def _own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:

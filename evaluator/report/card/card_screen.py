@@ -11,7 +11,17 @@ from rich.console import Console
 from rich.text import Text
 
 from evaluator.findings import Code
-from evaluator.records import Check, Scorecard, Status, TensorCheck, Timing, ValuesRule, Weights, WeightsGraded
+from evaluator.records import (
+    Check,
+    L2Inputs,
+    Scorecard,
+    Status,
+    TensorCheck,
+    Timing,
+    ValuesRule,
+    Weights,
+    WeightsGraded,
+)
 from evaluator.report.card.baselines import baseline_rows
 from evaluator.report.card.printed_output import printed_rows
 from evaluator.report.card.profile import profiling_rows
@@ -26,6 +36,7 @@ _MOST_ERRORS = 3
 _MOST_LOG_LINES = 6
 _MOST_PRINTED = 40
 _PRINTED_WITH_A_FAILURE = 12
+_MIB = 1 << 20
 _PASSED = frozenset({Status.CORRECT})
 _NO_VERDICT = frozenset({Status.INCONCLUSIVE, Status.INFRA_ERROR})
 
@@ -200,10 +211,31 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
     calls = counted_samples([timing.submission])
     reference, submission = side_by_side(timing.reference_median_ms, timing.submission_median_ms, sheet.symbols.micro)
     room = max(len(reference), len(submission))
-    sheet.row("Time", Text(f"reference   {reference:>{room}}"))
+    sheet.row("Time", Text(f"reference   {reference:>{room}}").append(_inputs_in_l2(card.l2), style="dim"))
     sheet.row("", Text(f"submission  {submission:>{room}}").append(f"  median of {calls}", style="dim"))
+    if (host := _host(sheet, timing)) is not None:
+        sheet.row("Host", host)
     sheet.row("Speedup", _speedup(sheet, timing) if _is_like(card.weights) else Text(_NOT_LIKE))
     baseline_rows(sheet, card.baselines)
+
+
+def _host(sheet: Sheet, timing: Timing) -> Text | None:
+    """Format the host's time beside the GPU's, for a host-bound submission; None for any other."""
+    side, usual_ms, micro = timing.submission, timing.reference_launch_ms, sheet.symbols.micro
+    if not side.is_host_bound:
+        return None
+    if side.waits_for_gpu or side.launch_ms is None:
+        return Text("host-bound: forward waits for the GPU, so its time includes the host's")
+    text = Text(f"host-bound: GPU {duration(side.median_ms, micro)} a call, host {duration(side.launch_ms, micro)}")
+    return text if usual_ms is None else text.append(f"; the reference's host {duration(usual_ms, micro)}", "dim")
+
+
+def _inputs_in_l2(l2: L2Inputs | None) -> str:
+    """Format the state of the inputs in the L2 cache. Other devices and older cards have none."""
+    if l2 is None:
+        return ""
+    limit = "" if l2.limit_bytes is None else f", at most {l2.limit_bytes / _MIB:.3g} MiB a call"
+    return f"  inputs {l2.rule.value} in L2{limit}"
 
 
 def _speedup(sheet: Sheet, timing: Timing) -> Text:

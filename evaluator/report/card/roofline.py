@@ -22,6 +22,9 @@ def roofline_row(sheet: Sheet, roofline: Roofline) -> None:
             "Roofline", Text(f"the floor is {duration(floor_ms, micro)}; the time is below the clock's resolution")
         )
         return
+    if not roofline.target_ms:
+        sheet.row("Roofline", Text("no memory floor: the L2 cache can hold all inputs and outputs of a call"))
+        return
     moved = amount(roofline.needed_read_bytes + roofline.written_bytes, "B")
     why = f"{moved} at {amount(roofline.bandwidth_bytes_per_s, 'B/s')}"
     rates = [amount(roofline.bytes_per_s, "B/s")] if roofline.bytes_per_s is not None else []

@@ -1,8 +1,11 @@
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from evaluator.devices.gpu import Gpu, GpuState, leased, visible
+from evaluator.devices import gpu as gpu_module
+from evaluator.devices.gpu import ClockLook, Gpu, GpuState, leased, look_at_clock, visible
 from evaluator.errors import InfraError
 from evaluator.findings import Code
 from evaluator.judge.backend.gpu_monitor import findings
@@ -42,8 +45,6 @@ def codes(before=QUIET, looks=(QUIET, QUIET), after=QUIET):
     [
         ({"before": QUIET._replace(processes=(7,))}, Code.GPU_SHARED),
         ({"after": QUIET._replace(processes=(7,))}, Code.GPU_SHARED),
-        ({"looks": [QUIET, QUIET._replace(throttled=("power cap",))]}, Code.GPU_THROTTLED),
-        ({"looks": [QUIET, QUIET._replace(sm_mhz=1800)]}, Code.GPU_CLOCK_MOVED),
         ({"looks": [QUIET, QUIET._replace(memory_mhz=1600)]}, Code.GPU_CLOCK_MOVED),
         ({"after": QUIET._replace(ecc_errors=1)}, Code.GPU_ECC),
         ({"before": QUIET._replace(mig=True)}, Code.GPU_MIG),
@@ -54,9 +55,56 @@ def test_what_makes_a_gpus_times_doubtful_is_told(changes, code):
 
 
 def test_a_quiet_gpu_is_no_news():
-    assert codes(looks=[QUIET, QUIET._replace(sm_mhz=1965, temperature_c=60)]) == []
+    assert codes(looks=[QUIET, QUIET._replace(memory_mhz=3200, temperature_c=60)]) == []
     before = QUIET._replace(ecc_errors=4)
     assert codes(before=before, after=before) == []
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    """Put an NVML of one GPU in the place of pynvml; `opened` counts its starts."""
+
+    def made(bits=0, *, fails=False):
+        def clock_of(_, kind):
+            if fails:
+                raise RuntimeError("GPU is lost")
+            return 1980 if kind == "SM" else 3201
+
+        opened = []
+        answers = {
+            "NVMLError": RuntimeError,
+            "NVML_CLOCK_SM": "SM",
+            "NVML_TEMPERATURE_GPU": 0,
+            "nvmlClocksEventReasonGpuIdle": 1,
+            "nvmlClocksEventReasonSwPowerCap": 4,
+            "nvmlClocksThrottleReasonHwSlowdown": 8,
+            "nvmlInit": lambda: opened.append(1),
+            "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
+            "nvmlDeviceGetClockInfo": clock_of,
+            "nvmlDeviceGetTemperature": lambda *_: 51,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: bits,
+        }
+        monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(**answers))
+        return opened
+
+    gpu_module._open.cache_clear()
+    yield made
+    gpu_module._open.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("bits", "throttled"), [(0, ()), (1, ()), (4, ("power cap",)), (12, ("power cap", "hardware slowdown"))]
+)
+def test_a_look_at_the_clock_opens_nvml_once_and_does_not_count_idle_clocks(gpu, nvml, bits, throttled):
+    opened = nvml(bits)
+    for _ in range(3):
+        assert look_at_clock(gpu) == ClockLook(sm_mhz=1980, temperature_c=51, throttled=throttled)
+    assert len(opened) == 1
+
+
+def test_a_driver_that_does_not_answer_ends_no_grade(gpu, nvml):
+    nvml(fails=True)
+    assert look_at_clock(gpu) is None
 
 
 def named(number, uuid):

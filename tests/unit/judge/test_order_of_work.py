@@ -176,7 +176,7 @@ def stages_of(monkeypatch):
         monkeypatch.setattr(verdict, "needed_alone", lambda _, profile: profile)
         monkeypatch.setattr(verdict, "own_kernels", lambda _: None)
         on_gpu = device is DeviceKind.CUDA
-        monitor = SimpleNamespace(facts=lambda: None, findings=lambda: [LAST])
+        monitor = SimpleNamespace(facts=lambda: None, findings=lambda _: [LAST])
         context = SimpleNamespace(
             terms=SimpleNamespace(
                 device=device,
@@ -188,6 +188,7 @@ def stages_of(monkeypatch):
             gpu_session=SimpleNamespace(monitor=monitor) if on_gpu else None,
             take_device=lambda: done.append("device"),
             sandbox=None,
+            backend=SimpleNamespace(l2=None),
             output=RunnerOutput(total_bytes=0, text=""),
         )
         built = Outcome(build=Build(ok=True, import_s=0.0, units=[]), findings=[FIRST])

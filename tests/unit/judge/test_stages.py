@@ -9,6 +9,7 @@ import torch
 
 from evaluator.findings import Code, finding
 from evaluator.judge import stages
+from evaluator.judge.backend.clock_watch import NO_WATCH
 from evaluator.judge.inputs.changing_weights import NO_SITES
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial
@@ -40,6 +41,7 @@ def context():
         seeds=SimpleNamespace(timed=lambda side: iter(())),
         call_timeout_s=1.0,
         gpu_session=None,
+        begin_side=lambda: NO_WATCH,
     )
 
 

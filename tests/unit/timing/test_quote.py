@@ -142,6 +142,14 @@ def test_below_the_resolution_it_is_said_how_much_longer_calls_must_take():
     assert longer.timing.speedup == 1.0
 
 
+def test_two_processes_of_the_reference_that_differ_are_named_as_the_cause():
+    found = said(noisy(5.0, 0.002), noisy(5.0, 0.002, seed=2), noisy(5.6, 0.002, seed=1))
+    assert found.timing.speedup is None
+    (message,) = (each.message for each in found.findings if each.code == Code.BELOW_RESOLUTION)
+    first_ms, second_ms = found.timing.reference_before.median_ms, found.timing.reference_after.median_ms
+    assert f"took {first_ms:.4g} ms in its first process and {second_ms:.4g} ms in its second" in message
+
+
 def test_scatter_is_not_blamed_on_the_clock():
     found = said(noisy(1.0, 0.3), noisy(1.0, 0.3, seed=1))
     assert found.timing.speedup is None
@@ -232,6 +240,46 @@ def test_a_host_slower_than_its_gpu_is_told(host_ms, overhead_host_ms, told):
     assert codes(said(side(1.0), submission)) == [Code.HOST_BOUND.value] * told
 
 
+def launched(call_ms, host_ms):
+    return windows_of(call_ms, host_ms=host_ms)
+
+
+@pytest.mark.parametrize(
+    ("reference_host_ms", "host_ms", "told"),
+    [
+        (0.011, 0.011, False),  # As host-bound as its reference: no news.
+        (0.010, 0.014, False),
+        (0.010, 0.0155, True),
+        (0.004, 0.011, True),
+        (0.0, 0.0048, False),  # The GPU takes longer.
+        (0.030, 0.011, False),
+    ],
+)
+def test_a_submission_is_told_that_it_needs_more_of_the_host_than_its_reference(reference_host_ms, host_ms, told):
+    reference, submission = launched(0.010, reference_host_ms), launched(0.005, host_ms)
+    found = quote(ClockKind.SEALED, reference, submission, reference)
+    messages = [each.message for each in found.findings if each.code == Code.HOST_BOUND]
+    assert len(messages) == told
+    assert all(
+        f"the GPU executes a call in 5 us, and the host needs {host_ms * 1e3:.3g} us" in each for each in messages
+    )
+    assert all(f"the reference's {reference_host_ms * 1e3:.3g} us" in each for each in messages)
+
+
+def test_host_times_of_different_kinds_are_not_compared():
+    reference = side(0.010, host_ms=0.2, overhead_host_ms=0.2)
+    assert Code.HOST_BOUND not in codes(quote(ClockKind.SEALED, reference, launched(0.005, 0.011), reference))
+
+
+@pytest.mark.parametrize(("reference_waits", "told"), [(False, True), (True, False)])
+def test_a_forward_that_waits_for_the_gpu_is_told_unless_the_references_does(reference_waits, told):
+    reference = side(1.0, waits_for_gpu=reference_waits)
+    found = said(reference, side(1.0, waits_for_gpu=True, overhead_host_ms=0.1))
+    messages = [each.message for each in found.findings if each.code == Code.HOST_BOUND]
+    assert len(messages) == told
+    assert all("forward waits for the GPU" in each and "1 ms include the host's time" in each for each in messages)
+
+
 def test_every_finding_is_told_once_and_has_a_next_step():
     bad = side(*[0.1, 0.1001] * 25, *[9.0] * 9, host_ms=5.0, overhead_host_ms=0.1, first_call_ms=900.0)
     found = said(side(0.2, overhead_ms=0.001, overhead_iqr_ms=0.002), bad, side(0.3))
@@ -283,12 +331,16 @@ def test_single_calls_are_quoted_beside_windows_with_their_own_error(submission_
     assert found.significant
 
 
-def test_calls_one_at_a_time_are_quoted_where_windows_shared_work_and_that_is_said():
-    found = quote(ClockKind.SEALED, windows_of(0.010), windows_of(0.005, spot_quoted=True), windows_of(0.010))
-    assert found.timing.submission.samples_ms == [0.010, 0.0105]
-    assert Code.SHARED_WORK.value in codes(found)
+def test_single_calls_are_quoted_with_their_own_error_where_windows_shared_work_and_that_is_said():
+    found = quote(ClockKind.SEALED, windows_of(0.010), windows_of(0.005, shared_work=True), windows_of(0.010))
+    assert found.timing.submission.samples_ms == found.timing.submission.windows.single_ms == [0.3, 0.301]
+    assert found.timing.submission_high_ms > 0.3005 + 0.9 * CLOCK_ERROR_MS[ClockKind.SEALED]
+    assert found.timing.speedup is None
     (said_so,) = (each for each in found.findings if each.code == Code.SHARED_WORK.value)
     assert "a call takes 5 us in a window of calls, and 10.2 us when each call is released" in said_so.message
+    timing = found.timing
+    again = quote(ClockKind.SEALED, timing.reference_before, timing.submission, timing.reference_after)
+    assert (again.timing, codes(again)) == (timing, codes(found))
 
 
 def test_the_first_call_of_a_side_in_windows_is_held_against_its_single_calls():

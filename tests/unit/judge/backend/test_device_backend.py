@@ -4,8 +4,9 @@ import pytest
 
 from evaluator.judge.backend import device_backend
 from evaluator.judge.backend.device_backend import CallSizes, GpuBackend
+from evaluator.records import L2Inputs, L2Rule
 
-GIB = 1 << 30
+GIB, MIB = 1 << 30, 1 << 20
 H200 = 139 * GIB
 
 
@@ -14,9 +15,11 @@ def planned(monkeypatch):
     """Plan for calls on a GPU of which nothing but its memory is known here."""
     monkeypatch.setattr(device_backend, "FusedComparison", lambda _: SimpleNamespace(begin=None))
 
-    def made(sizes, free_bytes, total_bytes):
+    def made(sizes, free_bytes, total_bytes, l2=L2Rule.COLD):
+        properties = SimpleNamespace(L2_cache_size=64 * MIB)
+        monkeypatch.setattr(device_backend.torch.cuda, "get_device_properties", lambda _: properties)
         monkeypatch.setattr(device_backend.torch.cuda, "mem_get_info", lambda: (free_bytes, total_bytes))
-        return GpuBackend(sizes, SimpleNamespace(kernels=b"", library=None))
+        return GpuBackend(sizes, SimpleNamespace(kernels=b"", library=None), l2)
 
     return made
 
@@ -98,3 +101,40 @@ def test_windows_of_many_calls_take_two_gibibytes_and_of_a_few_calls_six(planned
     assert inputs == calls * size + (64 << 20)
     held = size if calls == 1 else (calls + 1) * size
     assert outputs == (256 << 20) + 2 * held
+
+
+@pytest.mark.parametrize(
+    ("inputs_mib", "outputs_mib", "calls", "warm_mib", "limit_mib"),
+    [
+        (0.25, 0.25, 32, 0.75, None),
+        (1, 1, 16, 1, None),
+        (4, 4, 4, 4, None),
+        (8, 8, 2, 8, None),
+        (12, 1, 2, 15, None),
+        (16, 1, 2, 15, 15),  # Two calls do not fit: a part of each.
+        (64, 1, 2, 15, 15),
+        (64, 64, 2, 0, 0),
+        (1024, 1024, 1, 0, 0),
+    ],
+)
+def test_a_window_with_warm_inputs_has_the_calls_that_half_of_l2_holds(
+    planned, monkeypatch, inputs_mib, outputs_mib, calls, warm_mib, limit_mib
+):
+    monkeypatch.setattr(device_backend, "DeviceRegion", lambda *_: closing())
+    monkeypatch.setattr(device_backend, "HostRegion", lambda _: closing())
+    sizes = CallSizes(int(inputs_mib * MIB), int(outputs_mib * MIB))
+    backend = planned(sizes, H200, H200, L2Rule.WARM)
+    assert backend.window_calls == calls
+    limit_bytes = None if limit_mib is None else limit_mib * MIB
+    assert backend.l2 == L2Inputs(rule=L2Rule.WARM, limit_bytes=limit_bytes)
+    with backend.memory() as memory:
+        assert (memory.window_calls, memory.warm_bytes) == (calls, warm_mib * MIB)
+
+
+def test_with_cold_inputs_the_judge_reads_nothing_before_a_call(planned, monkeypatch):
+    monkeypatch.setattr(device_backend, "DeviceRegion", lambda *_: closing())
+    monkeypatch.setattr(device_backend, "HostRegion", lambda _: closing())
+    backend = planned(CallSizes(MIB, MIB), H200, H200)
+    assert (backend.l2, backend.window_calls) == (L2Inputs(rule=L2Rule.COLD), 32)
+    with backend.memory() as memory:
+        assert memory.warm_bytes == 0

@@ -151,3 +151,17 @@ def test_a_gate_that_never_opens_ends_the_runner_and_asks_nothing(clock):
     clock._abandon = lambda: clock.order.append("ended")
     assert asked(clock, asks_late=True).finding.code == Code.NOT_QUIET.value
     assert clock.order == ["queued, tells_when_open=True", "ended"]
+
+
+def test_work_that_is_not_queued_when_the_hold_ends_has_no_host_time(clock):
+    assert asked(clock, asks_late=False).host_ms >= 0
+    clock._session = Conversation(Queued(index=3), Done(index=3, token=77, outputs=Scalar(value=None)))
+    clock._session.send = lambda *_: None
+    clock._session.answered = lambda _: False
+    assert asked(clock, asks_late=False).host_ms is None
+
+
+def test_the_host_time_of_a_window_ends_when_all_calls_are_queued(clock, monkeypatch):
+    ticks = iter(range(0, 1_000_000_000, 1_500_000))
+    monkeypatch.setattr(sealed_clock.time, "perf_counter_ns", lambda: next(ticks))
+    assert in_window(clock, dones(77, 78, 79)).host_ms == 1.5

@@ -10,7 +10,7 @@ from evaluator.catalog import find_problem
 from evaluator.findings import Code
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.roofline import roofline_check as bounding
-from evaluator.records import RooflineOverride, SizeName, Status
+from evaluator.records import L2Rule, RooflineOverride, SizeName, Status
 from tests import cards
 
 SLOW, FAST = 1e6, 1e12
@@ -20,15 +20,15 @@ SLOW, FAST = 1e6, 1e12
 @pytest.fixture
 def bounded(monkeypatch, tmp_path):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(L2_cache_size=0))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(bounding.gpu_peaks, "peak", lambda *_: 1e12)
 
-    def run(timing, *, kept=SLOW, now=SLOW, **changes):
+    def run(timing, *, kept=SLOW, now=SLOW, l2=L2Rule.COLD, l2_bytes=0, **changes):
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(L2_cache_size=l2_bytes))
         monkeypatch.setattr(bounding.gpu_peaks, "bandwidth", lambda *_: kept)
         monkeypatch.setattr(bounding.gpu_peaks, "measured_bandwidth", lambda _: now)
         problem = replace(find_problem("relu"), **changes)
-        terms = SimpleNamespace(gpu=object(), problem=problem, size=SizeName.SMALL)
+        terms = SimpleNamespace(gpu=object(), problem=problem, size=SizeName.SMALL, l2=l2)
         context = SimpleNamespace(
             terms=terms, backend=SimpleNamespace(kernels=b"kernels"), reference=Reference(problem, SizeName.SMALL, 1)
         )
@@ -77,3 +77,17 @@ def test_what_a_problem_needs_is_worked_out_once(bounded, monkeypatch):
         "evaluator.judge.roofline.required_traffic.worked_out", lambda *_: pytest.fail("it was worked out again")
     )
     assert bounded(TIMING) == first
+
+
+@pytest.mark.parametrize(("l2", "floor_bytes"), [(L2Rule.COLD, 3 << 18), (L2Rule.WARM, 1 << 19)])
+def test_bytes_that_l2_may_hold_before_a_call_are_no_part_of_the_floor(bounded, l2, floor_bytes):
+    """The small relu reads and writes a mebibyte. A quarter of a mebibyte is read and written from L2, if warm."""
+    found = bounded(TIMING, l2=l2, l2_bytes=1 << 18)
+    assert found.roofline.floor_ms == pytest.approx((floor_bytes + (1 << 20)) / 1e3)
+
+
+def test_warm_inputs_that_fit_into_l2_have_no_floor(bounded):
+    found = bounded(cards.timing(0.004, 0.002), l2=L2Rule.WARM, l2_bytes=1 << 21)
+    assert (found.fault, found.roofline.floor_ms) == (None, 0.0)
+    cold = bounded(cards.timing(2000.0, 0.002), l2_bytes=1 << 21)
+    assert cold.fault.finding.code == Code.IMPOSSIBLE

@@ -6,8 +6,10 @@ import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import ClockedCall
+from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.timing_loop import MIN_CALLS, REFERENCE_CALLS, Overhead, overhead, side
 from evaluator.judge.trial.trial_runner import Trial
+from evaluator.judge.trial.window_loop import WindowHost
 from evaluator.protocol.frames import Done
 from evaluator.records import ClockKind, Fault, Profile, Status
 from evaluator.timing.quote import quote
@@ -288,3 +290,43 @@ def test_no_calls_are_made_for_what_the_clock_cannot_tell():
     sealed = HOST._replace(spread_ms=0.001, quiet_ms=1.0, lag_ms=0.01, host_ms=0.1)
     assert calls_until_enough(0.007, sealed) == MIN_CALLS  # 15 us of error stand in every interval
     assert calls_until_enough(0.01, sealed) == 100
+
+
+def test_a_forward_that_waits_for_the_gpu_is_not_timed_in_windows(monkeypatch):
+    monkeypatch.setattr(timing_loop, "windows_of", lambda *_, **__: pytest.fail("a window was made"))
+    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot_ms=0.01)
+    waiting = side("submission", Script([1.3], prepared_ms=0.5, host_ms=None), itertools.count(), empty, 1.0)
+    assert waiting.samples.waits_for_gpu
+    assert (waiting.samples.host_ms, waiting.samples.windows) == (None, None)
+    on_the_host = side("submission", Script([1.3]), itertools.count(), HOST, 1.0)
+    assert not on_the_host.samples.waits_for_gpu
+
+
+class Windowed(Script):
+    """Has windows of up to `window_calls` calls; the host needs 0.2 ms, and 0.003 ms for each call, or 1 ms more."""
+
+    def __init__(self, window_calls, more_ms=(0.0,)):
+        super().__init__([0.3], prepared_ms=0.5, host_ms=0.1)
+        self.window_calls, self.asked, self._more_ms = window_calls, [], itertools.cycle(more_ms)
+
+    def time_empty_window(self, calls, *, timeout_s):
+        self.asked.append(calls)
+        return 0.2 + 0.003 * calls + next(self._more_ms)
+
+    def time_empty_spot_check(self, calls, *, timeout_s):
+        return [0.4, *[0.01] * (calls - 1)]
+
+
+@pytest.mark.parametrize(
+    ("window_calls", "more_ms", "host"),
+    [
+        (32, (0.0,), WindowHost(0.2, 0.003)),
+        (32, (1.0, 0.0), WindowHost(0.2, 0.003)),  # A busy host makes some longer.
+        (2, (0.0,), WindowHost(0.206, 0.0)),
+        (1, (0.0,), None),
+    ],
+)
+def test_what_the_host_does_beside_forward_is_measured_in_empty_windows(monkeypatch, window_calls, more_ms, host):
+    monkeypatch.setattr(timing_loop, "WindowRunner", lambda script: script)
+    found = overhead(Windowed(window_calls, more_ms), 1.0).window_host
+    assert found == (None if host is None else pytest.approx(host))

@@ -8,7 +8,7 @@ import pytest
 from evaluator.findings import Code, finding
 from evaluator.judge.trial import window_loop
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.judge.trial.window_loop import windows_of
+from evaluator.judge.trial.window_loop import WindowHost, windows_of
 from evaluator.judge.trial.window_runner import SpotTrials, WindowTrials
 from evaluator.records import Fault, Status
 
@@ -43,7 +43,8 @@ class Rules:
         fault = WRONG if len(self.asked) == self.wrong else None
         trials = [Trial(None, fault, 0.0, copied=False)]
         elapsed_ms = 0.3005 + (len(seeds) - 1) * self.call_ms
-        return WindowTrials(trials, fault, elapsed_ms, was_queued=self.queues(len(self.asked)))
+        host_ms = 0.1 + len(seeds) * 0.013
+        return WindowTrials(trials, fault, elapsed_ms, self.queues(len(self.asked)), host_ms)
 
     def spot_check(self, index, seeds, *, timeout_s):
         self.asked.append(-len(seeds))
@@ -54,9 +55,18 @@ class Rules:
 def side(monkeypatch):
     monkeypatch.setattr(window_loop, "WindowRunner", lambda rules: rules)
 
-    def made(rules, *, single_ms=SINGLE_MS, spot_constant_ms=0.01):
+    def made(rules, *, single_ms=SINGLE_MS, spot_constant_ms=0.01, empty_host=None):
         seeds = itertools.count(1)
-        return windows_of(rules, seeds, 20, single_ms, TAKEN_OFF_MS, 1.0, spot_constant_ms=spot_constant_ms)
+        return windows_of(
+            rules,
+            seeds,
+            20,
+            single_ms,
+            TAKEN_OFF_MS,
+            1.0,
+            spot_constant_ms=spot_constant_ms,
+            empty_host=empty_host,
+        )
 
     return made
 
@@ -69,14 +79,15 @@ def test_a_call_takes_what_a_window_takes_longer_than_a_single_call(side):
     assert windows.single_ms == pytest.approx([each - TAKEN_OFF_MS for each in SINGLE_MS])
     assert 0 < windows.clock_error_ms < 0.0001
     assert windows.spot_ms == pytest.approx([0.005] * 15)
-    assert not windows.spot_quoted
+    assert not windows.shared_work
 
 
-@pytest.mark.parametrize(("call_ms", "quoted"), [(0.005, False), (0.0045, False), (0.0040, True), (0.002, True)])
-def test_windows_that_are_faster_than_calls_alone_allow_are_not_quoted(side, call_ms, quoted):
+@pytest.mark.parametrize(("call_ms", "shared"), [(0.005, False), (0.0045, False), (0.0040, True), (0.002, True)])
+def test_windows_that_are_faster_than_calls_alone_allow_are_not_quoted(side, call_ms, shared):
     windows = side(Rules(call_ms=call_ms)).windows
-    assert windows.spot_quoted is quoted
-    assert statistics.median(windows.call_ms) == pytest.approx(0.005 if quoted else call_ms)
+    assert windows.shared_work is shared
+    quoted = windows.single_ms if shared else [call_ms]
+    assert statistics.median(windows.call_ms) == pytest.approx(statistics.median(quoted))
 
 
 def test_trusted_code_is_not_checked_alone_and_one_call_of_a_window_is_compared(side):
@@ -115,3 +126,28 @@ def test_a_wrong_answer_in_a_window_fails_the_side(side):
     late = Fault(Status.REJECTED, finding(Code.WORK_AFTER_DONE, "late"))
     found = side(Rules(spot_fault=late))
     assert (found.windows, found.failed.fault) == (None, late)
+
+
+@pytest.mark.parametrize(
+    ("empty_host", "host_ms"), [(None, None), (WindowHost(0.1, 0.002), 0.011), (WindowHost(0.1, 0.02), 0.0)]
+)
+def test_the_hosts_time_of_a_call_is_that_of_the_window_less_that_of_an_empty_one(side, empty_host, host_ms):
+    found = side(Rules(), empty_host=empty_host).windows.host_ms
+    assert found == (None if host_ms is None else pytest.approx(host_ms))
+
+
+@pytest.mark.parametrize(("single_ms", "error_ms"), [([0.3005] * 20, 32e-6), ([0.3, 0.301] * 10, 0.00044)])
+def test_the_error_of_windows_is_that_of_the_single_call_and_a_step_of_the_events(side, single_ms, error_ms):
+    windows = side(Rules(), single_ms=single_ms).windows
+    assert windows.clock_error_ms * (min(windows.calls) - 1) == pytest.approx(error_ms, rel=0.02)
+
+
+@pytest.mark.parametrize(("scatter", "count"), [(0.0, 6), (0.005, 6), (0.02, 12)])
+def test_windows_that_scatter_are_twice_as_many(side, scatter, count):
+    class Scattering(Rules):
+        def run(self, index, seeds, *, timeout_s, every):
+            window = super().run(index, seeds, timeout_s=timeout_s, every=every)
+            part = 1 + scatter * (1 if len(self.asked) % 2 else -1)
+            return window._replace(elapsed_ms=0.3005 + (window.elapsed_ms - 0.3005) * part)
+
+    assert len(side(Scattering()).windows.calls) == count

@@ -9,11 +9,12 @@ from rich.console import Console
 
 from evaluator.findings import Code, finding
 from evaluator.progress import Silent
-from evaluator.records import Diagnostic, MachineCode, RunnerOutput, Scorecard, Status
+from evaluator.records import ClockKind, Diagnostic, L2Inputs, L2Rule, MachineCode, RunnerOutput, Scorecard, Status
 from evaluator.report.card.card_screen import render_card
 from evaluator.report.card.source_excerpt import caret_cell
 from evaluator.report.layout.text import one_line, printable
 from evaluator.report.progress_line import Lines, MovingLine, progress_on
+from evaluator.timing.quote import quote
 from tests import cards
 from tests.unit.compile.binaries.test_sass import recorded
 
@@ -372,3 +373,45 @@ def test_what_was_printed_moves_no_cursor_and_is_cut() -> None:
     assert not any(character < " " and character != "\n" for character in text)
     assert "  │ hi evil\n" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("l2", "said"),
+    [
+        (L2Inputs(rule=L2Rule.COLD), "  inputs cold in L2\n"),
+        (L2Inputs(rule=L2Rule.WARM), "  inputs warm in L2\n"),
+        (
+            L2Inputs(rule=L2Rule.WARM, limit_bytes=12 << 20),
+            "  inputs warm in L2, at most 12 MiB a call\n",
+        ),
+        (None, "\n"),
+    ],
+)
+def test_the_card_says_whether_inputs_were_in_l2(l2: L2Inputs | None, said: str) -> None:
+    assert f"reference   1852 µs{said}" in screen(cards.card(l2=l2))
+
+
+def host_bound(submission_host_ms: float | None, **changes: Any) -> Scorecard:
+    reference = cards.in_windows(cards.samples("reference", 0.0102), 0.0102, host_ms=0.0091)
+    submission = cards.in_windows(cards.samples("submission", 0.0032), 0.0032, host_ms=submission_host_ms)
+    timing = quote(ClockKind.SEALED, reference, msgspec.structs.replace(submission, **changes), reference).timing
+    return cards.card(timing=timing)
+
+
+@pytest.mark.parametrize(
+    ("card", "said"),
+    [
+        (host_bound(0.011), "host-bound: GPU 3.20 µs a call, host 11.0 µs; the reference's host 9.10 µs\n"),
+        (host_bound(0.0031), None),
+        (host_bound(None), None),
+        (
+            host_bound(None, waits_for_gpu=True),
+            "host-bound: forward waits for the GPU, so its time includes the host's\n",
+        ),
+    ],
+)
+def test_a_host_bound_submission_has_one_line_with_both_times(card: Scorecard, said: str | None) -> None:
+    if said is None:
+        assert "host-bound" not in screen(card)
+    else:
+        assert f"  Host           {said}" in screen(card, width=100)

@@ -1,0 +1,110 @@
+"""Clocks of a GPU while one side is timed: read by the judge between calls, never inside of the clock.
+
+Both sides are compared with each other. Clocks that are lower on one side alone, or a reason for lower clocks that is
+active on one side alone, make the speedup doubtful; the same on both sides does not.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from evaluator.devices.gpu import FAULTS, ClockLook
+from evaluator.findings import Code, finding
+from evaluator.records import Clocks, Finding, Samples, Timing
+from evaluator.timing.stats import median
+
+_CLOCK_DRIFT = 0.05
+"""Difference of the multiprocessor clocks of both sides, relative to the higher one, that makes a speedup doubtful."""
+_ACTIVE = 0.25
+"""Part of a side's looks that see a reason for reduced clocks, from which the reason counts."""
+_HOTTER_C = 10
+"""A side that starts hotter by more than this than the first side waits."""
+_LOOK_EVERY = 5
+REST_LIMIT_S = 2.0
+REST_S = 0.1
+
+
+class ClockWatch:
+    """Looks at the GPU's clock during one side."""
+
+    def __init__(
+        self, look: Callable[[], ClockLook | None], *, start_c: int | None = None, waited_s: float = 0.0
+    ) -> None:
+        """Watch by `look`. The side started at `start_c`, after a wait of `waited_s`."""
+        self._look = look
+        self._looks: list[ClockLook] = []
+        self._start_c = start_c
+        self._waited_s = waited_s
+
+    def look(self) -> None:
+        """Read the clock, if the driver answers."""
+        if (found := self._look()) is not None:
+            self._looks.append(found)
+
+    def look_at(self, call: int) -> None:
+        """Read the clock after every fifth call."""
+        if call % _LOOK_EVERY == 0:
+            self.look()
+
+    def clocks(self) -> Clocks | None:
+        """Return the looks so far; None without any."""
+        if not self._looks:
+            return None
+        return Clocks(
+            sm_mhz=[each.sm_mhz for each in self._looks],
+            throttled=dict(Counter(reason for each in self._looks for reason in each.throttled)),
+            start_c=self._start_c,
+            waited_s=self._waited_s,
+        )
+
+
+NO_WATCH = ClockWatch(lambda: None)
+"""For a device without a clock to watch: never sees anything."""
+
+
+def needs_rest(now: ClockLook, first: ClockLook) -> bool:
+    """Return whether a side would start in a worse state than the first side: throttled, or clearly hotter."""
+    return bool(set(now.throttled) - set(first.throttled)) or now.temperature_c > first.temperature_c + _HOTTER_C
+
+
+def clock_findings(timing: Timing | None) -> list[Finding]:
+    """Return findings about clocks that differ between the sides. None without timing, or on older cards."""
+    if timing is None:
+        return []
+    reference, submission = _of([timing.reference_before, timing.reference_after]), _of([timing.submission])
+    if reference is None or submission is None:
+        return []
+    found = []
+    ours, theirs = submission.reasons, reference.reasons
+    doubtful = sorted((ours ^ theirs) | (ours & theirs & FAULTS))
+    if doubtful:
+        sides = " and of ".join(
+            name for name, reasons in (("the reference", theirs), ("the submission", ours)) if reasons & set(doubtful)
+        )
+        message = f"the GPU throttled its clocks in the calls of {sides}: {', '.join(doubtful)}"
+        found.append(finding(Code.GPU_THROTTLED, message))
+    if abs(reference.sm_mhz - submission.sm_mhz) > _CLOCK_DRIFT * max(reference.sm_mhz, submission.sm_mhz):
+        message = (
+            f"the multiprocessors' clock was {reference.sm_mhz:.0f} MHz in the reference's calls, and "
+            f"{submission.sm_mhz:.0f} MHz in the submission's"
+        )
+        found.append(finding(Code.GPU_CLOCK_MOVED, message))
+    return found
+
+
+class _Side(NamedTuple):
+    """Median clock of a side, and the active reasons for reduced clocks."""
+
+    sm_mhz: float
+    reasons: frozenset[str]
+
+
+def _of(halves: Sequence[Samples]) -> _Side | None:
+    known = [each.clocks for each in halves if each.clocks is not None]
+    mhz = [value for each in known for value in each.sm_mhz]
+    if len(known) < len(halves) or not mhz:
+        return None
+    seen: Counter[str] = Counter()
+    for each in known:
+        seen.update(each.throttled)
+    return _Side(median(mhz), frozenset(reason for reason, looks in seen.items() if looks >= _ACTIVE * len(mhz)))
