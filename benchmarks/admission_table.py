@@ -1,18 +1,22 @@
 """Hold KernelBench's files against the controls of `warpgrade problems validate`, and write the table of docs/.
 
-    python benchmarks/admission_table.py measure KernelBench/KernelBench admissions.jsonl
+    python benchmarks/admission_table.py measure KernelBench/KernelBench admissions.jsonl [--jobs N]
     python benchmarks/admission_table.py table admissions.jsonl > docs/kernelbench_admission.md
 
-`measure` looks at each file at its small size, on the CPU, in a process of its own, and goes on where it was stopped.
+`measure` looks at each file at its small size, on the CPU, in a process of its own, `N` files at a time, and goes on
+where it was stopped.
 The table has both rules on one set of inputs: KernelBench's (its own values, 1e-4), and ours.
 """
 
 import collections
 import multiprocessing
 import multiprocessing.connection
+import re
 import sys
+import threading
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import msgspec
@@ -23,6 +27,8 @@ from evaluator.records import Admission, Problem, Record, SizeName
 
 _TIMEOUT_S = 600.0
 _MOST_WEIGHTS = 3
+_FORKING = threading.Lock()
+"""One fork at a time: filelock refuses a fork during another thread's."""
 _KNOWN = {
     "hands an input back": ["1-19", "1-20", "1-31", "1-32"],
     "answers zeros": ["1-23", "1-37", "2-9", "2-23", "2-38", "2-80", "2-83"],
@@ -49,16 +55,15 @@ class Line(Record, frozen=True):
     wall_s: float
 
 
-def measure(folder: Path, target: Path) -> None:
-    """Append a line for each file of `folder` that `target` does not have yet."""
+def measure(folder: Path, target: Path, jobs: int) -> None:
+    """Append a line for each file of `folder` that `target` does not have yet, `jobs` files at a time."""
     import evaluator.admission.admission  # noqa: F401 - each child would take seconds for it
 
     known = {line.problem for line in _read(target)} if target.exists() else set()
-    with target.open("ab", buffering=0) as out:
-        for problem in list_problems(folder).problems:
-            if problem.name in known or problem.level > 3:
-                continue
-            line = _in_its_own_process(problem)
+    problems = [each for each in list_problems(folder).problems if each.name not in known and each.level <= 3]
+    with target.open("ab", buffering=0) as out, ThreadPoolExecutor(jobs) as pool:
+        for done in as_completed([pool.submit(_in_its_own_process, problem) for problem in problems]):
+            line = done.result()
             out.write(msgspec.json.encode(line) + b"\n")
             print(f"{line.problem}: {line.wall_s:.1f} s", file=sys.stderr)
 
@@ -68,7 +73,8 @@ def _in_its_own_process(problem: Problem) -> Line:
     ours, theirs = context.Pipe(duplex=False)
     started = time.monotonic()
     child = context.Process(target=_admit, args=(problem, theirs))
-    child.start()
+    with _FORKING:
+        child.start()
     theirs.close()
     said = None
     if ours.poll(_TIMEOUT_S):
@@ -194,13 +200,16 @@ def _listed(names: list[str]) -> str:
 
 
 def _read(path: Path) -> list[Line]:
-    return [msgspec.json.decode(line, type=Line) for line in path.read_bytes().splitlines()]
+    lines = [msgspec.json.decode(line, type=Line) for line in path.read_bytes().splitlines()]
+    return sorted(lines, key=lambda line: [int(number) for number in re.findall(r"\d+", line.problem)[:2]])
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["measure", folder, target]:
-            measure(Path(folder), Path(target))
+            measure(Path(folder), Path(target), jobs=1)
+        case ["measure", folder, target, "--jobs", jobs]:
+            measure(Path(folder), Path(target), int(jobs))
         case ["table", source]:
             print(table(_read(Path(source))), end="")
         case _:

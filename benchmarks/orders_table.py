@@ -5,9 +5,13 @@
 Each form answers a call with the problem's own values, one with cancelling rows, and one with each input distribution
 of the problem's grades. A failed form is a defect of the tolerance, or a documented decision. Each problem has its own
 process. A repeated command continues with the missing problems, and writes orders.md beside the file.
+
+`--without PART` leaves out a part of the tolerance, on the problems where the part has an effect. The answers that are
+refused then are the reason for the part.
 """
 
 import argparse
+import enum
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,6 +21,7 @@ from benchmarks.honest_forms import FORMS, UNSTABLE
 from benchmarks.judged_answers import AnswerTrials, OneCallReference, Setup, in_children, json_lines, ratio_of, set_up
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError
+from evaluator.judge.compare import tensor_comparison
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.protocol import model_call
 from evaluator.records import Problem, Profile, SizeName
@@ -25,11 +30,40 @@ _TIMEOUT_S = 60.0
 CANCELLING = "cancelling rows"
 
 
-def tried(problem: Problem, size: SizeName, device: str) -> dict[str, Any]:
-    """Return the results of all forms on a problem, at its full size if it has no other."""
+class Part(enum.Enum):
+    """Part of the tolerance that `--without` leaves out."""
+
+    OTHER_ORDERS = "other-orders"
+    RARE = "rare"
+    SPARE = "spare"
+
+
+def tried(problem: Problem, size: SizeName, device: str, without: Part | None = None) -> dict[str, Any]:
+    """Return the results of all forms on a problem, at its full size if it has no other.
+
+    `without` leaves out a part of the tolerance; a problem where the part has no effect has no results.
+    """
     used = size if size in problem.sizes else SizeName.FULL
     setup = set_up(problem, used, device, OneCallReference)
+    if without is not None:
+        changed = _without(setup, without)
+        if changed is None:
+            return {"size": used.value, "results": []}
+        setup = changed
     return {"size": used.value, "results": [row for call in _calls(setup) for row in _judged(setup, *call)]}
+
+
+def _without(setup: Setup, part: Part) -> Setup | None:
+    """Return the setup without a part of the tolerance, in this process; None where the part has no effect."""
+    mix = setup.distribution_mix
+    match part:
+        case Part.OTHER_ORDERS:
+            return setup._replace(distribution_mix=mix._replace(rounding={})) if mix.rounding else None
+        case Part.RARE:
+            return setup._replace(distribution_mix=mix._replace(rare={})) if mix.rare else None
+        case Part.SPARE:
+            tensor_comparison.SPARE = 0
+            return setup
 
 
 def _calls(setup: Setup) -> list[tuple[str, int, int]]:
@@ -106,6 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", nargs="+", help="parts of problem names")
     parser.add_argument("--levels", type=int, nargs="+", help="levels to try; default: all up to 3")
+    parser.add_argument("--without", choices=[part.value for part in Part], help="leave out a part of the tolerance")
     parser.add_argument("--output", type=Path, required=True, help="file of JSON lines")
     options = parser.parse_args(arguments)
     levels = options.levels or range(4)
@@ -114,7 +149,8 @@ def main(arguments: list[str] | None = None) -> int:
         for problem in list_problems(options.folder).problems
         if problem.level in levels and (not options.only or any(part in problem.name for part in options.only))
     ]
-    tasks = [(problem.name, (problem, SizeName(options.size), options.device)) for problem in problems]
+    without = None if options.without is None else Part(options.without)
+    tasks = [(problem.name, (problem, SizeName(options.size), options.device, without)) for problem in problems]
     in_children(tasks, tried, options.output, jobs=options.jobs, seconds=options.seconds, gib=options.gib)
     text = table(json_lines(options.output))
     options.output.with_suffix(".md").write_text(text)

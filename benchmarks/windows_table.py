@@ -104,7 +104,7 @@ def graded(source: str) -> dict[str, Any]:
     windows = timing["submission"]["windows"] or {}
     return {
         "windows_us": timing["submission_median_ms"] * 1e3,
-        "in_windows": bool(windows),
+        "in_windows": bool(windows) and not windows.get("shared_work"),
         "low_us": timing["submission_low_ms"] * 1e3,
         "high_us": timing["submission_high_ms"] * 1e3,
         "spot_us": statistics.median(windows["spot_ms"]) * 1e3 if windows.get("spot_ms") else None,

@@ -50,7 +50,11 @@ The naive grader then serves as the judge without the invariant, and the column 
 
 Two cheats would pass only on a weaker emulator. `emulator-told-by-macros` needs an emulator without nvcc's macros;
 `uninitialised-shared-memory` needs one that fills fresh memory with a single pattern. Naive graders run on a GPU, so
-the column *naive grader accepts* says *none*. For these two, the mutation alone proves that the check is needed.
+the column *naive grader accepts* says *none*. Naive graders have no windows either, so most rows `window-…` say *none*.
+For these rows, the mutation alone proves that the check is needed.
+
+A row `window-…` gains nothing if its quoted time is at most 0.5 µs and 3 % below its twin's, or if the judge finds that
+calls shared work (T318) and quotes no speedup.
 
 Cells that need a GPU (rows of `cuda`, and some controls) are from an H200 (torch 2.11, nvcc 13.0). The other cells were
 graded on 2 cores without a GPU.
@@ -105,7 +109,8 @@ def _graded(judge: Judge, entry: Entry, before: list[str] | None, *, on_gpu: boo
         return _row(before), before[-1]
     if expected.device is DeviceKind.CUDA and not on_gpu:
         state = "not yet"
-        cells = [_NOT_GRADED, _NOT_GRADED, "needs a GPU", _mutated(judge, entry)]
+        cells = [_NOT_GRADED, _NOT_GRADED, _controlled(entry, on_gpu=False)]
+        cells.append("needs a GPU" if entry.name in BITES else "structure")
     else:
         verdict = judge.cheat(entry)
         state = verdict.state
@@ -128,12 +133,7 @@ def _mutated(judge: Judge, entry: Entry) -> str:
     mutation = BITES.get(entry.name)
     if mutation is None:
         return "structure"
-    outcome = judge.mutated(entry, mutation)
-    evidence = entry.expected.evidence
-    bites = outcome.status is Status.CORRECT and (
-        evidence is None or evidence.prints_never is None or evidence.prints_never in outcome.output.text
-    )
-    return "bites" if bites else "**does not bite**"
+    return "bites" if judge.passes(entry, mutation) else "**does not bite**"
 
 
 def _controlled(entry: Entry, *, on_gpu: bool) -> str:

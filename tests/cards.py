@@ -117,7 +117,7 @@ def samples(side: str, median_ms: float, calls: int = 50) -> Samples:
     )
 
 
-def in_windows(side: Samples, call_ms: float, *, spot_quoted: bool = False, **changes: Any) -> Samples:
+def in_windows(side: Samples, call_ms: float, *, shared_work: bool = False, **changes: Any) -> Samples:
     """Give a side whose calls also ran in windows, where each took `call_ms`."""
     windows = Windows(
         calls=[24, 31, 28, 30],
@@ -125,7 +125,7 @@ def in_windows(side: Samples, call_ms: float, *, spot_quoted: bool = False, **ch
         clock_error_ms=call_ms / 200,
         single_ms=side.samples_ms,
         spot_ms=[call_ms * 2, call_ms * 2.1],
-        spot_quoted=spot_quoted,
+        shared_work=shared_work,
     )
     return msgspec.structs.replace(side, windows=msgspec.structs.replace(windows, **changes))
 

@@ -77,6 +77,11 @@ class BuildCache:
         """Cache of failed builds."""
         return BuildCache(self._root, namespace=CacheNamespace.FAILURES)
 
+    @property
+    def machine_code(self) -> "BuildCache":
+        """Cache of instruction counts of submissions' libraries."""
+        return BuildCache(self._root, namespace=CacheNamespace.MACHINE_CODE)
+
     def get(self, key: str) -> Entry | None:
         """Read an entry. A damaged entry is removed and counts as missing."""
         return next(filter(None, (self._read(folder, key) for folder in self._entries(key))), None)

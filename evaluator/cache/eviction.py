@@ -43,6 +43,7 @@ class CacheNamespace(StrEnum):
 
     BUILDS = "builds"  # submissions' extensions
     FAILURES = "failures"  # compiler output of failed builds
+    MACHINE_CODE = "sass"  # instruction counts of submissions' libraries
     PARTS = "parts"  # Warpgrade's native code: allocators, kernels, the emulator's runtime and its precompiled header
     PREPARED = "prepared"  # shared files of split builds
     MEASURED = "measured"  # measurements of GPUs and problems, and baselines
@@ -215,9 +216,12 @@ def _trim(cache: Path, limit_bytes: int) -> None:
                     class_bytes -= entry.size_bytes
 
 
+_OF_SUBMISSIONS = frozenset((CacheNamespace.BUILDS, CacheNamespace.FAILURES, CacheNamespace.MACHINE_CODE))
+
+
 def _is_proven(entry: _Stored) -> bool:
     """Return whether an entry is Warpgrade's own, or was used again after the grade that created it."""
-    if entry.namespace not in {CacheNamespace.BUILDS, CacheNamespace.FAILURES}:
+    if entry.namespace not in _OF_SUBMISSIONS:
         return True
     try:
         return entry.used_s - (entry.folder / MANIFEST).stat().st_mtime >= RECENT_S

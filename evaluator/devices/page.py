@@ -2,8 +2,8 @@
 
     byte 0      go: the judge's stream writes a call's ticket, the runner's stream waits for that value
     byte 64     done: the same in the other direction
-    byte 128    one key of 8 bytes for each call of a spot check, written by the judge
-    byte 512    one digest of 8 bytes for each call of a spot check, written by the runner's stream
+    byte 128    one key of 16 bytes for each call of a spot check, written by the judge
+    byte 512    one digest of 16 bytes for each call of a spot check, written by the runner's stream
     byte 1024   one `Place` for each output named in the call's frame, in that order
 
 The runner writes the places, so the reader checks every number. The page holds the places, and no frame, because a
@@ -18,8 +18,9 @@ from typing import NamedTuple
 from evaluator.devices.memory import MAX_DIMENSIONS
 
 GO, DONE, KEYS, DIGESTS, PLACES = 0, 64, 128, 512, 1024
-MAX_CALLS = 32
-"""Limit on the calls of a window, and of a spot check."""
+KEY_BYTES = DIGEST_BYTES = 16
+MAX_CALLS, MAX_SPOT_CALLS = 32, 16
+"""Limits on the calls of a window, and of a spot check."""
 MAX_PLACES = 4096
 """Limit on the tensors of an answer, equal to the limit on a list in a frame. Gradients of a backward pass count."""
 

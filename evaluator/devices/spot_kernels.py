@@ -11,7 +11,9 @@ from evaluator.devices import driver
 _THREADS = 256
 _WORDS_PER_BLOCK = 4 * _THREADS
 _MOST_BLOCKS = 264
-"""Two blocks for each multiprocessor of an H200; the number only has to be equal on both sides."""
+"""Two blocks for each multiprocessor of an H200. The number has to be equal on both sides, and in `spot.cu`."""
+STATE_WORDS = 4 + 2 * _MOST_BLOCKS
+"""Words of 64 bits between the blocks and launches of a digest."""
 
 
 class SpotKernels:
@@ -23,16 +25,16 @@ class SpotKernels:
         self._await = driver.kernel(module, "warpgrade_await")
         self._mask = driver.kernel(module, "warpgrade_mask")
         self._digest = driver.kernel(module, "warpgrade_digest")
-        self._state = torch.zeros(2, dtype=torch.int64, device="cuda")
-        self._key = torch.zeros(1, dtype=torch.int64, device="cuda")
-        words = torch.zeros(2, dtype=torch.int64, device="cuda")
-        self.wait(words.data_ptr(), 0, words.data_ptr() + 8, stream=0)
+        self._state = torch.zeros(STATE_WORDS, dtype=torch.int64, device="cuda")
+        self._key = torch.zeros(2, dtype=torch.int64, device="cuda")
+        words = torch.zeros(4, dtype=torch.int64, device="cuda")
+        self.wait(words.data_ptr(), 0, words.data_ptr() + 16, stream=0)
         self.mask(words.data_ptr(), 4, stream=0)
-        self.digest([(words.data_ptr(), 4)], words.data_ptr() + 8, stream=0)
+        self.digest([(words.data_ptr(), 4)], words.data_ptr() + 16, stream=0)
         torch.cuda.synchronize()
 
     def wait(self, address: int, at_least: int, key_address: int, *, stream: int) -> None:
-        """Queue a wait until the 32-bit word at `address` is `at_least`, and read the key, 64 bits at `key_address`."""
+        """Queue a wait until the word at `address` is `at_least`, and read the key, 16 bytes at `key_address`."""
         driver.launch(
             self._await,
             blocks=1,
@@ -47,8 +49,9 @@ class SpotKernels:
         )
 
     def take(self, key: int) -> None:
-        """Set the key. The current stream queues the copy."""
-        self._key.fill_(struct.unpack("<q", struct.pack("<Q", key))[0])
+        """Set the key, of 128 bits. The current stream queues the copies."""
+        for place, word in enumerate(struct.unpack("<2q", key.to_bytes(16, "little"))):
+            self._key[place].fill_(word)
 
     def mask(self, address: int, size_bytes: int, *, stream: int) -> None:
         """Queue the XOR of `size_bytes` at `address`, a multiple of 4, with the stream of the key. Twice restores."""
@@ -63,7 +66,7 @@ class SpotKernels:
             )
 
     def digest(self, spans: Sequence[tuple[int, int]], slot_address: int, *, stream: int) -> None:
-        """Queue the digest of `spans`, pairs of address and size in bytes, as a 64-bit word other than 0 at a slot."""
+        """Queue the digest of `spans`, pairs of address and size in bytes: 128 bits at a slot, the first word not 0."""
         parts = spans or [(0, 0)]
         for part, (address, size_bytes) in enumerate(parts):
             driver.launch(

@@ -156,4 +156,13 @@ ENTRIES: dict[Code, Entry] = {
         "updates, so the verdict stays. A model trained with this submission would have other buffers in eval mode.",
         "Update the buffers in forward, under the reference's names. Where only the output matters: no action needed.",
     ),
+    Code.REDUCED_INSTRUCTIONS: Entry(
+        "the machine code has fewer bits than the problem asks for",
+        "The disassembled libraries of the submission have tensor-core or half-precision instructions, or conversions "
+        "to such formats: TF32, bf16, fp16, fp8 or small integers in a problem in fp32. The message names instructions "
+        "and kernels. This finding does not change the verdict: the errors of the answers decide (C414). An answer of "
+        "three bf16 products is as exact as honest fp32, passes, and has this finding.",
+        'If tensor cores are intended, set precision = "tf32" in problem.toml. Otherwise compute in fp32. For integer '
+        "arithmetic that the problem itself asks for: no action needed.",
+    ),
 }

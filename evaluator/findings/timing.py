@@ -122,8 +122,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.SHARED_WORK: Entry(
         "calls shared work",
         "Calls of microseconds are timed in windows: several calls whose inputs are revealed together. In a second "
-        "measurement the judge reveals the inputs of a call when the outputs of the call before are final. A call of "
-        "the windows took clearly less. The times of the second measurement are quoted.",
+        "measurement the judge reveals the inputs and weights of a call when the outputs of the call before are final. "
+        "A call of the windows took clearly less. Single calls are quoted, with an error of 15 us.",
         "Do all the work of a call in that call: no work for several calls at once, nothing kept from call to call.",
     ),
 }

@@ -31,6 +31,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         baselines=outcome.baselines,
         profiling=outcome.profiling,
         own_kernels=outcome.own_kernels,
+        machine_code=outcome.machine_code,
         weights=outcome.weights,
         required_own_kernel=terms.options.require_own_kernel,
         findings=outcome.findings,

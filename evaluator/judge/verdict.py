@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from evaluator.judge import stages
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.numerics.reduced_instructions import about_machine_code, with_library_kernels
 from evaluator.judge.own_kernels.ablation import needed_alone
 from evaluator.judge.own_kernels.own_kernels import Evidence, not_known, own_kernels, too_little
 from evaluator.judge.profiling.kernel_profile import profiling
@@ -30,9 +31,15 @@ def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) ->
 
 
 def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
-    """Run the stages without a GPU. Unless the outcome is final, `finish` continues."""
+    """Run the stages without a GPU. Unless the outcome is final, `finish` continues.
+
+    The machine code is read into the cache, from which `finish` takes it.
+    """
     stages.require_sandbox_layers(context)
-    return _lint_and_build(context, stopwatch)
+    begun = _lint_and_build(context, stopwatch)
+    if not begun.is_final:
+        context.build_services.machine_code()
+    return begun
 
 
 def _lint_and_build(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
@@ -55,8 +62,15 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
     for stage in (grade.time, grade.compare_with_roofline, grade.profile, grade.accept):
         if not grade.outcome.is_final:
             stage()
-    findings = [*grade.outcome.findings, *begun.findings]
-    outcome = replace(grade.outcome, sandbox=context.sandbox, output=context.output, findings=findings)
+    machine_code = with_library_kernels(context.build_services.machine_code(), grade.outcome.profiling)
+    about_code = about_machine_code(machine_code, context.terms.problem.precision)
+    outcome = replace(
+        grade.outcome,
+        sandbox=context.sandbox,
+        output=context.output,
+        machine_code=machine_code,
+        findings=[*grade.outcome.findings, *about_code, *begun.findings],
+    )
     if context.gpu_session is None:
         return outcome
     monitor = context.gpu_session.monitor
@@ -85,6 +99,7 @@ class _Finish:
         """Compare the submission's answers with the expected outputs."""
         with self._stopwatch.stage("check"):
             checked = stages.check(self._context, self._timer, build)
+            self._context.build_services.machine_code()  # No disassembler may run beside the timing.
         self._evidence = checked.evidence
         self.outcome = Outcome(
             build=checked.build,

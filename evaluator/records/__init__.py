@@ -32,6 +32,13 @@ from evaluator.records.evidence import (
 )
 from evaluator.records.finding import Finding
 from evaluator.records.machine import DeviceFacts, Environment, GpuFacts, SandboxFacts
+from evaluator.records.machine_code import (
+    InstructionCount,
+    InstructionKind,
+    KernelInstructions,
+    MachineCode,
+    NumberFormat,
+)
 from evaluator.records.names import (
     DeviceKind,
     Fill,
@@ -77,14 +84,19 @@ __all__ = [
     "Finding",
     "Flips",
     "GpuFacts",
+    "InstructionCount",
+    "InstructionKind",
     "KernelCounters",
+    "KernelInstructions",
     "KernelResources",
     "KernelUse",
     "L2Inputs",
     "L2Rule",
     "Layout",
+    "MachineCode",
     "Mismatch",
     "Mode",
+    "NumberFormat",
     "Order",
     "Outcome",
     "OwnKernels",

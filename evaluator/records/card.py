@@ -6,6 +6,7 @@ from evaluator.records.check import Check
 from evaluator.records.evidence import OwnKernels, Profiling, Roofline
 from evaluator.records.finding import Finding
 from evaluator.records.machine import DeviceFacts, Environment, SandboxFacts
+from evaluator.records.machine_code import MachineCode
 from evaluator.records.names import (
     Mode,
     Precision,
@@ -134,6 +135,7 @@ class Scorecard(Record, frozen=True, kw_only=True):
     baselines: list[Baseline] = []
     profiling: Profiling | None = None
     own_kernels: OwnKernels | None = None
+    machine_code: MachineCode | None = None
     required_own_kernel: float | None = None
     weights: Weights | None = None
     values: ValuesRule = ValuesRule.ALL

@@ -12,6 +12,7 @@ from evaluator.records.check import Check
 from evaluator.records.evidence import OwnKernels, Profiling, Roofline
 from evaluator.records.finding import Finding
 from evaluator.records.machine import GpuFacts, SandboxFacts
+from evaluator.records.machine_code import MachineCode
 from evaluator.records.names import Status
 from evaluator.records.timing import Baseline, L2Inputs, Timing
 
@@ -43,6 +44,7 @@ class Outcome(Record, frozen=True):
     baselines: list[Baseline] = []
     profiling: Profiling | None = None
     own_kernels: OwnKernels | None = None
+    machine_code: MachineCode | None = None
     weights: Weights | None = None
     output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
 

@@ -33,8 +33,9 @@ class Windows(Record, frozen=True):
     of the shortest window. `single_ms` are the single calls, less the overhead. `host_ms` is the time of the runner's
     host to queue one forward, as far as the judge can see: the runner reports the end.
 
-    `spot_ms` are calls that the judge released one at a time, less the time of such a call without a forward. With
-    `spot_quoted` they are the samples, because the calls of the windows shared work.
+    `spot_ms` are calls that the judge released one at a time, less the time of such a call without a forward. They can
+    only show `shared_work` of the windows' calls, because their inputs are warm in L2. The samples are then the single
+    calls.
     """
 
     calls: list[int]
@@ -42,14 +43,14 @@ class Windows(Record, frozen=True):
     clock_error_ms: float
     single_ms: list[float]
     spot_ms: list[float] = []
-    spot_quoted: bool = False
+    shared_work: bool = False
     host_ms: float | None = None
 
     @property
     def call_ms(self) -> list[float]:
-        """Times of one call, in ms."""
-        if self.spot_quoted:
-            return self.spot_ms
+        """Times of one call, in ms: of a call in a window, or of a single call where the windows shared work."""
+        if self.shared_work:
+            return self.single_ms
         pairs = zip(self.window_ms, self.calls, strict=False)  # A card from elsewhere may hold anything.
         return [max(each_ms, 0.0) / (count - 1) for each_ms, count in pairs if count > 1]
 
@@ -123,7 +124,7 @@ class Timing(Record, frozen=True):
     `resolution_ms` is the largest error of a time, in either direction. Sides with windows have a smaller one.
 
     `*_low*` and `*_high*` are the ends of 95 % intervals, which include the clock's resolution. An end of the speedup's
-    interval is None if unbounded. The speedup is None if its interval is wider than 5 %. `significant`: the interval
+    interval is None if unbounded. The speedup is None if its interval is wider than 10 %. `significant`: the interval
     excludes 1 and has two ends. Older cards have None in these fields.
     """
 

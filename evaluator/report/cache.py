@@ -5,6 +5,7 @@ from evaluator.cache.eviction import LIMIT_VARIABLE, CacheCleared, CacheNamespac
 _MEANING = {
     CacheNamespace.BUILDS: "submissions' extensions",
     CacheNamespace.FAILURES: "failed compilations with their messages",
+    CacheNamespace.MACHINE_CODE: "instruction counts of submissions' extensions",
     CacheNamespace.PARTS: "Warpgrade's own runtime, headers, allocators, kernels",
     CacheNamespace.PREPARED: "parts shared by CUDA builds",
     CacheNamespace.MEASURED: "measurements of GPUs and problems",

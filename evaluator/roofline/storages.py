@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from evaluator.protocol.flop_count import flop_of
 from evaluator.protocol.op_mode import OperationMode
 
 _ONLY_SHAPES = ("_like", "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
@@ -36,12 +37,16 @@ def covered_bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
 
 
 class Looks(OperationMode):
-    """Recorder of the storages with values used by the code inside. Views and tensors of the same shape use none."""
+    """Recorder of the storages with values used by the code inside, and of its FLOP.
+
+    Views and tensors of the same shape use no values.
+    """
 
     def __init__(self) -> None:
         """Start without storages."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.storages: set[int] = set()
+        self.flop = 0
 
     def __torch_dispatch__(
         self,
@@ -50,12 +55,14 @@ class Looks(OperationMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Record the tensors of an operation, and run the operation."""
+        """Record the tensors and the FLOP of an operation, and run the operation."""
         if not _only_shapes(func):
             leaves = pytree.tree_leaves((args, kwargs or {}))
             self.storages |= {identity(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
         operation: Callable[..., Any] = func
-        return operation(*args, **(kwargs or {}))
+        result = operation(*args, **(kwargs or {}))
+        self.flop += flop_of(func, args, kwargs or {}, result)
+        return result
 
 
 def _only_shapes(func: Any) -> bool:

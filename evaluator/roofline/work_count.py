@@ -11,7 +11,6 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from evaluator.catalog import sized_source
 from evaluator.protocol import model_call
@@ -70,7 +69,7 @@ def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
     inputs = model_call.tensors_of([args, kwargs])
     gradients = _output_gradients(model, args, kwargs) if problem.backward else None
     given = covered_bytes([*inputs, *model.parameters(), *model.buffers(), *(gradients or [])])
-    with Looks() as looks, FlopCounterMode(display=False) as counter:
+    with Looks() as looks:
         outputs, found = model_call.run(model, args, kwargs, gradients)
     made = covered_bytes(
         [*model_call.tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)]
@@ -78,7 +77,7 @@ def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
     return Work(
         read_bytes=sum(size_bytes for key, size_bytes in given.items() if key in looks.storages),
         written_bytes=sum(size_bytes for key, size_bytes in made.items() if key not in given),
-        flop=counter.get_total_flops(),
+        flop=looks.flop,
     )
 
 

@@ -14,7 +14,18 @@ import torch
 
 from evaluator.devices import driver
 from evaluator.devices.memory import device_tensor
-from evaluator.devices.page import DIGESTS, DONE, GO, KEYS, PAGE_BYTES, PLACES, Place, write_places
+from evaluator.devices.page import (
+    DIGEST_BYTES,
+    DIGESTS,
+    DONE,
+    GO,
+    KEY_BYTES,
+    KEYS,
+    PAGE_BYTES,
+    PLACES,
+    Place,
+    write_places,
+)
 from evaluator.devices.spot_kernels import SpotKernels
 from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Done, Items, Load, Masked, Node, Table, TensorView
@@ -63,14 +74,14 @@ class Gate:
 
     def unmask(self, ticket: int, number: int, masked: Masked) -> None:
         """Queue the wait for the release of call `number`, and the removal of the mask by the key in the page."""
-        kernels, key_address = self._spot_kernels, self._address + KEYS + 8 * number
+        kernels, key_address = self._spot_kernels, self._address + KEYS + KEY_BYTES * number
         kernels.wait(self._address + GO, ticket + number, key_address, stream=_STREAM)
         kernels.mask(self._inputs + masked.offset_bytes, masked.size_bytes, stream=_STREAM)
 
     def digest(self, number: int, answer: Done) -> None:
         """Queue the digest of an answer's tensors, written into the page as that of call `number`."""
         spans = [(self._outputs + offset, size) for offset, size in answer_spans(answer)]
-        self._spot_kernels.digest(spans, self._address + DIGESTS + 8 * number, stream=_STREAM)
+        self._spot_kernels.digest(spans, self._address + DIGESTS + DIGEST_BYTES * number, stream=_STREAM)
 
     def leave(self, ticket: int, places: Iterable[Place], named: Sequence[str]) -> None:
         """Write the locations of the `named` outputs, and queue the completion signal behind all queued work."""

@@ -168,7 +168,7 @@ class Runner:
         memory = self._shared
         seed_torch(frame.random_seed)
         values = self._values(frame)
-        weights = {name: to_tensor(view, memory.inputs) for name, view in frame.weights.items()}
+        weights = self._weights_of(frame)
         if memory.gate is not None:
             memory.gate.wait(frame.ticket)
         if self._weights:
@@ -188,11 +188,11 @@ class Runner:
             raise TypeError("a window needs a GPU")
         seed_torch(first.random_seed)
         values = [self._values(call) for call in frame.calls]
-        weights = {name: to_tensor(view, memory.inputs) for name, view in first.weights.items()}
         if not frame.masked:
+            weights = self._weights_of(first)
             memory.gate.wait(first.ticket)
-        if self._weights:
-            follow(self._weights, weights)
+            if self._weights:
+                follow(self._weights, weights)
         answers, results = [], []
         for number, call in enumerate(frame.calls):
             if frame.masked:
@@ -215,8 +215,14 @@ class Runner:
     def _spot_call(
         self, gate: Gate, number: int, call: Call, values: "_Values", masked: Masked
     ) -> tuple[Done, model_call.Result]:
-        """Queue one call of a spot check, which begins with its release and ends with its digest."""
+        """Queue one call of a spot check, which begins with its release and ends with its digest.
+
+        Each call has its own weights, so that what follows from them is computed in each call.
+        """
+        weights = self._weights_of(call)
         gate.unmask(call.ticket, number, masked)
+        if self._weights:
+            follow(self._weights, weights)
         answer, result = self._answered(call, values)
         gate.digest(number, answer)
         return answer, result
@@ -228,6 +234,10 @@ class Runner:
             to_value(call.kwargs, inputs),
             None if gradients is None else to_value(gradients, inputs),
         )
+
+    def _weights_of(self, call: Call) -> dict[str, torch.Tensor]:
+        """Return the weights that the runner copies in a call."""
+        return {name: to_tensor(view, self._shared.inputs) for name, view in call.weights.items()}
 
     def _answered(self, frame: Call, values: "_Values") -> tuple[Done, model_call.Result]:
         """Run the model, or the work of an empty call, and describe the result."""

@@ -89,14 +89,14 @@ def _first_call_slow(timing: Timing, resolution_ms: float) -> Finding | None:
 def _shared_work(submission: Samples) -> Finding | None:
     """Report a side whose windows are faster than calls that cannot share work."""
     windows = submission.windows
-    if windows is None or not windows.spot_quoted:
+    if windows is None or not windows.shared_work:
         return None
-    of_windows_ms = median(replace(windows, spot_quoted=False).call_ms)
+    window_ms, spot_ms = median(replace(windows, shared_work=False).call_ms), median(windows.spot_ms or [0.0])
     message = (
-        f"a call takes {of_windows_ms * 1e3:.3g} us in a window of calls, and {submission.median_ms * 1e3:.3g} us when "
-        "each call is released after the one before; the latter is quoted"
+        f"a call takes {window_ms * 1e3:.3g} us in a window of calls, and {spot_ms * 1e3:.3g} us when each call is "
+        "released after the one before; single calls are quoted"
     )
-    return finding(Code.SHARED_WORK, message, window_ms=of_windows_ms, spot_ms=submission.median_ms)
+    return finding(Code.SHARED_WORK, message, window_ms=window_ms, spot_ms=spot_ms)
 
 
 def _host_bound(timing: Timing, resolution_ms: float) -> Finding | None:

@@ -103,14 +103,15 @@ def test_a_call_of_microseconds_is_timed_in_windows_and_calls_alone_agree(tmp_pa
         assert max(side.windows.calls) > 8
     windows = card.timing.submission.windows
     assert windows.spot_ms
-    assert not windows.spot_quoted
+    assert not windows.shared_work
 
 
 def test_work_for_several_calls_at_once_is_not_quoted(tmp_path):
     run = graded(tmp_path, AHEAD)
     card = run.verdict(Status.CORRECT)
     assert Code.SHARED_WORK in run.findings
-    assert card.timing.submission.samples_ms == card.timing.submission.windows.spot_ms
+    assert card.timing.submission.samples_ms == card.timing.submission.windows.single_ms
+    assert card.timing.speedup is None
 
 
 def test_outputs_that_are_written_after_the_digest_are_refused(tmp_path):

@@ -17,7 +17,7 @@ class Model(nn.Module):
         super().__init__()
         {init}
 
-    def forward(self, x):
+    def forward(self, {forward}):
         return {output}
 
 def get_inputs():
@@ -28,8 +28,10 @@ def get_init_inputs():
 """
 
 
-def problem(output: str, given: str = "torch.rand(32, 64)", init: str = "pass", **changes: Any) -> Problem:
-    """Make a problem of forward's expression of `x`, the input's, and what the constructor does."""
+def problem(
+    output: str, given: str = "torch.rand(32, 64)", init: str = "pass", forward: str = "x", **changes: Any
+) -> Problem:
+    """Make a problem of forward's expression of its parameters `forward`, and what the constructor does."""
     made = Problem(
         name="p",
         title="p",
@@ -37,7 +39,7 @@ def problem(output: str, given: str = "torch.rand(32, 64)", init: str = "pass", 
         description="",
         origin="folder",
         path="/nowhere",
-        source=SOURCE.format(output=output, given=given, init=init),
+        source=SOURCE.format(output=output, given=given, init=init, forward=forward),
         sha256="0" * 64,
         sizes={SizeName.SMALL: {}},
         precision=Precision.FP32,

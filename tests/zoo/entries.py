@@ -11,7 +11,7 @@ from evaluator.records import DeviceKind, Problem, SizeName, Status
 
 ZOO = Path(__file__).parent
 EXPECT_FILE = "expect.toml"
-ROWS = 60
+ROWS = 69
 
 Kind = Literal[
     "wrong-result-accepted", "spec-gaming", "grader-tampering", "no-real-work", "fake-timing", "environment-abuse"
@@ -29,12 +29,20 @@ class Evidence(_Table, frozen=True, kw_only=True):
     `reference_at_most_ms`: the reference's quoted time, which has not the sleep that the cheat put into it.
     `prints_never`: what the cheat prints when its trick works.
     `of_twin_at_least`: the submission's quoted time, as a multiple of that of its twin.
+    `gains_at_most_us`: the submission's quoted time is below its twin's by this and 3 % at most, or its windows are
+    found to share work (T318) and no speedup is quoted.
     """
 
     quoted_at_least_ms: float | None = None
     reference_at_most_ms: float | None = None
     prints_never: str | None = None
     of_twin_at_least: float | None = None
+    gains_at_most_us: float | None = None
+
+    @property
+    def needs_twin(self) -> bool:
+        """Whether the time of the twin is needed."""
+        return self.of_twin_at_least is not None or self.gains_at_most_us is not None
 
 
 class Control(_Table, frozen=True, kw_only=True):
@@ -71,8 +79,8 @@ class Expectation(_Table, frozen=True, kw_only=True):
     get away. With `own_kernel` the grade asks for
     that share of own kernels; without it the cheat is `correct`, with `findings`. `not_yet` says what is missing where
     the cheat still passes.
-    Without `naive` no naive grader takes the cheat in: a GPU shows that it is wrong, and only the emulator could be told
-    otherwise. Its mutation is then the positive control.
+    Without `naive` no naive grader takes the cheat in: none has windows, or a GPU shows that it is wrong, and only the
+    emulator could be told otherwise. Its mutation is then the positive control.
     `twin` names one of the `twins` that rows share.
     `size` is the problem's for the judge (on `emulated` it is always the small one), `runs` how often both graders
     grade the cheat: the last time counts.

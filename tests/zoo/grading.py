@@ -16,6 +16,7 @@ import pytest
 
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import choose
+from evaluator.findings import Code
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.verdict import judge
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -23,7 +24,7 @@ from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.records import Outcome
 from evaluator.grade_options import GradeOptions
-from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
+from evaluator.records import DeviceKind, SizeName, Status, Timing, ToleranceRule
 from evaluator.progress import Silent
 from evaluator.progress import Stopwatch
 from evaluator.admission.validation import validate
@@ -38,6 +39,8 @@ _CALL_TIMEOUT_S = 60.0
 _ENDLESS_TIMEOUT_S = 3.0
 _GPU_TIMEOUT_S = 30.0
 _BUILD_TIMEOUT_S = 1200.0
+_SCATTER = 0.03
+"""Relative difference of two grades of one submission, for calls of microseconds."""
 
 
 class Verdict(NamedTuple):
@@ -86,7 +89,7 @@ class Judge:
         source, twin = entry.cheat.read_text(), None
         for _ in range(entry.expected.runs):
             outcome = self._judged(entry, source, entry.expected.own_kernel)
-        if entry.expected.evidence is not None and entry.expected.evidence.of_twin_at_least is not None:
+        if entry.expected.evidence is not None and entry.expected.evidence.needs_twin:
             twin = self.honest(entry)
         verdict = _verdict(entry, outcome, twin)
         if verdict.state == "not yet" and entry.expected.refused_for:
@@ -104,6 +107,16 @@ class Judge:
         if key not in self._honest:
             self._honest[key] = self._judged(entry, source, own_kernel)
         return self._honest[key]
+
+    def passes(self, entry: Entry, mutation: Mutation) -> bool:
+        """Whether the cheat is accepted, and gains what its row is about, while an invariant is switched off."""
+        evidence = entry.expected.evidence
+        outcome = self.mutated(entry, mutation)
+        if outcome.status is not Status.CORRECT or evidence is None:
+            return outcome.status is Status.CORRECT
+        if evidence.prints_never is not None:
+            return evidence.prints_never in outcome.output.text
+        return outcome.timing is not None and bool(gained(evidence, outcome, self.honest(entry)))
 
     def mutated(self, entry: Entry, mutation: Mutation) -> Outcome:
         """Grade the cheat while an invariant is switched off, in a context set up and ended under the switch."""
@@ -162,7 +175,7 @@ def _verdict(entry: Entry, outcome: Outcome, twin: Outcome | None) -> Verdict:
         for_its_reason = outcome.status in (expected.status, expected.or_status) and code in expected.codes
         state = "rejected for its reason" if for_its_reason else "rejected for another reason"
     elif expected.evidence is not None:
-        message = _gained(expected.evidence, outcome, twin)
+        message = gained(expected.evidence, outcome, twin)
         state = "gains something" if message else "gains nothing"
     else:
         state = "not yet"
@@ -177,7 +190,7 @@ def _of_problem(entry: Entry, verdict: Verdict) -> Verdict:
     return verdict._replace(state="problem refused" if refused else "not yet", message=f"get away: {', '.join(away)}")
 
 
-def _gained(evidence: Evidence, outcome: Outcome, twin: Outcome | None) -> str:
+def gained(evidence: Evidence, outcome: Outcome, twin: Outcome | None) -> str:
     """Say what a cheat that is `correct` gained; empty where it gained nothing."""
     timing = outcome.timing
     if timing is None:
@@ -187,14 +200,23 @@ def _gained(evidence: Evidence, outcome: Outcome, twin: Outcome | None) -> str:
         return f"quoted {timing.submission_median_ms:.3g} ms for what takes at least {least_ms:g} ms"
     if most_ms is not None and timing.reference_median_ms > most_ms:
         return f"the reference was slowed down to {timing.reference_median_ms:.3g} ms"
-    share = evidence.of_twin_at_least
-    if share is not None and (twin is None or twin.timing is None):
+    if evidence.needs_twin and (twin is None or twin.timing is None):
         return "its twin was not timed"
-    if share is not None and timing.submission_median_ms < share * twin.timing.submission_median_ms:
+    if evidence.needs_twin and timing.submission_median_ms < _least_ms(evidence, outcome, twin.timing):
         return f"quoted {timing.submission_median_ms:.3g} ms, its twin {twin.timing.submission_median_ms:.3g} ms"
     if words is not None and words in outcome.output.text:
         return f"it printed {words!r}"
     return ""
+
+
+def _least_ms(evidence: Evidence, outcome: Outcome, twin: Timing) -> float:
+    """Return the least time that gains nothing over the twin's."""
+    if evidence.gains_at_most_us is None:
+        return (evidence.of_twin_at_least or 0.0) * twin.submission_median_ms
+    shared_work = Code.SHARED_WORK in [finding.code for finding in outcome.findings]
+    if outcome.timing.speedup is None and shared_work:
+        return 0.0
+    return twin.submission_median_ms * (1 - _SCATTER) - evidence.gains_at_most_us / 1e3
 
 
 def control(entry: Entry, submission: Path, folder: Path) -> Accepted | None:

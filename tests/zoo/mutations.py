@@ -18,7 +18,7 @@ from evaluator.judge.own_kernels import own_kernels
 from evaluator.judge.setup import seed_book
 from evaluator.compile.binaries.imported_symbols import ImportedSymbols
 from evaluator.judge import stages, verdict
-from evaluator.judge.trial import trial_runner as trial
+from evaluator.judge.trial import timing_loop, trial_runner as trial, window_loop
 from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.clock.host_clock import HostClock
 from evaluator.judge.own_kernels.ablation import AblationResults
@@ -51,6 +51,16 @@ class Mutation(NamedTuple):
 
 def _elements_may_share(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(trial, "shared_elements", lambda answer, reference: None)
+
+
+def _windows_may_share(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(window_loop, "shares_work", lambda *_: False)
+
+
+def _work_may_begin_early(patch: pytest.MonkeyPatch) -> None:
+    _windows_may_share(patch)
+    patch.setattr(timing_loop, "_longer", lambda *_: False)
+    patch.setattr(timing_loop, "_goes_on", lambda *_: None)
 
 
 def _no_cancelling_rows(patch: pytest.MonkeyPatch) -> None:
@@ -278,6 +288,10 @@ _SCALED = ("zeros-under-atol", "precision-downgrade")
 _FRESH = ("cache-by-data-ptr", "cache-by-content-fingerprint")
 _READ_WHEN_DONE = ("background-thread",)
 _FRAMES = ("forge-result-fd", "unpickle-in-judge")
+_WINDOWS = (
+    *("window-in-the-first-call", "window-in-the-last-call", "window-of-guessed-length", "window-overlapped"),
+    *("window-in-one-graph", "window-weights-folded-once"),
+)
 _DIES = ("exit-zero-early", "cpp-static-initialiser")
 _READER = ("judge-prompt-injection",)
 MUTATIONS = (
@@ -301,6 +315,12 @@ MUTATIONS = (
     Mutation("what is no frame is no answer", _forgiving(Code.MALFORMED_FRAME, Code.RUNNER_DIED), _FRAMES),
     Mutation("fresh memory holds something else in every call", _one_fill, ("uninitialised-shared-memory",)),
     Mutation("the emulator defines what nvcc defines", _no_nvcc, ("emulator-told-by-macros",)),
+    Mutation("windows that share work are not quoted", _windows_may_share, _WINDOWS),
+    Mutation(
+        "nothing runs while inputs are written, windows that share work are not quoted",
+        _work_may_begin_early,
+        ("window-polled-for",),
+    ),
     Mutation("nothing printed is read for a verdict", _believing(_printed), ("forge-stdout-json",)),
     Mutation("a verdict starts as a failure", _forgiving(Code.RUNNER_DIED), _DIES),
     Mutation("time out is a failure", _forgiving(Code.TIMED_OUT), ("resource-exhaustion",)),

@@ -5,6 +5,7 @@ twin is timed to the end, which takes longer than a rejection. `WARPGRADE_ZOO=al
 """
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ import torch
 from evaluator.findings import Code
 from evaluator.records import DeviceKind, Status
 from tests import once
-from tests.zoo.entries import ROWS, ZOO, Entry, entries
-from tests.zoo.grading import Judge, control
+from tests.cards import timing
+from tests.zoo.entries import ROWS, ZOO, Entry, Evidence, entries
+from tests.zoo.grading import Judge, control, gained
 from tests.zoo.mutations import BITES, MUTATIONS
 
 ENTRIES = sorted(entries(), key=lambda entry: (entry.expected.device, entry.expected.problem, entry.expected.row))
@@ -98,12 +100,7 @@ def test_without_the_policy_it_is_correct_with_findings(grader, entry):
 def test_without_its_invariant_the_cheat_passes(grader, entry):
     if not ALL and entry.name not in QUICK:
         pytest.skip("WARPGRADE_ZOO=all tries every mutation")
-    mutation = BITES[entry.name]
-    outcome = grader.mutated(entry, mutation)
-    if entry.expected.evidence is None:
-        assert outcome.status is Status.CORRECT, (mutation.invariant, outcome.reason)
-    else:
-        assert entry.expected.evidence.prints_never in outcome.output.text, mutation.invariant
+    assert grader.passes(entry, BITES[entry.name]), BITES[entry.name].invariant
 
 
 def on_its_device(entry):
@@ -129,6 +126,26 @@ def test_a_naive_grader_knows_a_wrong_answer(tmp_path):
     if said is None:
         pytest.skip("no Landlock here: a naive grader would run unconfined")
     assert not said.accepted
+
+
+@pytest.mark.parametrize(
+    ("quoted_ms", "speedup", "code", "gains"),
+    [
+        (0.0093, 1.0, None, False),
+        (0.0091, 1.0, None, True),
+        (0.0010, None, Code.SHARED_WORK, False),
+        (0.0010, None, Code.BELOW_RESOLUTION, True),
+        (0.0010, 1.0, Code.SHARED_WORK, True),
+    ],
+)
+def test_a_gain_in_windows_is_seen_unless_no_speedup_is_quoted_for_it(quoted_ms, speedup, code, gains):
+    """The twin takes 10 us; 3 % and 0.5 us less gain nothing."""
+    found = SimpleNamespace(
+        timing=timing(submission_median_ms=quoted_ms, speedup=speedup),
+        findings=[] if code is None else [SimpleNamespace(code=code.value)],
+    )
+    twin = SimpleNamespace(timing=timing(submission_median_ms=0.010))
+    assert bool(gained(Evidence(gains_at_most_us=0.5), found, twin)) is gains
 
 
 def test_every_row_is_there_once_and_every_folder_is_a_row():

@@ -22,7 +22,7 @@ from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Pa
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.grading import pipeline
 from evaluator.grading.request import Begun
-from evaluator.records import Scorecard
+from evaluator.records import DeviceKind, Scorecard
 from evaluator.sandbox.kernel.syscalls import die_with_parent
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def serve(replies: int) -> int:
     with contextlib.closing(_start_fork_server(order)) as fork_server:
         # The handler must not raise during the import of PyTorch, which may swallow the exception.
         signal.signal(signal.SIGTERM, functools.partial(_leave_at_once, fork_server))
-        _import_early()
+        _import_early(order)
         fork_server.machine  # noqa: B018 - it is ready once, and is asked before the first fork
         signal.signal(signal.SIGTERM, _terminate)
         judge: _Judge | None = None
@@ -94,10 +94,18 @@ def _start_fork_server(order: Order) -> "ForkServer":
     return fork_server_for(order.options.device, gpu, order.options.sandbox_mode, threads)
 
 
-def _import_early() -> None:
+def _import_early(order: Order) -> None:
     # Same setting as in the pipeline, made before PyTorch reads the variable.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import evaluator.judge.verdict  # noqa: F401
+
+    if order.options.device is DeviceKind.CUDA and order.part is not Part.BEGIN:
+        # The meta device, on which a reference's traffic is counted, imports the compiler: seconds of each problem's
+        # first grade, with the GPU held. Forked judges could not use CUDA after a call of CUDA in this process.
+        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+        import torch._dynamo  # noqa: F401
+
+        del os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"]
 
 
 def _leave_at_once(fork_server: "ForkServer", _number: int, _frame: object) -> NoReturn:

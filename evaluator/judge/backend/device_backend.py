@@ -30,16 +30,18 @@ _ARENA_SLACK_BYTES = 256 << 20
 # GPU memory of a context with CUDA's libraries; host memory of a process with PyTorch.
 _CONTEXT_BYTES = 1 << 30
 _RUNNER_BASE_BYTES = 512 << 20
-# Limit of all idle runners together: an eighth of the GPU's memory, but at least 6 GiB.
-_PART_OF_GPU = 8
+# Limit of all idle runners together: a quarter of the GPU's memory, but at least 6 GiB.
+_PART_OF_GPU = 4
 _WAITING_BYTES = 6 << 30
 # Space for input addresses that change from call to call: a quarter of a million places.
 _ROTATION_BYTES = 64 << 20
 # Larger probes no longer increase the time of a first access after a context switch (measured).
 _PROBE_BYTES = 32 << 20
-# Limits for the calls of a window: their inputs (the judge's and the runner's) and their outputs (of two windows).
+# Limits for the calls of a window: their inputs (the judge's and the runner's) and their outputs (of two windows). A
+# window of a few calls may take more: a single call of half a gigabyte takes 0.2 ms, and is known to 15 us.
 _WINDOW_BYTES = 2 << 30
-_PART_FOR_WINDOWS = 16
+_FEW_CALLS, _FEW_CALLS_BYTES = 4, 6 << 30
+_PART_FOR_WINDOWS = 12
 # Part of the L2 cache that holds warm inputs and outputs. Each half of a large GPU's cache may hold a copy of a line.
 _WARM_PART_OF_L2 = 2
 _FEWEST_CALLS = 2
@@ -69,9 +71,10 @@ class CallSizes(NamedTuple):
         return inputs_bytes + 2 * (self.output_bytes + self.state_bytes) + _ARENA_SLACK_BYTES + _CONTEXT_BYTES
 
     def window_calls(self, size_bytes: int) -> int:
-        """Return how many calls a window may have within `size_bytes` of GPU memory, at least 1."""
-        once_bytes = 2 * (self.input_bytes + self.output_bytes)
-        return max(min(size_bytes // max(once_bytes, 1), MAX_CALLS), 1)
+        """Return how many calls a window may have within `size_bytes` of spare GPU memory, at least 1."""
+        once_bytes = max(2 * (self.input_bytes + self.output_bytes), 1)
+        many, few = (min(limit, size_bytes) // once_bytes for limit in (_WINDOW_BYTES, _FEW_CALLS_BYTES))
+        return max(min(max(many, min(few, _FEW_CALLS)), MAX_CALLS), 1)
 
     def warm_calls(self, l2_bytes: int) -> int:
         """Return how many calls of a window can have warm inputs in an L2 cache, at least 1."""
@@ -152,6 +155,17 @@ class HostBackend:
         return runners * runner_bytes <= psutil.virtual_memory().available // 2
 
 
+def comparison_on_gpu(device_builders: DeviceBuilders) -> Comparison:
+    """Return the comparison by the judge's kernels."""
+    return FusedComparison(_kernels_of(device_builders)).begin
+
+
+def _kernels_of(device_builders: DeviceBuilders) -> bytes:
+    if device_builders.kernels is None:
+        raise TypeError("a GPU needs the judge's kernels")
+    return device_builders.kernels
+
+
 class GpuBackend:
     """Backend of the device `cuda`."""
 
@@ -169,15 +183,13 @@ class GpuBackend:
         displace outputs (T304). The arena also holds the weights, so that the judge can change them, and an equal
         amount for tensors that a constructor derives from the weights.
         """
-        if device_builders.kernels is None:
-            raise TypeError("a GPU needs the judge's kernels")
-        self.kernels = device_builders.kernels
-        self.compare: Comparison = FusedComparison(device_builders.kernels).begin
+        self.kernels = _kernels_of(device_builders)
+        self.compare = comparison_on_gpu(device_builders)
         self._library = device_builders.library
         self._probe_bytes = max(min(sizes.input_bytes, _PROBE_BYTES) // 4 * 4, 4)
         free_bytes, _ = torch.cuda.mem_get_info()
         spare_bytes = max(free_bytes - sizes.judge_bytes - sizes.runner_bytes, 0)
-        self.window_calls = sizes.window_calls(min(_WINDOW_BYTES, spare_bytes // _PART_FOR_WINDOWS))
+        self.window_calls = sizes.window_calls(spare_bytes // _PART_FOR_WINDOWS)
         self.l2, self._warm_bytes = L2Inputs(rule=l2), 0
         if l2 is L2Rule.WARM:
             l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size

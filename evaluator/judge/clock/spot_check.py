@@ -18,7 +18,7 @@ import time
 import torch
 
 from evaluator.devices.memory import SharedMemory
-from evaluator.devices.page import DIGESTS, GO, KEYS
+from evaluator.devices.page import DIGEST_BYTES, DIGESTS, GO, KEY_BYTES, KEYS
 from evaluator.devices.spot_kernels import SpotKernels
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck
 from evaluator.judge.runners.runner_client import RunnerClient, Stage
@@ -49,9 +49,9 @@ class SpotCheck:
 
     def run(self, frames: list[Call], masked: list[Masked], timeout_s: float) -> ClockedSpotCheck | Fault:
         """Mask the inputs, which are in place, then release the calls and compare the digests."""
-        keys = [secrets.randbits(64) for _ in frames]
+        keys = [secrets.randbits(8 * KEY_BYTES) for _ in frames]
         self._mask(masked, keys)
-        self._page[DIGESTS : DIGESTS + 8 * len(frames)] = bytes(8 * len(frames))
+        self._page[DIGESTS : DIGESTS + DIGEST_BYTES * len(frames)] = bytes(DIGEST_BYTES * len(frames))
         fault = self._session.send(Window(calls=frames, masked=masked), Stage.CALL, timeout_s)
         if fault is not None:
             return fault
@@ -83,18 +83,19 @@ class SpotCheck:
 
     def _release(self, number: int, ticket: int, key: int, give_up_ns: int) -> tuple[float, int] | None:
         """Release a call, and return the time to its digest, and the digest; None at the time limit of all calls."""
-        at = DIGESTS + 8 * number
+        at, key_at = DIGESTS + DIGEST_BYTES * number, KEYS + KEY_BYTES * number
         with (
-            memoryview(self._page)[at : at + 8].cast("Q") as digest,
+            memoryview(self._page)[at : at + DIGEST_BYTES].cast("Q") as digest,
             memoryview(self._page)[GO : GO + 4].cast("I") as go,
         ):
-            self._page[KEYS + 8 * number : KEYS + 8 * number + 8] = struct.pack("<Q", key)
+            self._page[key_at : key_at + KEY_BYTES] = key.to_bytes(KEY_BYTES, "little")
             started_ns = time.perf_counter_ns()
             go[0] = ticket
             alive_ns = started_ns + _ALIVE_NS
             while (now_ns := time.perf_counter_ns()) < give_up_ns:
                 if any(digest[0] for _ in range(_LOOKS)):
-                    return (time.perf_counter_ns() - started_ns) / 1e6, digest[0]
+                    # The first word is the last to be written.
+                    return (time.perf_counter_ns() - started_ns) / 1e6, int.from_bytes(digest, "little")
                 if now_ns > alive_ns:
                     alive_ns = now_ns + _ALIVE_NS
                     if self._session.child.poll_exit() is not None:
@@ -107,7 +108,7 @@ class SpotCheck:
         spans = answer_spans(done)
         if any(offset < 0 or size > size_bytes - offset for offset, size in spans):
             return None
-        slot = torch.zeros(1, dtype=torch.int64, device="cuda")
+        slot = torch.zeros(2, dtype=torch.int64, device="cuda")
         stream = torch.cuda.current_stream().cuda_stream
         self._spot_kernels.digest([(start + offset, size) for offset, size in spans], slot.data_ptr(), stream=stream)
-        return int(struct.unpack("<Q", struct.pack("<q", int(slot)))[0])
+        return int.from_bytes(struct.pack("<2q", *slot.tolist()), "little")

@@ -5,6 +5,7 @@ waits for the GPU before a result is requested, as a large output has dozens of 
 """
 
 import ctypes
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -47,15 +48,22 @@ class _Rows(ctypes.Structure):
 
 
 class _Bounds(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_double) for name in ("multiple", "floor", "unit", "far", "seldom", "far_unit"))
+    _fields_ = tuple(
+        (name, ctypes.c_double) for name in ("multiple", "floor", "unit", "far", "seldom", "far_unit", "smallest")
+    )
 
 
 class FusedComparison:
     """Comparison of tensors on a GPU."""
 
     def __init__(self, kernels: bytes) -> None:
-        """Load `kernels`, a cubin for this GPU, into the current context."""
-        self._module = driver.load_module(kernels)
+        """Use `kernels`, a cubin for this GPU."""
+        self._kernels = kernels
+
+    @functools.cached_property
+    def _module(self) -> int:
+        """Load the kernels into the current context, which the first tensor on the GPU has created."""
+        return driver.load_module(self._kernels)
 
     def begin(self, path: str, sides: Sides, bounds: Bounds | None) -> Reading:
         """Start to compare tensors of equal shape and dtype; see `tensor_comparison.begin`."""
@@ -94,7 +102,11 @@ class FusedComparison:
                 *_pointers(actual, exact, honest),
                 shape,
                 *_pointers(squares, error),  # Scales after the previous kernel.
-                _Bounds(bounds.multiple, bounds.least, bounds.unit, *bounds.counted_from, bounds.far_unit),
+                _Bounds(
+                    *(bounds.multiple, bounds.least, bounds.unit),
+                    *bounds.counted_from,
+                    *(bounds.far_unit, bounds.smallest),
+                ),
                 *_pointers(tally),
             ],
             tasks,

@@ -20,7 +20,7 @@ size in fp32."""
 RARE = 1e-3
 """Part of the elements. Errors of other summation orders in fewer elements do not raise the floor of all
 (`distribution_mix`)."""
-_SPARE = 32
+SPARE = 32
 """Number of far elements beyond `multiple` times the honest reference's number, which is itself random. If a kernel
 flips 32 elements on average and the reference 16, four pairs of draws in a million exceed the limit. For other averages
 the number is smaller (computed from Poisson's distribution). If other orders were observed to flip elements (`rare`),
@@ -136,7 +136,7 @@ def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
 
     If the largest honest error alone set the limit, a single flipped element would widen the tolerance of all elements.
     """
-    spare = min(_SPARE, elements // _SPARE_PART)
+    spare = min(SPARE, elements // _SPARE_PART)
     if bounds.rare > 0:
         spare += int(bounds.multiple * RARE * elements)
     far = tally.far
@@ -281,7 +281,8 @@ def _allowed(
         return _Allowed(got, plain, plain, None, bounds.floor + bounds.unit * plain.abs())
     wide = torch.where(torch.isfinite(exact), exact.double(), plain)
     scale = _row_scale(wide, whole_square)
-    return _Allowed(got, plain, wide, scale, tolerance(bounds, honest_error) * scale + bounds.unit * wide.abs())
+    own = bounds.unit * wide.abs() + bounds.smallest
+    return _Allowed(got, plain, wide, scale, tolerance(bounds, honest_error) * scale + own)
 
 
 def _beyond_allowed(got: torch.Tensor, plain: torch.Tensor, wide: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
@@ -315,7 +316,7 @@ def _far(
 ) -> Far:
     """Count errors beyond each level: a part of the row's `scale`, plus last places of an element of `size`."""
     far, seldom = (level * scale for level in bounds.counted_from)
-    own, honest_own = bounds.far_unit * size, bounds.unit * size
+    own, honest_own = (unit * size + bounds.smallest for unit in (bounds.far_unit, bounds.unit))
     beyond = error > far + own
     any_far, any_seldom = bool(beyond.any()), bool((of_honest > seldom + honest_own).any())
     return Far(

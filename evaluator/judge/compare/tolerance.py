@@ -74,7 +74,7 @@ class Bounds(NamedTuple):
     The other numbers are relative to a row's root mean square. Errors beyond `far` are counted. `rare` is the largest
     error of other summation orders in a few elements, and does not raise `floor`. An error within `far_unit` of the
     element is not far either: in an element many times its row's size, the element's own bf16 roundings are a large
-    part of `far`.
+    part of `far`. `smallest` is an absolute error that every element may have.
     """
 
     rule: ToleranceRule
@@ -84,6 +84,7 @@ class Bounds(NamedTuple):
     far: float = math.inf
     rare: float = 0.0
     far_unit: float = 0.0
+    smallest: float = 0.0
 
     @property
     def least(self) -> float:
@@ -123,4 +124,15 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
         # An honest result is off by half a unit in the last place, and an answer may be off by `multiple` times as
         # much.
         far_unit=max(unit, multiple / 2) * last_place,
+        smallest=_smallest(dtype),
     )
+
+
+def _smallest(dtype: torch.dtype) -> float:
+    """Return the error of numbers too small for the dtype's precision.
+
+    Subnormal numbers have fewer digits, and `nvcc -ftz=true`, part of `--use_fast_math`, replaces those of fp32 by zero
+    (CUDA C++ Programming Guide, "Floating-Point Arithmetic"). GPUs compute fp16 with subnormal numbers.
+    """
+    info = torch.finfo(dtype)
+    return info.smallest_normal * info.eps if dtype == torch.float16 else info.smallest_normal

@@ -1,5 +1,6 @@
 """Context of a grade: facts, builders, runners and GPU session, shared by all stages."""
 
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -7,6 +8,7 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.compile.cuda.disassembly import read_machine_code
 from evaluator.compile.device_builders import device_builders
 from evaluator.deadline import Deadline
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
@@ -59,11 +61,13 @@ class GradeContext(GradeFacts):
             terms.device, terms.gpu and terms.gpu.uuid, terms.options.sandbox_mode, terms.threads
         )
         try:
+            run_tool = SandboxedTools(self.fork_server, terms.device, lambda: self.deadline)
+            cache = BuildCache(cache_folder())
             self._device_builders = device_builders(
                 terms.device,
                 terms.gpu,
-                SandboxedTools(self.fork_server, terms.device, lambda: self.deadline),
-                BuildCache(cache_folder()),
+                run_tool,
+                cache,
                 terms.options.build_timeout_s,
                 self.fork_server.spawn,
             )
@@ -73,7 +77,11 @@ class GradeContext(GradeFacts):
             self.gpu_session = gpu_session
             self.runners = RunnerFactory(self, self.fork_server, gpu_session, pooled_runners)
             self.build_services = BuildServices(
-                self._device_builders, source, terms.options.build_timeout_s, speculative_build
+                self._device_builders,
+                source,
+                terms.options.build_timeout_s,
+                speculative_build,
+                None if terms.gpu is None else partial(read_machine_code, run_tool=run_tool, cache=cache),
             )
             if terms.gpu is None:
                 self._set_up()
@@ -98,6 +106,7 @@ class GradeContext(GradeFacts):
                 self._device_builders.wait()
         finally:
             self._end_processes()
+            self.build_services.close(self.fork_server.end_all)
             self._device_builders.close(self.fork_server.end_all)
 
     def _end_processes(self) -> None:

@@ -89,6 +89,17 @@ class Sites(NamedTuple):
         found = [(parameters[name], shared) for name, shared in self.shared.items() if shared is not None]
         return Laid(found, {name: parameters[name] for name in self.copied})
 
+    def staged(self, parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return a copy of all weights for the runner to copy, in the runner's order of dimensions where that is known.
+
+        A copy between two orders would take longer than the same copy in a runner of the reference.
+        """
+        copies: dict[str, torch.Tensor] = {}
+        for name, shared in self.shared.items():
+            # `empty_like` leaves gaps between elements out, so hostile strides take no more memory.
+            copies[name] = torch.empty_like(parameters[name] if shared is None else shared).copy_(parameters[name])
+        return copies
+
 
 NO_SITES = Sites({}, "this runner's weights are not changed")
 

@@ -128,9 +128,9 @@ constexpr int LEVELS = 8;  // As in compare.py, and the factor from one to the n
 constexpr double STEP = 4.0;
 
 // Errors of the answer are counted from `far` on, and `far_unit` of the element itself, those of the honest reference from
-// `seldom` and `unit` on.
+// `seldom` and `unit` on. `smallest` is allowed to every element.
 struct Bounds {
-  double multiple, floor, unit, far, seldom, far_unit;
+  double multiple, floor, unit, far, seldom, far_unit, smallest;
 };
 
 // `far` and `honest` count, for each level, the errors beyond it and not beyond the next.
@@ -192,7 +192,7 @@ __device__ void compare(const void* actual, const void* exact, const void* hones
     const double of_row = relative * scales[row];
     const double far_of_row = bounds.far * scales[row], seldom_of_row = bounds.seldom * scales[row];
     const auto hold = [&](Index index, double got, double plain, double wide) {
-      const double own = bounds.unit * fabs(wide);
+      const double own = bounds.unit * fabs(wide) + bounds.smallest;
       const double allowed = of_row + own;
       const double error = fabs(got - wide);
       const bool comparable = isfinite(got) && isfinite(wide);
@@ -206,7 +206,7 @@ __device__ void compare(const void* actual, const void* exact, const void* hones
         honest_ratio = fmax(honest_ratio, ratio_of(of_honest, allowed));
         if (of_honest > seldom_of_row + own) atomicAdd(honest_counts + last_level(of_honest, seldom_of_row, own), 1u);
       }
-      const double far_own = bounds.far_unit * fabs(wide);
+      const double far_own = bounds.far_unit * fabs(wide) + bounds.smallest;
       if (comparable && error > far_of_row + far_own) {
         atomicAdd(far_counts + last_level(error, far_of_row, far_own), 1u);
         far_ratio = fmax(far_ratio, ratio_of(error, far_of_row + far_own));

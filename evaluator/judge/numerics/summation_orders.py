@@ -6,7 +6,7 @@ import math
 import torch
 
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.tensor_comparison import RARE, Sides, begin
+from evaluator.judge.compare.tensor_comparison import RARE, Comparison, Sides, begin
 from evaluator.judge.compare.tolerance import WIDEST, Bounds, Rounding, bounds
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_operands
 from evaluator.judge.reference.reference import Expected, Reference
@@ -44,6 +44,7 @@ def other_orders(
     *,
     closely: bool,
     random_seed: int = 0,
+    compare: Comparison = begin,
 ) -> dict[str, Rounding]:
     """Return the distance of other orders from the exact outputs, by path, relative to the row's root mean square.
 
@@ -73,48 +74,48 @@ def other_orders(
             if given is nudged and limits[path] is not None:
                 continue
             sides, limit = Sides(found[path], exact[path], honest[path]), limits[path]
-            error = usual = error_of(path, sides, limit)
+            error = usual = error_of(path, sides, limit, compare)
             if closely and limit is not None and math.isfinite(error) and decides(error, limit):
-                usual = _usual(path, sides, limit, error)
+                usual = _usual(path, sides, limit, error, compare)
             worst[path] = larger(worst[path], Rounding(usual, error))
     return worst
 
 
-def error_of(path: str, sides: Sides, limit: Bounds | None) -> float:
+def error_of(path: str, sides: Sides, limit: Bounds | None, compare: Comparison = begin) -> float:
     """Return an error beyond the tolerance's units in the last place, relative to the row's root mean square."""
     if limit is None:
         return 0.0 if begin(path, sides._replace(exact=sides.honest), None)().ok else math.inf
     part = limit.floor / limit.multiple
     # The ratio is to the sum of `part` and the units in the last place: where these are the larger term, a tolerance of
     # ratio x part is still too small.
-    while (ratio := _held(path, sides, limit, part).error_ratio) is not None and ratio > 1:
+    while (ratio := _held(path, sides, limit, part, compare).error_ratio) is not None and ratio > 1:
         part *= max(ratio, _CLOSELY)
     return math.inf if ratio is None else ratio * part
 
 
-def _usual(path: str, sides: Sides, limit: Bounds, largest: float) -> float:
+def _usual(path: str, sides: Sides, limit: Bounds, largest: float, compare: Comparison) -> float:
     """Return the error, in the unit of `error_of`, that at most 1 element in 1000 exceeds."""
     few = RARE * sides.honest.numel()
     low, high = limit.far / WIDEST / limit.multiple, largest
-    if _held(path, sides, limit, low).mismatches <= few:
+    if _held(path, sides, limit, low, compare).mismatches <= few:
         return low  # The floor allows smaller errors.
     while high > _CLOSELY * low:
         between = math.sqrt(low * high)
-        if _held(path, sides, limit, between).mismatches <= few:
+        if _held(path, sides, limit, between, compare).mismatches <= few:
             high = between
         else:
             low = between
     return high
 
 
-def _held(path: str, sides: Sides, limit: Bounds, part: float) -> TensorCheck:
+def _held(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparison) -> TensorCheck:
     """Compare with a tolerance of `part` of the row's root mean square, plus a part of the units in the last place.
 
     A tolerance is to allow `multiple` times the error, so only 1 / `multiple` of the units is subtracted; in half
     precision the whole unit, since results are rounded to it.
     """
     unit = max(limit.unit / limit.multiple, min(limit.unit, torch.finfo(sides.honest.dtype).eps))
-    return begin(path, sides, limit._replace(multiple=0.0, floor=part, unit=unit, far=math.inf))()
+    return compare(path, sides, limit._replace(multiple=0.0, floor=part, unit=unit, far=math.inf))()
 
 
 def limits_of(problem: Problem, tensor: Value) -> Bounds | None:

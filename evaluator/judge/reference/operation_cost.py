@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils.flop_counter import FlopCounterMode
 
+from evaluator.protocol.flop_count import flop_of
 from evaluator.protocol.op_mode import OperationMode
 
 
@@ -42,16 +42,17 @@ class Cost(NamedTuple):
 
 def cost_of(forward: Callable[[], object]) -> Cost:
     """Return the cost of the PyTorch operations in `forward`, which runs once."""
-    with _Traffic() as traffic, FlopCounterMode(display=False) as counter:
+    with _Traffic() as traffic:
         forward()
-    return Cost(int(counter.get_total_flops()), traffic.moved_bytes, traffic.operations)
+    return Cost(traffic.flop, traffic.moved_bytes, traffic.operations)
 
 
 class _Traffic(OperationMode):
-    """Dispatch mode that counts operations and the bytes of tensor arguments and results. A view moves nothing."""
+    """Dispatch mode that counts FLOP, operations, and the bytes of arguments and results. A view moves nothing."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.flop = 0
         self.operations = 0
         self.moved_bytes = 0
 
@@ -60,6 +61,7 @@ class _Traffic(OperationMode):
     ) -> Any:
         operation: Callable[..., Any] = func
         result = operation(*args, **(kwargs or {}))
+        self.flop += flop_of(func, args, kwargs or {}, result)
         self.operations += 1
         if not getattr(func, "is_view", False):
             leaves = pytree.tree_leaves((args, kwargs or {}, result))

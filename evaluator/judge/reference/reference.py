@@ -22,7 +22,7 @@ from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.input_distributions import change, rehearse
 from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.problem_code import author_code
-from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut
+from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
 from evaluator.judge.tensors.pytree import Value, is_number, leaves, tensors
@@ -81,6 +81,7 @@ class Reference:
         self.weights = ChangingWeights(self.model)
         self._worn: int | None = None
         self._split = problem.split
+        self._pieces = 0
         self._writes_inputs = True
         self.written: frozenset[int] = frozenset()
         """Numbers of the input tensors that forward writes into, counted over all input tensors."""
@@ -147,6 +148,18 @@ class Reference:
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
+
+    def split_rows(self, inputs: Arguments, outputs: Value, pieces: int) -> None:
+        """Cut inputs into `pieces` along dimension 0, if blocks reproduce the first and last rows.
+
+        For measurements alone: verdicts rest on the author's `split`, and on its blocks.
+        """
+        splits = [self._split] if self._split else row_splits(self.model, inputs, outputs)
+        for split in splits:
+            blocks = cut(self.model, inputs, split, pieces)
+            if len(blocks) > 1 and self._follow_each_other(blocks, outputs):
+                self._split, self._pieces = split, pieces
+                return
 
     def settle_float64(self, inputs: Arguments, gradients: list[torch.Tensor] | None) -> None:
         """Learn whether float64 can be computed, before a submission exists.
@@ -352,7 +365,7 @@ class Reference:
 
     def blocks(self, inputs: Arguments) -> list[Arguments]:
         """Return the inputs in blocks by `split`; see `row_blocks.cut`."""
-        return cut(self.model, inputs, self._split)
+        return cut(self.model, inputs, self._split, self._pieces)
 
     def _in_float64(self) -> torch.nn.Module | None:
         try:

@@ -12,13 +12,13 @@ from evaluator.judge.tensors.pytree import Value, leaves, tensors
 _BLOCK_BYTES = 192 << 20
 
 
-def cut(model: Any, inputs: Arguments, split: Mapping[str, int]) -> list[Arguments]:
-    """Return the inputs cut along `split`, with a block's float64 copies within `_BLOCK_BYTES`.
+def cut(model: Any, inputs: Arguments, split: Mapping[str, int], pieces: int = 0) -> list[Arguments]:
+    """Return the inputs cut along `split` into `pieces`, or so that a block's float64 copies are within `_BLOCK_BYTES`.
 
     The outputs of blocks are consecutive along dimension 0. Without a `split`, all inputs form a single block.
     """
     whole = sum(leaf.numel() * 8 for leaf in tensors(inputs.args) + tensors(inputs.kwargs))
-    pieces = -(-whole // _BLOCK_BYTES)
+    pieces = pieces or -(-whole // _BLOCK_BYTES)
     if not split or pieces <= 1:
         return [inputs]
     names = forward_parameters(model, inputs)
@@ -54,6 +54,21 @@ def begins_and_ends_with(outputs: Value, first: Value, last: Value) -> bool:
         if not (near(tensor[: len(head)].double(), head) and near(tensor[-len(tail) :].double(), tail)):
             return False
     return len(list(leaves(first))) == len(known)
+
+
+def row_splits(model: Any, inputs: Arguments, outputs: Value) -> list[dict[str, int]]:
+    """Return splits to try where the author gives none: inputs with as many rows as every output; all, or the first.
+
+    A matrix with as many rows as the other input may be a matrix of weights: only a call shows which.
+    """
+    rows = {tensor.shape[0] if tensor.dim() else 1 for tensor in tensors(outputs)}
+    names = [
+        name
+        for name, value in forward_parameters(model, inputs)
+        if isinstance(value, torch.Tensor) and value.dim() and {value.shape[0]} == rows and value.shape[0] > 1
+    ]
+    splits = [dict.fromkeys(names, 0), dict.fromkeys(names[:1], 0)]
+    return splits[: min(len(names), 2)]
 
 
 def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:

@@ -1,7 +1,7 @@
 """Build service of one runner: answers build requests, and records builds and failures."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
@@ -29,16 +29,23 @@ _SHORT_LOG, _FEW_DIAGNOSTICS = 2000, 3
 class BuildService:
     """Serves a runner's build requests with a device's builder. Refused requests leave no record but the failure."""
 
-    def __init__(self, builder: ExtensionBuilder, build_budget: BuildBudget, submission: str = "") -> None:
+    def __init__(
+        self,
+        builder: ExtensionBuilder,
+        build_budget: BuildBudget,
+        submission: str = "",
+        on_library: Callable[[bytes], None] | None = None,
+    ) -> None:
         """Start with nothing built. `build_budget` is shared by all builds of the grade.
 
         Records: `texts` maps file names to compiled sources, `built_from` lists the source files, `device_code` the
         kernels and `imports` the imported functions of each library. `waited_s` is the runner's waiting time. Failures
-        name lines of `submission`.
+        name lines of `submission`. `on_library` receives each library.
         """
         self._builder = builder
         self._build_budget = build_budget
         self._submission = submission
+        self._on_library = on_library
         self._log_left = _MOST_LOG
         self._diagnostics_left = _MOST_DIAGNOSTICS
         self._kept_bytes = 0
@@ -76,6 +83,8 @@ class BuildService:
         self._keep(source_files(request))
         self.device_code.append(_kernels(built, built.library))
         self.imports.append(imported_symbols(built.library))
+        if self._on_library is not None:
+            self._on_library(built.library)
         return BuildReply(ok=True, log=built.unit.log), sealed_file(built.library)
 
     @contextlib.contextmanager

@@ -16,8 +16,9 @@ import torch
 from evaluator.cache.measurements import look_up, measured_once
 from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
 from evaluator.catalog.origin import Origin
+from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.tensor_comparison import Sides, begin
+from evaluator.judge.compare.tensor_comparison import Comparison, Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
@@ -46,6 +47,8 @@ _SLOW_S = 0.5
 """A forward is run some sixty times. With a longer nominal time, the decision uses a smaller size."""
 _LARGE_ELEMENTS = 1 << 26
 """Larger tensors also use a smaller size: sixty comparisons take long, and float64 may not fit twice."""
+_TRIED_ELEMENTS = 1 << 22
+"""Larger tensors are tried on so many elements of their first rows, if rows are independent."""
 _TOO_LARGE = "too large to try before a grade: `warpgrade problems validate` does, or give the problem a small size"
 _CHANGED_PART = 0.01
 _FAR = 0.1
@@ -104,12 +107,19 @@ AS_GIVEN_ALONE = DistributionMix()
 
 
 def distribution_mix_for(
-    reference: Reference, size: SizeName, rule: ToleranceRule, values: ValuesRule = ValuesRule.ALL
+    reference: Reference,
+    size: SizeName,
+    rule: ToleranceRule,
+    values: ValuesRule = ValuesRule.ALL,
+    compare: Comparison = begin,
 ) -> DistributionMix:
-    """Return the stored decision, or decide. With the problem's own values alone, only the rounding counts."""
+    """Return the stored decision, or decide. With the problem's own values alone, only the rounding counts.
+
+    `compare` compares tensors on the reference's device.
+    """
     if rule is ToleranceRule.KERNELBENCH:
         return AS_GIVEN_ALONE
-    found = distribution_mix_of(decided(reference, size))
+    found = distribution_mix_of(decided(reference, size, compare=compare))
     if values is ValuesRule.OWN:
         return found._replace(use=(), untried=())
     # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two.
@@ -127,7 +137,7 @@ def _untried(lock: SizeLock) -> tuple[Profile, ...]:
     return tuple(profile for profile, why in lock.left_out.items() if why == _TOO_LARGE)
 
 
-def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> SizeLock:
+def decided(reference: Reference, size: SizeName, *, thorough: bool = False, compare: Comparison = begin) -> SizeLock:
     """Return the decision from the problem's lock or the cache, else decide; if `thorough`, for a problem of any size.
 
     A decision with untried distributions is not cached; `problems validate` makes and caches a complete decision.
@@ -138,7 +148,7 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False) -> 
     problem, device = reference.problem, reference.device.type
     if (known := _known(problem, size, device)) is not None:
         return known
-    made = decide(reference, size, math.inf if thorough else _LONGEST_S)
+    made = decide(reference, size, math.inf if thorough else _LONGEST_S, compare)
     return made if _untried(made) else measured_once(_parts(problem, size, device), SizeLock, lambda: made)
 
 
@@ -154,30 +164,41 @@ def _parts(problem: Problem, size: SizeName, device: str) -> list[object]:
     return [problem.sha256, dict(sorted(problem.sizes[size].items())), RULES, torch.__version__, device]
 
 
-def decide(reference: Reference, size: SizeName, limit_s: float = math.inf) -> SizeLock:
+def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, compare: Comparison = begin) -> SizeLock:
     """Try every distribution on the reference. The author's declarations take precedence over observations.
 
-    If the size is too large to try, the small size decides. If all trials would take more than `limit_s` on a nominal
-    machine, none is made.
+    If the size is too large to try, the small size decides; without a small size, the first rows of a call decide, if
+    rows are independent. If all trials would take more than `limit_s` on a nominal machine, or more memory than is
+    free, no distribution is used.
     """
     try:
         scratch = reference.twin()
     except Exception as error:  # noqa: BLE001 - a model that cannot be copied, for whatever reason of its own
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
-    if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, limit_s)) is not None:
+    if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, limit_s, compare)) is not None:
         return instead
+    try:
+        with out_of_memory():
+            return _tried(scratch, limit_s, compare)
+    except MemoryError:
+        return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
+
+
+def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
+    """Return the decision by trials on `scratch`, whose split may change."""
+    _split_if_large(scratch)
     if _FORWARDS * len(PROFILES) * _forward_s(scratch) > limit_s:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
-    given = _seen(scratch, Profile.AS_GIVEN, None)
+    given = _seen(scratch, Profile.AS_GIVEN, None, compare)
     use: list[Profile] = []
     left_out: dict[Profile, str] = {}
     seen_on = {Profile.AS_GIVEN: given}
     for profile in PROFILES:
-        said = reference.problem.profiles.get(profile)
+        said = scratch.problem.profiles.get(profile)
         if isinstance(said, str):
             left_out[profile] = said
             continue
-        seen = _seen(scratch, profile, given)
+        seen = _seen(scratch, profile, given, compare)
         if seen.why_not is not None and (said is not True or seen.fatal):
             left_out[profile] = seen.why_not
             continue
@@ -191,15 +212,15 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf) -> S
     )
 
 
-def _of_the_small_size(reference: Reference, limit_s: float) -> SizeLock | None:
+def _of_the_small_size(reference: Reference, limit_s: float, compare: Comparison) -> SizeLock | None:
     """Return the decision for the small size if this size is too large or too slow, else None."""
     problem = reference.problem
     if SizeName.SMALL not in problem.sizes:
         return None
     if not _is_large(reference) and _forward_s(reference) <= _SLOW_S:
         return None
-    small = Reference(problem, SizeName.SMALL, LOCK_SEED)
-    known = decided(small, SizeName.SMALL, thorough=limit_s == math.inf)
+    small = Reference(problem, SizeName.SMALL, LOCK_SEED, reference.device.type)
+    known = decided(small, SizeName.SMALL, thorough=limit_s == math.inf, compare=compare)
     # Sums of the larger size are longer: the rounding of other orders is at least that of the small size.
     return SizeLock(known.use, known.left_out, known.rounding, known.rare)
 
@@ -212,9 +233,20 @@ def _is_large(reference: Reference) -> bool:
     return _elements(reference.forward(inputs, 0)) > _LARGE_ELEMENTS
 
 
-def _forward_s(reference: Reference) -> float:
-    """Return the duration of a forward on a nominal machine, in seconds."""
+def _split_if_large(reference: Reference) -> None:
+    """Cut large inputs into rows if rows are independent. A backward pass takes whole calls."""
+    if reference.problem.backward:
+        return
     inputs = reference.draw(LOCK_SEED)
+    outputs = reference.forward(inputs, 0)
+    pieces = -(-max(_elements([inputs.args, inputs.kwargs]), _elements(outputs)) // _TRIED_ELEMENTS)
+    if pieces > 1:
+        reference.split_rows(inputs, outputs, pieces)
+
+
+def _forward_s(reference: Reference) -> float:
+    """Return the duration of a forward of the tried rows on a nominal machine, in seconds."""
+    inputs = _first_block(reference, reference.draw(LOCK_SEED))
     return cost_of(lambda: reference.forward(inputs, 0)).nominal_s(reference.device.type)
 
 
@@ -235,7 +267,7 @@ class _Seen(NamedTuple):
     fatal: bool = False
 
 
-def _seen(reference: Reference, profile: Profile, given: _Seen | None) -> _Seen:
+def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: Comparison) -> _Seen:
     try:
         inputs = _first_block(reference, reference.draw(LOCK_SEED, profile))
         others = _first_block(reference, reference.draw(LOCK_SEED + 1, profile))
@@ -252,7 +284,7 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None) -> _Seen:
     limits = {path: limits_of(reference.problem, value) for path, value in reference.values(expected.honest).items()}
     # A distribution decided by rounding is left out, unless it is the problem's own or the author insists.
     insisted = profile is Profile.AS_GIVEN or reference.problem.profiles.get(profile) is True
-    found = other_orders(reference, inputs, gradients, expected, limits, list(Order), closely=insisted)
+    found = other_orders(reference, inputs, gradients, expected, limits, list(Order), closely=insisted, compare=compare)
     # If few large values dominate, one draw proves little: try a second draw with two orders.
     again = other_orders(
         reference,
@@ -262,17 +294,24 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None) -> _Seen:
         limits,
         [Order.ROUNDED, Order.SEQUENTIAL],
         closely=insisted,
+        compare=compare,
     )
-    seen = _matter(reference, expected, limits, {path: larger(each, again[path]) for path, each in found.items()})
+    seen = _matter(
+        reference, expected, limits, {path: larger(each, again[path]) for path, each in found.items()}, compare
+    )
     if seen.why_not is not None:
         return seen
-    if not _differ(expected, other, limits):
+    if not _differ(expected, other, limits, compare):
         return seen._replace(why_not="the output hardly depends on such inputs")
     return seen
 
 
 def _matter(
-    reference: Reference, expected: Expected, limits: dict[str, Bounds | None], found: dict[str, Rounding]
+    reference: Reference,
+    expected: Expected,
+    limits: dict[str, Bounds | None],
+    found: dict[str, Rounding],
+    compare: Comparison,
 ) -> _Seen:
     """Return for which outputs other summation orders matter, and whether rounding decides."""
     exact, plain = reference.values(expected.exact), reference.values(expected.honest)
@@ -290,7 +329,7 @@ def _matter(
             why_not = why_not or f"rounding decides: another order of summation moves {path} by {moved_by}"
             fatal = fatal or not math.isfinite(largest)
             rare |= {path: _short(largest)} if math.isfinite(largest) else {}
-        honest = error_of(path, Sides(plain[path], exact[path], plain[path]), limit)
+        honest = error_of(path, Sides(plain[path], exact[path], plain[path]), limit, compare)
         # NaN does not measure rounding.
         if math.isfinite(usual) and usual * limit.multiple > limit.floor and (path in rare or usual > honest):
             rounding[path] = _short(usual)
@@ -316,14 +355,14 @@ def _finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 
 
-def _differ(expected: Expected, other: Expected, limits: dict[str, Bounds | None]) -> bool:
+def _differ(expected: Expected, other: Expected, limits: dict[str, Bounds | None], compare: Comparison) -> bool:
     """Return whether other inputs lead to outputs that a comparison distinguishes, in some part of some output."""
     exact, honest, instead = by_path(expected.exact), by_path(expected.honest), by_path(other.honest)
     for path, plain in honest.items():
         if not isinstance(plain, torch.Tensor) or instead[path].shape != plain.shape:
             continue
         wanted = exact[path] if limits[path] is not None else exact[path].to(plain.dtype)
-        check = begin(path, Sides(instead[path], wanted, plain), limits[path])()
+        check = compare(path, Sides(instead[path], wanted, plain), limits[path])()
         many = check.mismatches >= max(_CHANGED_PART * plain.numel(), 1)
         if many or (check.mismatches > 0 and _far(instead[path], wanted)):
             return True

@@ -10,7 +10,14 @@ import torch
 from evaluator.compile.device_builders import DeviceBuilders
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.backend.device_backend import CallSizes, DeviceBackend, GpuBackend, HostBackend
+from evaluator.judge.backend.device_backend import (
+    CallSizes,
+    DeviceBackend,
+    GpuBackend,
+    HostBackend,
+    comparison_on_gpu,
+)
+from evaluator.judge.compare.tensor_comparison import begin
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -36,7 +43,10 @@ class ProblemSetup(NamedTuple):
 def set_up_problem(terms: GradeTerms, weight_seed: int, device_builders: DeviceBuilders) -> ProblemSetup:
     """Run the problem's own code, and plan the memory. Raises ProblemError for a broken problem."""
     reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
-    distribution_mix = distribution_mix_for(reference, terms.size, terms.options.tolerance, terms.options.values)
+    compare = comparison_on_gpu(device_builders) if terms.gpu is not None else begin
+    distribution_mix = distribution_mix_for(
+        reference, terms.size, terms.options.tolerance, terms.options.values, compare
+    )
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
         return ProblemSetup(reference, distribution_mix, HostBackend(sizes, device_builders), reference_s)

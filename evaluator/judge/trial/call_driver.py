@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
 from msgspec.structs import replace
 
 from evaluator.devices.memory import SharedMemory
@@ -67,7 +68,7 @@ class CallDriver:
         """Prepare the runner, then let the clock reveal the inputs. Without `wanted`, the call is empty."""
         if (fault := self._prepared(index, 1, timeout_s)) is not None:
             return LaidOut([], []), fault
-        placed, frames = self._laid_out([plan])
+        placed, frames = self._laid_out([plan], self._shared_weights())
         frame = replace(
             frames[0],
             index=index,
@@ -102,25 +103,42 @@ class CallDriver:
         self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False
     ) -> tuple[LaidOut, ClockedWindow | Fault]:
         """Make a window of calls, after a call outside of a window. `empty` calls have no work on the GPU."""
-        if (fault := self._prepared(index, len(plans), timeout_s)) is not None:
+        if (fault := self._prepared(index, self.window_calls, timeout_s)) is not None:
             return LaidOut([], []), fault
-        placed, frames = self._laid_out(plans)
+        placed, frames = self._laid_out(plans, self._shared_weights())
         frames = [replace(frame, index=index, empty=empty, probes=not empty) for frame in frames]
         return placed, self._clock.window(frames, placed.write, outlined(self.wanted), timeout_s=timeout_s)
 
+    def staged_weights(self) -> dict[str, torch.Tensor]:
+        """Return a copy of the reference's current weights for `ask_spot_check`; empty if weights do not change."""
+        return self._sites.staged(self._reference.parameters()) if self._sites.change else {}
+
     def ask_spot_check(
-        self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False
+        self,
+        index: int,
+        plans: Sequence[CallPlan],
+        weights: Sequence[dict[str, torch.Tensor]],
+        *,
+        timeout_s: float,
+        empty: bool = False,
     ) -> tuple[LaidOut, ClockedSpotCheck | Fault]:
-        """Make calls that are released one at a time. `empty` calls consist of removed masks and digests."""
-        if (fault := self._prepared(index, len(plans), timeout_s)) is not None:
+        """Make calls that are released one at a time, each with its own `weights`.
+
+        `empty` calls consist of removed masks, copied weights and digests.
+        """
+        if (fault := self._prepared(index, self.window_calls, timeout_s)) is not None:
             return LaidOut([], []), fault
-        placed, frames = self._laid_out(plans)
+        placed, frames = self._laid_out(plans, [Laid([], each) for each in weights])
         frames = [replace(frame, index=index, empty=empty, probes=False) for frame in frames]
         masked = [_extent(frame, self._inputs.size_bytes) for frame in frames]
         return placed, self._clock.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
 
     def _prepared(self, index: int, calls: int, timeout_s: float) -> Fault | None:
-        """Let the runner free old outputs, and fill the memory of the outputs of `calls` calls."""
+        """Let the runner free old outputs, and fill the memory of the outputs of `calls` calls.
+
+        All windows of a runner fill the same number: PyTorch's allocator keeps segments, and reuses none that is too
+        small. Windows of different lengths would exhaust the arena.
+        """
         poison = secrets.randbelow(256)
         fault = self._clock.prepare(
             Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),
@@ -130,21 +148,27 @@ class CallDriver:
             self._precomputed_output.look(poison)
         return fault
 
-    def _laid_out(self, plans: Sequence[CallPlan]) -> tuple[LaidOut, list[Call]]:
-        """Choose places for the inputs of calls with the same weights. Inputs of a call lie side by side."""
-        weights = self._sites.of(self._reference.parameters()) if self._sites.change else Laid([], {})
+    def _shared_weights(self) -> list[Laid]:
+        """Return the reference's current weights, which all calls of a frame share."""
+        return [self._sites.of(self._reference.parameters())] if self._sites.change else []
+
+    def _laid_out(self, plans: Sequence[CallPlan], weights: Sequence[Laid]) -> tuple[LaidOut, list[Call]]:
+        """Choose places for the inputs of calls. Inputs and staged weights of a call lie side by side.
+
+        `weights` are those of each call, or of the first.
+        """
         values: list[tuple[str, Value]] = []
         starts = []
-        for plan in plans:
+        for plan, laid in zip(plans, [*weights, *[Laid([], {})] * (len(plans) - len(weights))], strict=True):
             starts.append(len(values))
             values += [(f"input {position}", value) for position, value in enumerate(plan.inputs.args)]
             values += [(f"input {name}", value) for name, value in plan.inputs.kwargs.items()]
-            values.append(("gradient", plan.gradients or []))
-        placed = lay_out([*values, ("weight", weights.staged)], self._inputs)._replace(weights=weights.direct)
-        *nodes, staged = placed.nodes
+            values += [("gradient", plan.gradients or []), ("weight", laid.staged)]
+        direct = [pair for laid in weights for pair in laid.direct]
+        placed = lay_out(values, self._inputs)._replace(weights=direct)
         frames = []
-        for plan, start, end in zip(plans, starts, [*starts[1:], len(nodes)], strict=True):
-            *given, gradients = nodes[start:end]
+        for plan, start, end in zip(plans, starts, [*starts[1:], len(values)], strict=True):
+            *given, gradients, staged = placed.nodes[start:end]
             count = len(plan.inputs.args)
             frames.append(
                 Call(
@@ -158,15 +182,16 @@ class CallDriver:
                     args=Items(is_tuple=False, items=given[:count]),
                     kwargs=Table(keys=list(plan.inputs.kwargs), items=given[count:]),
                     output_gradients=gradients if plan.gradients is not None and isinstance(gradients, Items) else None,
-                    weights={} if start else named_views(staged),
+                    weights=named_views(staged),
                 )
             )
         return placed, frames
 
 
 def _extent(frame: Call, region_bytes: int) -> Masked:
-    """Return the memory of a call's inputs, whole words of 4 bytes: inputs of other calls are 256 bytes away."""
-    nodes = [frame.args, frame.kwargs, *([] if frame.output_gradients is None else [frame.output_gradients])]
+    """Return the memory of a call's inputs and weights, in words of 4 bytes: other calls are 256 bytes away."""
+    gradients = [] if frame.output_gradients is None else [frame.output_gradients]
+    nodes = [frame.args, frame.kwargs, *gradients, *frame.weights.values()]
     spans = answer_spans(Done(index=0, outputs=Items(is_tuple=False, items=list(nodes))))
     if not spans:
         return Masked(offset_bytes=0, size_bytes=0)

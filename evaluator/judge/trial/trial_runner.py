@@ -205,9 +205,13 @@ class TrialRunner:
 
     def plans(self, index: int, seeds: Sequence[int]) -> list[CallPlan]:
         """Return the plans of calls with the problem's own values, and weights that follow from the first seed."""
-        self._reference.wear(self._weights_of(seeds[0]))
+        self.wear(seeds[0])
         rows = self._row_sites(index)
         return [CallPlan(self._reference, seed, row_sites=rows) for seed in seeds]
+
+    def wear(self, seed: int) -> None:
+        """Give the reference the weights of the call with `seed`."""
+        self._reference.wear(self._weights_of(seed))
 
     def compared(self, index: int, plan: CallPlan, placed: LaidOut, answer: ClockedCall) -> Trial:
         """Compare the outputs of a call made by `plan`, while its weights are the reference's."""
@@ -264,7 +268,7 @@ class TrialRunner:
         With `forked`, on two streams. All calls share the same inputs, since the model never reads the inputs.
         """
         seed = fresh_seed()
-        self._reference.wear(self._weights_of(seed))
+        self.wear(seed)
         plan = CallPlan(self._reference, seed, random_seed=0)
         for index in itertools.count():
             _, answer = self.call_driver.ask(index, plan, None, schedule=None, timeout_s=timeout_s, forked=forked)

@@ -9,13 +9,13 @@ share work between them, so a submission also makes a spot check (`clock/spot_ch
 anything. A window that is faster per call than the spot check allows is not quoted.
 """
 
-import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from evaluator.devices.page import MAX_SPOT_CALLS
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
@@ -26,13 +26,14 @@ _WINDOWS, _MOST_WINDOWS = 6, 12
 _NARROW = 0.01
 """Error of the median time of a call, relative to it, below which more windows than `_WINDOWS` add little."""
 _SPREAD = 4
-"""Windows have between three quarters of the largest number of calls and all."""
+"""Windows have between three quarters of the largest number of calls and all; of three or four calls, one may be
+missing."""
 _LONGEST_MS = 4.0
 """Time of all calls of a window."""
 _SHORTEST_CALL_MS = 0.002
 _EVENT_STEP_MS = 32e-6
 """Times between two events are multiples of this (measured on an H200). Scatter of windows is in their times."""
-SPOT_CALLS = 16
+SPOT_CALLS = MAX_SPOT_CALLS
 SPOT_MARGIN_MS = 0.0007
 SPOT_MARGIN = 0.03
 """Difference of honest calls: a spot check's take up to 1.3 us more (docs/evidence/windows.md)."""
@@ -84,7 +85,7 @@ def windows_of(
     window_ms: list[float] = []
     hosts_ms: list[float] = []
     while most > 1 and not _enough(calls, window_ms):
-        count = most - secrets.randbelow(max(most // _SPREAD, 1))
+        count = most - secrets.randbelow(max(most // _SPREAD, 2 if most > 2 else 1))
         given = _own_values(trial_runner, seeds, count)
         window = runner.run(index + len(used), given, timeout_s=timeout_s, every=every)
         used += given
@@ -127,9 +128,13 @@ def _spot_checked(
     if spot.fault is not None:
         return WindowSide(None, _failed(spot.trials, spot.fault), used)
     spot_ms = [max(each - constant_ms, 0.0) for each in spot.times_ms[1:]]  # The first call finds cold instructions.
-    least_ms = median(spot_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS if spot_ms else -math.inf
-    shared = median(windows.call_ms) < least_ms
-    return WindowSide(replace(windows, spot_ms=spot_ms, spot_quoted=shared), None, used)
+    shared_work = shares_work(windows.call_ms, spot_ms)
+    return WindowSide(replace(windows, spot_ms=spot_ms, shared_work=shared_work), None, used)
+
+
+def shares_work(call_ms: Sequence[float], spot_ms: Sequence[float]) -> bool:
+    """Return whether calls of windows are faster than calls that cannot share work."""
+    return bool(spot_ms) and median(call_ms) < median(spot_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS
 
 
 def _enough(calls: list[int], window_ms: list[float]) -> bool:

@@ -4,6 +4,8 @@ import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
+
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.reference.call_plan import CallPlan
@@ -53,12 +55,12 @@ class WindowRunner:
         return WindowTrials(trials, _fault(trials), answer.elapsed_ms, answer.was_queued, answer.host_ms)
 
     def spot_check(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> SpotTrials:
-        """Make calls as in a window, but release each call after the digest of the call before."""
-        plans = self._trial_runner.plans(index, seeds)
-        placed, answer = self._call_driver.ask_spot_check(index, plans, timeout_s=timeout_s)
+        """Make calls as in a window, but release each call, and its weights, after the digest of the call before."""
+        plans, weights = self._spot_plans(index, seeds)
+        placed, answer = self._call_driver.ask_spot_check(index, plans, weights, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return SpotTrials([], answer, [])
-        trials = self._compared(index, plans, placed, answer.calls, range(len(plans)))
+        trials = self._compared(index, plans, placed, answer.calls, range(len(plans)), own_weights=True)
         fault = _fault(trials)
         if fault is None and answer.mismatch is not None:
             message = f"the outputs of call {index + answer.mismatch} changed after the call had ended"
@@ -67,9 +69,18 @@ class WindowRunner:
 
     def time_empty_spot_check(self, calls: int, *, timeout_s: float) -> list[float] | Fault:
         """Return the times of a spot check's calls without a forward, in ms."""
-        plans = self._trial_runner.plans(1, [fresh_seed() for _ in range(calls)])
-        _, answer = self._call_driver.ask_spot_check(1, plans, timeout_s=timeout_s, empty=True)
+        plans, weights = self._spot_plans(1, [fresh_seed() for _ in range(calls)])
+        _, answer = self._call_driver.ask_spot_check(1, plans, weights, timeout_s=timeout_s, empty=True)
         return answer if isinstance(answer, Fault) else answer.times_ms
+
+    def _spot_plans(self, index: int, seeds: Sequence[int]) -> tuple[list[CallPlan], list[dict[str, torch.Tensor]]]:
+        """Return the plans of calls that each have their own weights, and these weights."""
+        plans: list[CallPlan] = []
+        weights: list[dict[str, torch.Tensor]] = []
+        for seed in seeds:
+            plans += self._trial_runner.plans(index, [seed])
+            weights.append(self._call_driver.staged_weights())
+        return plans, weights
 
     def time_empty_window(self, calls: int, *, timeout_s: float) -> float | Fault:
         """Return the time of the runner's host for a window of calls without a forward, in ms."""
@@ -84,10 +95,14 @@ class WindowRunner:
         placed: LaidOut,
         calls: Sequence[ClockedCall],
         numbers: Sequence[int],
+        *,
+        own_weights: bool = False,
     ) -> list[Trial]:
         """Compare calls up to the first failure. The inputs of all calls are compared with the first."""
         trials: list[Trial] = []
         for number in numbers:
+            if own_weights:
+                self._trial_runner.wear(plans[number].seed)
             inputs = LaidOut([], []) if trials else placed
             trials.append(self._trial_runner.compared(index + number, plans[number], inputs, calls[number]))
             plans[number].forget()

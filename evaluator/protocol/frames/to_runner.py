@@ -125,11 +125,12 @@ class Window(Frame, frozen=True):
     `sampled` paths. The weights of the first call hold for all.
 
     With `masked`, a spot check: the runner's stream waits for ticket + k in the page before call k, removes the mask of
-    call k by the key in the page, and writes the digest of the call's outputs into the page behind the call.
+    call k by the key in the page, copies the call's own weights, and writes the digest of the call's outputs into the
+    page behind the call.
     """
 
     calls: Annotated[list[Call], msgspec.Meta(min_length=1, max_length=32)]
-    masked: Annotated[list[Masked], msgspec.Meta(max_length=32)] = []
+    masked: Annotated[list[Masked], msgspec.Meta(max_length=16)] = []
 
 
 class Count(Frame, frozen=True):

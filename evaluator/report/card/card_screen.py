@@ -57,6 +57,8 @@ def render_card(
         roofline_row(sheet, card.roofline)
     if card.profiling is not None:
         profiling_rows(sheet, card.profiling)
+    if card.machine_code is not None and card.machine_code.text:
+        sheet.row("Machine code", sheet.say(card.machine_code.text, 320))
     printed_rows(sheet, card.output, _lines_printed(card, with_samples=with_samples))
     if with_samples and card.timing is not None:
         show_samples(sheet, card.timing)

@@ -36,12 +36,10 @@ def show_samples(sheet: Sheet, timing: Timing) -> None:
 
 def counted_samples(runs: Sequence[Samples]) -> str:
     """Return number and kind of the samples of a side's runs."""
-    windows = [run.windows for run in runs if run.windows is not None]
+    windows = [run.windows for run in runs if run.windows is not None and not run.windows.shared_work]
     count = sum(len(run.samples_ms) for run in runs)
     if not windows:
         return counted(count, "verified call")
-    if any(each.spot_quoted for each in windows):
-        return counted(count, "verified call") + " one at a time"
     calls = [number for each in windows for number in each.calls]
     least, most = min(calls, default=0), max(calls, default=0)
     return f"{counted(count, 'window')} of {least if least == most else f'{least} to {most}'} verified calls"

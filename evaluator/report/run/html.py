@@ -27,6 +27,7 @@ class Detail(NamedTuple):
     findings: list[Finding]
     samples: list[tuple[str, str]]
     output: str
+    machine_code: str = ""
 
     @property
     def size(self) -> int:
@@ -61,6 +62,7 @@ def detail_of(card: Scorecard) -> Detail:
         findings=findings,
         samples=[(side.side, _samples(side)) for side in sides],
         output=printable(card.output.text),
+        machine_code="" if card.machine_code is None else printable(card.machine_code.text),
     )
 
 

@@ -126,7 +126,7 @@ def _entry(card: Scorecard | None) -> Document:
     if card is not None and correct and card.timing is not None and card.timing.speedup is not None:
         side = card.timing.submission
         # KernelBench has no intervals, so unwatched time of single calls counts as the submission's.
-        unwatched_ms = side.unwatched_ms if side.windows is None else 0.0
+        unwatched_ms = side.unwatched_ms if side.windows is None or side.windows.shared_work else 0.0
         stats = _stats(card, [each + unwatched_ms for each in side.samples_ms])
     return {
         "compiled": correct or (card is not None and card.build is not None and card.build.ok),

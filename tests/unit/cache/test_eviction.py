@@ -30,14 +30,14 @@ def folder(root, number, namespace=CacheNamespace.BUILDS):
     return root / namespace / key(number)[:2] / key(number)
 
 
-def put(root, number, *, age_s=2 * RECENT_S, library=LIBRARY):
-    BuildCache(root).put(key(number), library, log="", wall_s=1.0)
+def put(root, number, *, age_s=2 * RECENT_S, library=LIBRARY, namespace=CacheNamespace.BUILDS):
+    BuildCache(root, namespace=namespace).put(key(number), library, log="", wall_s=1.0)
     used_s = time.time() - age_s
-    os.utime(folder(root, number), (used_s, used_s))
+    os.utime(folder(root, number, namespace), (used_s, used_s))
 
 
-def left(root, numbers):
-    return [number for number in numbers if folder(root, number).exists()]
+def left(root, numbers, namespace=CacheNamespace.BUILDS):
+    return [number for number in numbers if folder(root, number, namespace).exists()]
 
 
 def hidden(root):
@@ -63,7 +63,8 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
     assert hidden(tmp_path) == []
 
 
-def test_builds_that_nobody_came_back_for_cannot_evict_others(tmp_path):
+@pytest.mark.parametrize("namespace", ["builds", "failures", "sass"])
+def test_builds_that_nobody_came_back_for_cannot_evict_others(tmp_path, namespace):
     """One stranger after the other has extensions built; those that are in use stay, and so do our own parts."""
     BuildCache(tmp_path).parts.put(key(100), LIBRARY, log="", wall_s=1.0)
     parts = folder(tmp_path, 100, CacheNamespace.PARTS)
@@ -74,12 +75,12 @@ def test_builds_that_nobody_came_back_for_cannot_evict_others(tmp_path):
         os.utime(folder(tmp_path, number) / "manifest.json", (made_s, made_s))
     size_bytes = usage(tmp_path, 1).bytes
     for number in range(10, 40):
-        put(tmp_path, number, age_s=10_000 - number)
+        put(tmp_path, number, age_s=10_000 - number, namespace=CacheNamespace(namespace))
         make_room(tmp_path, 2 * size_bytes, AT_ONCE)
         assert usage(tmp_path, 1).bytes <= 2 * size_bytes
     assert left(tmp_path, range(3)) == [0, 1, 2]
     assert parts.exists()
-    assert left(tmp_path, range(10, 40)) == [36, 37, 38, 39]
+    assert left(tmp_path, range(10, 40), CacheNamespace(namespace)) == [36, 37, 38, 39]
 
 
 def test_one_submission_adds_no_more_than_its_share(tmp_path, monkeypatch, caplog):
@@ -202,13 +203,14 @@ def test_leftovers_of_killed_processes_are_swept_when_old(tmp_path):
 def test_clear_removes_everything_and_says_what(tmp_path):
     put(tmp_path, 0, age_s=0)
     BuildCache(tmp_path).failures.put(key(3), LIBRARY, log="", wall_s=1.0)
+    BuildCache(tmp_path).machine_code.put(key(4), LIBRARY, log="", wall_s=1.0)
     BuildCache(tmp_path).parts.put(key(1), LIBRARY, log="", wall_s=1.0)
     (tmp_path / "prepared" / "some").mkdir(parents=True)
     BuildCache(tmp_path, namespace=CacheNamespace.MEASURED).put(key(2), LIBRARY, log="", wall_s=1.0)
     before = usage(tmp_path, 1)
     cleared = clear(tmp_path)
     assert (cleared.bytes, cleared.shelves, cleared.stayed) == (before.bytes, before.shelves, 0)
-    assert [each.entries for each in cleared.shelves] == [1, 1, 1, 1, 1]
+    assert [each.entries for each in cleared.shelves] == [1, 1, 1, 1, 1, 1]
     assert usage(tmp_path, 1).bytes == 0
     assert clear(tmp_path / "nowhere").bytes == 0
 

@@ -14,6 +14,7 @@ from functools import partial
 
 import pytest
 
+from evaluator.compile.binaries.sass import machine_code
 from evaluator.compile.extension.error_agreement import undeclared
 from evaluator.cuda_source.kernel_names import kernels_in_library
 from evaluator.cuda_source.symbols import _function_name, missing
@@ -61,6 +62,9 @@ WORK = {
     "clones that never close": lambda n: _function_name("f(int)" + " [clone .a" * n),
     "symbols that nobody defines": lambda n: missing("U f(int)\n" * n, "", {"f"}),
     "words of a flag": lambda n: words(["'" + "x " * n + "'", "y " * n]),
+    "functions of a disassembly": lambda n: machine_code(
+        "".join(f"Function : k{i}\n/*0010*/ F2F.F16.F32 R{i}, R4 ;\n" for i in range(n))
+    ),
     "flags of nvcc": lambda n: nvcc_flags(["-Xcompiler " + "-O3," * n]),
 }
 

@@ -13,8 +13,20 @@ from evaluator.judge.context.runner_factory import RunnerFactory
 from evaluator.judge.own_kernels.own_kernels import Evidence
 from evaluator.judge.roofline.roofline_check import RooflineOutcome
 from evaluator.progress import Silent, Stopwatch
-from evaluator.records import Build, DeviceKind, Fault, L2Inputs, L2Rule, Outcome, RunnerOutput, Status
+from evaluator.records import (
+    Build,
+    DeviceKind,
+    Fault,
+    L2Inputs,
+    L2Rule,
+    MachineCode,
+    Outcome,
+    Precision,
+    RunnerOutput,
+    Status,
+)
 from tests import cards
+from tests.unit.compile.binaries.test_sass import recorded
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -146,7 +158,7 @@ def test_a_submission_for_a_gpu_is_imported_by_no_runner_of_the_pool(monkeypatch
 def stages_of(monkeypatch):
     """Run `finish` with stages that only note their names, and fail from the one called `failing` on."""
 
-    def run(device, failing=None, *, required=None, profile=None):
+    def run(device, failing=None, *, required=None, profile=None, machine_code=None):
         done = []
 
         def fault(name):
@@ -161,6 +173,10 @@ def stages_of(monkeypatch):
 
         def profiling(_):
             done.append("profile")
+
+        def read_machine_code():
+            done.append("machine code")
+            return machine_code
 
         monkeypatch.setattr(
             stages, "measure_both", lambda *_: stages.TimeOutcome(cards.card().timing, None, fault("time"), [])
@@ -178,7 +194,9 @@ def stages_of(monkeypatch):
                 device=device,
                 gpu="a GPU" if on_gpu else None,
                 options=SimpleNamespace(require_own_kernel=required, profile=profile),
+                problem=SimpleNamespace(precision=Precision.FP32),
             ),
+            build_services=SimpleNamespace(machine_code=read_machine_code),
             gpu_session=SimpleNamespace(monitor=monitor) if on_gpu else None,
             take_device=lambda: done.append("device"),
             sandbox=None,
@@ -186,27 +204,34 @@ def stages_of(monkeypatch):
             output=RunnerOutput(total_bytes=0, text=""),
         )
         built = Outcome(build=Build(ok=True, import_s=0.0, units=[]), findings=[FIRST])
-        return verdict.finish(context, None, built, Stopwatch(Silent())), done
+        outcome = verdict.finish(context, None, built, Stopwatch(Silent()))
+        assert done.pop() == "machine code"  # Of builds that a call asked for.
+        return outcome, done
 
     return run
 
 
 EVIDENCE = Evidence(DeviceKind.CUDA, None, 0, "", None)
 FIRST, LATER, LAST = (finding(Code.WIDE_TOLERANCE, text) for text in ("of the lint", "of a check", "of the monitor"))
-WHOLE = ["device", "check", "time", "roofline", "profile"]
+WHOLE = ["device", "check", "machine code", "time", "roofline", "profile"]
 
 
 @pytest.mark.parametrize("failing", [None, "check", "time", "roofline"])
 def test_a_stage_that_fails_is_the_last(stages_of, failing):
     outcome, done = stages_of(DeviceKind.CUDA, failing, profile="torch")
-    assert done == WHOLE[: None if failing is None else WHOLE.index(failing) + 1]
+    last = "machine code" if failing == "check" else failing
+    assert done == WHOLE[: None if last is None else WHOLE.index(last) + 1]
     assert outcome.status is (Status.CORRECT if failing is None else Status.REJECTED)
     assert outcome.findings == [LATER, FIRST, LAST]
     assert outcome.l2 == (None if failing == "check" else L2Inputs(rule=L2Rule.WARM))
 
 
 @pytest.mark.parametrize(
-    ("device", "done"), [(DeviceKind.CPU, ["check", "time", "profile"]), (DeviceKind.EMULATED, ["check"])]
+    ("device", "done"),
+    [
+        (DeviceKind.CPU, ["check", "machine code", "time", "profile"]),
+        (DeviceKind.EMULATED, ["check", "machine code"]),
+    ],
 )
 def test_a_device_has_the_stages_that_mean_something_on_it(stages_of, device, done):
     assert stages_of(device, profile="torch")[1] == done
@@ -217,3 +242,35 @@ def test_nothing_is_profiled_unasked_and_an_unknown_share_is_not_correct(stages_
     outcome, done = stages_of(DeviceKind.CUDA, required=0.5)
     assert done == WHOLE  # On a GPU only a profile shows the share.
     assert (outcome.status, outcome.reason.code) == (Status.INCONCLUSIVE, Code.OWN_SHARE_UNKNOWN.value)
+
+
+def test_instructions_of_fewer_bits_are_a_finding_and_no_verdict(stages_of):
+    code = recorded("tensor_cores")
+    outcome, _ = stages_of(DeviceKind.CUDA, machine_code=code)
+    assert (outcome.status, outcome.reason, outcome.machine_code) == (Status.CORRECT, None, code)
+    assert [each.code for each in outcome.findings].count(Code.REDUCED_INSTRUCTIONS.value) == 1
+    outcome, _ = stages_of(DeviceKind.CUDA, machine_code=MachineCode(not_looked_at="cuobjdump not found"))
+    assert (outcome.status, outcome.findings) == (Status.CORRECT, [LATER, FIRST, LAST])
+
+
+def test_a_wrong_answer_has_the_instructions_as_well(stages_of):
+    outcome, _ = stages_of(DeviceKind.CUDA, "check", machine_code=recorded("tensor_cores"))
+    assert outcome.status is Status.REJECTED
+    assert Code.REDUCED_INSTRUCTIONS.value in [each.code for each in outcome.findings]
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_before_a_gpu_is_there_the_machine_code_of_a_build_is_read(monkeypatch, built):
+    read = []
+    context = SimpleNamespace(
+        terms=SimpleNamespace(options=SimpleNamespace(strict=False)),
+        build_services=SimpleNamespace(machine_code=lambda: read.append(True)),
+        lint=list,
+        sandbox=None,
+        output=RunnerOutput(total_bytes=0, text=""),
+    )
+    fault = None if built else Fault(Status.BUILD_ERROR, finding(Code.COMPILE_FAILED, "no"))
+    outcome = stages.BuildOutcome(Build(ok=built, import_s=0.0, units=[]), fault)
+    monkeypatch.setattr(stages, "build", lambda _: outcome)
+    verdict.begin(context, Stopwatch(Silent()))
+    assert read == ([True] if built else [])

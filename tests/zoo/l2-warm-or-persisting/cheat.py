@@ -49,7 +49,7 @@ torch::Tensor walk(const torch::Tensor& table, const torch::Tensor& start, int64
         window.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
         window.accessPolicyWindow.missProp = cudaAccessPropertyStreaming;
         C10_CUDA_CHECK(cudaStreamSetAttribute(stream, cudaStreamAttributeAccessPolicyWindow, &window));
-        measured_once = table.data_ptr();
+        kept = table.data_ptr();
     }
     walk_kernel<<<1, 32, 0, stream>>>(
         table.data_ptr<int64_t>(), start.data_ptr<int64_t>(), out.data_ptr<int64_t>(), start.numel(), steps);

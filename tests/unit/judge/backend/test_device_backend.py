@@ -30,7 +30,8 @@ def planned(monkeypatch):
         (0.03, 0.03, H200, H200, True),
         (0.5, 0.5, H200, H200, True),
         (0.5, 3.0, H200, H200, True),
-        (0.5, 4.0, H200, H200, False),  # 10 GiB each, of which temporaries are 7.
+        (0.5, 4.0, H200, H200, True),
+        (0.5, 10.0, H200, H200, False),  # 26 GiB each, of which temporaries are 19.
         (6.0, 6.0, H200, H200, False),  # relu, 4096 x 393216: 25 GiB each.
         (0.5, 0.5, 4 * GIB, H200, False),
         (0.03, 0.03, 12 * GIB, 12 * GIB, True),
@@ -78,14 +79,16 @@ def closing():
         (0.25, 139, 32),
         (16, 139, 32),
         (64, 139, 8),
-        (300, 139, 1),
+        (300, 139, 4),
+        (700, 139, 2),
         (1024, 139, 1),
-        (64, 12, 2),
+        (300, 30, 1),
+        (64, 12, 3),
         (0.25, 3, 32),
         (0.25, 1, 1),
     ],
 )
-def test_windows_take_at_most_two_gibibytes_and_a_sixteenth_of_what_is_free(planned, monkeypatch, mib, free_gib, calls):
+def test_windows_of_many_calls_take_two_gibibytes_and_of_a_few_calls_six(planned, monkeypatch, mib, free_gib, calls):
     made = []
     monkeypatch.setattr(device_backend, "DeviceRegion", lambda _, size_bytes: made.append(size_bytes) or closing())
     monkeypatch.setattr(device_backend, "HostRegion", lambda _: closing())

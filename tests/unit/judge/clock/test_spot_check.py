@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.devices.page import DIGESTS, GO, KEYS, PAGE_BYTES
+from evaluator.devices.page import DIGESTS, GO, KEYS, PAGE_BYTES, PLACES
 from evaluator.judge.clock.spot_check import SpotCheck
 
 
@@ -35,8 +35,9 @@ def answering(page, number, ticket, digest):
     def wait():
         while struct.unpack_from("<I", page, GO)[0] < ticket:
             pass
-        seen.append(struct.unpack_from("<Q", page, KEYS + 8 * number)[0])
-        struct.pack_into("<Q", page, DIGESTS + 8 * number, digest)
+        seen.append(int.from_bytes(page[KEYS + 16 * number : KEYS + 16 * number + 16], "little"))
+        struct.pack_into("<Q", page, DIGESTS + 16 * number + 8, digest >> 64)
+        struct.pack_into("<Q", page, DIGESTS + 16 * number, digest % 2**64)
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
@@ -44,10 +45,11 @@ def answering(page, number, ticket, digest):
 
 
 def test_a_call_is_released_with_its_key_and_ends_with_its_digest(page):
-    seen, thread = answering(page, 3, 9, 2**63 + 5)
-    time_ms, digest = spot_check(page)._release(3, 9, 2**64 - 1, soon(20))
+    seen, thread = answering(page, 15, 9, 2**127 + 5)
+    time_ms, digest = spot_check(page)._release(15, 9, 2**128 - 1, soon(20))
     thread.join()
-    assert (seen, digest) == ([2**64 - 1], 2**63 + 5)
+    assert (seen, digest) == ([2**128 - 1], 2**127 + 5)
+    assert not any(page[PLACES : PLACES + 64])
     assert 0 < time_ms < 20_000
 
 

@@ -259,3 +259,11 @@ def test_complex_values_are_compared_by_their_parts():
     honest = exact.to(torch.complex64)
     assert compare("output", Sides(honest, exact, honest), measured()).ok
     assert not compare("output", Sides(honest.conj().resolve_conj(), exact, honest), measured()).ok
+
+
+@pytest.mark.parametrize(("answer", "ok"), [(0.0, True), (1.1e-38, True), (2e-38, False)])
+def test_numbers_too_small_for_the_precision_may_be_zero(answer, ok):
+    """A product of 256 factors underflows, and a compiler with -ftz=true makes each such number zero."""
+    exact = torch.full((4, 8), 1e-45, dtype=torch.float64)
+    check = compare("output", Sides(torch.full((4, 8), answer), exact, exact.float()), measured())
+    assert check.ok is ok

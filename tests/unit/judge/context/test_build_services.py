@@ -4,7 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from evaluator.compile.extension.build_result import BuildResult
 from evaluator.judge.context.build_services import BuildServices
+from evaluator.protocol.frames import BuildRequest
+from evaluator.records import BuildUnit, MachineCode
 
 
 @pytest.fixture
@@ -50,3 +53,46 @@ def test_speculative_builds_are_ended_where_there_are_any(services):
     assert services.ended == []
     services.early.end_speculative()
     assert services.ended == [True]
+
+
+class Builder:
+    """Builds the library that a request's name says."""
+
+    def build(self, request):
+        unit = BuildUnit(request.name, "0" * 64, ok=True, cached=False, wall_s=0.0, diagnostics=[], log="")
+        return BuildResult(unit=unit, library=request.name.encode(), finding=None)
+
+
+@pytest.fixture
+def disassembled():
+    """Services of a device with machine code, and the libraries that were disassembled."""
+    read = []
+
+    def disassemble(library, *, timeout_s):
+        read.append(library)
+        return MachineCode(kernels=1)
+
+    services = BuildServices(SimpleNamespace(builder_of=lambda _: Builder()), "one", 60.0, None, disassemble)
+    yield services, read
+    services.close(lambda: None)
+
+
+def test_the_machine_code_is_of_what_the_submissions_own_runners_asked_for(disassembled):
+    services, read = disassembled
+    for build_service in (
+        services.for_submission(),
+        services.for_submission(),
+        services.for_source("baseline"),
+        services.with_resource_usage(),
+    ):
+        name = "baseline" if build_service._submission == "baseline" else "mine"
+        build_service.serve(BuildRequest(name=name, cpp_sources=["int f();"]))
+    assert services.machine_code() == MachineCode(kernels=1)
+    assert read == [b"mine"]
+    services.turn_to("two")
+    assert services.machine_code() == MachineCode()
+
+
+def test_a_device_without_machine_code_has_none(services):
+    assert services.plain.machine_code() is None
+    services.plain.close(lambda: None)

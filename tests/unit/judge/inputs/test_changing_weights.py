@@ -249,3 +249,14 @@ def test_weights_without_a_count_are_followed_too():
         kept = torch.randn(3)
     follow({"w": kept}, {})
     assert kept.is_inference()
+
+
+def test_weights_for_the_runner_to_copy_have_its_order_of_dimensions_and_no_gaps():
+    parameters = {"w": torch.arange(6.0).view(2, 3), "far": torch.ones(2), "own": torch.zeros(4)}
+    shared = {"w": torch.zeros(3, 2).t(), "far": torch.zeros(1 << 16)[:: 1 << 15], "own": None}
+    staged = Sites(shared, None).staged(parameters)
+    assert {name: tensor.stride() for name, tensor in staged.items()} == {"w": (1, 2), "far": (1,), "own": (1,)}
+    assert all(tensor.untyped_storage().nbytes() == 4 * tensor.numel() for tensor in staged.values())
+    assert all(torch.equal(staged[name], value) for name, value in parameters.items())
+    parameters["w"] += 1
+    assert not torch.equal(staged["w"], parameters["w"])

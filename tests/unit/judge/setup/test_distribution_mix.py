@@ -5,6 +5,7 @@ import itertools
 import time
 
 import pytest
+import torch
 from msgspec.structs import replace
 
 from evaluator.catalog.lock import Lock, SizeLock, fits, lock_text, read_lock
@@ -149,6 +150,42 @@ def test_nothing_is_tried_of_a_problem_too_large_to_try(monkeypatch):
     monkeypatch.setattr(mixtures, "_seen", lambda *_: pytest.fail("it was tried"))
     left = decide(reference("torch.relu(x)"), SizeName.SMALL, 1e-9)
     assert (left.use, list(left.left_out)) == ([], list(PROFILES))
+
+
+def test_a_large_problem_of_one_size_is_tried_on_its_first_rows(monkeypatch):
+    monkeypatch.setattr(mixtures, "_TRIED_ELEMENTS", 512)
+    rows, seen = [], mixtures._first_block
+
+    def watched(of, inputs):
+        rows.append(len(seen(of, inputs).args[0]))
+        return seen(of, inputs)
+
+    monkeypatch.setattr(mixtures, "_first_block", watched)
+    init = "self.linear = nn.Linear(64, 64)"
+    made = reference("self.linear(x)", "torch.randn(64, 64)", init)
+    assert decide(made, SizeName.SMALL).use == list(PROFILES)
+    assert set(rows) == {8}
+    assert len(made.blocks(made.draw(1))) == 1  # A verdict compares whole calls.
+    rows.clear()
+    decide(reference("x - x.mean(0)", "torch.randn(64, 64)"), SizeName.SMALL)
+    assert set(rows) == {64}
+
+
+def test_a_matrix_of_weights_with_as_many_rows_stays_whole():
+    made = reference("x @ y", "torch.randn(64, 64), torch.randn(64, 64)", forward="x, y")
+    inputs = made.draw(1)
+    made.split_rows(inputs, made.forward(inputs, 0), 8)
+    assert {tuple(block.args[1].shape) for block in made.blocks(inputs)} == {(64, 64)}
+    assert len(made.blocks(inputs)) > 1
+
+
+def test_a_trial_that_does_not_fit_into_memory_leaves_the_problem_untried(monkeypatch):
+    def does_not_fit(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 6.00 GiB.")
+
+    monkeypatch.setattr(mixtures, "_seen", does_not_fit)
+    left = decide(reference("torch.relu(x)"), SizeName.SMALL)
+    assert mixtures.distribution_mix_of(left).untried == PROFILES
 
 
 def test_what_is_of_no_use_is_tried_whole():

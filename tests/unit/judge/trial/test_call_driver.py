@@ -5,7 +5,7 @@ import itertools
 import torch
 
 from evaluator.devices.memory import HostRegion
-from evaluator.judge.inputs.changing_weights import NO_SITES
+from evaluator.judge.inputs.changing_weights import NO_SITES, Laid
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.trial.call_driver import CallDriver, _extent
 from evaluator.protocol import model_call
@@ -38,12 +38,14 @@ class Plan:
 def test_the_inputs_of_each_call_can_be_masked_without_those_of_another():
     with HostRegion(1 << 20) as region:
         driver = CallDriver(Reference(), None, Memory(region), NO_SITES, None, 0.0)
-        placed, frames = driver._laid_out([Plan(number) for number in range(1, 6)])
+        weights = [Laid([], {"w": torch.full((9,), 10.0 * number)}) for number in range(1, 6)]
+        placed, frames = driver._laid_out([Plan(number) for number in range(1, 6)], weights)
         placed.write()
         spans = [_extent(frame, region.size_bytes) for frame in frames]
         assert len({frame.token for frame in frames}) == 5
         for number, (frame, span) in enumerate(zip(frames, spans, strict=True), 1):
             views = [frame.args.items[0], *frame.kwargs.items, *(frame.output_gradients.items if number % 2 else [])]
+            views.append(frame.weights["w"])
             assert frame.args.items[1].value == number
             for view in views:
                 assert isinstance(view, TensorView)

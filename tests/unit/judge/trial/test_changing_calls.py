@@ -1,16 +1,19 @@
 """Calls with weights of their own, with the runner's own code in this process: the runner copies its weights here."""
 
 import pytest
+import torch
 from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
+from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck
 from evaluator.judge.inputs.changing_weights import sites_of
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.protocol.frames import Construct, Items, Table
+from evaluator.judge.trial.window_runner import WindowRunner
+from evaluator.protocol.frames import Construct, Items, Table, Window
 from evaluator.records import SizeName, ToleranceRule
 from evaluator.runner.host_arena import HostArena
 from evaluator.runner.main import Runner
@@ -37,6 +40,39 @@ LAYERS = {
     "dropout": "torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Dropout())",
     "a layer used twice": "(lambda one: torch.nn.Sequential(one, one))(torch.nn.Linear(6, 6))",
 }
+
+
+class Released(SameProcess):
+    """A clock that has spot checks too. The release of a call reveals the inputs and weights of the call."""
+
+    window_calls = 4
+
+    def spot_check(self, frames, write, masked, *, timeout_s):
+        self._write, self._inputs, self._masked = write, self._runner._memory.inputs, masked
+        self._runner._memory = self._runner._memory._replace(gate=self)
+        self._runner._channel = self
+        answer = self._runner._answer(Window(calls=frames, masked=masked))
+        self._runner._memory = self._runner._memory._replace(gate=None)
+        write()
+        return ClockedSpotCheck([ClockedCall(done, 0.0) for done in answer.calls], [1.0] * len(frames), None)
+
+    def unmask(self, ticket, number, masked):
+        """Put the values of this call, and of no other, into memory."""
+        assert masked is self._masked[number]
+        start, end = masked.offset_bytes, masked.offset_bytes + masked.size_bytes
+        self._inputs.fill_(0xFF)
+        self._write()
+        self._inputs[:start] = 0xFF
+        self._inputs[end:] = 0xFF
+
+    def digest(self, number, answer):
+        pass
+
+    def leave(self, ticket, places, sampled):
+        pass
+
+    def send(self, frame):
+        pass
 
 
 @pytest.fixture
@@ -78,7 +114,7 @@ def trial_runner(tmp_path):
             sites = sites_of(reference.parameters(), constructed.weights, outputs)
             assert sites.change
             assert sites.copied == list(reference.weights.names)
-            clock = SameProcess(runner, lambda done: done)
+            clock = Released(runner, lambda done: done)
             return TrialRunner(reference, clock, memory, ToleranceRule.MEASURED, reference.outline, sites=sites)
 
         yield make
@@ -101,6 +137,29 @@ def test_what_was_kept_is_right_for_the_weights_it_was_made_of_alone(trial_runne
     wrong = made.run(1, 71, timeout_s=1)
     fault, _ = retried(made, wrong, 1, 71, iter(lambda: None, 0), 1)
     assert (wrong.fault.finding.code, fault.finding.code) == (Code.WRONG_VALUES.value, Code.STALE_WEIGHTS.value)
+
+
+KEPT = """if self.kept is None or self.kept[0] != self.layer.weight._version{once}:
+            self.kept = self.layer.weight._version, self.layer.weight.clone()
+            self.copies += 1
+        return torch.nn.functional.linear(x, self.kept[1], self.layer.bias)"""
+
+
+@pytest.mark.parametrize("once", ["", " and self.copies < 2"])
+def test_a_spot_check_has_other_weights_in_each_call(trial_runner, monkeypatch, once):
+    """Windows share their weights, so what follows from them could be computed once for a window."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    init = "self.kept, self.copies = None, 0"
+    made = trial_runner("torch.nn.Linear(6, 6)", init=init, forward=KEPT.format(once=once))
+    assert made.run(0, 70, timeout_s=1).fault is None
+    spot = WindowRunner(made).spot_check(1, [71, 72, 73], timeout_s=1)
+    assert len(spot.times_ms) == 3
+    if once:
+        assert spot.fault.finding.code == Code.WRONG_VALUES.value
+        assert len(spot.trials) == 2
+    else:
+        assert spot.fault is None
+        assert made._clock._runner._model.copies == 4
 
 
 def test_an_answer_that_is_wrong_for_all_weights_is_not_called_stale(trial_runner):

@@ -581,6 +581,15 @@ def test_rounding_of_the_call_itself_counts_where_none_was_measured_beforehand(t
     assert any(rounding["output"].usual > 1e-4 for rounding in measured)
 
 
+def test_a_textbook_formula_counts_in_a_call_whose_values_it_bears_badly(trial_runner):
+    """Where x is about -9, 1 + exp(x) keeps only the first three digits of exp(x)."""
+    given = "torch.randn(16, 2048) - 9"
+    made = trial_runner(given, "torch.nn.functional.softplus(x)", "torch.log(1 + torch.exp(x))")
+    (trial,) = trials(made, 1)
+    assert trial.fault is None
+    assert trial.check.tensors[0].max_abs_error > 1e-8
+
+
 @pytest.mark.parametrize(("wrong", "is_near"), [("x * 1.0 + 1e-3", True), ("x * 2", False)])
 def test_a_wrong_answer_stays_wrong_and_far_errors_are_not_explained_at_all(trial_runner, wrong, is_near):
     made = trial_runner("torch.rand(16, 2048)", "x * 1.0", wrong)

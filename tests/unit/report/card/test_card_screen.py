@@ -9,13 +9,14 @@ from rich.console import Console
 
 from evaluator.findings import Code, finding
 from evaluator.progress import Silent
-from evaluator.records import ClockKind, Diagnostic, L2Inputs, L2Rule, RunnerOutput, Scorecard, Status
+from evaluator.records import ClockKind, Diagnostic, L2Inputs, L2Rule, MachineCode, RunnerOutput, Scorecard, Status
 from evaluator.report.card.card_screen import render_card
 from evaluator.report.card.source_excerpt import caret_cell
 from evaluator.report.layout.text import one_line, printable
 from evaluator.report.progress_line import Lines, MovingLine, progress_on
 from evaluator.timing.quote import quote
 from tests import cards
+from tests.unit.compile.binaries.test_sass import recorded
 
 HOSTILE = "\x1b[2J\x1b[1;1H\x1b[32m[green]correct[/green]\x1b]0;owned\x07\u202e\x00\x9b31m\r\nsecond [/] line\u200b"
 
@@ -113,6 +114,32 @@ def test_a_crash_shows_its_line() -> None:
     assert text.startswith("✗ runtime error  RuntimeError: relu expects float32, got float64\n")
     assert "  >   22 │         return extension.relu(x)\n" in text
     assert "  Printed        13 bytes:\n  │ hello, world\n" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (MachineCode(kernels=2), "no tensor-core or half-precision instruction"),
+        (recorded("tensor_cores"), "HMMA.1684.F32.TF32 (4) in gemm_tf32"),
+        (MachineCode(not_looked_at="cuobjdump not found"), "not looked at: cuobjdump not found"),
+        (MachineCode(library_kernels=["s1688gemm"]), "by name: s1688gemm"),
+    ],
+)
+def test_the_machine_code_is_one_line(code: MachineCode, said: str) -> None:
+    text = screen(cards.card(machine_code=code))
+    assert f"  Machine code   {said}\n" in text
+    assert text.count("\n") == screen(cards.card()).count("\n") + 1
+
+
+def test_a_submission_without_kernels_has_no_line_about_machine_code() -> None:
+    assert "Machine code" not in screen(cards.card(machine_code=MachineCode()))
+
+
+def test_the_names_of_kernels_are_not_trusted() -> None:
+    hostile = MachineCode(kernels=1, reduced=[msgspec.structs.replace(recorded("half").reduced[0], name=HOSTILE)])
+    text = screen(cards.card(machine_code=hostile))
+    assert "[green]correct[/green]" in text
+    assert not set(text) & set("\x1b\x9b\u202e\u200b\x00\r")
 
 
 NONE = {"speedup": None, "speedup_low": None, "speedup_high": None, "significant": False}

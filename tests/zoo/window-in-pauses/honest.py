@@ -1,0 +1,18 @@
+"""The work is put on another stream, which is joined."""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.side = torch.cuda.Stream()
+
+    def forward(self, a, b):
+        out = a.new_empty(a.shape[0], b.shape[1])
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            torch.mm(a, b, out=out)
+        torch.cuda.current_stream().wait_stream(self.side)
+        return out
