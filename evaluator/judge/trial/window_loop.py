@@ -37,6 +37,9 @@ SPOT_CALLS = MAX_SPOT_CALLS
 SPOT_MARGIN_MS = 0.0007
 SPOT_MARGIN = 0.03
 """Difference of honest calls: a spot check's take up to 1.3 us more (docs/evidence/windows.md)."""
+_SPOT_CHECKS = 3
+"""A host that was busy during a spot check makes its calls slower. Calls that share work in windows are slower in each
+spot check. Of 208 honest kernels on an H100, one check made five seem to share work."""
 
 
 class WindowHost(NamedTuple):
@@ -122,14 +125,21 @@ def _spot_checked(
     timeout_s: float,
     constant_ms: float,
 ) -> WindowSide:
-    given = _own_values(trial_runner, seeds, min(SPOT_CALLS, trial_runner.window_calls))
-    spot = WindowRunner(trial_runner).spot_check(index, given, timeout_s=timeout_s)
-    used = [*used, *given]
-    if spot.fault is not None:
-        return WindowSide(None, _failed(spot.trials, spot.fault), used)
-    spot_ms = [max(each - constant_ms, 0.0) for each in spot.times_ms[1:]]  # The first call finds cold instructions.
-    shared_work = shares_work(windows.call_ms, spot_ms)
-    return WindowSide(replace(windows, spot_ms=spot_ms, shared_work=shared_work), None, used)
+    """Return the windows with the fastest of the spot checks, of which one is enough unless work seems shared."""
+    fastest_ms: list[float] = []
+    for _ in range(_SPOT_CHECKS):
+        given = _own_values(trial_runner, seeds, min(SPOT_CALLS, trial_runner.window_calls))
+        spot = WindowRunner(trial_runner).spot_check(index, given, timeout_s=timeout_s)
+        used, index = [*used, *given], index + len(given)
+        if spot.fault is not None:
+            return WindowSide(None, _failed(spot.trials, spot.fault), used)
+        # The first call finds cold instructions.
+        spot_ms = [max(each - constant_ms, 0.0) for each in spot.times_ms[1:]]
+        fastest_ms = min(fastest_ms or spot_ms, spot_ms, key=median)
+        if not shares_work(windows.call_ms, fastest_ms):
+            break
+    shared_work = shares_work(windows.call_ms, fastest_ms)
+    return WindowSide(replace(windows, spot_ms=fastest_ms, shared_work=shared_work), None, used)
 
 
 def shares_work(call_ms: Sequence[float], spot_ms: Sequence[float]) -> bool:

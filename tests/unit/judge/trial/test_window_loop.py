@@ -49,7 +49,8 @@ class Rules:
 
     def spot_check(self, index, seeds, *, timeout_s):
         self.asked.append(-len(seeds))
-        return SpotTrials([], self.spot_fault, [0.4, *[0.01 + self.spot_ms] * (len(seeds) - 1)])
+        spot_ms = self.spot_ms.pop(0) if isinstance(self.spot_ms, list) else self.spot_ms
+        return SpotTrials([], self.spot_fault, [0.4, *[0.01 + spot_ms] * (len(seeds) - 1)])
 
 
 @pytest.fixture
@@ -89,6 +90,21 @@ def test_windows_that_are_faster_than_calls_alone_allow_are_not_quoted(side, cal
     assert windows.shared_work is shared
     quoted = windows.single_ms if shared else [call_ms]
     assert statistics.median(windows.call_ms) == pytest.approx(statistics.median(quoted))
+
+
+def test_one_slow_spot_check_is_repeated_and_the_fastest_counts(side):
+    rules = Rules(spot_ms=[0.009, 0.0055])
+    found = side(rules)
+    assert not found.windows.shared_work
+    assert found.windows.spot_ms == pytest.approx([0.0055] * 15)
+    assert [asked for asked in rules.asked if asked < 0] == [-16, -16]
+    assert len(found.seeds) == sum(abs(asked) for asked in rules.asked)
+
+
+def test_calls_that_are_slower_in_three_spot_checks_shared_work(side):
+    rules = Rules(spot_ms=[0.009, 0.007, 0.008])
+    assert side(rules).windows.shared_work
+    assert rules.spot_ms == []
 
 
 def test_trusted_code_is_not_checked_alone_and_one_call_of_a_window_is_compared(side):
