@@ -113,7 +113,7 @@ def _diagnostic(each: Diagnostic) -> Part:
     place = f"line {own} of the submission" if own is not None else f"line {each.line} of a generated file"
     text = each.source_line[:_READ].strip("\n")
     shown = quoted(text, 1)
-    if shown == [MARK + text.rstrip()] and 1 <= each.column <= len(text):
+    if shown == [MARK + text.rstrip()] and 1 <= each.column <= len(text) + 1:
         shown.append(f"{MARK}{' ' * (each.column - 1)}^")
     return [f"At {place}:", *quoted(each.message[:_READ], _MOST_LINES), *shown]
 
