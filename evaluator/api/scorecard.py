@@ -8,7 +8,8 @@ from evaluator.files import card_files
 from evaluator.records import Status
 from evaluator.report.card.feedback import CHARACTERS, feedback
 from evaluator.report.card.notebook import html
-from evaluator.report.layout.text import one_line, ratio
+from evaluator.report.layout.quotation import plain
+from evaluator.report.layout.text import ratio
 
 _NAME = 60
 _REASON = 120
@@ -89,11 +90,11 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         return html(self)
 
     def __repr__(self) -> str:
-        parts = [one_line(f"{self.problem.name}/{self.submission.name}", _NAME), f"on {self.device.kind.value}"]
+        parts = [plain(f"{self.problem.name}/{self.submission.name}", _NAME), f"on {self.device.kind.value}"]
         if self.speedup is not None:
             parts.append(f"{ratio(self.speedup)}x")
         if self.reason is not None:
-            parts.append(one_line(f"{self.reason.code} {self.reason.message}", _REASON))
+            parts.append(plain(f"{self.reason.code} {self.reason.message}", _REASON))
         return f"Scorecard({self.status.value}: {', '.join(parts)})"
 
 

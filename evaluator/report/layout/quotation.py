@@ -18,9 +18,12 @@ _NAMES = (
     "system[-_]reminder|instructions?|SYS"
 )
 _SPECIAL = re.compile(
-    rf"<(?=[|\uff5c])|(?<=[|\uff5c])>|<(?=[/<]*(?:{_NAMES})\b)|\[(?=/?[A-Z_]{{3,40}}\])", re.IGNORECASE
+    rf"<(?=[|\uff5c])|(?<=[|\uff5c])>|<(?=[/<]*(?:{_NAMES})\b)|\[(?=/?[A-Z_]{{3,40}}\])|##(?=\[)", re.IGNORECASE
 )
-"""Places inside of special tokens: `<|im_end|>`, `</s>`, `<<SYS>>`, `[INST]`, `<\uff5cUser\uff5c>`."""
+"""Places inside of special tokens: `<|im_end|>`, `</s>`, `<<SYS>>`, `[INST]`, `<\uff5cUser\uff5c>`.
+
+Also inside of `##[group]`, a command of GitHub's workflows: feedback may be printed there.
+"""
 
 
 def plain(text: str, limit: int = _LONGEST_LINE) -> str:
