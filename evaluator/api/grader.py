@@ -91,7 +91,7 @@ class Grader:
         atexit.unregister(self.close)
         if worker_pool is not None:
             worker_pool.__exit__(None, None, None)
-        self._cancel()
+        self._cancel(None)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -179,8 +179,8 @@ class Grader:
             elif isinstance(event, Drained):
                 left -= 1
                 if event.error is not None:
-                    self._fail(event.error)
-        self._cancel()
+                    self._fail(event.error, worker_pool)
+        self._cancel(worker_pool)
 
     def _give(self, event: Ended) -> None:
         with self._changing:
@@ -201,12 +201,14 @@ class Grader:
         except Exception as error:  # noqa: BLE001 - a caller waits for this future, in any case
             waiting.future.set_exception(error)
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException, worker_pool: WorkerPool) -> None:
         """Answer all waiting futures, which would otherwise never finish, after the loss of the workers.
 
         A failure of the machine gives cards, so the other results of a caller are not lost. Any other error is raised.
         """
         with self._changing:
+            if self._worker_pool is not worker_pool:
+                return  # Closed: nothing waits, or the futures of a later start.
             self._closed = True
             self._lost = error if isinstance(error, InfraError) else None
             unfinished, self._waiting = list(self._waiting.values()), {}
@@ -216,8 +218,11 @@ class Grader:
             elif waiting.future.set_running_or_notify_cancel():
                 waiting.future.set_exception(error)
 
-    def _cancel(self) -> None:
+    def _cancel(self, worker_pool: WorkerPool | None) -> None:
+        """Cancel all waiting futures, unless they belong to other workers than `worker_pool`."""
         with self._changing:
+            if self._worker_pool is not worker_pool:
+                return
             unfinished, self._waiting = list(self._waiting.values()), {}
         for waiting in unfinished:
             waiting.future.cancel()

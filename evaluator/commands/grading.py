@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
-from evaluator.commands import streams, terminal
+from evaluator.commands import streams, terminal, workflow
 from evaluator.commands.options import (
     OutputFormat,
     ValueMayFollow,
@@ -122,26 +122,22 @@ def grade(
 
 
 def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
-    from evaluator.batch.runs.report_files import file_here
-    from evaluator.commands import workflow
+    """Write the card to stdout, and in a workflow also as annotation and summary."""
     from evaluator.files.card_files import card_bytes
-    from evaluator.report.ci.sarif import sarif
-    from evaluator.report.ci.step_summary import card_markdown
-    from evaluator.report.ci.verdicts import annotations, concise, verdict_of
+    from evaluator.files.file_here import file_here
+    from evaluator.report.ci.verdicts import verdict_of
 
     verdicts = [verdict_of(card, file_here(card.submission.origin))]
     match form:
         case OutputFormat.FULL:
             terminal.show_card(card, written_to)
-        case OutputFormat.CONCISE:
-            terminal.emit(concise(verdicts))
-        case OutputFormat.GITHUB:
-            terminal.emit(annotations(verdicts), commands=True)
         case OutputFormat.JSON:
             terminal.emit(card_bytes(card))
-        case OutputFormat.SARIF:
-            terminal.emit(terminal.json_text(sarif(verdicts)))
+        case OutputFormat.CONCISE | OutputFormat.GITHUB | OutputFormat.SARIF:
+            workflow.emit_verdicts(verdicts, form)
     if streams.in_workflow():
+        from evaluator.report.ci.step_summary import card_markdown
+
         workflow.publish(verdicts, card_markdown(card), annotated=form is OutputFormat.GITHUB)
 
 

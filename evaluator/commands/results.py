@@ -124,22 +124,16 @@ def _write_files(
 
 def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFormat) -> None:
     from evaluator.batch.runs import report_files
-    from evaluator.report.ci.sarif import sarif
-    from evaluator.report.ci.verdicts import annotations, concise
     from evaluator.report.run import run_tables as said
 
     match form:
         case OutputFormat.FULL:
             terminal.show(lambda console: said.render(summaries, console, report_files.failed(results)))
-        case OutputFormat.CONCISE:
-            terminal.emit(concise(report_files.verdicts(results)))
-        case OutputFormat.GITHUB:
-            terminal.emit(annotations(report_files.verdicts(results)), commands=True)
         case OutputFormat.JSON:
             signatures = {card: seen.document() for card, seen in results.signatures.items()}
             terminal.emit(terminal.json_text(said.document(summaries) | {"signatures": signatures}))
-        case OutputFormat.SARIF:
-            terminal.emit(terminal.json_text(sarif(report_files.verdicts(results))))
+        case OutputFormat.CONCISE | OutputFormat.GITHUB | OutputFormat.SARIF:
+            workflow.emit_verdicts(report_files.verdicts(results), form)
 
 
 def _write_kernelbench(results: "Results", folder: Path) -> None:

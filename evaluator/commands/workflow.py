@@ -1,16 +1,33 @@
-"""Results in a workflow of GitHub Actions: annotations, and the summary of the step."""
+"""Results for continuous integration: forms of stdout; annotations and the step's summary in GitHub Actions."""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from evaluator.commands import terminal
+from evaluator.commands.options import OutputFormat
 from evaluator.commands.streams import in_workflow
-from evaluator.report.ci.verdicts import Verdict, annotations
+from evaluator.report.ci.verdicts import Verdict, annotations, concise
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _MOST_BYTES = 900_000
 """GitHub drops a summary above 1 MiB."""
+
+
+def emit_verdicts(
+    verdicts: Iterable[Verdict], form: Literal[OutputFormat.CONCISE, OutputFormat.GITHUB, OutputFormat.SARIF]
+) -> None:
+    """Write verdicts to stdout."""
+    match form:
+        case OutputFormat.CONCISE:
+            terminal.emit(concise(verdicts))
+        case OutputFormat.GITHUB:
+            terminal.emit(annotations(verdicts), commands=True)
+        case OutputFormat.SARIF:
+            from evaluator.report.ci.sarif import sarif
+
+            terminal.emit(terminal.json_text(sarif(verdicts)))
 
 
 def publish(verdicts: Iterable[Verdict], markdown: str, *, annotated: bool) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from evaluator.batch.runs.results import Entry, Results
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import read_card, write_whole
+from evaluator.files.file_here import file_here
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
@@ -49,15 +50,6 @@ def verdicts(results: Results) -> Iterator[Verdict]:
         card = _card(entry)
         path = None if entry.planned is None else file_here(entry.planned.origin)
         yield Verdict(entry.sample.problem, entry.sample.name, None, path) if card is None else verdict_of(card, path)
-
-
-def file_here(origin: str) -> str | None:
-    """Return the path of a submission's file relative to the current folder; None for another origin or folder."""
-    try:
-        path = Path(origin).resolve()
-        return path.relative_to(Path.cwd()).as_posix() if path.is_file() else None
-    except (OSError, ValueError):  # also a NUL in the name
-        return None
 
 
 def write_submissions(results: Results, path: Path) -> None:
