@@ -10,6 +10,7 @@ from evaluator.records import Status
 from evaluator.report.ci.sarif import sarif
 from evaluator.report.ci.step_summary import card_markdown
 from evaluator.report.ci.verdicts import Verdict, annotations, concise, verdict_of
+from evaluator.report.layout.markup import folded
 from evaluator.report.layout.workflow_commands import disarmed, disarmed_json
 from tests import cards
 
@@ -117,3 +118,9 @@ def test_a_card_in_markdown_holds_foreign_text_in_code_alone():
         assert mark in text.replace("&lt;", "<")
         assert mark not in prose
     assert "| 2.98x | 1.85 ms | 621 µs |" in card_markdown(cards.card())
+
+
+def test_a_folded_text_ends_neither_its_fence_nor_its_section():
+    lines = folded("</summary><b>x", "a\n````\n</details>")
+    assert lines[0] == "<details><summary><code>&lt;/summary&gt;&lt;b&gt;x</code></summary>"
+    assert lines[2:5] == ["`````text", "a\n````\n</details>", "`````"]
