@@ -13,13 +13,15 @@ MARK = "> "
 """Beginning of each quoted line. No quoted text can end the quotation, because the mark is on every line."""
 _LONGEST_LINE = 400
 _NAMES = (
-    "s|bos|eos|pad|unk|sep|cls|mask|sop|eop|think|thinking|answer|tool|tools|tool_calls?|tool_responses?|tool_results?|"
-    "function_calls?|function_results?|invoke|start_of_turn|end_of_turn|start_of_image|system|user|assistant|human|"
-    "system[-_]reminder|instructions?|SYS"
+    r"s|bos|eos|pad|unk|sep|cls|mask|sop|eop|think|thinking|answer|tools?|tool_(?:calls?|responses?|results?)|"
+    r"function_(?:calls?|results?)|invoke|(?:start|end|begin)_of_\w+|fim_\w+|file_sep|repo_name|extra_id_\d+|unused\d+|"
+    r"image|audio|video|0x[0-9a-f]{2}|system|user|assistant|human|system[-_]reminder|instructions?|sys"
 )
-_SPECIAL = re.compile(
-    rf"<(?=[|\uff5c])|(?<=[|\uff5c])>|<(?=[/<]*(?:{_NAMES})\b)|\[(?=/?[A-Z_]{{3,40}}\])|##(?=\[)", re.IGNORECASE
+_CAPITALS = (
+    "INST|SYS|BOS|EOS|UNK|PAD|CLS|SEP|MASK|gMASK|IMG|PREFIX|MIDDLE|SUFFIX|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|"
+    "AVAILABLE_TOOLS|SYSTEM_PROMPT"
 )
+_SPECIAL = re.compile(rf"<(?=[|\uff5c])|(?<=[|\uff5c])>|<(?=[/<]*(?i:{_NAMES})\b)|\[(?=/?(?:{_CAPITALS})\])|##(?=\[)")
 """Places inside of special tokens: `<|im_end|>`, `</s>`, `<<SYS>>`, `[INST]`, `<\uff5cUser\uff5c>`.
 
 Also inside of `##[group]`, a command of GitHub's workflows: feedback may be printed there.
