@@ -23,9 +23,13 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
     """Return the task of a candidate.
 
     Raises:
-        TypeError: the source is not text.
+        TypeError: the candidate is no `Candidate`, the problem neither name nor `ProblemText`, or the source no text.
         UsageError: the problem does not exist, or its text is no problem.
     """
+    if not isinstance(candidate, Candidate):
+        raise TypeError(f"expected a Candidate, not {type(candidate).__name__}: Candidate(problem, source)")
+    if not isinstance(candidate.problem, str | ProblemText):
+        raise TypeError(f"a problem is a name or a ProblemText, not {type(candidate.problem).__name__}")
     source = "" if candidate.source is None else candidate.source
     if not isinstance(source, str):
         raise TypeError(f"a submission is text, not {type(source).__name__}: pass the content of the model's answer")

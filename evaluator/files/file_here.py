@@ -7,6 +7,7 @@ def file_here(origin: str) -> str | None:
     """Return the path of a submission's file relative to the current folder; None for another origin or folder."""
     try:
         path = Path(origin).resolve()
-        return path.relative_to(Path.cwd()).as_posix() if path.is_file() else None
+        inside = path.relative_to(Path.cwd())
+        return inside.as_posix() if path.is_file() else None
     except (OSError, ValueError):  # also a NUL in the name
         return None

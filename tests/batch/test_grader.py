@@ -137,6 +137,10 @@ def test_no_answer_is_an_empty_answer(worker):
             grader.submit("relu", [{"role": "assistant", "content": "# right"}])
     with pytest.raises(TypeError, match="not int"):
         grade("relu", 5, device="emulated")
+    with pytest.raises(TypeError, match="a ProblemText, not NoneType"):
+        grade(None, "# right", device="emulated")
+    with pytest.raises(TypeError, match="expected a Candidate, not str"):
+        grade_many(["# right"], device="emulated")
 
 
 PROBLEM = """\

@@ -85,14 +85,17 @@ def _verdict(card: Scorecard) -> Part:
 
 
 def _finding(finding: Finding) -> Part:
-    """Return title and next step of a finding in plain text, and the message quoted."""
+    """Return title and next step of a finding in plain text, and the message quoted.
+
+    The next step comes first, because a message may be long. A next step for this submission alone may quote its text.
+    """
     entry = ENTRIES[Code(finding.code)] if finding.code in set(Code) else None
     place = "" if finding.line is None else f", line {finding.line} of the submission"
     title = "A finding" if entry is None else f"{finding.code} ({entry.title})"
-    lines = [f"{title}{place}:", *quoted(finding.message[:_READ], _MOST_LINES)]
+    message = quoted(finding.message[:_READ], _MOST_LINES)
     if entry is not None and finding.next_step == entry.next_step:
-        return [*lines, f"Next step: {entry.next_step}"]
-    return [*lines, "Next step:", *quoted(finding.next_step[:_READ], _MOST_LINES)] if finding.next_step else lines
+        return [f"{title}{place}. Next step: {entry.next_step}", *message]
+    return [f"{title}{place}:", *message, "Next step:", *quoted(finding.next_step[:_READ], _MOST_LINES)]
 
 
 def _compiler(card: Scorecard) -> Part:

@@ -46,11 +46,12 @@ def hostile_card(text):
 
 def test_a_failed_build_has_the_message_the_line_and_the_next_step():
     text = feedback(cards.uncompiled_card())
-    place = "B203 (the extension does not compile), line 9 of the submission:"
-    assert text.splitlines()[1:3] == ["Verdict: build_error.", place]
+    verdict, reason, message = text.splitlines()[1:4]
+    assert verdict == "Verdict: build_error."
+    assert reason.startswith("B203 (the extension does not compile), line 9 of the submission. Next step: Fix the line")
+    assert message == "> the extension 'relu' does not compile"
     assert "At line 9 of the submission:\n> expected ',' or ';' before 'const'\n>     auto y = torch" in text
     assert f"= torch::empty_like(x)\n> {' ' * 33}^\n" in text + "\n"
-    assert "Next step: " in text
 
 
 def test_a_log_without_positions_is_shown_from_its_end():
@@ -96,6 +97,11 @@ def test_the_length_is_bounded(characters, text):
     found = feedback(hostile_card(text), characters=characters)
     assert len(found) <= characters
     assert "Verdict: wrong_result." in found
+
+
+def test_a_long_message_leaves_room_for_the_next_step():
+    reason = finding(Code.WRONG_VALUES, "x y " * 5000)
+    assert "Next step: Look at the element" in feedback(cards.wrong_card(reason=reason), characters=600)
 
 
 def test_what_does_not_fit_leaves_out_the_least_useful():
