@@ -41,6 +41,16 @@ def test_trl_rewards_are_in_order_and_masked(example):
         module.kernel_reward([LOST], problem=["relu"])
 
 
+def test_a_toy_policy_learns_to_write_kernels(example):
+    answers = {"right": RIGHT, "wrong": WRONG, "lost": LOST}
+    spec = importlib.util.spec_from_file_location("toy_policy", EXAMPLES / "toy_policy.py")
+    toy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(toy)
+    found, lost = toy.train(answers, "relu", example("trl_reward").kernel_reward, steps=4, group=6)
+    assert found["right"] > found["lost"] > found["wrong"]
+    assert 0 < lost < 24
+
+
 def test_verl_has_a_neutral_reward_for_a_failure_of_the_machine(example):
     module = example("verl_reward")
 
