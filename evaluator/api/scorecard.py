@@ -29,6 +29,7 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         sandbox: layers and limits of the sandbox.
         tolerance: rule for the allowed error.
         values: rule for the values of the inputs.
+        l2: whether timed inputs were in the L2 cache of the GPU.
         weights: the rule for the weights, and how the weights were graded.
         seeds: seeds of all calls.
         build: extensions with compiler messages; None if nothing was built.
@@ -37,6 +38,7 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         baselines: times of other forms of the reference.
         roofline: least time of a call on this GPU.
         own_kernels: share of the work in own kernels.
+        machine_code: instructions of reduced precision in the compiled kernels.
         required_own_kernel: the required share.
         profiling: kernels of one profiled call.
         output: text printed by the submission.
