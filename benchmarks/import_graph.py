@@ -40,6 +40,7 @@ FLOORS = (
         "grade_options",
         "judge/inputs",
         "progress",
+        "report/ci",
         "roofline",
         "runner",
         "sandbox",

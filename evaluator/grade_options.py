@@ -80,7 +80,7 @@ class Terms(Record, frozen=True):
 
 
 class GradeOptions(Terms, frozen=True):
-    """The options of a grade; `grade`, `grade_many`, `grade_many_async` and `Grader` take each option as a keyword.
+    """The options of a grade; the functions that grade and `Grader` take each option as a keyword.
 
     All options are optional, and None selects the default. A run's manifest stores the fields of `Terms`: every session
     on the run's folder has the same values.

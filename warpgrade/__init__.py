@@ -1,24 +1,29 @@
 """Warpgrade grades GPU kernels written against PyTorch references. This package is its interface for programs.
 
-from warpgrade import Status, grade
+from warpgrade import grade
 
 card = grade("relu", source, device="cpu")
-if card.status is Status.CORRECT:
-    ...
+if not card.correct:
+    print(card.feedback())
 
 Everything else lives in the package `evaluator`, whose names may change at any time.
 """
 
+from evaluator.api.candidate import Candidate
 from evaluator.api.grader import Grader
-from evaluator.api.library import Candidate, grade, grade_many, grade_many_async
-from evaluator.errors import InfraError, ProblemError, ProblemNotFound, UsageError, WarpgradeError
+from evaluator.api.library import grade, grade_many, grade_stream, grade_stream_async
+from evaluator.api.scorecard import Scorecard, read_card
+from evaluator.batch.runs.inputs import ProblemText
+from evaluator.errors import CardError, InfraError, ProblemError, ProblemNotFound, UsageError, WarpgradeError
 from evaluator.grade_options import GradeOptions
-from evaluator.records import Build, Check, Finding, Scorecard, Status, Timing
+from evaluator.records import Build, Check, Finding, Status, Timing
 from evaluator.version import __version__
+from warpgrade import rewards
 
 __all__ = [
     "Build",
     "Candidate",
+    "CardError",
     "Check",
     "Finding",
     "GradeOptions",
@@ -26,6 +31,7 @@ __all__ = [
     "InfraError",
     "ProblemError",
     "ProblemNotFound",
+    "ProblemText",
     "Scorecard",
     "Status",
     "Timing",
@@ -34,5 +40,8 @@ __all__ = [
     "__version__",
     "grade",
     "grade_many",
-    "grade_many_async",
+    "grade_stream",
+    "grade_stream_async",
+    "read_card",
+    "rewards",
 ]

@@ -3,36 +3,49 @@
 with Grader(device="cuda") as grader:
     card = grader.grade("relu", source)              # from any thread
     future = grader.submit("relu", source)           # a concurrent.futures.Future
+    cards = grader.grade_many(candidates)            # a list, in the order of the candidates
 
 async with Grader() as grader:
     card = await grader.grade_async("relu", source)
 """
 
 import asyncio
+import atexit
 import queue
 import threading
+from collections.abc import Iterable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+from evaluator.api.candidate import Candidate, task_for
+from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import setup_for
-from evaluator.batch.runs.inputs import from_text
-from evaluator.batch.runs.tasks import Refused, Task
+from evaluator.batch.runs.inputs import ProblemText
+from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
-from evaluator.errors import UsageError
+from evaluator.errors import InfraError
 from evaluator.grade_options import with_options
-from evaluator.records import Scorecard
 from evaluator.signatures.signing import signed
 
 
+class _Waiting(NamedTuple):
+    task: Task
+    future: Future[Scorecard]
+
+
 class Grader:
-    """Grader of submissions, with as many concurrent grades as the device allows. A context manager, sync or async."""
+    """Grader of submissions, with as many concurrent grades as the device allows.
+
+    Grades between `start` and `close`; a context manager, sync or async, calls both. All methods that grade may be
+    called from any thread.
+    """
 
     @with_options
     def __init__(self, *, jobs: int | None = None, **options: Any) -> None:
-        """Read the options. Workers start with the context.
+        """Read the options. Workers start with `start`.
 
         Args:
             jobs: number of concurrent grades (on cuda: builds); None takes the limit of the device.
@@ -45,69 +58,117 @@ class Grader:
         """
         self._options, self._slots, self._problems, self._key, _ = setup_for(options, jobs)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._futures: dict[int, Future[Scorecard]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._changing = threading.Lock()
         self._closed = True
+        self._lost: InfraError | None = None
         self._worker_pool: WorkerPool | None = None
-        self._reader: threading.Thread | None = None
+
+    def start(self) -> Self:
+        """Start the workers, and return the grader. Without `close`, the workers end with the program.
+
+        Raises:
+            RuntimeError: the grader has started already.
+        """
+        with self._changing:
+            if self._worker_pool is not None:
+                raise RuntimeError("this Grader has started already")
+            self._tasks = queue.SimpleQueue()
+            self._lost, self._closed = None, False
+            self._worker_pool = WorkerPool(self._slots, self._options, self._tasks.get).__enter__()
+        atexit.register(self.close)
+        reader = threading.Thread(target=self._read, args=(self._worker_pool,), name="grader", daemon=True)
+        reader.start()
+        return self
+
+    def close(self) -> None:
+        """End all workers at once and cancel unfinished grades. A second call has no effect."""
+        with self._changing:
+            self._closed, self._lost = True, None
+            worker_pool, self._worker_pool = self._worker_pool, None
+            for _ in self._slots:
+                self._tasks.put(None)
+        atexit.unregister(self.close)
+        if worker_pool is not None:
+            worker_pool.__exit__(None, None, None)
+        self._cancel(None)
 
     def __enter__(self) -> Self:
-        self._closed = False
-        self._worker_pool = WorkerPool(self._slots, self._options, self._tasks.get).__enter__()
-        self._reader = threading.Thread(target=self._read, args=(self._worker_pool,), name="grader", daemon=True)
-        self._reader.start()
-        return self
+        return self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all workers at once and cancel unfinished grades."""
-        with self._changing:
-            self._closed = True
-            for _ in self._slots:
-                self._tasks.put(None)
-        if self._worker_pool is not None:
-            self._worker_pool.__exit__(kind, error, trace)
-        self._cancel()
+        """Same as `close`."""
+        self.close()
 
     async def __aenter__(self) -> Self:
-        return self.__enter__()
+        return self.start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.__exit__, kind, error, trace)
+        await asyncio.to_thread(self.close)
 
     @property
     def at_once(self) -> int:
         """Number of submissions to hand in ahead: two for each slot."""
         return 2 * len(self._slots)
 
-    def submit(self, problem: str, source: str, *, name: str = "candidate") -> Future[Scorecard]:
+    def submit(self, problem: str | ProblemText, source: str | None, *, name: str = "candidate") -> Future[Scorecard]:
         """Submit Python text, or a model's answer with code. The future returns the scorecard.
 
-        Raises:
-            UsageError: the problem does not exist.
-            RuntimeError: the context is not active.
-        """
-        task = from_text(source, name, name, self._problems.find(problem))
-        if isinstance(task, Refused):
-            raise UsageError(task.reason)
-        future: Future[Scorecard] = Future()
-        with self._changing:
-            if self._closed:
-                raise RuntimeError("a Grader grades between `with` and the end of its block")
-            self._futures[id(task)] = future
-            self._tasks.put(task)
-        return future
+        A failure of the machine is a card of status `infra_error`, also if no worker is left.
 
-    def grade(self, problem: str, source: str, *, name: str = "candidate") -> Scorecard:
+        Args:
+            problem: the name of a problem, or its text.
+            source: the submission; None counts as an empty answer.
+            name: name of the submission on the card.
+
+        Raises:
+            TypeError: the source is not text.
+            UsageError: the problem does not exist.
+            RuntimeError: the grader has not started, or is closed.
+        """
+        return self._submitted(task_for(Candidate(problem, source, name), self._problems))
+
+    def grade(self, problem: str | ProblemText, source: str | None, *, name: str = "candidate") -> Scorecard:
         """Grade a submission and wait. Status `infra_error` is a failure of this machine. Raises like `submit`."""
         return self.submit(problem, source, name=name).result()
 
-    async def grade_async(self, problem: str, source: str, *, name: str = "candidate") -> Scorecard:
+    def grade_many(self, candidates: Iterable[Candidate]) -> list[Scorecard]:
+        """Grade candidates concurrently. Return their cards in the order of the candidates.
+
+        Every candidate has a card, after a failure of the machine one of status `infra_error`. All candidates are read
+        before the first grade, so an unknown problem raises without any grade. Raises like `submit`.
+        """
+        tasks = [task_for(candidate, self._problems) for candidate in candidates]
+        futures = [self._submitted(task) for task in tasks]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+    async def grade_async(
+        self, problem: str | ProblemText, source: str | None, *, name: str = "candidate"
+    ) -> Scorecard:
         """Grade a submission without blocking the event loop. Raises like `submit`."""
         return await asyncio.wrap_future(self.submit(problem, source, name=name))
+
+    def _submitted(self, task: Task) -> Future[Scorecard]:
+        waiting = _Waiting(task, Future())
+        with self._changing:
+            lost = self._lost
+            if lost is None:
+                if self._closed:
+                    raise RuntimeError("a Grader grades between start() and close(), or in the block of `with`")
+                self._waiting[id(task)] = waiting
+                self._tasks.put(task)
+        if lost is not None:
+            self._give_infra(waiting, str(lost))
+        return waiting.future
 
     def _read(self, worker_pool: WorkerPool) -> None:
         left = len(self._slots)
@@ -118,34 +179,50 @@ class Grader:
             elif isinstance(event, Drained):
                 left -= 1
                 if event.error is not None:
-                    self._fail(event.error)
-        self._cancel()
+                    self._fail(event.error, worker_pool)
+        self._cancel(worker_pool)
 
     def _give(self, event: Ended) -> None:
         with self._changing:
-            future = self._futures.pop(id(event.task), None)
-        if future is None or not future.set_running_or_notify_cancel():
+            waiting = self._waiting.pop(id(event.task), None)
+        if waiting is None:
             return
-        if isinstance(event.result, Graded):
-            future.set_result(signed(event.result.card, self._key))
+        if not isinstance(event.result, Graded):
+            self._give_infra(waiting, event.result.reason, event.slot)
+        elif waiting.future.set_running_or_notify_cancel():
+            waiting.future.set_result(Scorecard.of(signed(event.result.card, self._key)))
+
+    def _give_infra(self, waiting: _Waiting, reason: str, slot: int = 0) -> None:
+        if not waiting.future.set_running_or_notify_cancel():
             return
         try:
-            card = infra_card(event.task, self._options, event.result.reason, self._slots[event.slot])
-            future.set_result(signed(card, self._key))
-        except Exception as error:  # noqa: BLE001 - somebody waits for this future, whatever happens here
-            future.set_exception(error)
+            card = infra_card(waiting.task, self._options, reason, self._slots[slot])
+            waiting.future.set_result(Scorecard.of(signed(card, self._key)))
+        except Exception as error:  # noqa: BLE001 - a caller waits for this future, in any case
+            waiting.future.set_exception(error)
 
-    def _fail(self, error: BaseException) -> None:
-        """Pass the error of a broken slot to all waiting futures, which would otherwise never finish."""
+    def _fail(self, error: BaseException, worker_pool: WorkerPool) -> None:
+        """Answer all waiting futures, which would otherwise never finish, after the loss of the workers.
+
+        A failure of the machine gives cards, so the other results of a caller are not lost. Any other error is raised.
+        """
         with self._changing:
+            if self._worker_pool is not worker_pool:
+                return  # Closed: nothing waits, or the futures of a later start.
             self._closed = True
-            waiting, self._futures = list(self._futures.values()), {}
-        for future in waiting:
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
+            self._lost = error if isinstance(error, InfraError) else None
+            unfinished, self._waiting = list(self._waiting.values()), {}
+        for waiting in unfinished:
+            if isinstance(error, InfraError):
+                self._give_infra(waiting, str(error))
+            elif waiting.future.set_running_or_notify_cancel():
+                waiting.future.set_exception(error)
 
-    def _cancel(self) -> None:
+    def _cancel(self, worker_pool: WorkerPool | None) -> None:
+        """Cancel all waiting futures, unless they belong to other workers than `worker_pool`."""
         with self._changing:
-            waiting, self._futures = list(self._futures.values()), {}
-        for future in waiting:
-            future.cancel()
+            if self._worker_pool is not worker_pool:
+                return
+            unfinished, self._waiting = list(self._waiting.values()), {}
+        for waiting in unfinished:
+            waiting.future.cancel()

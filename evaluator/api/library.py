@@ -1,63 +1,67 @@
 """Grade one submission or many from a program, on persistent workers.
 
-from warpgrade import Candidate, grade_many
+from warpgrade import Candidate, grade_many, rewards
 
-for candidate, card in grade_many(Candidate("relu", source) for source in sources):
-    reward = card.timing.speedup if card.status == "correct" and card.timing else 0.0
+cards = grade_many([Candidate("relu", source) for source in sources], require_own_kernel=0.5)
+paid = [rewards.speedup(card) for card in cards]    # None after a failure of the machine
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from evaluator.api.candidate import Candidate, task_for
 from evaluator.api.grader import Grader
+from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import Setup, setup_for
-from evaluator.batch.runs.inputs import from_text, read_text
-from evaluator.batch.runs.tasks import Refused, Task
+from evaluator.batch.runs.inputs import ProblemText, read_text
+from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
-from evaluator.errors import UsageError
 from evaluator.grade_options import with_options
 from evaluator.grading.resolved_request import remarked
-from evaluator.records import Scorecard
 from evaluator.signatures.signing import signed
 
 
-class Candidate(NamedTuple):
-    """A submission to grade: Python text, or a model's answer with code. `name` serves the caller only."""
-
-    problem: str
-    source: str
-    name: str = "candidate"
-
-
 @with_options
-def grade(problem: str, source: str, **options: Any) -> Scorecard:
+def grade(problem: str | ProblemText, source: str | None, **options: Any) -> Scorecard:
     """Grade one submission in a process of its own.
 
     Args:
-        problem: the name of a problem.
-        source: Python text that defines ModelNew, or a language model's answer with the code.
+        problem: the name of a problem, or its text.
+        source: Python text that defines ModelNew, or a language model's answer with the code; None counts as empty.
         **options: see `GradeOptions`.
 
     Returns:
         The scorecard. The status is `infra_error` after a failure of this machine.
 
     Raises:
-        TypeError: the name of an option is unknown.
+        TypeError: the name of an option is unknown, or the source is not text.
         UsageError: the problem does not exist, or the value of an option is invalid.
         InfraError: this machine has no GPU.
     """
-    setup = setup_for(options, jobs=1, submission=read_text(source, "candidate", "candidate"))
-    graded = _graded(iter([Candidate(problem, source)]), setup)
+    candidate = Candidate(problem, source)
+    submission = read_text(source, candidate.name, candidate.name) if isinstance(source, str) else None
+    graded = _graded(iter([candidate]), setup_for(options, jobs=1, submission=submission))
     with contextlib.closing(graded):
         return next(graded)[1]
 
 
 @with_options
-def grade_many(
+def grade_many(candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Any) -> list[Scorecard]:
+    """Grade candidates concurrently. Return their cards in the order of the candidates; see `Grader.grade_many`.
+
+    `jobs` is the number of concurrent grades; None takes the limit of the device. Options and errors are the same as
+    for `grade`.
+    """
+    with Grader(jobs=jobs, **options) as grader:
+        return grader.grade_many(candidates)
+
+
+@with_options
+def grade_stream(
     candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Any
 ) -> Generator[tuple[Candidate, Scorecard], None, None]:
     """Grade candidates concurrently. Yield each candidate with its card, in order of completion.
@@ -78,10 +82,7 @@ def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Ca
         candidate = next(candidates, None)
         if candidate is None:
             return None
-        problem = problems.find(candidate.problem)
-        task = from_text(candidate.source, candidate.name, candidate.name, problem)
-        if isinstance(task, Refused):
-            raise UsageError(task.reason)
+        task = task_for(candidate, problems)
         task = task._replace(submission=remarked(task.submission, remarks))
         candidate_of[id(task)] = candidate
         return task
@@ -96,7 +97,7 @@ def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Ca
                     card = result.card
                 else:
                     card = infra_card(event.task, options, result.reason, slots[event.slot])
-                yield candidate_of.pop(id(event.task)), signed(card, key)
+                yield candidate_of.pop(id(event.task)), Scorecard.of(signed(card, key))
             elif isinstance(event, Drained):
                 left -= 1
                 if event.error is not None:
@@ -104,13 +105,13 @@ def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Ca
 
 
 @with_options
-def grade_many_async(
+def grade_stream_async(
     candidates: Iterable[Candidate] | AsyncIterable[Candidate],
     *,
     jobs: int | None = None,
     **options: Any,
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
-    """Grade candidates like `grade_many`, as an asynchronous iterator.
+    """Grade candidates like `grade_stream`, as an asynchronous iterator.
 
     Candidates may come from an asynchronous iterable, which is read a few candidates ahead of the running grades.
     """

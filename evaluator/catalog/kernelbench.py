@@ -5,12 +5,13 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from evaluator.catalog.origin import Origin
 from evaluator.catalog.reference import Reference, read_reference
-from evaluator.catalog.text import decode, read_bytes
+from evaluator.catalog.text import MAX_FILE_BYTES, decode, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride
 
@@ -19,6 +20,7 @@ _LEVEL_FOLDER = re.compile(r"level([0-9]+)")
 _NUMBERED_FILE = re.compile(r"[0-9]+_.*\.py")
 _NUMBERED_NAME = re.compile(r"(?:level[0-9]+/)[0-9]+\w*|[0-9]+_\w+")
 _NO_LEVEL = 0
+_LONGEST_NAME = 200
 WHERE = "problems of KernelBench are not shipped: add --problems DIR, the folder of a checkout of KernelBench"
 
 
@@ -91,20 +93,48 @@ def read_file(file: Path, small_sizes: SmallSizes | None = None, found_in: Path 
         ProblemError: the file cannot be read, or lacks `Model`, `get_inputs` or `get_init_inputs`.
     """
     data = read_bytes(file, found_in)
-    source = decode(data, file)
-    reference = read_reference(source, str(file))
+    level = level_of(file.parent) or _NO_LEVEL
+    names = _Names(problem_name(file), _title(file.stem), level, str(file))
+    return _problem(names, data, shipped_small_sizes() if small_sizes is None else small_sizes)
+
+
+def read_text(source: str, name: str) -> Problem:
+    """Read a problem in KernelBench's form from its text. No file is read, whatever the name.
+
+    Raises:
+        ProblemError: the name is invalid, the text is too large or not Python, or the text lacks `Model`, `get_inputs`
+            or `get_init_inputs`.
+    """
+    if not name.isprintable() or not name.strip() or len(name) > _LONGEST_NAME:
+        hint = "use letters, digits, - and _: my_softmax"
+        raise ProblemError(f"{name[:_LONGEST_NAME]!r} is not a valid problem name", hint=hint)
+    data = source.encode("utf-8", "surrogatepass")
+    if len(data) > MAX_FILE_BYTES:
+        raise ProblemError(f"the text of {name} is larger than {MAX_FILE_BYTES >> 20} MiB, the limit for a problem")
+    return _problem(_Names(name, _title(name), _NO_LEVEL, f"<problem {name}>"), data, shipped_small_sizes())
+
+
+class _Names(NamedTuple):
+    name: str
+    title: str
+    level: int
+    path: str
+
+
+def _problem(names: _Names, data: bytes, small_sizes: SmallSizes) -> Problem:
+    source = decode(data, names.path)
+    reference = read_reference(source, names.path)
     sha256 = hashlib.sha256(data).hexdigest()
-    table = shipped_small_sizes() if small_sizes is None else small_sizes
     return Problem(
-        name=problem_name(file),
-        title=_title(file),
-        level=level_of(file.parent) or _NO_LEVEL,
+        name=names.name,
+        title=names.title,
+        level=names.level,
         description=" ".join(reference.docstring.partition("\n\n")[0].split()),
         origin=Origin.KERNELBENCH,
-        path=str(file),
+        path=names.path,
         source=source,
         sha256=sha256,
-        sizes=_sizes(reference, table.get(sha256), file),
+        sizes=_sizes(reference, small_sizes.get(sha256), names.path),
         precision=Precision.FP32,
         mode=Mode.TRAIN,
         backward=False,
@@ -113,16 +143,16 @@ def read_file(file: Path, small_sizes: SmallSizes | None = None, found_in: Path 
     )
 
 
-def _title(file: Path) -> str:
-    return " ".join(re.sub(r"^\d+_", "", file.stem).replace("_", " ").split()) or file.stem
+def _title(stem: str) -> str:
+    return " ".join(re.sub(r"^\d+_", "", stem).replace("_", " ").split()) or stem
 
 
-def _sizes(reference: Reference, small: SmallSize | None, file: Path) -> dict[SizeName, dict[str, Constant]]:
+def _sizes(reference: Reference, small: SmallSize | None, path: str) -> dict[SizeName, dict[str, Constant]]:
     full = {name: literal.value for name, literal in reference.constants.items()}
     if small is None:
         return {SizeName.FULL: full}
     unknown = [name for name in small.small if name not in full]
     if unknown:
-        message = f"{file}: its small size in {_SIZES_FILE.name} sets {', '.join(unknown)}, which it does not define"
+        message = f"{path}: its small size in {_SIZES_FILE.name} sets {', '.join(unknown)}, which it does not define"
         raise ProblemError(message)
     return {SizeName.FULL: full, SizeName.SMALL: {**full, **small.small}}

@@ -37,7 +37,7 @@ def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
     return data
 
 
-def decode(data: bytes, path: Path) -> str:
+def decode(data: bytes, path: Path | str) -> str:
     """Decode the bytes of `path`; a byte order mark is dropped, line ends stay.
 
     Raises:

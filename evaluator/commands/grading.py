@@ -8,10 +8,13 @@ from typing import Any, NoReturn
 
 import click
 
-from evaluator.commands import terminal
+from evaluator.commands import streams, terminal, workflow
 from evaluator.commands.options import (
+    OutputFormat,
     ValueMayFollow,
+    chosen_format,
     complete_problem,
+    format_option,
     grading_options,
     json_option,
     sign_option,
@@ -37,6 +40,7 @@ from evaluator.records import ProfilerKind, Scorecard, Status
     help="Name of the submission on the scorecard.  [default: the file's name; stdin-HASH for -]",
 )
 @json_option
+@format_option
 @sign_option
 @click.option(
     "--speedup-of",
@@ -68,6 +72,7 @@ def grade(
     *,
     output: Path | None,
     as_json: bool,
+    output_format: str | None,
     quiet: bool,
     **named: Any,
 ) -> ExitCode:
@@ -78,13 +83,14 @@ def grade(
     With --replay CARD both arguments are optional: the card contains the submission, and the card's problem name is
     looked up among the shipped problems or in --problems. A card never causes another file to be read or run.
     """
-    from evaluator.files.card_files import card_bytes, check_target, write_card
+    from evaluator.files.card_files import check_target, write_card
     from evaluator.grading import pipeline
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
     from evaluator.report.progress_line import progress_on
     from evaluator.signatures.keys import signing_key
     from evaluator.signatures.signing import signed
 
+    form = chosen_format(output_format, as_json=as_json)
     options = taken_options(named)
     request = request_for(GradeArguments(**named), options)
     key = signing_key(request.terms.options.signing_key, sandboxed=request.terms.options.is_sandboxed)
@@ -96,13 +102,10 @@ def grade(
         card = signed(card, key)
         with contextlib.suppress(CardNotWritten):
             write_card(card, target, named=output is not None)
-        if as_json:
-            terminal.emit(card_bytes(card))
-        else:
-            terminal.show_card(card, target)
+        _show(card, target, form)
         os._exit(_exit_code(card))
 
-    with progress_on(sys.stderr, quiet=quiet) as progress:
+    with progress_on(streams.harmless(sys.stderr), quiet=quiet) as progress:
         card = signed(pipeline.grade(request, progress, last_resort=stuck), key)
     not_written: CardNotWritten | None = None
     try:
@@ -110,15 +113,32 @@ def grade(
         _tell_replaced(before, card, target)
     except CardNotWritten as error:
         not_written = error  # show the known grade before failing
-    if as_json:
-        terminal.emit(card_bytes(card))
-    else:
-        terminal.show_card(card, None if not_written else target)
+    _show(card, None if not_written else target, form)
     if request.replay is not None:
         _tell_replay(request.replay, card)
     if not_written is not None:
         raise not_written
     return _exit_code(card)
+
+
+def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
+    """Write the card to stdout, and in a workflow also as annotation and summary."""
+    from evaluator.files.card_files import card_bytes
+    from evaluator.files.file_here import file_here
+    from evaluator.report.ci.verdicts import verdict_of
+
+    verdicts = [verdict_of(card, file_here(card.submission.origin))]
+    match form:
+        case OutputFormat.FULL:
+            terminal.show_card(card, written_to)
+        case OutputFormat.JSON:
+            terminal.emit(card_bytes(card))
+        case OutputFormat.CONCISE | OutputFormat.GITHUB | OutputFormat.SARIF:
+            workflow.emit_verdicts(verdicts, form)
+    if streams.in_workflow():
+        from evaluator.report.ci.step_summary import card_markdown
+
+        workflow.publish(verdicts, card_markdown(card), annotated=form is OutputFormat.GITHUB)
 
 
 def _card_at(path: Path) -> Scorecard | None:
@@ -209,7 +229,8 @@ def batch(*, jsonl: bool, **named: Any) -> ExitCode:
     options = taken_options(named)
     arguments = BatchArguments(**named)
     try:
-        tally = run_batch(arguments, options, sys.stderr, sys.stdout if jsonl else None)
+        lines = streams.harmless(sys.stdout, is_json=True) if jsonl else None
+        tally = run_batch(arguments, options, streams.harmless(sys.stderr), lines)
     except KeyboardInterrupt:
         terminal.tell("all cards so far are kept; repeat the command to resume")
         raise

@@ -1,13 +1,14 @@
 """Options shared by several commands, and the parsing of their values."""
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import click
 
 from evaluator.catalog import list_problems
-from evaluator.errors import WarpgradeError
+from evaluator.errors import UsageError, WarpgradeError
 from evaluator.grade_options import AUTO, GradeOptions, check, default_of
 from evaluator.records import (
     BaselineKind,
@@ -79,6 +80,31 @@ trusted_option = click.option(
     help="Accept only cards signed with one of the public keys in FILE; refuse replays.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Write only JSON to stdout.")
+
+
+class OutputFormat(StrEnum):
+    """Format of a command's result on stdout."""
+
+    FULL = "full"
+    CONCISE = "concise"
+    GITHUB = "github"
+    JSON = "json"
+    SARIF = "sarif"
+
+
+format_option = click.option(
+    "--output-format",
+    type=click.Choice([each.value for each in OutputFormat]),
+    help="Form of the result on stdout: concise has one line per submission, github annotates a workflow's run.  "
+    "[default: full]",
+)
+
+
+def chosen_format(output_format: str | None, *, as_json: bool) -> OutputFormat:
+    """Return the chosen format; --json is short for one of them. Raises UsageError for two different formats."""
+    if as_json and output_format not in (None, OutputFormat.JSON):
+        raise UsageError(f"--json and --output-format {output_format} both write to stdout", hint="choose one format")
+    return OutputFormat.JSON if as_json else OutputFormat(output_format or OutputFormat.FULL)
 
 
 _GRADING_OPTIONS = (

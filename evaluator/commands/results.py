@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaluator.commands import terminal
-from evaluator.commands.options import json_option, run_argument, trusted_option
+from evaluator.commands import terminal, workflow
+from evaluator.commands.options import (
+    OutputFormat,
+    chosen_format,
+    format_option,
+    json_option,
+    run_argument,
+    trusted_option,
+)
+from evaluator.commands.streams import in_workflow
 from evaluator.errors import ExitCode, UsageError
 from evaluator.records import Scorecard
 from evaluator.report.layout.text import counted, one_line
@@ -15,6 +23,7 @@ if TYPE_CHECKING:
     from evaluator.batch.runs.results import Results
     from evaluator.cards.consistency import Contradiction
     from evaluator.cards.regrade import Change
+    from evaluator.report.run.summary import Section
 
 _MOST_SAID = 5
 """Maximum number of printed contradictions per card."""
@@ -23,9 +32,16 @@ _MOST_SAID = 5
 @click.command(short_help="Summarise a run: how many submissions are built, correct, fast.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=run_argument)
 @json_option
+@format_option
 @trusted_option
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV to stdout: total, levels, problems.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown to stdout.")
+@click.option(
+    "--submissions",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write one row for each submission to FILE: .csv, .json or .parquet.",
+)
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE."
 )
@@ -45,8 +61,10 @@ def report(
     *,
     runs: tuple[Path, ...],
     as_json: bool,
+    output_format: str | None,
     as_csv: bool,
     as_markdown: bool,
+    submissions: Path | None,
     junit: Path | None,
     html: Path | None,
     kernelbench: Path | None,
@@ -59,34 +77,63 @@ def report(
     from evaluator.batch.runs import report_files
     from evaluator.batch.runs.results import read_runs
     from evaluator.report.run import run_tables as said
+    from evaluator.report.run.rows import check_suffix
     from evaluator.report.run.summary import sections
     from evaluator.signatures.keys import public_keys
     from evaluator.signatures.trust import Trust, signers
 
-    if as_json + as_csv + as_markdown > 1:
-        raise UsageError("--json, --csv and --markdown all write to stdout", hint="choose one format")
+    form = chosen_format(output_format, as_json=as_json)
+    if as_csv + as_markdown + (form is not OutputFormat.FULL) > 1:
+        message = "--json, --csv, --markdown and --output-format all write to stdout"
+        raise UsageError(message, hint="choose one format")
+    if submissions is not None:
+        check_suffix(submissions)
     results = read_runs(runs, Trust(None if trusted is None else public_keys(trusted)))
     summaries = sections(results.samples, results.asked)
+    _write_files(results, submissions=submissions, junit=junit, html=html, kernelbench=kernelbench)
+    if as_csv:
+        terminal.emit(said.csv_text(summaries))
+    elif as_markdown:
+        terminal.emit(said.markdown(summaries, report_files.failed(results)))
+    else:
+        _emit_report(results, summaries, form)
+    if in_workflow():
+        markdown = said.markdown(summaries, report_files.failed(results))
+        workflow.publish(report_files.verdicts(results), markdown, annotated=form is OutputFormat.GITHUB)
+    for line in signers(results.signatures.values()):
+        terminal.tell(line)
+    for broken in results.broken:
+        terminal.complain("broken", broken)
+    return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
+
+
+def _write_files(
+    results: "Results", *, submissions: Path | None, junit: Path | None, html: Path | None, kernelbench: Path | None
+) -> None:
+    from evaluator.batch.runs import report_files
+
+    if submissions is not None:
+        report_files.write_submissions(results, submissions)
     if junit is not None:
         report_files.write_junit(results, junit)
     if html is not None:
         report_files.write_html(results, html)
     if kernelbench is not None:
         _write_kernelbench(results, kernelbench)
-    if as_json:
-        signatures = {card: seen.document() for card, seen in results.signatures.items()}
-        terminal.emit(terminal.json_text(said.document(summaries) | {"signatures": signatures}))
-    elif as_csv:
-        terminal.emit(said.csv_text(summaries))
-    elif as_markdown:
-        terminal.emit(said.markdown(summaries, report_files.failed(results)))
-    else:
-        terminal.show(lambda console: said.render(summaries, console, report_files.failed(results)))
-    for line in signers(results.signatures.values()):
-        terminal.tell(line)
-    for broken in results.broken:
-        terminal.complain("broken", broken)
-    return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
+
+
+def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFormat) -> None:
+    from evaluator.batch.runs import report_files
+    from evaluator.report.run import run_tables as said
+
+    match form:
+        case OutputFormat.FULL:
+            terminal.show(lambda console: said.render(summaries, console, report_files.failed(results)))
+        case OutputFormat.JSON:
+            signatures = {card: seen.document() for card, seen in results.signatures.items()}
+            terminal.emit(terminal.json_text(said.document(summaries) | {"signatures": signatures}))
+        case OutputFormat.CONCISE | OutputFormat.GITHUB | OutputFormat.SARIF:
+            workflow.emit_verdicts(report_files.verdicts(results), form)
 
 
 def _write_kernelbench(results: "Results", folder: Path) -> None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import msgspec
 
-from evaluator.commands.streams import coloured, is_forced, lose
+from evaluator.commands.streams import coloured, in_workflow, is_forced, lose
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.records import Scorecard
 from evaluator.report.layout.text import NO_WIDTH, printable
+from evaluator.report.layout.workflow_commands import disarmed, disarmed_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,12 +64,16 @@ def json_text(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def emit(content: str | bytes) -> None:
-    """Write to stdout. A closed reader (`| head`) is no error and changes no verdict.
+def emit(content: str | bytes, *, commands: bool = False) -> None:
+    """Write text, or JSON as bytes, to stdout. A closed reader (`| head`) is no error and changes no verdict.
+
+    In a workflow of GitHub Actions, the content has no workflow commands unless it consists of `commands`.
 
     Raises:
         InfraError: the disk is full.
     """
+    if in_workflow() and not commands:
+        content = disarmed(content) if isinstance(content, str) else disarmed_json(content)
     if isinstance(content, str):
         encoding = sys.stdout.encoding or "ascii"
         content = content.encode(encoding, "backslashreplace").decode(encoding)
@@ -97,10 +102,19 @@ def came_of_writing(error: OSError) -> bool:
 
 def tell(text: str) -> None:
     """Write a line to stderr. If stderr is not writable, the command continues."""
+    _to_stderr((disarmed(text) if in_workflow() else text) + "\n")
+
+
+def send_commands(lines: str) -> None:
+    """Write workflow commands to stderr. The runner of a workflow reads both streams."""
+    _to_stderr(lines)
+
+
+def _to_stderr(text: str) -> None:
     encoding = sys.stderr.encoding or "ascii"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
     try:
-        click.echo(text, err=True, color=coloured(sys.stderr))
+        click.echo(text, nl=False, err=True, color=coloured(sys.stderr))
     except OSError:
         lose(sys.stderr)
 

@@ -69,7 +69,9 @@ class FakeWorker:
         if order.submission is not None:
             submission = msgspec.structs.replace(submission, sha256=given.sha256, source=given.source)
         submission = msgspec.structs.replace(submission, name=given.name, origin=given.origin)
-        return msgspec.structs.replace(made, problem=problem, submission=submission, device=device)
+        required = order.options.require_own_kernel
+        named = {"problem": problem, "submission": submission, "device": device, "required_own_kernel": required}
+        return msgspec.structs.replace(made, **named)
 
     def interrupt(self):
         self.interrupted.set()

@@ -1,14 +1,28 @@
 """A program's own grader, with workers that grade in no time."""
 
 import asyncio
+import hashlib
 import threading
 
 import pytest
 
 from evaluator.batch.grading_setup import setup_for
+from evaluator.batch.workers import worker_pool
+from evaluator.batch.workers.worker_handle import NoWorker
 from evaluator.errors import UsageError
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
-from warpgrade import Candidate, GradeOptions, Grader, grade, grade_many, grade_many_async
+from warpgrade import (
+    Candidate,
+    GradeOptions,
+    Grader,
+    InfraError,
+    ProblemError,
+    ProblemText,
+    grade,
+    grade_many,
+    grade_stream,
+    grade_stream_async,
+)
 
 
 def test_a_grader_keeps_its_workers(worker):
@@ -55,8 +69,121 @@ def test_leaving_cancels_what_waits(worker):
         hanging, waiting = grader.submit("relu", "# hanging"), grader.submit("relu", "# right")
     assert hanging.cancelled()
     assert waiting.cancelled()
-    with pytest.raises(RuntimeError, match="between"):
+    with pytest.raises(RuntimeError, match="between start"):
         grader.submit("relu", "# right")
+
+
+def test_it_starts_and_closes_without_a_block(worker):
+    grader = Grader(device="emulated", jobs=1)
+    for _ in range(2):
+        assert grader.start() is grader
+        with pytest.raises(RuntimeError, match="already"):
+            grader.start()
+        assert grader.grade("relu", "# right").correct
+        grader.close()
+        grader.close()
+        with pytest.raises(RuntimeError, match="between start"):
+            grader.submit("relu", "# right")
+    assert all(each.closed or each.interrupted.is_set() for each in worker.started)
+
+
+def test_the_end_of_earlier_workers_ends_nothing_of_later_ones(worker):
+    with Grader(device="emulated", jobs=1) as grader:
+        earlier = grader._worker_pool
+        grader.close()
+        grader.start()
+        waiting = grader.submit("relu", "# hanging")
+        grader._cancel(earlier)
+        grader._fail(InfraError("gone"), earlier)
+        assert not waiting.done()
+        assert not grader._closed
+    assert waiting.cancelled()
+
+
+def test_a_list_has_its_cards_in_order(worker):
+    given = [Candidate("relu", ("# right", "# wrong", "# lost 99")[n % 3], str(n)) for n in range(30)]
+    with Grader(device="emulated", jobs=3) as grader:
+        graded = grader.grade_many(given)
+    assert [card.submission.name for card in graded] == [str(n) for n in range(30)]
+    assert [card.status for card in graded[:3]] == [Status.CORRECT, Status.WRONG_RESULT, Status.INFRA_ERROR]
+    assert [card.correct for card in grade_many(given[:2], device="emulated", jobs=2)] == [True, False]
+    assert grade_many([], device="emulated") == []
+
+
+def test_a_list_with_an_unknown_problem_grades_nothing(worker):
+    with pytest.raises(UsageError, match="no problem named 'rleu'"):
+        grade_many([Candidate("relu", "# right"), Candidate("rleu", "# right")], device="emulated")
+    assert not worker.graded
+
+
+def test_a_machine_without_workers_gives_a_card_to_everybody(worker, monkeypatch):
+    def hire(slot, log):
+        raise NoWorker("the machine is gone")
+
+    monkeypatch.setattr(worker_pool, "LocalWorker", hire)
+    given = [Candidate("relu", f"# right {n}") for n in range(5)]
+    with Grader(device="emulated", jobs=2) as grader:
+        graded = [*grader.grade_many(given), grader.grade("relu", "# right")]
+    assert {card.status for card in graded} == {Status.INFRA_ERROR}
+    assert len(graded) == 6
+    assert "the machine is gone" in graded[0].reason.message
+
+
+def test_no_answer_is_an_empty_answer(worker):
+    with Grader(device="emulated", jobs=1) as grader:
+        assert grader.grade("relu", None) == grader.grade("relu", "")
+        assert grader.grade("relu", None).submission.sha256 is None
+        with pytest.raises(TypeError, match="not list: pass the content"):
+            grader.submit("relu", [{"role": "assistant", "content": "# right"}])
+    with pytest.raises(TypeError, match="not int"):
+        grade("relu", 5, device="emulated")
+    with pytest.raises(TypeError, match="a ProblemText, not NoneType"):
+        grade(None, "# right", device="emulated")
+    with pytest.raises(TypeError, match="expected a Candidate, not str"):
+        grade_many(["# right"], device="emulated")
+
+
+PROBLEM = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.tanh(x)
+
+
+n = 64
+
+
+def get_inputs():
+    return [torch.rand(n)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_problem_may_be_text(worker, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tanh").write_text("not read")
+    text = ProblemText(PROBLEM, "tanh")
+    with Grader(device="cpu", size="full", jobs=1) as grader:
+        cards = grader.grade_many(
+            [Candidate(text, "# right"), Candidate(text, "# wrong"), Candidate("relu", "# right")]
+        )
+        assert [card.problem.name for card in cards] == ["tanh", "tanh", "relu"]
+        assert cards[0].problem.sha256 == hashlib.sha256(PROBLEM.encode()).hexdigest()
+        for broken, said in (("class Model: pass", "get_inputs"), ("\ud800", "UTF-8"), ("x" * (9 << 20), "larger")):
+            with pytest.raises(ProblemError, match=said):
+                grader.submit(ProblemText(broken), "# right")
+        with pytest.raises(ProblemError, match="not a valid problem name"):
+            grader.submit(ProblemText(PROBLEM, "a\nb"), "# right")
+        # A text is never a name, and a name never a text or a path.
+        with pytest.raises(UsageError, match="no problem named"):
+            grader.submit("tanh", "# right")
+    with pytest.raises(UsageError, match="tanh has no size awkward"):
+        grade(text, "# right", device="cpu", size="awkward")
 
 
 def test_what_is_asked_wrongly_is_told(worker):
@@ -71,10 +198,11 @@ def test_what_is_asked_wrongly_is_told(worker):
     [
         lambda **options: grade("relu", "# right", **options),
         lambda **options: grade_many([], **options),
-        lambda **options: grade_many_async([], **options),
+        lambda **options: grade_stream([], **options),
+        lambda **options: grade_stream_async([], **options),
         Grader,
     ],
-    ids=["grade", "grade_many", "grade_many_async", "Grader"],
+    ids=["grade", "grade_many", "grade_stream", "grade_stream_async", "Grader"],
 )
 def test_options_are_read_at_once(ask):
     with pytest.raises(TypeError, match="unknown option 'devcie': did you mean device"):
@@ -143,7 +271,9 @@ def test_many_are_graded_as_they_come(worker, how):
 
     async def program():
         candidates = given if how == "iterable" else coming()
-        return {each.name: card.status async for each, card in grade_many_async(candidates, device="emulated", jobs=2)}
+        return {
+            each.name: card.status async for each, card in grade_stream_async(candidates, device="emulated", jobs=2)
+        }
 
     assert asyncio.run(program()) == {str(number): Status.CORRECT for number in range(25)}
 
@@ -151,7 +281,7 @@ def test_many_are_graded_as_they_come(worker, how):
 def test_a_program_that_loses_interest_ends_the_workers(worker):
     async def program():
         endless = (Candidate("relu", "# right") for _ in iter(int, 1))
-        graded = grade_many_async(endless, device="emulated", jobs=2)
+        graded = grade_stream_async(endless, device="emulated", jobs=2)
         assert (await anext(graded))[1].status is Status.CORRECT
         await graded.aclose()
 
@@ -168,6 +298,8 @@ def test_a_program_signs_its_cards(worker, tmp_path, monkeypatch):
     public = keys.make_key(tmp_path / "key", "a lab")
     with Grader(device="cpu", jobs=1, signing_key=tmp_path / "key") as grader:
         graded = grader.grade("relu", "# right")
-    many = [card for _, card in grade_many([Candidate("relu", "# wrong")], device="cpu", signing_key=tmp_path / "key")]
+    many = [
+        card for _, card in grade_stream([Candidate("relu", "# wrong")], device="cpu", signing_key=tmp_path / "key")
+    ]
     for card in (graded, *many):
         assert signature_of(card_bytes(card)) == (State.INTACT, public)

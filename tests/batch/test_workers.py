@@ -19,7 +19,7 @@ from evaluator.files.card_files import read_card
 from evaluator.records import DeviceKind, Status
 from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
-from warpgrade import Candidate, grade, grade_many
+from warpgrade import Candidate, grade, grade_stream
 
 RIGHT = module()
 WRONG = module(forward=("return torch.relu(x) + 1",))
@@ -210,7 +210,7 @@ def test_a_program_grades(grader, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
     with nobody_left_behind():
         candidates = [Candidate("relu", KINDS[kind][0], kind) for kind in ("right", "wrong", "crashing")]
-        graded = dict(grade_many(candidates, device="cpu", size="awkward", timeout_s=20))
+        graded = dict(grade_stream(candidates, device="cpu", size="awkward", timeout_s=20))
     assert {each.name: card.status for each, card in graded.items()} == {
         kind: KINDS[kind][1] for kind in ("right", "wrong", "crashing")
     }
@@ -220,14 +220,14 @@ def test_a_program_that_loses_interest_leaves_nobody(grader, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
     with nobody_left_behind():
         endless = (Candidate("relu", RIGHT) for _ in iter(int, 1))
-        graded = grade_many(endless, device="cpu", size="awkward", timeout_s=20)
+        graded = grade_stream(endless, device="cpu", size="awkward", timeout_s=20)
         assert next(graded)[1].status is Status.CORRECT
         graded.close()
 
 
 def test_a_program_is_told_what_it_got_wrong():
     with pytest.raises(UsageError, match="tpu"):
-        grade_many([], device="tpu")
+        grade_stream([], device="tpu")
     with pytest.raises(UsageError, match="no problem named 'rleu'"):
         grade("rleu", RIGHT, device="cpu")
 

@@ -1,9 +1,11 @@
 """Programs import `warpgrade`: its names are written down here, and nothing else is visible."""
 
 import inspect
+import re
 import subprocess
 import sys
 import typing
+from pathlib import Path
 
 import warpgrade
 from evaluator import errors
@@ -32,3 +34,13 @@ def test_importing_it_neither_imports_torch_nor_starts_anything():
     program = "import sys, warpgrade, threading; print('torch' in sys.modules, threading.active_count())"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "False 1\n"
+
+
+def test_every_exported_name_is_on_the_reference_page():
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    listed = re.findall(r"^        - (\w+)$", page, re.MULTILINE)
+    modules = {"rewards"}
+    named = {*warpgrade.__all__, *warpgrade.rewards.__all__} - modules - {"__version__"}
+    assert sorted(listed) == sorted(named)
+    assert all(f"\n::: warpgrade.{name}\n" in page for name in modules)
+    assert all(inspect.getdoc(getattr(warpgrade, name)) for name in warpgrade.__all__ if name != "__version__")

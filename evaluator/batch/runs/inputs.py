@@ -10,13 +10,14 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
 from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
 from evaluator.catalog import Origin, list_problems
 from evaluator.catalog.kernelbench import WHERE, looks_like_one, other_names
+from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
@@ -41,6 +42,16 @@ class Line(msgspec.Struct, frozen=True):
     source: str
 
 
+class ProblemText(NamedTuple):
+    """A problem as text in KernelBench's form: `Model`, `get_inputs` and `get_init_inputs`. `name` names its cards.
+
+    The text is a program of the caller, which the judge runs: never the text of a submission.
+    """
+
+    source: str
+    name: str = "problem"
+
+
 class Problems:
     """Problems that submissions may name. A name from a stream of submissions is never used as a path."""
 
@@ -49,6 +60,7 @@ class Problems:
         self._size = size
         self._shipped = folder is None
         self._tried: dict[str, Problem] = {}
+        self._texts: dict[ProblemText, Problem | str] = {}
         listing = list_problems(folder)
         self._broken = [broken.message for broken in listing.broken]
         self._exact = {problem.name: problem for problem in listing.problems}
@@ -74,14 +86,28 @@ class Problems:
         broken = f"; {len(self._broken)} are broken, as `warpgrade problems list` says" if self._broken else ""
         return f"there is no problem named {one_line(name, 80)!r}{broken}"
 
+    def read(self, text: ProblemText) -> Problem | str:
+        """Return the problem of a text, or the reason why the text cannot be graded at the size of the grades.
+
+        Raises:
+            ProblemError: the text is no problem.
+        """
+        if text not in self._texts:
+            self._texts[text] = self._checked(with_small_size(read_problem_text(text.source, text.name), self._size))
+        return self._texts[text]
+
     def _sized(self, problem: Problem) -> Problem | str:
         """Return the problem with the graded size, or an error message. The search for a small size runs once."""
         if self._size in problem.sizes:
             return problem
         if problem.name not in self._tried:
             self._tried[problem.name] = self._exact[problem.name] = with_small_size(problem, self._size)
-        found = self._tried[problem.name]
-        return found if self._size in found.sizes else f"{problem.name} has no size {self._size.value}; {NO_SMALL}"
+        return self._checked(self._tried[problem.name])
+
+    def _checked(self, problem: Problem) -> Problem | str:
+        if self._size in problem.sizes:
+            return problem
+        return f"{problem.name} has no size {self._size.value}; {NO_SMALL}"
 
 
 def _names(problem: Problem) -> tuple[str, ...]:

@@ -10,23 +10,73 @@ import msgspec
 from evaluator.batch.runs.results import Entry, Results
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import read_card, write_whole
+from evaluator.files.file_here import file_here
 from evaluator.findings import ENTRIES, Code
-from evaluator.records import Scorecard
+from evaluator.records import Scorecard, Status
+from evaluator.report.card.feedback import feedback
+from evaluator.report.ci.verdicts import Verdict, verdict_of
 from evaluator.report.run.html import Detail, PageEntry, detail_of, write_page
 from evaluator.report.run.junit import Case, junit
 from evaluator.report.run.kernelbench import Graded, documents
-from evaluator.report.run.run_tables import Failed
+from evaluator.report.run.rows import SubmissionRow, write_rows
+from evaluator.report.run.run_tables import MOST_FAILED, Failed
 from evaluator.report.run.summary import MISSING, sections
+
+_BODY = 2000
+"""Maximum length of the feedback in a report, in characters."""
 
 
 def failed(results: Results) -> list[Failed]:
     """Return all submissions that are not correct. Missing cards come last: they say nothing about a submission."""
     found = [entry for entry in results.entries if not entry.sample.correct]
     found.sort(key=lambda entry: entry.sample.status is None)
-    return [
-        Failed(entry.sample.name, entry.sample.problem, _status(entry), (entry.row and entry.row.reason) or "")
-        for entry in found
-    ]
+    return [_failed(entry, detailed=number < MOST_FAILED) for number, entry in enumerate(found)]
+
+
+def _failed(entry: Entry, *, detailed: bool) -> Failed:
+    card = _card(entry) if detailed else None
+    reason = card.reason.message if card is not None and card.reason is not None else ""
+    code = (entry.row and entry.row.reason) or ""
+    return Failed(entry.sample.name, entry.sample.problem, _status(entry), code, reason, _body(card))
+
+
+def _body(card: Scorecard | None) -> str:
+    return "" if card is None or card.status is Status.CORRECT else feedback(card, characters=_BODY)
+
+
+def verdicts(results: Results) -> Iterator[Verdict]:
+    """Read the card of each submission, and return its verdict. The cards are read one after another."""
+    for entry in results.entries:
+        card = _card(entry)
+        path = None if entry.planned is None else file_here(entry.planned.origin)
+        yield Verdict(entry.sample.problem, entry.sample.name, None, path) if card is None else verdict_of(card, path)
+
+
+def write_submissions(results: Results, path: Path) -> None:
+    """Write one row for each submission. Raises UsageError if the file cannot be written."""
+    _written(path, lambda: write_rows(path, map(_submission_row, results.entries)))
+
+
+def _submission_row(entry: Entry) -> SubmissionRow:
+    sample, row, planned = entry.sample, entry.row, entry.planned
+    return SubmissionRow(
+        problem=sample.problem,
+        level=sample.level,
+        name=sample.name,
+        status=_status(entry),
+        reason=sample.reason,
+        built=sample.built,
+        speedup=sample.speedup,
+        speedup_low=row.speedup_low if row else None,
+        speedup_high=row.speedup_high if row else None,
+        device=row.device if row else None,
+        device_name=row.device_name if row else None,
+        wall_s=row.wall_s if row else None,
+        graded_at=row.graded_at if row else None,
+        problem_sha256=row.problem_sha256 if row else planned.problem_sha256 if planned else "",
+        submission_sha256=row.submission_sha256 if row else planned.submission_sha256 if planned else None,
+        origin=planned.origin if planned else None,
+    )
 
 
 def write_junit(results: Results, path: Path) -> None:
@@ -80,7 +130,8 @@ def _written(path: Path, write: Callable[[], object]) -> None:
 
 def _case(entry: Entry) -> Case:
     sample, row = entry.sample, entry.row
-    return Case(sample.problem, sample.name, sample.status, _reason(entry), row.wall_s if row else 0.0)
+    body = "" if sample.correct else _body(_card(entry))
+    return Case(sample.problem, sample.name, sample.status, _reason(entry), row.wall_s if row else 0.0, body)
 
 
 def _pages(results: Results) -> Iterator[PageEntry]:

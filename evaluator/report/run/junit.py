@@ -15,13 +15,14 @@ _MESSAGE = 300
 
 
 class Case(NamedTuple):
-    """One submission. `status` is None without a card."""
+    """One submission. `status` is None without a card; `body` is the feedback on a submission that is not correct."""
 
     problem: str
     name: str
     status: Status | None
     reason: str
     wall_s: float
+    body: str = ""
 
 
 def junit(cases: Iterable[Case], name: str) -> bytes:
@@ -40,7 +41,8 @@ def junit(cases: Iterable[Case], name: str) -> bytes:
             tag = _tag(case)
             if tag is not None:
                 kind = case.status.value if case.status is not None else "missing"
-                Xml.SubElement(element, tag, type=kind, message=_clean(one_line(case.reason or kind, _MESSAGE)))
+                message = _clean(one_line(case.reason or kind, _MESSAGE))
+                Xml.SubElement(element, tag, type=kind, message=message).text = _clean(case.body) or None
     Xml.indent(top)
     written: bytes = Xml.tostring(top, encoding="utf-8", xml_declaration=True)
     return written + b"\n"

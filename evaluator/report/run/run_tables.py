@@ -5,8 +5,10 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.layout.text import counted, one_line, significant
 from evaluator.report.run.intervals import Estimate
+from evaluator.report.run.rows import no_formula
 from evaluator.report.run.summary import THRESHOLDS, Section, Summary
 
 if TYPE_CHECKING:
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
 _NOTHING = "-"
 _LONGEST = 300
 """Upper bound on the length of a name or a remark."""
-_MOST_FAILED = 20
+MOST_FAILED = 20
+"""Submissions listed as not correct."""
+_MOST_BODIES = 10
+_BY_PROBLEM = "By problem"
+_REASON = 160
 _IN_TABLES = (1.0, 1.5, 2.0)
 """Values of p in the table by problem, for lack of space; CSV and JSON have all."""
 
@@ -29,12 +35,17 @@ class Made(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """One submission that is not correct; `code` is the code of its reason, or empty."""
+    """One submission that is not correct; `code` is the code of its reason, or empty.
+
+    `reason` is the message and `body` the feedback; both are empty beyond the listed submissions.
+    """
 
     name: str
     problem: str
     status: str
     code: str
+    reason: str = ""
+    body: str = ""
 
 
 def document(sections: list[Section]) -> dict[str, Any]:
@@ -88,34 +99,47 @@ def csv_text(sections: list[Section]) -> str:
             values += [*(summary.pass_at.get(k) for k in ks), summary.speedup, summary.speedup_or_1]
             cells = [cell for value in values for cell in (value or (None, None, None))]
             counts = [summary.samples, summary.problems, summary.unquoted]
-            names = map(_no_formula, (section.device.kind, section.device.name, group, name))
+            names = map(no_formula, (section.device.kind, section.device.name, group, name))
             table.writerow([*names, *counts, *cells])
     return written.getvalue()
-
-
-def _no_formula(text: str) -> str:
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def markdown(sections: list[Section], failed: Sequence[Failed] = ()) -> str:
     """Return the text of `--markdown`."""
     parts = list(map(_markdown, sections)) or ["Nothing to report.\n"]
     if failed:
-        title, header, rows = _failed(failed)
-        parts.append("\n".join([f"## {title}", "", *_markdown_table(header, rows), *_beyond(failed), ""]))
+        parts.append("\n".join(["## Not correct", "", *_markdown_failed(failed), *_beyond(failed), ""]))
     return "\n".join(parts)
+
+
+def _markdown_failed(failed: Sequence[Failed]) -> Iterator[str]:
+    """Yield a table of the submissions that are not correct, and the feedback on the first ones, folded.
+
+    Text of submissions stands in code, where a host links no mention and no address.
+    """
+    yield from ("| submission | problem | status | reason |", "|---|---|---|---|")
+    for each in failed[:MOST_FAILED]:
+        reason = " ".join(filter(None, (each.code, each.reason)))
+        cells = (code_span(each.name), code_span(each.problem), _cell(each.status), code_span(reason, _REASON))
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    for each in failed[:_MOST_BODIES]:
+        if each.body:
+            yield from folded(f"{each.problem}/{each.name}: {each.status}", each.body)
 
 
 def _markdown(section: Section) -> str:
     lines = [f"## {_cell(_title(section))}", "", *_remarks(section), ""]
     for title, header, rows in _tables(section):
-        lines += [f"### {title}", "", *_markdown_table(header, rows)]
+        # The names of problems come from users.
+        cells = [[code_span(row[0]) if title == _BY_PROBLEM else row[0], *row[1:]] for row in rows]
+        lines += [f"### {title}", "", *_markdown_table(header, cells)]
     return "\n".join(lines)
 
 
 def _markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-    return [*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
+    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
 def _cell(text: str) -> str:
@@ -163,13 +187,13 @@ def _render_table(made: Made, console: "Console", *, names: int = 1, numbers: bo
 
 
 def _failed(failed: Sequence[Failed]) -> Made:
-    rows = [list(each) for each in failed[:_MOST_FAILED]]
+    rows = [[each.name, each.problem, each.status, each.code] for each in failed[:MOST_FAILED]]
     return Made("Not correct", ["submission", "problem", "status", "code"], rows)
 
 
 def _beyond(failed: Sequence[Failed]) -> list[str]:
     """Return a line with the number of omitted submissions, if any."""
-    left = len(failed) - _MOST_FAILED
+    left = len(failed) - MOST_FAILED
     return [f"and {left} more; --html FILE lists all"] if left > 0 else []
 
 
@@ -220,7 +244,7 @@ def _tables(section: Section) -> Iterator[Made]:
     header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in shown), "speedup"]
     for title, groups in (
         ("By level", {f"level {level}": summary for level, summary in section.levels.items()}),
-        ("By problem", section.problems),
+        (_BY_PROBLEM, section.problems),
     ):
         rows = []
         for name, summary in groups.items():

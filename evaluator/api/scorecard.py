@@ -1,0 +1,109 @@
+"""The scorecard of the Python API: the record, with the views that programs, notebooks and models need."""
+
+from pathlib import Path
+from typing import Self
+
+from evaluator import records
+from evaluator.files import card_files
+from evaluator.records import Status
+from evaluator.report.card.feedback import CHARACTERS, feedback
+from evaluator.report.card.notebook import html
+from evaluator.report.layout.quotation import plain
+from evaluator.report.layout.text import ratio
+
+_NAME = 60
+_REASON = 120
+
+
+class Scorecard(records.Scorecard, frozen=True, kw_only=True):
+    """Record of a grade: all data needed to verify and to repeat the grade. Immutable.
+
+    Attributes:
+        status: the verdict.
+        reason: the finding behind the verdict; None for `correct`.
+        findings: further findings.
+        problem: name, hash, size and settings of the problem.
+        submission: name, hash and executed text of the submission.
+        device: kind and name of the device.
+        environment: versions and machine.
+        sandbox: layers and limits of the sandbox.
+        tolerance: rule for the allowed error.
+        values: rule for the values of the inputs.
+        l2: whether timed inputs were in the L2 cache of the GPU.
+        weights: the rule for the weights, and how the weights were graded.
+        seeds: seeds of all calls.
+        build: extensions with compiler messages; None if nothing was built.
+        checks: one entry for each checked call.
+        timing: times of both sides; None if nothing was timed.
+        baselines: times of other forms of the reference.
+        roofline: least time of a call on this GPU.
+        own_kernels: share of the work in own kernels.
+        machine_code: instructions of reduced precision in the compiled kernels.
+        required_own_kernel: the required share.
+        profiling: kernels of one profiled call.
+        output: text printed by the submission.
+        graded_at: start of the grade.
+        stages_s: seconds of each stage.
+        wall_s: seconds of the grade.
+        signature: signature of the card.
+        schema_version: version of the layout.
+    """
+
+    @classmethod
+    def of(cls, card: records.Scorecard) -> Self:
+        """Return `card` with the views of this class."""
+        return cls(**{name: getattr(card, name) for name in records.Scorecard.__struct_fields__})
+
+    @property
+    def correct(self) -> bool:
+        """Whether the submission is correct. An `inconclusive` or `infra_error` card is not."""
+        return self.status is Status.CORRECT
+
+    @property
+    def speedup(self) -> float | None:
+        """Time of the reference divided by the time of a correct submission.
+
+        None if the submission is not correct, was not timed, or if the 95 % interval is wider than 10 %.
+        """
+        return self.timing.speedup if self.correct and self.timing is not None else None
+
+    def feedback(self, *, characters: int = CHARACTERS) -> str:
+        """Return the text that a language model needs for its next attempt.
+
+        The text has at most `characters` characters; a token is three to four. It begins with verdict and next step.
+        Compiler messages with their lines, the first wrong element, further findings, times and printed output follow
+        in the order of their use, as far as they fit.
+
+        The submission's process, source and compiler wrote parts of the text, and may have written instructions. Each
+        line of such parts begins with `> `, without control characters and without the special tokens of chat
+        templates. The first line tells the reader so.
+
+        Raises:
+            ValueError: `characters` is too small for the verdict.
+        """
+        return feedback(self, characters=characters)
+
+    def write(self, path: str | Path) -> None:
+        """Write the card to a file, as `warpgrade grade --output` does. Raises CardNotWritten."""
+        card_files.write_card(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        """Return the screen of `warpgrade show` as HTML, for notebooks."""
+        return html(self)
+
+    def __repr__(self) -> str:
+        parts = [plain(f"{self.problem.name}/{self.submission.name}", _NAME), f"on {self.device.kind.value}"]
+        if self.speedup is not None:
+            parts.append(f"{ratio(self.speedup)}x")
+        if self.reason is not None:
+            parts.append(plain(f"{self.reason.code} {self.reason.message}", _REASON))
+        return f"Scorecard({self.status.value}: {', '.join(parts)})"
+
+
+def read_card(path: str | Path) -> Scorecard:
+    """Read a scorecard from a file.
+
+    Raises:
+        CardError: the file cannot be read, or is not a scorecard.
+    """
+    return Scorecard.of(card_files.read_card(Path(path)))

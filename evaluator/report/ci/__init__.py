@@ -1,0 +1,1 @@
+"""Verdicts for continuous integration: one line each, annotations of GitHub, SARIF."""

@@ -1,0 +1,110 @@
+"""A submission's verdict for continuous integration, and its forms with one line per submission. Pure."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from evaluator.records import Finding, Scorecard, Status
+from evaluator.report.layout.text import one_line, ratio
+from evaluator.report.layout.workflow_commands import Level, annotation
+
+MISSING = "missing"
+_MESSAGE = 400
+_MOST_ANNOTATIONS = 50
+"""GitHub shows ten errors and ten warnings of a step."""
+
+
+class Verdict(NamedTuple):
+    """Verdict on one submission; `status` is None without a card.
+
+    `path` is the submission's file relative to the current folder, if the submission has one. `in_file`: lines of the
+    findings are lines of that file, because the submission was not extracted from an answer.
+    """
+
+    problem: str
+    name: str
+    status: Status | None
+    path: str | None = None
+    in_file: bool = False
+    reason: Finding | None = None
+    findings: tuple[Finding, ...] = ()
+    speedup: float | None = None
+
+    @property
+    def label(self) -> str:
+        """Problem and name, on one line."""
+        return one_line(f"{self.problem}/{self.name}", 200)
+
+    @property
+    def status_text(self) -> str:
+        """The status, or `missing`."""
+        return MISSING if self.status is None else self.status.value
+
+    @property
+    def line(self) -> int | None:
+        """Line of the reason in the submission's file."""
+        return self.line_of(self.reason)
+
+    def line_of(self, finding: Finding | None) -> int | None:
+        """Return the line of a finding in the submission's file, if both exist."""
+        return finding.line if finding is not None and self.in_file and self.path is not None else None
+
+    @property
+    def message(self) -> str:
+        """Code and message of the reason, on one line."""
+        return "" if self.reason is None else one_line(f"{self.reason.code} {self.reason.message}", _MESSAGE)
+
+
+def verdict_of(card: Scorecard, path: str | None) -> Verdict:
+    """Return the verdict of a card, for the submission's file at `path`."""
+    return Verdict(
+        problem=card.problem.name,
+        name=card.submission.name,
+        status=card.status,
+        path=path,
+        in_file=not card.submission.extracted_from_answer,
+        reason=card.reason,
+        findings=tuple(each for each in card.findings if each != card.reason),
+        speedup=card.timing.speedup if card.status is Status.CORRECT and card.timing is not None else None,
+    )
+
+
+def concise(verdicts: Iterable[Verdict]) -> str:
+    """Return one line for each submission: file with line, verdict, reason."""
+    return "".join(f"{_place(each)}: {_said(each)}\n" for each in verdicts)
+
+
+def _place(verdict: Verdict) -> str:
+    if verdict.path is None:
+        return verdict.label
+    path = one_line(verdict.path, 400)
+    return path if verdict.line is None else f"{path}:{verdict.line}"
+
+
+def _said(verdict: Verdict) -> str:
+    if verdict.status is Status.CORRECT:
+        return "correct" if verdict.speedup is None else f"correct, {ratio(verdict.speedup)}x"
+    return " ".join(filter(None, (verdict.status_text, verdict.message)))
+
+
+def annotations(verdicts: Iterable[Verdict]) -> str:
+    """Return GitHub's annotations of all submissions that are not correct, errors first."""
+    found = [each for each in verdicts if each.status is not Status.CORRECT]
+    found.sort(key=lambda each: _level(each) is not Level.ERROR)
+    lines = [
+        annotation(
+            _level(each),
+            f"{each.message or each.status_text}\n{each.reason.next_step if each.reason else ''}".strip(),
+            title=f"{each.label}: {each.status_text}",
+            file=each.path,
+            line=each.line,
+        )
+        for each in found[:_MOST_ANNOTATIONS]
+    ]
+    if len(found) > _MOST_ANNOTATIONS:
+        more = f"{len(found) - _MOST_ANNOTATIONS} more submissions are not correct"
+        lines.append(annotation(Level.NOTICE, more, title="Warpgrade"))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _level(verdict: Verdict) -> Level:
+    return Level.WARNING if verdict.status is Status.INCONCLUSIVE else Level.ERROR

@@ -1,0 +1,92 @@
+"""One row for each submission of a run: CSV, JSON, Parquet."""
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from evaluator.errors import UsageError
+from evaluator.files.card_files import write_whole
+
+SUFFIXES = (".csv", ".json", ".parquet")
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+
+
+class SubmissionRow(NamedTuple):
+    """Row of one submission. Only correct submissions have speedups; `missing` ones have neither device nor times."""
+
+    problem: str
+    level: int
+    name: str
+    status: str
+    reason: str | None
+    built: bool
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    device: str | None
+    device_name: str | None
+    wall_s: float | None
+    graded_at: str | None
+    problem_sha256: str
+    submission_sha256: str | None
+    origin: str | None
+
+
+def no_formula(text: str) -> str:
+    """Return text that a spreadsheet does not parse as a formula.
+
+    >>> no_formula("=1+1"), no_formula("relu"), no_formula(" -x")
+    ("'=1+1", 'relu', "' -x")
+    """
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) or text[:1] in {"\t", "\r", "\n"} else text
+
+
+def check_suffix(path: Path) -> None:
+    """Raise UsageError for a file of another format."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{path} is not a file of rows", hint=f"end the name with {' or '.join(SUFFIXES)}")
+
+
+def write_rows(path: Path, rows: Iterable[SubmissionRow]) -> None:
+    """Write rows to a file, whose suffix selects the format. The file is replaced as a whole.
+
+    Raises:
+        OSError: the file cannot be written.
+        UsageError: the format is unknown, or its package is missing.
+    """
+    check_suffix(path)
+    match path.suffix.lower():
+        case ".csv":
+            content = _csv(rows)
+        case ".json":
+            content = msgspec.json.format(msgspec.json.encode([each._asdict() for each in rows]), indent=2) + b"\n"
+        case _:
+            content = _parquet(rows)
+    write_whole(path, content)
+
+
+def _csv(rows: Iterable[SubmissionRow]) -> bytes:
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
+    table.writerow(SubmissionRow._fields)
+    for row in rows:
+        table.writerow([no_formula(cell) if isinstance(cell, str) else cell for cell in row])
+    return written.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _parquet(rows: Iterable[SubmissionRow]) -> bytes:
+    try:
+        import pyarrow as arrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise UsageError("Parquet needs the package pyarrow", hint="pip install 'warpgrade[parquet]'") from error
+    numbers = {"speedup", "speedup_low", "speedup_high", "wall_s"}
+    kinds = {"level": arrow.int64(), "built": arrow.bool_()} | dict.fromkeys(numbers, arrow.float64())
+    layout = arrow.schema([(name, kinds.get(name, arrow.string())) for name in SubmissionRow._fields])
+    written = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist([each._asdict() for each in rows], schema=layout), written)
+    return written.getvalue()
