@@ -179,8 +179,8 @@ class Baseline(Record, frozen=True):
 
     `tf32` is None on a device without TF32. `name` and `sha256` identify another submission. `measured_at` is the time
     of the measurement. `kept`: the baseline comes from the cache, measured for another grade beside a reference that
-    took `reference_median_ms`. The speedup is the submission's over this baseline; None if its interval is wider than 5
-    %, or without `samples`, and then `finding` is the reason.
+    took `reference_median_ms`. The speedup is the submission's over this baseline; None if its interval is wider than
+    10 %, or without `samples`, and then `finding` is the reason.
     """
 
     kind: BaselineKind
