@@ -71,6 +71,7 @@ FLOORS = (
         "findings",
         "paths",
         "protocol",
+        "runner/triton",
         "sandbox/filesystem",
         "toolchain",
     ),

@@ -86,4 +86,15 @@ ENTRIES: dict[Code, Entry] = {
         "Remove the import; or install the package for every submission, with the Python that runs Warpgrade: "
         "python -m pip install PACKAGE.",
     ),
+    Code.KERNEL_REFUSED: Entry(
+        "the kernel does not compile",
+        "Triton refused the kernel at its first launch: its front end, LLVM or ptxas reported an error, or the kernel "
+        "needs more shared memory or threads than the GPU has. The submission's own process reports the reason.",
+        "Fix the line under the caret; without a caret, the kernel's text is fine and its configuration is too large.",
+    ),
+    Code.LANGUAGE_MISSING: Entry(
+        "the language of the kernels is not installed",
+        "The submission imports a kernel language that is not installed beside Warpgrade. Correctness remains unknown.",
+        "Install the language with the Python that runs Warpgrade; the message has the command.",
+    ),
 }

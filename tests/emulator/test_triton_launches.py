@@ -3,7 +3,7 @@
 import sys
 from types import ModuleType
 
-from evaluator.runner.emulated.triton_launches import TritonLaunches
+from evaluator.runner.triton.launches import InterpretedLaunches
 
 NAME = "triton.runtime.interpreter"
 
@@ -21,7 +21,7 @@ def interpreter():
 def test_each_launch_counts_once_and_gives_its_result(monkeypatch):
     module = interpreter()
     monkeypatch.setitem(sys.modules, NAME, module)
-    launches = TritonLaunches()
+    launches = InterpretedLaunches()
     launches.watch()
     launches.watch()
     assert [module.GridExecutor()(1, y=2), module.GridExecutor()(3, y=4)] == [3, 7]
@@ -30,7 +30,7 @@ def test_each_launch_counts_once_and_gives_its_result(monkeypatch):
 
 def test_triton_may_be_imported_later_or_be_another(monkeypatch):
     monkeypatch.delitem(sys.modules, NAME, raising=False)
-    launches = TritonLaunches()
+    launches = InterpretedLaunches()
     launches.watch()
     monkeypatch.setitem(sys.modules, NAME, ModuleType(NAME))
     launches.watch()

@@ -1,0 +1,57 @@
+"""Launches of Triton kernels: counted in Triton's interpreter (`emulated`), left out for an ablation (all devices)."""
+
+import sys
+from collections.abc import Collection
+from typing import Any
+
+
+class InterpretedLaunches:
+    """Counts launches in the interpreter once a submission has imported Triton; never imports Triton."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.count = 0
+        self.left_out = False
+        self._counted: type | None = None
+
+    def watch(self) -> None:
+        """Count from now on if Triton is imported. Triton versions without `GridExecutor` are not counted."""
+        executor = getattr(sys.modules.get("triton.runtime.interpreter"), "GridExecutor", None)
+        if executor is None or executor is self._counted:
+            return
+        self._counted = executor
+        launch = executor.__call__
+
+        def counted(grid: Any, *args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            if self.left_out:
+                return None
+            return launch(grid, *args, **kwargs)
+
+        executor.__call__ = counted
+        _choose_first_configuration()
+
+
+def _choose_first_configuration() -> None:
+    """Give every configuration of an autotuner the same time: the interpreter has no GPU to measure with."""
+    autotuner = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
+    if autotuner is not None:
+        autotuner._bench = lambda *_, **__: [0.0, 0.0, 0.0]  # noqa: SLF001 - the least time wins, and the first of equal ones
+
+
+def leave_out_compiled(kernels: Collection[str]) -> None:
+    """Make launches of compiled kernels do nothing from now on: of all kernels, or of those named. Irreversible."""
+    function = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
+    compiled = getattr(sys.modules.get("triton.compiler.compiler"), "CompiledKernel", None)
+    if function is None or compiled is None:
+        return
+    run, bound = function.run, compiled.__getitem__
+
+    def ran(self: Any, *args: Any, **kwargs: Any) -> Any:
+        name = getattr(self.fn, "__name__", "")
+        return None if not kernels or name in kernels else run(self, *args, **kwargs)
+
+    def of_grid(self: Any, grid: Any) -> Any:
+        return (lambda *_, **__: None) if not kernels or self.name in kernels else bound(self, grid)
+
+    function.run, compiled.__getitem__ = ran, of_grid
