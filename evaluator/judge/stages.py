@@ -334,9 +334,7 @@ def _interpreted(context: GradeContext) -> list[Finding]:
         return []
     if Toolchain.TRITON.value not in importable():
         return []
-    message = (
-        "Triton's interpreter (NumPy) ran the Triton kernels, not the emulator: no races, no out-of-bounds detection"
-    )
+    message = "Triton's interpreter (NumPy) ran the kernels, not the emulator: no races, no out-of-bounds detection"
     return [finding(Code.INTERPRETED, message)]
 
 

@@ -71,7 +71,8 @@ class Profiling(Record, frozen=True):
 
     The submission's process reports the profile, so it decides nothing unless the grade requires own kernels. `kernels`
     are the longest ones, `other_kernels` counts the rest; `own_share` is the share of time in own kernels. `resources`
-    come from the compiler, or are `claimed`. `finding` is the reason for a missing profile. `counters` are present on request.
+    come from the compiler, or are `claimed`. `finding` is the reason for a missing profile. `counters` are present on
+    request.
     """
 
     kernels: list[KernelUse]

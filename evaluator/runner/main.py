@@ -114,12 +114,10 @@ class Runner:
                 return self._call(frame) if isinstance(frame, Call) else self._window(frame)
             case ProfiledCall():
                 return self._profiled(frame)
-            case Count():
-                return self._counted()
+            case Count() | ReadKernels():
+                return self._counted() if isinstance(frame, Count) else compiled_kernels(self._private)
             case ReadBuffers():
                 return BufferValues(values=buffer_values(self._model, frame.names))
-            case ReadKernels():
-                return compiled_kernels(self._private)
             case LeaveOut():
                 self._leave_out(frame)
                 return LeftOut()

@@ -8,7 +8,8 @@ _TRITON = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b|\btriton\.jit\b", re
 _EXTENSION = re.compile(r"\b(?:load_inline|cpp_extension)\b")
 _CUDA = re.compile(r"__global__|\bcuda_sources?\b|\.cuh?\b['\"]")
 _JIT = re.compile(
-    r"^[ \t]*@(?:triton\.)?jit\b[^\n]{0,400}\n(?:[ \t]*(?:[@#)][^\n]{0,400})?\n){0,8}[ \t]*def[ \t]+(?P<name>\w{1,200})",
+    r"^[ \t]*@(?:triton\.)?jit\b[^\n]{0,400}\n(?:[ \t]*(?:[@#)][^\n]{0,400})?\n){0,8}"
+    r"[ \t]*def[ \t]+(?P<name>\w{1,200})",
     re.MULTILINE,
 )
 """A kernel's decorator, up to eight further lines, and its `def`. The bounds keep the time linear."""
@@ -33,9 +34,9 @@ def uses_triton(source: str) -> bool:
 
 
 def triton_kernels(source: str) -> list[str]:
-    """Return the names of the functions decorated with `triton.jit`.
+    r"""Return the names of the functions decorated with `triton.jit`.
 
-    >>> triton_kernels("@triton.autotune(configs=[])\\n@triton.jit\\ndef relu_kernel(x, out):\\n    pass\\n")
+    >>> triton_kernels("@triton.autotune(configs=[])\n@triton.jit\ndef relu_kernel(x, out):\n    pass\n")
     ['relu_kernel']
     """
     return sorted({match["name"] for match in _JIT.finditer(source)})[:_MOST_KERNELS]
