@@ -33,10 +33,10 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.NOT_ON_THIS_DEVICE: Entry(
         "the chosen device cannot run the submission",
-        "The submission needs another device: inline CUDA cannot run on `cpu`, and C++ for the CPU fails on a GPU's "
-        "tensors. Correctness remains unknown.",
-        "Grade C++ for the CPU with --device cpu. Grade inline CUDA with --device emulated, or with --device cuda on a "
-        "machine with a GPU.",
+        "The submission needs another device: inline CUDA and Triton cannot run on `cpu`, and C++ for the CPU fails on "
+        "a GPU's tensors. Correctness remains unknown.",
+        "Grade C++ for the CPU with --device cpu. Grade inline CUDA and Triton with --device emulated, or with "
+        "--device cuda on a machine with a GPU.",
     ),
     Code.COMPILER_TIMED_OUT: Entry(
         "the compiler timed out",

@@ -15,7 +15,7 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.emulator_faults import kernel_fault
-from evaluator.judge.runners.triton_faults import triton_fault
+from evaluator.judge.runners.triton_faults import likely_cause, triton_fault
 from evaluator.protocol.frames import (
     BuildReply,
     BuildRequest,
@@ -325,6 +325,7 @@ class RunnerClient:
             ran_out = finding(Code.OUT_OF_MEMORY, f"out of memory: {message}", stage=stage.name, signal=info.signal)
             return Fault(Status.RUNTIME_ERROR, ran_out)
         by = info.signal if info is not None else None
+        message += likely_cause(by, self._device, self._source)
         return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
 
     def out_of_place(self, answer: Frame) -> Fault:

@@ -11,6 +11,7 @@ _MOST_REASON, _MOST_LINES, _MOST_NAME = 2000, 12, 100
 _NOT_INTERPRETED = re.compile(r"(?P<what>\w{1,60}) not supported in interpreter mode")
 _NO_DRIVER = re.compile(r"\d{1,9} active drivers \(")
 _NOT_A_GPU_TENSOR = "cannot be accessed from Triton"
+_WITHOUT_BODY = ("NoneType", "`_semantic` argument")
 _LIBDEVICE = re.compile(r"\blibdevice\b")
 
 
@@ -37,6 +38,13 @@ def triton_fault(failed: Failed, device: DeviceKind, source: str) -> Fault | Non
             return None
 
 
+def likely_cause(signal: str | None, device: DeviceKind, source: str) -> str:
+    """Return the likely cause of a runner's death in Triton's interpreter; empty for any other death."""
+    if signal != "SIGSEGV" or device is not DeviceKind.EMULATED or not uses_triton(source):
+        return ""
+    return "; in Triton's interpreter probably a tl.load or tl.store past the end of a tensor, without a mask"
+
+
 def _refusal(refused: RefusedKernel, source: str) -> Finding:
     """Return the finding for a refused kernel. The place must exist in `source`; otherwise the finding has none."""
     lines = source.splitlines()
@@ -51,10 +59,11 @@ def _refusal(refused: RefusedKernel, source: str) -> Finding:
 def _not_interpreted(message: str, source: str) -> str | None:
     """Return the construct that Triton's interpreter lacks; None for any other message.
 
-    In the interpreter, a function of libdevice returns None, and the next operation fails.
+    In the interpreter, a function of libdevice returns None or refuses the call, depending on its import.
     """
     if (found := _NOT_INTERPRETED.search(message)) is not None:
         return found["what"]
     if _NO_DRIVER.match(message):
         return "triton.runtime.driver"
-    return "libdevice" if "NoneType" in message and _LIBDEVICE.search(source) else None
+    without_body = any(words in message for words in _WITHOUT_BODY)
+    return "libdevice" if without_body and _LIBDEVICE.search(source) else None

@@ -16,7 +16,8 @@ class InterpretedLaunches:
 
     def watch(self) -> None:
         """Count from now on if Triton is imported. Triton versions without `GridExecutor` are not counted."""
-        executor = getattr(sys.modules.get("triton.runtime.interpreter"), "GridExecutor", None)
+        interpreter = sys.modules.get("triton.runtime.interpreter")
+        executor = getattr(interpreter, "GridExecutor", None)
         if executor is None or executor is self._counted:
             return
         self._counted = executor
@@ -30,6 +31,7 @@ class InterpretedLaunches:
 
         executor.__call__ = counted
         _choose_first_configuration()
+        _accept_numbers_as_bounds(interpreter)
 
 
 def _choose_first_configuration() -> None:
@@ -37,6 +39,22 @@ def _choose_first_configuration() -> None:
     autotuner = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
     if autotuner is not None:
         autotuner._bench = lambda *_, **__: [0.0, 0.0, 0.0]  # noqa: SLF001 - the least time wins, and the first of equal ones
+
+
+def _accept_numbers_as_bounds(interpreter: Any) -> None:
+    """Let a number in an array of one element be the bound of a loop.
+
+    NumPy 2.4 refuses the conversion that Triton's interpreter uses (seen with Triton 3.6).
+    """
+    patch = getattr(interpreter, "_patch_lang_tensor", None)
+    if patch is None:
+        return
+
+    def patched(tensor: Any, *scope: Any) -> None:
+        patch(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patched  # noqa: SLF001 - looked up at every launch
 
 
 def leave_out_compiled(kernels: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""What Triton's compiler refuses: its reason and the place, for the errors of its front end, of ptxas and of the GPU."""
+"""What Triton's compiler refuses: reason and place, for errors of its front end, of ptxas, and of the GPU's limits."""
 
 import pytest
 import torch
@@ -6,6 +6,8 @@ import torch
 from evaluator.runner.submission_module import describe
 from evaluator.runner.triton.compile_errors import refused_kernel
 from tests.unit.runner.triton.conftest import HEAD
+
+pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT:UserWarning")
 
 FRONT_END = '''
 class Holder:

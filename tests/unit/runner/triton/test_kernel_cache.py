@@ -11,6 +11,8 @@ from evaluator.runner.triton import kernel_cache
 from evaluator.runner.triton.kernel_cache import compiled_kernels, use_folder
 from evaluator.runner.triton.launches import leave_out_compiled
 
+pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT:UserWarning")
+
 COPY = """
 @triton.jit
 def copy_kernel(x, out, BLOCK: tl.constexpr):
