@@ -43,6 +43,8 @@ def use_folder(private: Path, cache: bytes) -> None:
     folder = private / _FOLDER
     os.environ["TRITON_CACHE_DIR"] = str(folder)
     os.environ["TRITON_CACHE_AUTOTUNING"] = "1"
+    if (driver := _driver_folder()) is not None:
+        os.environ.setdefault("TRITON_LIBCUDA_PATH", driver)
     if not cache:
         return
     packed = msgspec.msgpack.decode(zlib.decompress(cache), type=_Packed)
@@ -52,6 +54,12 @@ def use_folder(private: Path, cache: bytes) -> None:
         # A group lists its members by absolute path, and this folder is another one.
         group = path.name.startswith(_GROUP)
         path.write_bytes(content.replace(packed.root.encode(), str(folder).encode()) if group else content)
+
+
+def _driver_folder() -> str | None:
+    """Return the folder of the CUDA driver in this process. Triton would ask ldconfig, which need not know it."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    return next((str(Path(line.split()[-1]).parent) for line in maps.splitlines() if "/libcuda.so" in line), None)
 
 
 def compiled_kernels(private: Path) -> CompiledKernels:

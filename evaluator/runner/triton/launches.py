@@ -6,13 +6,18 @@ from typing import Any
 
 
 class InterpretedLaunches:
-    """Counts launches in the interpreter once a submission has imported Triton; never imports Triton."""
+    """Counts launches in the interpreter once a submission has imported Triton; never imports Triton.
+
+    A launch that raises an exception counts as none, and raises the same exception while launches are left out: a
+    submission that falls back on PyTorch then falls back again.
+    """
 
     def __init__(self) -> None:
         """Start at zero."""
         self.count = 0
         self.left_out = False
         self._counted: type | None = None
+        self._failed: dict[Any, Exception] = {}
 
     def watch(self) -> None:
         """Count from now on if Triton is imported. Triton versions without `GridExecutor` are not counted."""
@@ -24,10 +29,19 @@ class InterpretedLaunches:
         launch = executor.__call__
 
         def counted(grid: Any, *args: Any, **kwargs: Any) -> Any:
-            self.count += 1
+            kernel = getattr(grid, "fn", None)
             if self.left_out:
+                if (failure := self._failed.get(kernel)) is not None:
+                    raise failure
+                self.count += 1
                 return None
-            return launch(grid, *args, **kwargs)
+            try:
+                result = launch(grid, *args, **kwargs)
+            except Exception as error:
+                self._failed[kernel] = error
+                raise
+            self.count += 1
+            return result
 
         executor.__call__ = counted
         _choose_first_configuration()
@@ -58,7 +72,10 @@ def _accept_numbers_as_bounds(interpreter: Any) -> None:
 
 
 def leave_out_compiled(kernels: Collection[str]) -> None:
-    """Make launches of compiled kernels do nothing from now on: of all kernels, or of those named. Irreversible."""
+    """Make launches of compiled kernels do nothing from now on: of all kernels, or of those named. Irreversible.
+
+    A kernel is still compiled and loaded: a kernel that fails, fails as in the complete call.
+    """
     function = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
     compiled = getattr(sys.modules.get("triton.compiler.compiler"), "CompiledKernel", None)
     if function is None or compiled is None:
@@ -66,8 +83,11 @@ def leave_out_compiled(kernels: Collection[str]) -> None:
     run, bound = function.run, compiled.__getitem__
 
     def ran(self: Any, *args: Any, **kwargs: Any) -> Any:
-        name = getattr(self.fn, "__name__", "")
-        return None if not kernels or name in kernels else run(self, *args, **kwargs)
+        if kernels and getattr(self.fn, "__name__", "") not in kernels:
+            return run(self, *args, **kwargs)
+        kernel = run(self, *args, **{**kwargs, "warmup": True})
+        getattr(kernel, "run", None)  # Loads the kernel; raises OutOfResources.
+        return kernel
 
     def of_grid(self: Any, grid: Any) -> Any:
         return (lambda *_, **__: None) if not kernels or self.name in kernels else bound(self, grid)

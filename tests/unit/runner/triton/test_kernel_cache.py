@@ -60,6 +60,36 @@ def test_the_next_runner_compiles_nothing(driver, submission, tmp_path, monkeypa
     assert driver.launched == ["copy_kernel", "copy_kernel"]
 
 
+TUNED = """
+@triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (64, 128)], key=["count"])
+@triton.jit
+def tuned_kernel(x, out, count, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < count), mask=i < count)
+"""
+
+
+def test_the_next_runner_takes_over_the_autotuners_choice(driver, submission, tmp_path):
+    measured = []
+
+    def bench(call, quantiles):
+        call()
+        measured.append(quantiles)
+        return [1.0 / len(measured)] * 3
+
+    driver.get_benchmarker = lambda: bench
+    x = torch.zeros(64)
+    chosen, cache = [], b""
+    for name in ("first", "second"):
+        use_folder(tmp_path / name, cache)
+        module, _ = submission(TUNED)
+        module.tuned_kernel[(1,)](x, torch.empty_like(x), 64)
+        chosen.append(module.tuned_kernel.best_config.kwargs)
+        cache = compiled_kernels(tmp_path / name).cache
+    assert len(measured) == 2
+    assert chosen == [{"BLOCK": 128}, {"BLOCK": 128}]
+
+
 def test_a_cache_beyond_the_limit_is_not_sent(tmp_path, monkeypatch):
     folder = tmp_path / "triton-cache"
     folder.mkdir()
@@ -93,3 +123,6 @@ def test_left_out_launches_do_nothing(driver, submission, monkeypatch, names, le
     launched(module.copy_kernel)
     launched(module.other_kernel)
     assert driver.launched == left
+    driver.threads = 64
+    with pytest.raises(Exception, match="out of resource: threads"):
+        module.copy_kernel[(1,)](torch.zeros(128), torch.zeros(128), BLOCK=128)
