@@ -90,7 +90,7 @@ ENTRIES: dict[Code, Entry] = {
         "the kernel does not compile",
         "Triton refused the kernel at its first launch: its front end, LLVM or ptxas reported an error, or the kernel "
         "needs more shared memory or threads than the GPU has. The submission's own process reports the reason.",
-        "Fix the line under the caret; without a caret, the kernel's text is fine and its configuration is too large.",
+        "Fix the line under the caret. Without a caret, the message names the instruction or the limit of the GPU.",
     ),
     Code.LANGUAGE_MISSING: Entry(
         "the language of the kernels is not installed",

@@ -23,7 +23,7 @@ def triton_fault(failed: Failed, device: DeviceKind, source: str) -> Fault | Non
     if failed.refused is not None:
         return Fault(Status.BUILD_ERROR, _refusal(failed.refused, source))
     match device:
-        case DeviceKind.EMULATED:
+        case DeviceKind.EMULATED if uses_triton(source):
             construct = _not_interpreted(failed.message, source)
             if construct is None:
                 return None

@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
-from evaluator.judge.runners.triton_faults import triton_fault
+from evaluator.judge.runners.triton_faults import likely_cause, triton_fault
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.records import DeviceKind, Status
 
@@ -52,8 +52,12 @@ def failed(message):
     [
         ("inline_asm not supported in interpreter mode", SOURCE, "inline_asm"),
         ("0 active drivers ([]). There should only be one.", SOURCE, "triton.runtime.driver"),
-        ("cannot convert None of type <class 'NoneType'> to tensor", "from x import libdevice", "libdevice"),
-        ("Did you forget to add @triton.jit ? (`_semantic` argument ...", "tl.extra.libdevice.tanh(x)", "libdevice"),
+        ("cannot convert None of type <class 'NoneType'> to tensor", "import triton, libdevice", "libdevice"),
+        (
+            "Did you forget to add @triton.jit ? (`_semantic` argument ...",
+            "import triton\ntl.extra.libdevice.tanh(x)",
+            "libdevice",
+        ),
     ],
 )
 def test_what_the_interpreter_lacks_is_no_verdict(message, source, construct):
@@ -61,11 +65,26 @@ def test_what_the_interpreter_lacks_is_no_verdict(message, source, construct):
     assert (fault.status, fault.finding.code) == (Status.INCONCLUSIVE, Code.NOT_EMULATED)
     assert fault.finding.details == {"construct": construct}
     assert triton_fault(failed(message), DeviceKind.CUDA, source) is None
+    assert triton_fault(failed(message), DeviceKind.EMULATED, "import torch, libdevice") is None
 
 
 @pytest.mark.parametrize("message", ["None of type <class 'NoneType'>", "x is not a tensor", ""])
 def test_other_failures_of_a_kernel_are_its_own(message):
     assert triton_fault(failed(message), DeviceKind.EMULATED, SOURCE) is None
+
+
+@pytest.mark.parametrize(
+    ("signal", "device", "source", "told"),
+    [
+        ("SIGSEGV", DeviceKind.EMULATED, SOURCE, True),
+        ("SIGKILL", DeviceKind.EMULATED, SOURCE, False),
+        (None, DeviceKind.EMULATED, SOURCE, False),
+        ("SIGSEGV", DeviceKind.CUDA, SOURCE, False),
+        ("SIGSEGV", DeviceKind.EMULATED, "import torch", False),
+    ],
+)
+def test_a_crash_of_the_interpreter_has_a_likely_cause(signal, device, source, told):
+    assert ("without a mask" in likely_cause(signal, device, source)) is told
 
 
 @pytest.mark.parametrize(
