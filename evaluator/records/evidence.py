@@ -147,7 +147,8 @@ class OwnKernels(Record, frozen=True):
     """Share of the work in the submission's own kernels: between `share_low` and `share_high`.
 
     `own` and `library` are the compared amounts: launches, calls, or ms on the GPU. `kernels` are the kernels in the
-    built libraries. The runner reports `launches`, `calls` and `profile`, so a submission can forge them upwards.
+    built libraries, and the Triton kernels of the text. The runner reports `launches`, `calls` and `profile`, so a
+    submission can forge them upwards.
     `right_without_kernels` and `right_without_library` are the judge's verdicts on a call without one of the two sides;
     None if not tried, or not possible.
     """
