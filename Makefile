@@ -2,6 +2,7 @@
 # make check  the linters, the type checker, doctests and quick unit tests: under two minutes on two cores
 # make test   the linters, the type checker and the tests that need no GPU: 16 minutes on two cores
 # make long   the tests that build PyTorch's headers or an environment, each for a minute or more: 8 minutes
+# make triton the tests of Triton in its interpreter; installs Triton, a download of 200 MB
 # make docs   the documentation's pages, in build/site; a broken link is an error
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)
 # make fuzz   10 000 random frames and as many random files against the judge
@@ -24,7 +25,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo check test long docs corpus zoo fuzz lint schemas clean
+.PHONY: demo check test long triton docs corpus zoo fuzz lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
@@ -39,6 +40,11 @@ test: lint
 
 long: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m long tests
+
+triton: $(VENV)/installed
+	$(PIP) install --constraint constraints.txt --editable '.[triton]'
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" \
+		tests/unit/runner/triton tests/grading/test_triton.py tests/zoo/test_triton_forms.py
 
 docs: $(VENV)/installed
 	$(PIP) install --constraint constraints.txt --editable '.[docs]'

@@ -72,6 +72,7 @@ FLOORS = (
         "findings",
         "paths",
         "protocol",
+        "runner/triton",
         "sandbox/filesystem",
         "toolchain",
     ),

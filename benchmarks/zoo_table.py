@@ -41,6 +41,8 @@ tests/zoo` asserts every cell.
   reports such a problem.
 - **not yet**: a hole, or a row that was not graded here. The section "What is missing" names the cause.
 
+Ten rows also have a form in Triton (`tests/zoo/triton/`), which `tests/zoo/test_triton_forms.py` grades.
+
 Rows without own kernels are graded with `--require-own-kernel 0.5`; without this option they are `correct`, with
 findings.
 

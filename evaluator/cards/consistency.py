@@ -38,12 +38,15 @@ _OWN_STATUS = {
     Code.OWN_SHARE_UNKNOWN: Status.INCONCLUSIVE,
     Code.NOT_EMULATED: Status.INCONCLUSIVE,
     Code.HARD_CODED_SIZE: Status.INCONCLUSIVE,
+    Code.LANGUAGE_MISSING: Status.INCONCLUSIVE,
+    Code.KERNEL_REFUSED: Status.BUILD_ERROR,
 }
 """Codes with a single permitted status."""
 _REMARKS = frozenset(
     (
         *(
             Code.SEVERAL_BLOCKS,
+            Code.INTERPRETED,
             Code.FIXED_INPUTS,
             Code.BUFFERS_DIFFER,
             Code.NOT_FLOAT64,

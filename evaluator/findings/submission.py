@@ -42,6 +42,13 @@ ENTRIES: dict[Code, Entry] = {
         "as long as the reference ran and no dimension became 1. The cache keeps the result by the file's content.",
         "No action needed; `warpgrade new problem` writes a problem with sizes of your choice.",
     ),
+    Code.INTERPRETED: Entry(
+        "Triton's interpreter ran the kernels, not the emulator",
+        "On `emulated`, Triton's own interpreter runs Triton kernels with NumPy, one program instance after the other. "
+        "It does not find races, nor most out-of-bounds accesses, and accepts code that Triton's compiler refuses. The "
+        "autotuner takes its first configuration.",
+        "No action needed; --device cuda compiles the kernels on a machine with a GPU.",
+    ),
     Code.FAILURE_WORKED_AROUND: Entry(
         "the code continues after a failure",
         "The text catches exceptions of a build or of a call in forward, and continues. The code that runs may then "

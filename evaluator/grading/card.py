@@ -5,6 +5,7 @@ from evaluator.grading.request import GradeRequest, Unread
 from evaluator.progress import Stopwatch
 from evaluator.records import DeviceFacts, Outcome, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
 from evaluator.submission.read import Submission
+from evaluator.submission.toolchains import toolchains
 
 
 def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatch: Stopwatch) -> Scorecard:
@@ -66,6 +67,7 @@ def _submission_ref(submission: Submission | Unread) -> SubmissionRef:
                 sha256=submission.sha256,
                 source=submission.source,
                 extracted_from_answer=submission.extracted_from_answer,
+                toolchains=toolchains(submission.source),
             )
         case Unread(name=name, origin=origin):
             return SubmissionRef(name=name, origin=origin, sha256=None, source="", extracted_from_answer=False)

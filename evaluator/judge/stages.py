@@ -9,7 +9,6 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.compile.binaries.imported_symbols import together
-from evaluator.cuda_source.kernel_names import joined
 from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
@@ -24,6 +23,7 @@ from evaluator.judge.own_kernels.op_count import count_ops
 from evaluator.judge.own_kernels.own_kernels import Evidence
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.emulator_faults import hard_coded_size
+from evaluator.judge.runners.jit_kernels import own_names, read_kernels
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.buffer_comparison import BufferComparison
 from evaluator.judge.trial.model_runner import ModelRunner
@@ -44,9 +44,12 @@ from evaluator.records import (
     SizeName,
     Status,
     Timing,
+    Toolchain,
     Weights,
 )
 from evaluator.submission.host_code import is_for_the_cpu
+from evaluator.submission.packages import importable
+from evaluator.submission.toolchains import uses_triton
 from evaluator.timing.quote import quote, unquoted
 
 
@@ -130,6 +133,9 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
         wanted = context.terms.options.require_own_kernel is not None and context.terms.gpu is None
         if fault is None and sites is not None and wanted:
             counted = count_ops(model_runner, sites, context.call_timeout_s)
+        if fault is None and context.terms.gpu is not None and uses_triton(context.source):
+            compiled = read_kernels(model_runner.session)
+            context.kernel_cache = b"" if compiled is None else compiled.cache
     if trial_runner is not None and fault is None:
         lowered, untried = _looked_closely(trial_runner, "checked")
         remarks += untried
@@ -137,7 +143,7 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
             fault, checks = lowered.fault, _with(checks, lowered.check)
     known = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in build_service.units if unit.key not in known)]
-    findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks)]
+    findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks), *_interpreted(context)]
     needs = AblationResults()
     if fault is None and context.terms.options.require_own_kernel is not None:
         needs = _needs(context, counted)
@@ -160,7 +166,7 @@ def _needs(context: GradeContext, counted: Counted | None) -> AblationResults:
 def _evidence(context: GradeContext, build_service: BuildService, counted: Counted | None) -> Evidence:
     return Evidence(
         context.terms.device,
-        joined(build_service.device_code),
+        own_names(build_service, context.source),
         len(build_service.device_code),
         context.source,
         counted,
@@ -327,6 +333,16 @@ def _timed_submission(
         message = f"timed again, and the slowest time is quoted: {fault.finding.message}"
         remarks.append(finding(Code(fault.finding.code), message, attempt=number))
     raise AssertionError("one of these tries is the last")
+
+
+def _interpreted(context: GradeContext) -> list[Finding]:
+    """Return the remark that Triton's interpreter, not the emulator, ran the kernels."""
+    if context.terms.device is not DeviceKind.EMULATED or not uses_triton(context.source):
+        return []
+    if Toolchain.TRITON.value not in importable():
+        return []
+    message = "Triton's interpreter (NumPy) ran the kernels, not the emulator: no races, no out-of-bounds detection"
+    return [finding(Code.INTERPRETED, message)]
 
 
 def _build_findings(build_service: BuildService) -> list[Finding]:

@@ -8,6 +8,7 @@ from evaluator.cuda_source.lexer import Code, Function, Kind, macros
 from evaluator.findings import Code as Finding
 from evaluator.lint.embedded import Piece, calls, texts
 from evaluator.lint.messages import Remark, shown
+from evaluator.lint.names import Names
 
 _MACRO_FUNCTIONS = frozenset(
     ("PYBIND11_MODULE", "TORCH_LIBRARY", "TORCH_LIBRARY_IMPL", "TORCH_LIBRARY_FRAGMENT", "STABLE_TORCH_LIBRARY")
@@ -16,6 +17,7 @@ _MACRO_FUNCTIONS = frozenset(
 _BUILD_ARGUMENTS = ("functions", "name", "cpp_sources", "cuda_sources")
 _BOUND = re.compile(r'(?:u8|[uUL])?R?"(?:\w*\()?(?:\w+::)?(\w+)')
 _MAX_NAME = 200
+_TRITON_DECORATORS = frozenset(("triton.jit", "triton.runtime.jit.jit"))
 
 
 def never_launched(nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Remark]:
@@ -35,6 +37,23 @@ def never_launched(nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Rem
                 else f"nothing launches the kernel {kernel}"
             )
             yield Remark(Finding.KERNEL_NOT_LAUNCHED, piece.line(token), what)
+
+
+def triton_never_launched(nodes: Sequence[ast.AST], names: Names) -> Iterator[Remark]:
+    """Find Triton kernels that no other code names: neither a launch, nor another kernel, nor a dictionary."""
+    kernels = [node for node in nodes if isinstance(node, ast.FunctionDef) and _is_triton(node, names)]
+    if not kernels:
+        return
+    used = _python_names(nodes)
+    for kernel in kernels:
+        if kernel.name not in used:
+            what = f"nothing launches the kernel {shown(kernel.name)}"
+            yield Remark(Finding.KERNEL_NOT_LAUNCHED, kernel.lineno, what)
+
+
+def _is_triton(function: ast.FunctionDef, names: Names) -> bool:
+    decorators = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
+    return any(names.dotted(each) in _TRITON_DECORATORS for each in decorators)
 
 
 class _Mentions:

@@ -14,6 +14,7 @@ from evaluator.records.names import (
     SizeName,
     Status,
     ToleranceRule,
+    Toolchain,
     ValuesRule,
     WeightsGraded,
     WeightsRule,
@@ -40,7 +41,8 @@ class ProblemRef(Record, frozen=True):
 class SubmissionRef(Record, frozen=True):
     """The graded submission. `source` is the executed Python text: a card replays without other files.
 
-    `sha256` is the hash of `source`; None if no code was found.
+    `sha256` is the hash of `source`; None if no code was found. `toolchains` are the languages that the text names:
+    none for plain PyTorch, and for cards without this field.
     """
 
     name: str
@@ -48,6 +50,7 @@ class SubmissionRef(Record, frozen=True):
     sha256: Sha256 | None
     source: str
     extracted_from_answer: bool
+    toolchains: list[Toolchain] = []
 
 
 class CancellingRows(Record, frozen=True):

@@ -19,7 +19,10 @@ class KernelUse(Record, frozen=True):
 
 
 class KernelResources(Record, frozen=True):
-    """Resources of a kernel as reported by ptxas: registers, stack and spills per thread, shared memory per block."""
+    """Resources of a kernel as reported by ptxas: registers, stack and spills per thread, shared memory per block.
+
+    `claimed`: reported by the submission's own process (Triton), where `stack_bytes` holds stack and spills together.
+    """
 
     name: str
     registers: int
@@ -27,6 +30,7 @@ class KernelResources(Record, frozen=True):
     stack_bytes: int
     spill_store_bytes: int
     spill_load_bytes: int
+    claimed: bool = False
 
 
 class KernelCounters(Record, frozen=True):
@@ -67,7 +71,8 @@ class Profiling(Record, frozen=True):
 
     The submission's process reports the profile, so it decides nothing unless the grade requires own kernels. `kernels`
     are the longest ones, `other_kernels` counts the rest; `own_share` is the share of time in own kernels. `resources`
-    come from the compiler. `finding` is the reason for a missing profile. `counters` are present on request.
+    come from the compiler, or are `claimed`. `finding` is the reason for a missing profile. `counters` are present on
+    request.
     """
 
     kernels: list[KernelUse]
@@ -142,7 +147,8 @@ class OwnKernels(Record, frozen=True):
     """Share of the work in the submission's own kernels: between `share_low` and `share_high`.
 
     `own` and `library` are the compared amounts: launches, calls, or ms on the GPU. `kernels` are the kernels in the
-    built libraries. The runner reports `launches`, `calls` and `profile`, so a submission can forge them upwards.
+    built libraries, and the Triton kernels of the text. The runner reports `launches`, `calls` and `profile`, so a
+    submission can forge them upwards.
     `right_without_kernels` and `right_without_library` are the judge's verdicts on a call without one of the two sides;
     None if not tried, or not possible.
     """

@@ -24,6 +24,14 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
 
 
+class Toolchain(StrEnum):
+    """Language of a submission's kernels, and the compiler behind it."""
+
+    CUDA_INLINE = "cuda_inline"
+    CPP = "cpp"
+    TRITON = "triton"
+
+
 class SandboxMode(StrEnum):
     """`full`: all layers that this machine permits. `none`: limits and process cleanup only."""
 

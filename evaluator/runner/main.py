@@ -30,6 +30,7 @@ from evaluator.protocol.frames import (
     ProfiledCall,
     Queued,
     ReadBuffers,
+    ReadKernels,
     Scalar,
     TensorView,
     ToRunner,
@@ -49,6 +50,8 @@ from evaluator.runner.parameters import buffer_values, counterparts, follow
 from evaluator.runner.printed_output import Printing
 from evaluator.runner.pytree import Outbox, to_tensor, to_value
 from evaluator.runner.shared_memory import Shared, take_over
+from evaluator.runner.triton.kernel_cache import compiled_kernels, use_folder
+from evaluator.runner.triton.launches import leave_out_compiled
 
 
 def run(sock: socket.socket, private: Path) -> NoReturn:
@@ -111,8 +114,8 @@ class Runner:
                 return self._call(frame) if isinstance(frame, Call) else self._window(frame)
             case ProfiledCall():
                 return self._profiled(frame)
-            case Count():
-                return self._counted()
+            case Count() | ReadKernels():
+                return self._counted() if isinstance(frame, Count) else compiled_kernels(self._private)
             case ReadBuffers():
                 return BufferValues(values=buffer_values(self._model, frame.names))
             case LeaveOut():
@@ -130,6 +133,7 @@ class Runner:
             None if self._without is None else self._without.replace,
         )
         self._extensions.install()
+        use_folder(self._private, frame.kernel_cache)
         self._model_new = submission_module.read_in(self._private, frame.submission, frame.model)
         return Loaded()
 
@@ -293,9 +297,11 @@ class Runner:
         match frame.what:
             case "library":
                 leave_out_library("cpu" if emulation is not None else self._shared.arena.device)
+            case "jit":
+                leave_out_compiled(frame.kernels)
             case "kernels" if emulation is None and self._without is not None:
                 self._without.begin()
-        if emulation is not None:
+        if emulation is not None and frame.what != "jit":
             emulation.leave_out(frame.what)
 
     @property

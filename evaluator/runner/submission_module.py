@@ -17,6 +17,7 @@ import torch
 
 from evaluator.protocol.frames import Failed
 from evaluator.protocol.seeding import seed_torch
+from evaluator.runner.triton.compile_errors import interpreted_cause, refused_kernel
 
 SUBMISSION_FILE = "submission.py"
 MODEL_FILE = "model.py"
@@ -121,6 +122,8 @@ def describe(error: BaseException, folder: Path) -> Failed:
     """Convert an exception to a frame: type, message, and the submission's own stack lines."""
     path = str(folder / SUBMISSION_FILE)
     linecache.checkcache(path)
+    refused = refused_kernel(error, path)
+    error = interpreted_cause(error)
     lines = [
         (entry.lineno or 0, (entry.line or "")[:500])
         for entry in traceback.extract_tb(error.__traceback__)
@@ -129,7 +132,12 @@ def describe(error: BaseException, folder: Path) -> Failed:
     if isinstance(error, SyntaxError) and error.filename == path:
         lines.append((error.lineno or 0, (error.text or "").rstrip()[:500]))
         return Failed(kind=type(error).__name__[:200], message=str(error.msg)[:_MAX_MESSAGE], lines=lines[-_MAX_LINES:])
-    return Failed(kind=type(error).__name__[:200], message=_text(error)[:_MAX_MESSAGE], lines=lines[-_MAX_LINES:])
+    return Failed(
+        kind=type(error).__name__[:200],
+        message=_text(error)[:_MAX_MESSAGE],
+        lines=lines[-_MAX_LINES:],
+        refused=refused,
+    )
 
 
 def _text(error: BaseException) -> str:

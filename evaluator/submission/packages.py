@@ -3,8 +3,17 @@
 import importlib.util
 import re
 
+from evaluator.findings import Code, finding
+from evaluator.records import Finding
+
 OF_THE_FIELD = ("numpy", "triton", "scipy", "einops", "numba", "cupy", "cutlass", "tilelang", "transformers")
 """Packages that submissions use beside PyTorch; the installed packages are listed."""
+_INSTALL = {
+    "triton": "pip install 'warpgrade[triton]'",
+    "tilelang": "pip install tilelang",
+    "cutlass": "pip install nvidia-cutlass-dsl",
+}
+"""Commands that install kernel languages, by their packages."""
 _MISSING = re.compile(r"No module named '(?P<name>[A-Za-z_]\w{0,60})(?:\.[\w.]{1,100})?'")
 
 
@@ -22,6 +31,15 @@ def missing_package(kind: str, said: str) -> str | None:
     found = _MISSING.match(said) if kind == "ModuleNotFoundError" else None
     # A missing part of an installed package is the submission's own mistake.
     return None if found is None or _is_there(found["name"]) else found["name"]
+
+
+def missing_finding(package: str, line: int | None) -> Finding:
+    """Return the finding for a missing package. A missing kernel language says nothing about the submission."""
+    if (command := _INSTALL.get(package)) is not None:
+        message = f"the kernel language {package} is not installed: {command}"
+        return finding(Code.LANGUAGE_MISSING, message, line=line, package=package)
+    message = f"the package {package} is not installed; installed packages: {', '.join(importable())}"
+    return finding(Code.PACKAGE_MISSING, message, line=line, package=package)
 
 
 def _is_there(name: str) -> bool:

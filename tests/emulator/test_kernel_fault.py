@@ -70,10 +70,3 @@ def test_a_message_without_words_is_told_by_its_kind(text):
 @pytest.mark.parametrize("message", ["", "CUDA error", "emulator[nothing]: x", "No module named 'tritonclient'"])
 def test_other_messages_are_not_the_emulators(message):
     assert kernel_fault(message, TEXTS, SUBMISSION) is None
-
-
-@pytest.mark.parametrize("name", ["triton", "triton.language"])
-def test_a_missing_triton_is_no_fault_of_the_submission(name):
-    fault = kernel_fault(f"No module named '{name}'", {}, "")
-    assert fault.code == Code.NOT_EMULATED.value
-    assert "pip install triton" in fault.message

@@ -1,6 +1,5 @@
-"""Grades without a GPU: answers of language models, the line of a fault, and kernels written in Triton."""
+"""Grades without a GPU: answers of language models, and the line of a fault."""
 
-import importlib.util
 import os
 from pathlib import Path
 
@@ -15,7 +14,6 @@ pytestmark = pytest.mark.slow
 ANSWERS = TOP / "tests" / "data" / "answers"
 SEEDS = os.environ.get("WARPGRADE_SEEDS")
 EMULATED = ("--device", "emulated", "--size", "small")
-HAS_TRITON = importlib.util.find_spec("triton") is not None
 TIMEOUT_S = 60.0
 
 
@@ -173,43 +171,6 @@ __global__ void moves(float* out) {
 def test_what_may_be_aligned_on_a_gpu_is_left_alone(bent):
     """No access is of more than 16 bytes; where a thread's own variables lie is the compiler's choice."""
     bent(other=HONEST_VECTORS, first="moves<<<1, 4>>>(out.data_ptr<float>());").verdict(Status.CORRECT)
-
-
-TRITON = """
-import torch
-import triton
-import triton.language as tl
-from torch import nn
-
-
-@triton.jit
-def relu_kernel(x, out, count, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(x + i, mask=i < count)
-    tl.store(out + i, tl.maximum(value, LOWEST), mask=i < count)
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        out = torch.empty_like(x)
-        relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
-        return out
-"""
-
-
-@pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed: pip install triton")
-@pytest.mark.parametrize(("lowest", "status", "code"), [("0.0", "correct", None), ("0.5", "wrong_result", "C405")])
-def test_triton_runs_in_its_own_interpreter(grader, tmp_path, lowest, status, code):
-    run = grader(tmp_path, TRITON.replace("LOWEST", lowest), "--device", "emulated", timeout_s=TIMEOUT_S)
-    card = run.verdict(Status(status), None if code is None else Code(code))
-    assert all(check.launches == 1 for check in card.checks)
-
-
-@pytest.mark.skipif(HAS_TRITON, reason="Triton is installed")
-def test_without_triton_there_is_no_verdict(grader, tmp_path):
-    run = grader(tmp_path, TRITON.replace("LOWEST", "0.0"), "--device", "emulated", timeout_s=TIMEOUT_S)
-    card = run.verdict(Status.INCONCLUSIVE, Code.NOT_EMULATED)
-    assert "pip install triton" in card.reason.message
 
 
 def seed(number):

@@ -27,6 +27,7 @@ OF_A_RUNNER = {
     "runner",
     "runner/emulated",
     "runner/instrumentation",
+    "runner/triton",
     "protocol",
     "protocol/frames",
     "devices",

@@ -12,7 +12,11 @@ from evaluator.records import RunnerOutput
 
 
 class GradeFacts:
-    """Facts of one grade at a time. `output` is what the submission's last runner printed."""
+    """Facts of one grade at a time. `output` is what the submission's last runner printed.
+
+    `kernel_cache` holds the kernels that the checked runner compiled (Triton), for later runners of the submission. The
+    judge never decodes the bytes.
+    """
 
     def __init__(self, terms: GradeTerms, source: str, seeds: SeedBook, deadline: Deadline | None) -> None:
         """Start with the submission `source`, before the problem is set up."""
@@ -27,6 +31,7 @@ class GradeFacts:
         self.seeds.settle(AS_GIVEN_ALONE if self._setup is None else self._setup.distribution_mix)
         self.deadline = Deadline() if deadline is None else deadline
         self.output = RunnerOutput(total_bytes=0, text="")
+        self.kernel_cache = b""
 
     @property
     def setup(self) -> ProblemSetup:

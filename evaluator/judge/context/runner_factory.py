@@ -48,7 +48,7 @@ class RunnerFactory:
             session.serve_from(build_service)
             session.under(lambda: facts.deadline, own=own)
             try:
-                yield ModelRunner(self._spec(), source, session, memory, clock)
+                yield ModelRunner(self._spec(), source, session, memory, clock, facts.kernel_cache if own else b"")
             finally:
                 if own:
                     session.farewell()

@@ -21,6 +21,7 @@ from evaluator.judge.runners.runner_client import Stage
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.protocol.frames import LeaveOut, LeftOut
 from evaluator.records import DeviceKind, Fault, Profile, Profiling
+from evaluator.submission.toolchains import triton_kernels
 
 _SECONDS = 60.0
 """Replacing about two thousand operations takes one or two seconds."""
@@ -54,39 +55,61 @@ def right_without(
     """Return whether a call in a fresh runner is right while `what` is left out.
 
     A complete call comes first, for the one-time work of the submission. On `cuda`, a `build_service` provides
-    libraries with empty kernels for both calls.
+    libraries with empty kernels for both calls, and the runner leaves out Triton's launches in the second.
     """
+    frames = _frames(context, what, build_service)
     schedules = context.seeds.schedules()
     emulated = context.terms.device is DeviceKind.EMULATED
     with context.runners.start(
         context.source, context.build_services.for_source(context.source) if build_service is None else build_service
     ) as model_runner:
-        if build_service is None and not _asked(model_runner, LeaveOut(what, begin=False)):
+        if frames is not None and not _asked(model_runner, frames.prepare):
             return AblationResult.UNTOLD
         constructed = model_runner.load() or model_runner.construct()
         if isinstance(constructed, Fault):
-            return _failed(build_service)
+            return _failed(build_service, frames)
         trial_runner, fault = model_runner.trial_runner(model_runner.sites(constructed)), None
         for index in range(2):
-            if index == 1 and build_service is None:
+            if index == 1 and frames is not None:
                 model_runner.session.let_go()  # A runner is stopped between calls.
-                if not _asked(model_runner, LeaveOut(what, begin=True)):
+                if not _asked(model_runner, frames.begin):
                     return AblationResult.UNTOLD
             seed = context.seeds.distribution_mix.seed_for(Profile.AS_GIVEN)
             schedule = next(schedules) if emulated else None
             fault = trial_runner.run(index, seed, schedule=schedule, timeout_s=context.call_timeout_s).fault
             if fault is not None and (index == 0 or fault.finding.code in _UNTOLD):
-                return _failed(build_service)
-    if build_service is not None and not build_service.left_out:
+                return _failed(build_service, frames)
+    if build_service is not None and not build_service.left_out and frames is None:
         return AblationResult.UNTRIED
     return AblationResult.RIGHT if fault is None else AblationResult.WRONG
 
 
-def _failed(build_service: EmptyKernelService | None) -> AblationResult:
-    """Return the meaning of a failure: with empty kernels, a failure shows that the kernels are necessary."""
+class _Frames(NamedTuple):
+    """Requests of an ablation: before the submission is loaded, and before the call with one side left out."""
+
+    prepare: LeaveOut
+    begin: LeaveOut
+
+
+def _frames(
+    context: GradeContext, what: Literal["kernels", "library"], build_service: EmptyKernelService | None
+) -> _Frames | None:
+    """Return the requests to the runner; None if the libraries of `build_service` alone make the difference."""
     if build_service is None:
-        return AblationResult.UNTOLD
-    return AblationResult.WRONG if build_service.left_out else AblationResult.UNTRIED
+        return _Frames(LeaveOut(what, begin=False), LeaveOut(what, begin=True))
+    own, asked = triton_kernels(context.source), build_service.kernels
+    names = own if asked is None else [name for name in own if name in asked]
+    if not names:
+        return None
+    # Without names, the runner leaves out every launch.
+    return _Frames(LeaveOut("jit", begin=False), LeaveOut("jit", begin=True, kernels=[] if asked is None else names))
+
+
+def _failed(build_service: EmptyKernelService | None, frames: _Frames | None) -> AblationResult:
+    """Return the meaning of a failure: with empty kernels, a failure shows that the kernels are necessary."""
+    if build_service is not None and build_service.left_out:
+        return AblationResult.WRONG
+    return AblationResult.UNTRIED if frames is None else AblationResult.UNTOLD
 
 
 def _asked(model_runner: ModelRunner, frame: LeaveOut) -> bool:

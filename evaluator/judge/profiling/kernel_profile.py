@@ -9,18 +9,20 @@ import math
 import torch
 from msgspec.structs import replace
 
-from evaluator.cuda_source.kernel_names import is_own, joined
+from evaluator.cuda_source.kernel_names import is_own
 from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.profiling.hardware_counters import counters
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.runners.jit_kernels import claimed_resources, own_names, read_kernels
 from evaluator.judge.runners.resource_usage_service import ResourceUsageService
 from evaluator.judge.runners.runner_client import Stage
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.protocol.frames import Items, Profiled, ProfiledCall, Table
-from evaluator.records import Fault, KernelUse, ProfilerKind, Profiling
+from evaluator.records import Fault, KernelResources, KernelUse, ProfilerKind, Profiling
+from evaluator.submission.toolchains import uses_triton
 
 _SHOWN = 32
 
@@ -43,17 +45,27 @@ def _watched(context: GradeContext, build_service: ResourceUsageService) -> Prof
         fault = runner.load()
         constructed = fault if fault is not None else runner.construct()
         answer = constructed if isinstance(constructed, Fault) else _asked(context, runner)
+        claims = [] if isinstance(answer, Fault) else _claimed(context, runner)
     context.output = printed  # Discard the output of the profiled run.
     if isinstance(answer, Fault):
         why = finding(Code.NOT_PROFILED, f"the profiled call failed: {answer.finding.message}"[:1000])
         return Profiling([], 0, 0, 0.0, None, build_service.resources, why)
-    return described(answer, build_service, gpu=context.terms.gpu is not None)
+    found = described(answer, build_service, gpu=context.terms.gpu is not None, source=context.source)
+    return replace(found, resources=[*found.resources, *claims])
 
 
-def described(answer: Profiled, build_service: ResourceUsageService, *, gpu: bool) -> Profiling:
-    """Return the record of a runner's report, without invalid times."""
+def _claimed(context: GradeContext, runner: ModelRunner) -> list[KernelResources]:
+    """Return the resources of kernels that the runner's process compiled, as that process reports them."""
+    if context.terms.gpu is None or not uses_triton(context.source):
+        return []
+    found = read_kernels(runner.session)
+    return [] if found is None else claimed_resources(found)
+
+
+def described(answer: Profiled, build_service: ResourceUsageService, *, gpu: bool, source: str = "") -> Profiling:
+    """Return the record of a runner's report, without invalid times. `source` names kernels that no library holds."""
     seen = [each for each in answer.kernels if math.isfinite(each.time_us)]
-    built = joined(build_service.device_code)
+    built = own_names(build_service, source)
     uses = [
         KernelUse(each.name, each.launches, each.time_us, is_own(each.name, built) if gpu else None) for each in seen
     ]

@@ -23,7 +23,7 @@ class EmptyKernelService(BuildService):
     ) -> None:
         """Empty all kernels, or those with a plain name in `kernels`."""
         super().__init__(builder, build_budget)
-        self._kernels = kernels
+        self.kernels = kernels
         self.left_out = False
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
@@ -41,4 +41,4 @@ class EmptyKernelService(BuildService):
         return reply, sealed_file(changed)
 
     def _leaves_out(self, mangled: str) -> bool:
-        return self._kernels is None or plain_name(mangled) in self._kernels
+        return self.kernels is None or plain_name(mangled) in self.kernels

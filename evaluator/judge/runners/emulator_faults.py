@@ -14,7 +14,6 @@ _MOST_TEXT = 1000
 _MOST_FILES = 64
 _FAULT = re.compile(r"emulator\[(?P<word>[a-z-]+)\]: (?P<text>.*)", re.DOTALL)
 _PLACE = re.compile(r"\((?:(?P<file>[\w.+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
-_NO_TRITON = re.compile(r"No module named 'triton(?:\.[\w.]+)?'")
 _CODES = {
     "illegal-access": Code.ILLEGAL_ACCESS,
     "shared-out-of-bounds": Code.ILLEGAL_ACCESS,
@@ -35,12 +34,8 @@ _CODES = {
 def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Finding | None:
     """Return the finding for an emulator error in `message`, with lines of the submission; None for any other message.
 
-    A missing Triton counts as an emulator error. A submission can forge an emulator error, but no error leads to a
-    pass.
+    A submission can forge an emulator error, but no error leads to a pass.
     """
-    if _NO_TRITON.fullmatch(message):
-        advice = "Triton is not installed; after `pip install triton`, Triton's own interpreter runs the kernels"
-        return finding(Code.NOT_EMULATED, advice, construct="triton")
     match = _FAULT.search(message)
     if match is None or match["word"] not in _CODES:
         return None

@@ -15,6 +15,7 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.emulator_faults import kernel_fault
+from evaluator.judge.runners.triton_faults import likely_cause, triton_fault
 from evaluator.protocol.frames import (
     BuildReply,
     BuildRequest,
@@ -43,7 +44,7 @@ from evaluator.protocol.frames.oversize import oversized_answer
 from evaluator.records import DeviceKind, Fault, Finding, Status
 from evaluator.sandbox import Child
 from evaluator.submission.cut_off import is_cut_off
-from evaluator.submission.packages import importable, missing_package
+from evaluator.submission.packages import missing_finding, missing_package
 
 RUNNER = "evaluator.runner.main:run"
 """Entry point of runner processes, for a fork server."""
@@ -80,7 +81,7 @@ class RunnerClient:
         self.child = child
         self._channel = Channel(child.socket, receives=FromRunner, most_bytes=most_bytes_from_runner)
         self._build_service = build_service
-        self._source = ""
+        self._source, self._device = "", DeviceKind.CPU
         self._stopped = False
         self._build_requests = 0
         self._owes = 0
@@ -129,7 +130,7 @@ class RunnerClient:
 
     def load(self, frame: Load, descriptors: tuple[int, ...], *, timeout_s: float) -> Fault | None:
         """Load the submission. Build time does not count against `timeout_s`."""
-        self._source = frame.submission
+        self._source, self._device = frame.submission, DeviceKind(frame.device)
         return self._loaded(self.ask(frame, Stage.IMPORT, timeout_s, descriptors))
 
     def construct(self, frame: Construct, *, timeout_s: float) -> Constructed | Fault:
@@ -140,7 +141,7 @@ class RunnerClient:
         self, load: Load, construct: Construct, descriptors: tuple[int, ...], *, timeout_s: float
     ) -> Fault | None:
         """Send the requests of `load` and `construct` without waiting; `begun` waits for both answers."""
-        self._source = load.submission
+        self._source, self._device = load.submission, DeviceKind(load.device)
         return self.send(load, Stage.IMPORT, timeout_s, descriptors) or self.send(construct, Stage.CONSTRUCT, timeout_s)
 
     def begun(self, timeout_s: float) -> Constructed | Fault:
@@ -275,6 +276,8 @@ class RunnerClient:
             return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
         if (failure := self._failed_build()) is not None:
             return failure
+        if (of_triton := triton_fault(failed, self._device, self._source)) is not None:
+            return of_triton
         texts = {} if self._build_service is None else self._build_service.texts
         if (fault := kernel_fault(failed.message, texts, self._source)) is not None:
             verdict = Status.INCONCLUSIVE if fault.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
@@ -288,8 +291,8 @@ class RunnerClient:
         said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
         verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
         if (package := missing_package(failed.kind, failed.message)) is not None:
-            message = f"the package {package} is not installed; installed packages: {', '.join(importable())}"
-            return Fault(verdict, finding(Code.PACKAGE_MISSING, message, line=line, package=package))
+            missing = missing_finding(package, line)
+            return Fault(Status.INCONCLUSIVE if missing.code == Code.LANGUAGE_MISSING.value else verdict, missing)
         texts = [] if self._build_service is None else list(self._build_service.texts.values())
         if (binding := explained_load(failed.kind, failed.message, texts, self._source)) is not None:
             return Fault(Status.BUILD_ERROR, binding)
@@ -322,6 +325,7 @@ class RunnerClient:
             ran_out = finding(Code.OUT_OF_MEMORY, f"out of memory: {message}", stage=stage.name, signal=info.signal)
             return Fault(Status.RUNTIME_ERROR, ran_out)
         by = info.signal if info is not None else None
+        message += likely_cause(by, self._device, self._source)
         return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
 
     def out_of_place(self, answer: Frame) -> Fault:

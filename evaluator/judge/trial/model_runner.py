@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import torch
+from msgspec.structs import replace
 
 from evaluator.catalog import sized_source
 from evaluator.devices.memory import SharedMemory
@@ -41,13 +42,17 @@ class ModelSpec(NamedTuple):
 
 
 class ModelRunner(NamedTuple):
-    """A runner and its shared memory, before and after loading the submission."""
+    """A runner and its shared memory, before and after loading the submission.
+
+    `kernel_cache` holds the kernels that an earlier runner of the same submission compiled.
+    """
 
     spec: ModelSpec
     source: str
     session: RunnerClient
     memory: SharedMemory
     clock: Clock
+    kernel_cache: bytes = b""
 
     def load(self, tf32: Tf32 | None = None) -> Fault | None:
         """Load the submission with the TF32 setting `tf32`; None means the problem's own setting."""
@@ -71,7 +76,8 @@ class ModelRunner(NamedTuple):
         return import_timeout_s(self.spec.terms)
 
     def _load(self, tf32: Tf32 | None) -> Load:
-        return load_frame(self.spec.terms, self.source, self.memory, self.spec.terms.device, tf32)
+        frame = load_frame(self.spec.terms, self.source, self.memory, self.spec.terms.device, tf32)
+        return replace(frame, kernel_cache=self.kernel_cache)
 
     def sites(self, constructed: Constructed) -> Sites:
         """Return the locations of the changing weights in the runner."""

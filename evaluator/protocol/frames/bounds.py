@@ -24,6 +24,9 @@ MOST_FLAG_BYTES = 32 << 10
 MOST_SOURCE_BYTES = 4 << 20
 """All sources of a build together."""
 
+MOST_CACHE_BYTES = 8 << 20
+"""Compiled kernels of a submission, compressed: several hundred configurations of an autotuned kernel."""
+
 MOST_BUFFERS = 256
 """Buffers in one answer."""
 MOST_BUFFER_BYTES = 64 << 10
@@ -53,6 +56,7 @@ _MOST_BYTES = {
     b"Done": 3 << 20,
     b"WindowDone": 3 << 20,
     b"Profiled": 2 << 20,
+    b"CompiledKernels": MOST_CACHE_BYTES + (512 << 10),
     b"Failed": 512 << 10,
     b"Constructed": 256 << 10,
 }

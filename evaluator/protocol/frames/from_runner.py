@@ -7,6 +7,7 @@ import msgspec
 from evaluator.protocol.frames.bounds import (
     MOST_BUFFER_BYTES,
     MOST_BUFFERS,
+    MOST_CACHE_BYTES,
     MOST_ITEMS,
     Dimension,
     Dimensions,
@@ -18,6 +19,9 @@ from evaluator.protocol.frames.bounds import (
     Word,
 )
 from evaluator.protocol.frames.values import Frame, Node, TensorView
+
+Resource = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+Place = Annotated[int, msgspec.Meta(ge=0, le=1 << 22)]
 
 
 class SourceFile(Frame, frozen=True):
@@ -138,12 +142,48 @@ class Profiled(Frame, frozen=True):
     others: Dimension
 
 
+class CompiledKernel(Frame, frozen=True):
+    """Resources of a kernel compiled in the runner: per thread, and shared memory per block."""
+
+    name: Name
+    registers: Resource
+    local_bytes: Resource
+    shared_bytes: Resource
+
+
+class CompiledKernels(Frame, frozen=True):
+    """Runner: kernels compiled in its process (Triton), and the content of the compiler's cache.
+
+    The judge never decodes `cache`, and passes the bytes only to further runners of the same submission.
+    """
+
+    cache: Annotated[bytes, msgspec.Meta(max_length=MOST_CACHE_BYTES)]
+    kernels: Annotated[list[CompiledKernel], msgspec.Meta(max_length=64)]
+
+
+class RefusedKernel(Frame, frozen=True):
+    """Kernel refused by a compiler in the runner's process: Triton's reason, and the place in the submission.
+
+    `line` and `column` begin with 1; 0 is unknown.
+    """
+
+    kernel: Name
+    reason: Annotated[str, msgspec.Meta(max_length=8192)]
+    line: Place
+    column: Place
+
+
 class Failed(Frame, frozen=True):
-    """Runner: the submission raised an exception. `lines` are the submission's own stack lines, innermost last."""
+    """Runner: the submission raised an exception. `lines` are the submission's own stack lines, innermost last.
+
+    `refused` is present if the cause is a kernel that does not compile. Every failure is a failure: a forged one gains
+    nothing.
+    """
 
     kind: Name
     message: ShortText
     lines: Annotated[list[tuple[int, Name]], msgspec.Meta(max_length=32)] = []
+    refused: RefusedKernel | None = None
 
 
 FromRunner = (
@@ -155,6 +195,7 @@ FromRunner = (
     | Queued
     | Done
     | WindowDone
+    | CompiledKernels
     | Counted
     | LeftOut
     | Failed

@@ -21,7 +21,8 @@ class Load(Frame, frozen=True):
     `cuda` the shared page and the judge's kernels. The native library is the allocator on `cpu` and `cuda`, the
     emulator's runtime on `emulated`. The first `copy_bytes` of the output region are reserved for copies; the allocator
     owns the rest. `tf32` sets TF32 for fp32 matrix products on `cuda`; `default` keeps PyTorch's settings.
-    `probe_bytes` is the traffic of an empty call on `cuda`: bytes read, and bytes written.
+    `probe_bytes` is the traffic of an empty call on `cuda`: bytes read, and bytes written. `kernel_cache` holds kernels
+    that an earlier runner of the same submission compiled.
     """
 
     submission: Text
@@ -34,6 +35,7 @@ class Load(Frame, frozen=True):
     threads: int
     tf32: Literal["off", "default", "on"] = "off"
     probe_bytes: int = 0
+    kernel_cache: bytes = b""
 
 
 class BuildReply(Frame, frozen=True):
@@ -147,12 +149,17 @@ class LeaveOut(Frame, frozen=True):
     """Judge: run with one part of the work disabled; first sent before the submission is loaded.
 
     `kernels` disables the submission's own kernels (on `cuda`, the functions of libraries built by the judge);
-    `library` disables PyTorch's computing operations. The frame with `begin` starts the omission. The answer is
-    `LeftOut`.
+    `library` disables PyTorch's computing operations; `jit` disables the launches of Triton's kernels, of all or those
+    named in `kernels`. The frame with `begin` starts the omission. The answer is `LeftOut`.
     """
 
-    what: Literal["kernels", "library"]
+    what: Literal["kernels", "library", "jit"]
     begin: bool
+    kernels: list[ShortText] = []
+
+
+class ReadKernels(Frame, frozen=True):
+    """Judge: report the kernels compiled in the runner's process. The answer is `CompiledKernels`."""
 
 
 class ProfiledCall(Frame, frozen=True):
@@ -164,5 +171,16 @@ class ProfiledCall(Frame, frozen=True):
 
 
 ToRunner = (
-    Warm | Load | BuildReply | Construct | Prepare | Call | Window | Count | LeaveOut | ProfiledCall | ReadBuffers
+    Warm
+    | Load
+    | BuildReply
+    | Construct
+    | Prepare
+    | Call
+    | Window
+    | Count
+    | LeaveOut
+    | ProfiledCall
+    | ReadBuffers
+    | ReadKernels
 )

@@ -7,12 +7,14 @@ markup.
 from itertools import islice
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from evaluator.findings import Code
 from evaluator.records import (
     Check,
+    Finding,
     L2Inputs,
     Scorecard,
     Status,
@@ -102,7 +104,14 @@ def _place(sheet: Sheet, card: Scorecard) -> None:
     line = card.reason.line if card.reason is not None else None
     if line is not None and 1 <= line <= len(card.submission.source.splitlines()):
         sheet.blank()
-        show_line(sheet, card.submission.source, line)
+        show_line(sheet, card.submission.source, line, caret=_caret(card.reason, card.submission.source, line))
+
+
+def _caret(reason: Finding | None, source: str, line: int) -> int | None:
+    """Return the cell (from 0) of the column that a kernel's compiler named; None without a column in the line."""
+    column = None if reason is None else reason.details.get("column")
+    own = source.splitlines()[line - 1]
+    return cell_len(printable(own[: column - 1])) if isinstance(column, int) and 1 <= column <= len(own) + 1 else None
 
 
 def _names_its_line(card: Scorecard) -> bool:

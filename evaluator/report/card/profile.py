@@ -83,6 +83,9 @@ def _counted(kernel: KernelCounters) -> str:
 def _resources(sheet: Sheet, kernel: KernelResources) -> Text:
     text = sheet.say(kernel.name, _NAME).append(f": {counted(kernel.registers, 'register')}")
     text.append(f", {counted(kernel.shared_bytes, 'byte')} shared")
+    if kernel.claimed:
+        local = f", {counted(kernel.stack_bytes, 'byte')} of stack and spills" if kernel.stack_bytes else ", no spills"
+        return text.append(local).append("  reported by the submission's own process", "dim")
     spilt = kernel.spill_store_bytes + kernel.spill_load_bytes
     if spilt:
         return text.append(f", spills {kernel.spill_store_bytes} + {kernel.spill_load_bytes} bytes", "yellow")

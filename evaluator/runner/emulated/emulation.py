@@ -14,7 +14,7 @@ import torch
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import EmulatorSchedule
 from evaluator.runner.emulated.fake_cuda import install_fake_cuda
-from evaluator.runner.emulated.triton_launches import TritonLaunches
+from evaluator.runner.triton.launches import InterpretedLaunches
 
 _MESSAGE_BYTES = 1024
 _LEFT_OUT = {"kernels": 1, "library": 2}
@@ -41,7 +41,7 @@ class Emulation:
         self._library.warpgrade_emu_schedules.restype = ctypes.c_uint64
         self._schedules = 0
         self._library.warpgrade_emu_install()
-        self._triton = TritonLaunches()
+        self._triton = InterpretedLaunches()
         install_fake_cuda()
 
     def run(

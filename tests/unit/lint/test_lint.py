@@ -37,6 +37,10 @@ def codes(source: str) -> set[Code]:
     return {noticed.code for noticed in look(source).noticed}
 
 
+def triton(call: str, decorator: str = "@triton.jit", extra: str = "") -> str:
+    return module(call, f"import triton\nfrom triton import jit as j\n{decorator}\ndef k(x):\n    pass\n{extra}")
+
+
 def line_of(source: str, code: Code) -> int:
     return next(noticed.line for noticed in look(source).noticed if noticed.code is code)
 
@@ -57,6 +61,9 @@ def line_of(source: str, code: Code) -> int:
         (cuda("torch::Tensor run(torch::Tensor x) { return x; }"), Code.KERNEL_NOT_LAUNCHED),
         (cuda("void run(float* x) { k<<<1, 32>>>(x, x); }", forward="return x"), Code.KERNEL_NOT_LAUNCHED),
         (cuda("// k<<<1, 32>>>(x, x);\nvoid run(float* x) { }"), Code.KERNEL_NOT_LAUNCHED),
+        (triton("return x"), Code.KERNEL_NOT_LAUNCHED),
+        (triton("return x", "@triton.autotune(configs=[], key=[])\n@triton.jit(debug=True)"), Code.KERNEL_NOT_LAUNCHED),
+        (triton("return x", "@j"), Code.KERNEL_NOT_LAUNCHED),
         (module(top="try:\n  e = load_inline(name='e')\nexcept Exception:\n  e = None"), Code.FAILURE_WORKED_AROUND),
         (module(top=f"import contextlib\nwith {SUPPRESS}:\n  load_inline(name='e')"), Code.FAILURE_WORKED_AROUND),
         (module("\n        try: return go(x)\n        except ValueError: return x"), Code.FAILURE_WORKED_AROUND),
@@ -102,6 +109,9 @@ def test_it_notices(source, expected):
         cuda("// no at::relu(x), no std::thread and no fork() here\nvoid run(float* x) { GO; }"),
         cuda('void run(float* x) { TORCH_CHECK(x, "open(x), fork() and at::relu(x)"); GO; }'),
         cuda("struct Sum { float relu(float a); };\nvoid run(float* x) { GO; }"),
+        triton("k[(1,)](x)\n        return x"),
+        triton("outer[(1,)](x)\n        return x", extra="@triton.jit\ndef outer(x):\n    k(x)\n"),
+        triton("{'k': 1}[x]\n        return getattr(self, 'k')[(1,)](x)"),
         module(top="try:\n  load_inline(name='e')\nexcept RuntimeError as error:\n  raise ValueError() from error"),
         module(top="torch.backends.cuda.matmul.allow_tf32 = False"),
         module(top="# The output is correct for every size; this kernel is faster than the one before."),

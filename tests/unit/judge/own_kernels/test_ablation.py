@@ -91,9 +91,31 @@ def test_the_emulator_is_told_an_order():
     ],
 )
 def test_a_build_service_leaves_kernels_out_from_the_beginning(faults, left_out, right):
-    context, build_service = Context(*faults), SimpleNamespace(left_out=left_out)
+    context, build_service = Context(*faults), SimpleNamespace(left_out=left_out, kernels=None)
     assert right_without(context, "kernels", build_service) is right
     assert (context.served_by, context.asked) == ([build_service], [None] * len(faults))
+
+
+TRITON = "import triton\n@triton.jit\ndef k():\n    pass\n@triton.jit\ndef other():\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("faults", "kernels", "right", "named"),
+    [
+        ((None, None), None, AblationResult.RIGHT, []),
+        ((None, fault(Code.WRONG_VALUES)), None, AblationResult.WRONG, []),
+        ((None, fault(Code.RUNNER_DIED)), None, AblationResult.UNTOLD, []),
+        # A submission may provoke the failure of the first call; then nothing was left out.
+        ((fault(Code.RUNNER_DIED),), None, AblationResult.UNTOLD, None),
+        ((None, None), ["k", "no_kernel_of_triton"], AblationResult.RIGHT, ["k"]),
+    ],
+)
+def test_launches_of_triton_are_left_out_by_the_runner(faults, kernels, right, named):
+    context, build_service = Context(*faults), SimpleNamespace(left_out=False, kernels=kernels)
+    context.source = TRITON
+    assert right_without(context, "kernels", build_service) is right
+    begun = [] if named is None else [LeaveOut("jit", begin=True, kernels=named), None]
+    assert context.asked == [LeaveOut("jit", begin=False), None, *begun]
 
 
 def profile(*uses):

@@ -20,8 +20,19 @@ from evaluator.judge.profiling import kernel_profile as judge_profiling
 from evaluator.judge.profiling.kernel_profile import described
 from evaluator.judge.runners.build_budget import BuildBudget
 from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.jit_kernels import claimed_resources
 from evaluator.judge.runners.resource_usage_service import ResourceUsageService, Served
-from evaluator.protocol.frames import BuildReply, BuildRequest, Done, FromRunner, Profiled, Scalar, SeenKernel
+from evaluator.protocol.frames import (
+    BuildReply,
+    BuildRequest,
+    CompiledKernel,
+    CompiledKernels,
+    Done,
+    FromRunner,
+    Profiled,
+    Scalar,
+    SeenKernel,
+)
 from evaluator.protocol.prebuilt_libraries import PrebuiltLibraries
 from evaluator.records import (
     Counters,
@@ -63,6 +74,24 @@ def test_own_kernels_are_told_by_what_was_built():
     found = described(answer, build_service(OWN), gpu=True)
     assert [use.own for use in found.kernels] == [True, False, False]
     assert (found.own_share, found.launches, found.time_us) == (pytest.approx(1 / 3), 3, 30.0)
+
+
+def test_kernels_of_triton_are_told_by_the_text():
+    answer = Profiled(kernels=[SeenKernel(name, 1, 10.0) for name in ("tuned", "sgemm")], others=0)
+    source = "import triton\n@triton.jit\ndef tuned(x):\n    pass\n"
+    found = described(answer, build_service(), gpu=True, source=source)
+    assert [use.own for use in found.kernels] == [True, False]
+
+
+def test_resources_that_a_runner_reports_are_marked():
+    reported = CompiledKernels(cache=b"", kernels=[CompiledKernel("k", registers=40, local_bytes=12, shared_bytes=99)])
+    assert claimed_resources(reported) == [KernelResources("k", 40, 99, 12, 0, 0, claimed=True)]
+    profiling = Profiling([], 0, 0, 0.0, None, claimed_resources(reported))
+    stream = io.StringIO()
+    render_card(cards.card(profiling=profiling), Console(file=stream, width=120))
+    (shown,) = [line for line in stream.getvalue().splitlines() if "40 registers" in line]
+    assert "99 bytes shared, 12 bytes of stack and spills" in shown
+    assert "reported by the" in shown
 
 
 def test_operations_belong_to_nobody():

@@ -257,3 +257,15 @@ def test_a_text_that_ends_in_the_middle_is_told_to_have_been_cut_off():
     assert "token limit" in failure("f(\n", said).finding.next_step
     assert failure("f(\nclass A: 1", said).finding.code == Code.IMPORT_FAILED
     assert failure("f(\n", said, Stage.CALL).finding.code == Code.FORWARD_FAILED
+
+
+@pytest.mark.parametrize(
+    ("package", "command"), [("tilelang", "pip install tilelang"), ("cutlass", "nvidia-cutlass-dsl")]
+)
+@pytest.mark.parametrize("stage", [Stage.IMPORT, Stage.CALL])
+def test_a_missing_kernel_language_is_no_verdict(monkeypatch, stage, package, command):
+    monkeypatch.setattr("evaluator.submission.packages._is_there", lambda _: False)
+    said = Failed(kind="ModuleNotFoundError", message=f"No module named '{package}.language'", lines=[(3, "")])
+    fault = failure("", said, stage)
+    assert (fault.status, fault.finding.code, fault.finding.line) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING, 3)
+    assert command in fault.finding.message

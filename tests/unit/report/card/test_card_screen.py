@@ -59,6 +59,19 @@ def test_a_wrong_result_names_the_first_mismatch_and_quotes_no_time() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("column", "caret"), [(23, True), (None, False), (0, False), (1 << 22, False), ("23", False), (-5, False)]
+)
+def test_a_kernel_that_does_not_compile_has_a_caret(column: Any, caret: bool) -> None:
+    line = next(n for n, text in enumerate(cards.SOURCE.splitlines(), start=1) if "extension.relu" in text)
+    reason = finding(Code.KERNEL_REFUSED, "the kernel k does not compile: no relu", line=line, column=column)
+    shown = screen(cards.card(status=Status.BUILD_ERROR, reason=reason, timing=None)).splitlines()
+    own = next(n for n, text in enumerate(shown) if "extension.relu" in text)
+    assert (shown[own + 1].strip().endswith("^")) is caret
+    if caret:
+        assert shown[own + 1].index("^") - shown[own].index("return") == column - 9
+
+
 def test_a_compile_error_is_shown_at_the_submissions_own_line() -> None:
     assert screen(cards.uncompiled_card()).startswith(
         "✗ build error  the extension 'relu' does not compile\n"

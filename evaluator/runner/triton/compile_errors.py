@@ -1,0 +1,145 @@
+"""Compile errors of Triton: the compiler's own reason, the kernel, and the place in the submission.
+
+Triton compiles at the first launch, inside the runner. The same process runs the submission, so the judge believes
+none of this: a failure with a forged reason is still a failure.
+"""
+
+import linecache
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from evaluator.protocol.frames import RefusedKernel
+
+_MOST_NAME, _MOST_REASON, _LAST_PLACE = 1024, 8192, 1 << 22
+_MOST_CAUSES = 32
+_FAR_BELOW = 64
+"""Lines of decorators above a kernel's `def`."""
+_COMPILER, _LAUNCHER = "/triton/compiler/compiler.py", "/triton/runtime/jit.py"
+_OF_PTXAS = (": error", "error   :", "fatal   :")
+_IN_OUTPUT = "; the compiler's own messages are in the printed output"
+
+
+def refused_kernel(error: BaseException, path: str) -> RefusedKernel | None:
+    """Return what Triton's compiler refused; None for any other exception. The submission is the file `path`."""
+    try:
+        return _refused(error, path)
+    except Exception:  # noqa: BLE001 - an exception of the submission's own class may have any attributes
+        return None
+
+
+def interpreted_cause(error: BaseException) -> BaseException:
+    """Return the exception inside an interpreted kernel; any other exception unchanged.
+
+    Triton's interpreter wraps a kernel's exception, and so hides the line of the kernel.
+    """
+    wrapper = getattr(sys.modules.get("triton.runtime.errors"), "InterpreterError", None)
+    for _ in range(_MOST_CAUSES):
+        if wrapper is None or not isinstance(error, wrapper) or error.__cause__ is None:
+            break
+        error = error.__cause__
+    return error
+
+
+def _refused(error: BaseException, path: str) -> RefusedKernel | None:
+    compiler, runtime = sys.modules.get("triton.compiler.errors"), sys.modules.get("triton.runtime.errors")
+    if compiler is None or runtime is None:
+        return None
+    causes = list(_causes(error))
+    # A kernel that calls another kernel has an error of each; the innermost holds the reason.
+    own = [each for each in causes if isinstance(each, compiler.CompilationError)]
+    if own:
+        return _in_source(own[-1], path)
+    of_backend = (runtime.OutOfResources, getattr(runtime, "PTXASError", runtime.OutOfResources))
+    for each in causes:
+        if isinstance(each, of_backend) or _is_inside_compiler(each):
+            return _in_backend(each, path)
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    current: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__
+
+
+def _in_source(error: Any, path: str) -> RefusedKernel:
+    """Return an error of Triton's front end, whose position is relative to the kernel's `def`."""
+    source, node = str(error.src or ""), error.node
+    start, indent = _start_of(source, path)
+    row, offset = int(getattr(node, "lineno", 0)), int(getattr(node, "col_offset", -1))
+    line = start + row if start and row else start + 1 if start is not None else 0
+    column = 0
+    own = source.split("\n")
+    if start is not None and 1 <= row <= len(own) and offset >= 0:
+        column = indent + len(own[row - 1].encode()[:offset].decode(errors="ignore")) + 1
+    reason = error.error_message
+    if not reason:
+        cause = error.__cause__
+        reason = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
+    name = source.partition("def ")[2].partition("(")[0].strip()
+    return _frame(name, str(reason), line, column)
+
+
+def _start_of(source: str, path: str) -> tuple[int | None, int]:
+    """Return the number of the submission's lines above a kernel's text, and the indentation of its `def`."""
+    lines = linecache.getlines(path)
+    stripped = [line.strip() for line in lines]
+    own = [line.strip() for line in source.rstrip().split("\n")]
+    for start in range(len(stripped) - len(own) + 1):
+        if stripped[start] == own[0] and stripped[start : start + len(own)] == own:
+            return start, len(lines[start]) - len(lines[start].lstrip())
+    return None, 0
+
+
+def _is_inside_compiler(error: BaseException) -> bool:
+    return any(
+        frame.f_code.co_filename.endswith(_COMPILER) and frame.f_code.co_name == "compile"
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+
+
+def _in_backend(error: BaseException, path: str) -> RefusedKernel:
+    """Return an error of the passes, of LLVM or of ptxas. Its position is the kernel's `def`."""
+    said = str(error)
+    told = [line.strip() for line in said.splitlines() if any(mark in line for mark in _OF_PTXAS)]
+    if told:
+        reason = "\n".join(told)
+    else:
+        reason = f"{type(error).__name__}: {said}" + (_IN_OUTPUT if "PassManager" in said else "")
+    name, line = _launched(error, path)
+    return _frame(name, reason, line, 0)
+
+
+def _launched(error: BaseException, path: str) -> tuple[str, int]:
+    """Return the name of the launched kernel, and the line of its `def` in the submission; 0 if elsewhere."""
+    name, line = "", 0
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        kernel = frame.f_locals.get("self") if frame.f_code.co_filename.endswith(_LAUNCHER) else None
+        code = getattr(getattr(kernel, "fn", None), "__code__", None)
+        if code is not None:
+            name = str(code.co_name)
+            line = _line_of_def(code.co_firstlineno, path) if code.co_filename == path else 0
+    return name, line
+
+
+def _line_of_def(first: int, path: str) -> int:
+    """Return the line of the `def` below the decorators that begin at line `first`."""
+    lines = linecache.getlines(path)[first - 1 : first - 1 + _FAR_BELOW]
+    return next((first + n for n, line in enumerate(lines) if line.lstrip().startswith("def ")), first)
+
+
+def _frame(name: str, reason: str, line: int, column: int) -> RefusedKernel:
+    def sent(text: str, most: int) -> str:
+        return text.encode(errors="replace").decode()[:most]
+
+    return RefusedKernel(
+        kernel=sent(name, _MOST_NAME),
+        reason=sent(reason, _MOST_REASON),
+        line=min(max(line, 0), _LAST_PLACE),
+        column=min(max(column, 0), _LAST_PLACE),
+    )

@@ -1,0 +1,42 @@
+"""Languages of a submission's kernels, by its text. Text matching in linear time: nothing is parsed or run."""
+
+import re
+
+from evaluator.records import Toolchain
+
+_TRITON = re.compile(r"^[ \t]*(?:import|from)[ \t][^\n#]{0,400}\btriton\b|\btriton\.jit\b", re.MULTILINE)
+_EXTENSION = re.compile(r"\b(?:load_inline|cpp_extension)\b")
+_CUDA = re.compile(r"__global__|\bcuda_sources?\b|\.cuh?\b['\"]")
+_JIT = re.compile(
+    r"^[ \t]*@(?:triton\.)?jit\b[^\n]{0,400}\n(?:[ \t]*(?:[@#)][^\n]{0,400})?\n){0,8}"
+    r"[ \t]*def[ \t]+(?P<name>\w{1,200})",
+    re.MULTILINE,
+)
+"""A kernel's decorator, up to eight further lines, and its `def`. The bounds keep the time linear."""
+_MOST_KERNELS = 256
+
+
+def toolchains(source: str) -> list[Toolchain]:
+    """Return the languages that `source` names; none for plain PyTorch.
+
+    >>> toolchains("import triton"), toolchains("load_inline(cpp_sources=CPP)"), toolchains("torch.relu(x)")
+    ([<Toolchain.TRITON: 'triton'>], [<Toolchain.CPP: 'cpp'>], [])
+    """
+    found = [Toolchain.TRITON] if uses_triton(source) else []
+    if _EXTENSION.search(source) is not None:
+        found.append(Toolchain.CUDA_INLINE if _CUDA.search(source) is not None else Toolchain.CPP)
+    return found
+
+
+def uses_triton(source: str) -> bool:
+    """Return whether `source` names Triton."""
+    return _TRITON.search(source) is not None
+
+
+def triton_kernels(source: str) -> list[str]:
+    r"""Return the names of the functions decorated with `triton.jit`.
+
+    >>> triton_kernels("@triton.autotune(configs=[])\n@triton.jit\ndef relu_kernel(x, out):\n    pass\n")
+    ['relu_kernel']
+    """
+    return sorted({match["name"] for match in _JIT.finditer(source)})[:_MOST_KERNELS]

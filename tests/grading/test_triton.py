@@ -1,0 +1,107 @@
+"""Submissions in Triton without a GPU: in Triton's interpreter on `emulated`, and without a verdict elsewhere."""
+
+import importlib.util
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.paths import data_dir
+from evaluator.records import Status, Toolchain
+from tests.grading.harness import PATIENT_S
+
+pytestmark = pytest.mark.slow
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+NEEDS_TRITON = pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed: pip install 'warpgrade[triton]'")
+EMULATED = ("--device", "emulated")
+SOLUTIONS = sorted(data_dir("solutions").glob("*/triton_*.py"))
+RELU = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def relu_kernel(x, out, count, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + i, mask=i < count)
+    tl.store(out + i, tl.maximum(value, 0.0), mask=i < count)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+        return out
+"""
+LOAD = "tl.load(x + i, mask=i < count)"
+
+
+@NEEDS_TRITON
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_shipped_solution_is_correct_and_all_its_own(grader, tmp_path, path):
+    """The product of matrices is autotuned, and its loop has a bound that only the launch knows."""
+    own = ("--require-own-kernel", "0.5", "--size", "awkward")
+    card = grader(tmp_path, path.read_text(), *EMULATED, *own, problem=path.parent.name).verdict(Status.CORRECT)
+    assert all(check.launches == 1 for check in card.checks)
+    assert Code.INTERPRETED in {finding.code for finding in card.findings}
+    assert card.submission.toolchains == [Toolchain.TRITON]
+    assert card.own_kernels.share_low == 1.0
+
+
+@NEEDS_TRITON
+@pytest.mark.parametrize(
+    ("old", "new", "status", "code", "line"),
+    [
+        ("0.0)", "0.5)", Status.WRONG_RESULT, Code.WRONG_VALUES, None),
+        (LOAD, f"tl.relu({LOAD})", Status.RUNTIME_ERROR, Code.FORWARD_FAILED, 11),
+        # The last program begins far behind the end of the tensor, where no page is mapped.
+        (LOAD, "tl.load(x + i + (1 << 30))", Status.RUNTIME_ERROR, Code.RUNNER_DIED, None),
+        (
+            LOAD,
+            "tl.extra.cuda.libdevice.tanh(tl.load(x + i))",
+            Status.INCONCLUSIVE,
+            Code.NOT_EMULATED,
+            None,
+        ),
+    ],
+    ids=["wrong", "unknown function", "out of bounds", "libdevice"],
+)
+def test_a_kernel_that_fails_in_the_interpreter(grader, tmp_path, old, new, status, code, line):
+    card = grader(tmp_path, RELU.replace(old, new), *EMULATED).verdict(status, code, line=line)
+    if code is Code.RUNNER_DIED:
+        assert "without a mask" in card.reason.message
+
+
+@pytest.mark.skipif(HAS_TRITON, reason="Triton is installed")
+@pytest.mark.parametrize("device", ["emulated", "cpu"])
+def test_without_triton_there_is_no_verdict(grader, tmp_path, device):
+    card = grader(tmp_path, RELU, "--device", device).verdict(Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
+    assert "pip install 'warpgrade[triton]'" in card.reason.message
+
+
+@NEEDS_TRITON
+def test_on_the_cpu_there_is_no_verdict(grader, tmp_path):
+    grader(tmp_path, RELU, "--device", "cpu").verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
+
+
+FORGED = """
+from triton.compiler.errors import CompilationError
+
+
+class Refused(CompilationError):
+    def __init__(self):
+        self.src, self.node, self.error_message = "def k(", None, "all is well\\n" * 100_000
+
+
+class ModelNew:
+    def __call__(self, x):
+        raise Refused
+"""
+
+
+@NEEDS_TRITON
+def test_a_forged_compile_error_is_a_short_failure(grader, tmp_path):
+    card = grader(tmp_path, FORGED, timeout_s=PATIENT_S).verdict(Status.BUILD_ERROR, Code.KERNEL_REFUSED)
+    assert len(card.reason.message) < 300

@@ -1,0 +1,128 @@
+"""Compiled kernels on their way to the next runner of the same submission."""
+
+import os
+import shutil
+
+import pytest
+import torch
+
+from evaluator.protocol.frames import CompiledKernel
+from evaluator.runner.triton import kernel_cache
+from evaluator.runner.triton.kernel_cache import compiled_kernels, use_folder
+from evaluator.runner.triton.launches import leave_out_compiled
+
+pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT:UserWarning")
+
+COPY = """
+@triton.jit
+def copy_kernel(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i))
+
+
+@triton.jit
+def other_kernel(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, 2 * tl.load(x + i))
+"""
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch):
+    """Restore what `use_folder` sets."""
+    for name in ("TRITON_CACHE_DIR", "TRITON_CACHE_AUTOTUNING"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+
+
+def launched(kernel):
+    x = torch.zeros(64)
+    return kernel[(1,)](x, torch.empty_like(x), BLOCK=64)
+
+
+def test_the_next_runner_compiles_nothing(driver, submission, tmp_path, monkeypatch):
+    module, _ = submission(COPY)
+    first, second = tmp_path / "first", tmp_path / "second"
+    use_folder(first, b"")
+    kernel = launched(module.copy_kernel)
+    found = compiled_kernels(first)
+    claimed = CompiledKernel("copy_kernel", registers=40, local_bytes=12, shared_bytes=kernel.metadata.shared)
+    assert claimed in found.kernels
+    shutil.rmtree(first)
+
+    use_folder(second, found.cache)
+    module, _ = submission(COPY)
+    from triton import knobs
+
+    hits = []
+    monkeypatch.setattr(knobs.compilation, "listener", lambda **facts: hits.append(facts["cache_hit"]))
+    launched(module.copy_kernel)
+    assert hits == [True]
+    assert driver.launched == ["copy_kernel", "copy_kernel"]
+
+
+TUNED = """
+@triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (64, 128)], key=["count"])
+@triton.jit
+def tuned_kernel(x, out, count, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < count), mask=i < count)
+"""
+
+
+def test_the_next_runner_takes_over_the_autotuners_choice(driver, submission, tmp_path):
+    measured = []
+
+    def bench(call, quantiles):
+        call()
+        measured.append(quantiles)
+        return [1.0 / len(measured)] * 3
+
+    driver.get_benchmarker = lambda: bench
+    x = torch.zeros(64)
+    chosen, cache = [], b""
+    for name in ("first", "second"):
+        use_folder(tmp_path / name, cache)
+        module, _ = submission(TUNED)
+        module.tuned_kernel[(1,)](x, torch.empty_like(x), 64)
+        chosen.append(module.tuned_kernel.best_config.kwargs)
+        cache = compiled_kernels(tmp_path / name).cache
+    assert len(measured) == 2
+    assert chosen == [{"BLOCK": 128}, {"BLOCK": 128}]
+
+
+def test_a_cache_beyond_the_limit_is_not_sent(tmp_path, monkeypatch):
+    folder = tmp_path / "triton-cache"
+    folder.mkdir()
+    (folder / "a").write_bytes(b"x" * 1000)
+    assert compiled_kernels(tmp_path).cache
+    monkeypatch.setattr(kernel_cache, "_MOST_RAW_BYTES", 999)
+    assert compiled_kernels(tmp_path).cache == b""
+
+
+def test_a_cache_that_cannot_be_compressed_enough_is_not_sent(tmp_path, monkeypatch):
+    folder = tmp_path / "triton-cache"
+    folder.mkdir()
+    (folder / "a").write_bytes(os.urandom(1000))
+    monkeypatch.setattr(kernel_cache, "MOST_CACHE_BYTES", 1000)
+    assert compiled_kernels(tmp_path).cache == b""
+
+
+def test_a_runner_without_triton_has_nothing(tmp_path):
+    assert compiled_kernels(tmp_path / "nowhere").cache == b""
+
+
+@pytest.mark.parametrize(("names", "left"), [([], []), (["copy_kernel"], ["other_kernel"])])
+def test_left_out_launches_do_nothing(driver, submission, monkeypatch, names, left):
+    from triton.compiler.compiler import CompiledKernel as Compiled
+    from triton.runtime.jit import JITFunction
+
+    module, _ = submission(COPY)
+    monkeypatch.setattr(JITFunction, "run", JITFunction.run)
+    monkeypatch.setattr(Compiled, "__getitem__", Compiled.__getitem__)
+    leave_out_compiled(names)
+    launched(module.copy_kernel)
+    launched(module.other_kernel)
+    assert driver.launched == left
+    driver.threads = 64
+    with pytest.raises(Exception, match="out of resource: threads"):
+        module.copy_kernel[(1,)](torch.zeros(128), torch.zeros(128), BLOCK=128)
