@@ -1,4 +1,4 @@
-"""Packages available to submissions: those installed beside Warpgrade."""
+"""Packages available to submissions: the packages installed beside Warpgrade."""
 
 import importlib.util
 import re
@@ -7,13 +7,13 @@ from evaluator.findings import Code, finding
 from evaluator.records import Finding
 
 OF_THE_FIELD = ("numpy", "triton", "scipy", "einops", "numba", "cupy", "cutlass", "tilelang", "transformers")
-"""Packages that submissions use beside PyTorch; the installed packages are listed."""
+"""Packages used by submissions beside PyTorch; the installed packages are listed."""
 _INSTALL = {
     "triton": "pip install 'warpgrade[triton]'",
     "tilelang": "pip install tilelang",
     "cutlass": "pip install nvidia-cutlass-dsl",
 }
-"""Commands that install kernel languages, by their packages."""
+"""Commands for the installation of kernel languages, by package."""
 _MISSING = re.compile(r"No module named '(?P<name>[A-Za-z_]\w{0,60})(?:\.[\w.]{1,100})?'")
 
 

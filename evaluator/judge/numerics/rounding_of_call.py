@@ -1,4 +1,4 @@
-"""Rounding of one call: what other summation orders change, with the inputs and weights of that call.
+"""Rounding of one call: errors of other summation orders, with the inputs and weights of the call.
 
 The rounding of a problem is measured beforehand, with the constructed weights (`setup/distribution_mix.py`). Weights
 change between calls, and so does the conditioning: a group norm of nearly equal values divides by their small spread.

@@ -1,4 +1,4 @@
-"""Kernels compiled inside a runner (Triton): their names by the text, their resources, and the compiler's cache."""
+"""Kernels compiled inside a runner (Triton): names by the text, resources, and the compiler's cache."""
 
 from evaluator.cuda_source.kernel_names import Kernels, joined
 from evaluator.judge.runners.build_service import BuildService
@@ -11,7 +11,7 @@ _SECONDS = 10.0
 
 
 def read_kernels(session: RunnerClient) -> CompiledKernels | None:
-    """Ask a runner for the kernels compiled in its process; None if the runner fails.
+    """Ask a runner for the kernels compiled in the process; None if the runner fails.
 
     The process of the submission reports all of it: resources are a claim, and the cache is for the submission alone.
     """
@@ -21,12 +21,12 @@ def read_kernels(session: RunnerClient) -> CompiledKernels | None:
 
 
 def own_names(build_service: BuildService, source: str) -> Kernels:
-    """Return the submission's kernels: those of built libraries, and the Triton kernels that the text defines."""
+    """Return the submission's kernels: the kernels of built libraries, and the Triton kernels defined in the text."""
     return joined([*build_service.device_code, Kernels(device_code=False, names=triton_kernels(source))])
 
 
 def claimed_resources(found: CompiledKernels) -> list[KernelResources]:
-    """Return the resources that a runner reports. Triton's local memory per thread holds stack and spills together."""
+    """Return the resources reported by a runner. Triton's local memory per thread holds stack and spills together."""
     return [
         KernelResources(each.name, each.registers, each.shared_bytes, each.local_bytes, 0, 0, claimed=True)
         for each in found.kernels

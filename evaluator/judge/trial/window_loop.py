@@ -1,12 +1,12 @@
 """Windows of one side: several calls between one start and one end of the sealed clock, for calls of microseconds.
 
-One call is measured to about 15 us: two changes of context, and what a first call pays for cold instructions, differ
+One call is measured to about 15 us: two changes of context, and the costs of cold instructions in a first call, differ
 from kernel to kernel. Both occur once in a window. The time of one call is therefore the difference between a window of
 n calls and a single call, divided by n - 1.
 
-The calls of a window are queued before their inputs exist, and their inputs are revealed together. A submission could
-share work between them, so a submission also makes a spot check (`clock/spot_check.py`), in which calls cannot share
-anything. A window that is faster per call than the spot check allows is not quoted.
+The calls of a window are queued before the inputs exist, and all inputs are revealed together. A submission could share
+work between calls, so a submission also makes a spot check (`clock/spot_check.py`), in which calls cannot share
+anything. A window with less time per call than the spot check allows is not quoted.
 """
 
 import secrets

@@ -1,13 +1,13 @@
-"""Kernels that Triton compiled in this process, and their way to the next runner of the same submission.
+"""Kernels compiled by Triton in this process, and their transfer to the next runner of the same submission.
 
-Triton compiles in the runner, in the first checked call: under the runner's limits, behind its walls, under the time
-limit of a first call, and before anything is timed. A submission can write anything into its compiler's cache. The
-cache is therefore private to a runner, and only a runner of the same submission in the same grade receives its content:
-the submission can change its own kernels, which it could do anyway, and no kernel of another submission or of another
-grade. No compiled kernel is stored on disk, so every grade of a text compiles once. The alternative, a shared store of
-kernels, would need the judge to compile from Triton's intermediate form in a sandbox of its own.
+Triton compiles in the runner, in the first checked call: under the runner's limits, in the runner's sandbox, under the
+time limit of a first call, and before anything is timed. A submission can write anything into the compiler's cache. The
+cache is therefore private to a runner, and only runners of the same submission in the same grade receive the content.
+A submission can change the own kernels alone, as in any call, and no kernel of another submission or grade. No compiled
+kernel is stored on disk, so every grade of a text compiles once. The alternative, a shared store of kernels, would
+require a judge that compiles Triton's intermediate form in a separate sandbox.
 
-The cache also holds the autotuner's choice (`TRITON_CACHE_AUTOTUNING`): the configuration that was checked is timed.
+The cache also holds the autotuner's choice (`TRITON_CACHE_AUTOTUNING`): the checked configuration is the timed one.
 """
 
 import gc
@@ -39,7 +39,7 @@ class _Packed(msgspec.Struct):
 
 
 def use_folder(private: Path, cache: bytes) -> None:
-    """Give Triton a cache folder in the runner's private folder, with the content that an earlier runner packed."""
+    """Give Triton a cache folder in the runner's private folder, with the content packed by an earlier runner."""
     folder = private / _FOLDER
     os.environ["TRITON_CACHE_DIR"] = str(folder)
     os.environ["TRITON_CACHE_AUTOTUNING"] = "1"
@@ -51,13 +51,13 @@ def use_folder(private: Path, cache: bytes) -> None:
     for name, content in packed.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A group lists its members by absolute path, and this folder is another one.
+        # A group lists members by absolute path, and the folder has changed.
         group = path.name.startswith(_GROUP)
         path.write_bytes(content.replace(packed.root.encode(), str(folder).encode()) if group else content)
 
 
 def _driver_folder() -> str | None:
-    """Return the folder of the CUDA driver in this process. Triton would ask ldconfig, which need not know it."""
+    """Return the folder of the CUDA driver in this process. ldconfig, which Triton asks, may not list the folder."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     return next((str(Path(line.split()[-1]).parent) for line in maps.splitlines() if "/libcuda.so" in line), None)
 
