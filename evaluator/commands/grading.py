@@ -63,11 +63,19 @@ from evaluator.records import ProfilerKind, Scorecard, Status
     is_flag=True,
     help="Replay even if the problem's files have changed since the scorecard.",
 )
+@click.option(
+    "--ready/--no-ready",
+    default=True,
+    show_default=True,
+    envvar="WARPGRADE_READY",
+    help="Let the ready judge grade if it runs (see `warpgrade serve`).",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def grade(
     *,
     output: Path | None,
     as_json: bool,
+    ready: bool,
     quiet: bool,
     **named: Any,
 ) -> ExitCode:
@@ -78,8 +86,8 @@ def grade(
     With --replay CARD both arguments are optional: the card contains the submission, and the card's problem name is
     looked up among the shipped problems or in --problems. A card never causes another file to be read or run.
     """
+    from evaluator.commands.ready import graded_ready
     from evaluator.files.card_files import card_bytes, check_target, write_card
-    from evaluator.grading import pipeline
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
     from evaluator.report.progress_line import progress_on
     from evaluator.signatures.keys import signing_key
@@ -102,8 +110,13 @@ def grade(
             terminal.show_card(card, target)
         os._exit(_exit_code(card))
 
-    with progress_on(sys.stderr, quiet=quiet) as progress:
-        card = signed(pipeline.grade(request, progress, last_resort=stuck), key)
+    card = graded_ready(request, quiet=quiet) if ready else None
+    if card is None:
+        from evaluator.grading import pipeline
+
+        with progress_on(sys.stderr, quiet=quiet) as progress:
+            card = pipeline.grade(request, progress, last_resort=stuck)
+    card = signed(card, key)
     not_written: CardNotWritten | None = None
     try:
         write_card(card, target, named=output is not None)
