@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
 
+from evaluator.api.ready import places
 from evaluator.batch.grading_setup import setup_for
 from evaluator.batch.runs.inputs import from_text
 from evaluator.batch.runs.tasks import Refused, Task
@@ -31,11 +32,13 @@ class Grader:
     """Grader of submissions, with as many concurrent grades as the device allows. A context manager, sync or async."""
 
     @with_options
-    def __init__(self, *, jobs: int | None = None, **options: Any) -> None:
+    def __init__(self, *, jobs: int | None = None, ready: bool | None = None, **options: Any) -> None:
         """Read the options. Workers start with the context.
 
         Args:
             jobs: number of concurrent grades (on cuda: builds); None takes the limit of the device.
+            ready: whether the ready judge grades, if one runs (`warpgrade serve`); None means yes, unless the
+                environment variable WARPGRADE_READY is 0.
             **options: see `GradeOptions`.
 
         Raises:
@@ -43,7 +46,8 @@ class Grader:
             UsageError: the value of an option is invalid.
             InfraError: this machine has no GPU.
         """
-        self._options, self._slots, self._problems, self._key, _ = setup_for(options, jobs)
+        self._options, slots, self._problems, self._key, _ = setup_for(options, jobs)
+        self._slots, self._hire = places(self._options, slots, jobs=jobs, ready=ready)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._futures: dict[int, Future[Scorecard]] = {}
         self._changing = threading.Lock()
@@ -53,7 +57,7 @@ class Grader:
 
     def __enter__(self) -> Self:
         self._closed = False
-        self._worker_pool = WorkerPool(self._slots, self._options, self._tasks.get).__enter__()
+        self._worker_pool = WorkerPool(self._slots, self._options, self._tasks.get, hire=self._hire).__enter__()
         self._reader = threading.Thread(target=self._read, args=(self._worker_pool,), name="grader", daemon=True)
         self._reader.start()
         return self

@@ -8,15 +8,17 @@ for candidate, card in grade_many(Candidate("relu", source) for source in source
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from evaluator.api.grader import Grader
+from evaluator.api.ready import places
 from evaluator.batch.grading_setup import Setup, setup_for
 from evaluator.batch.runs.inputs import from_text, read_text
 from evaluator.batch.runs.tasks import Refused, Task
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.worker_handle import Hire
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.errors import UsageError
 from evaluator.grade_options import with_options
@@ -34,12 +36,13 @@ class Candidate(NamedTuple):
 
 
 @with_options
-def grade(problem: str, source: str, **options: Any) -> Scorecard:
-    """Grade one submission in a process of its own.
+def grade(problem: str, source: str, *, ready: bool | None = None, **options: Any) -> Scorecard:
+    """Grade one submission in a process of its own, or by the ready judge.
 
     Args:
         problem: the name of a problem.
         source: Python text that defines ModelNew, or a language model's answer with the code.
+        ready: see `Grader`.
         **options: see `GradeOptions`.
 
     Returns:
@@ -51,25 +54,45 @@ def grade(problem: str, source: str, **options: Any) -> Scorecard:
         InfraError: this machine has no GPU.
     """
     setup = setup_for(options, jobs=1, submission=read_text(source, "candidate", "candidate"))
-    graded = _graded(iter([Candidate(problem, source)]), setup)
+    slots, hire = places(setup.options, setup.slots, jobs=1, ready=ready)
+    graded = _graded(iter([Candidate(problem, source)]), setup._replace(slots=slots), hire)
     with contextlib.closing(graded):
         return next(graded)[1]
 
 
 @with_options
 def grade_many(
-    candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Any
+    candidates: Iterable[Candidate], *, jobs: int | None = None, ready: bool | None = None, **options: Any
 ) -> Generator[tuple[Candidate, Scorecard], None, None]:
-    """Grade candidates concurrently. Yield each candidate with its card, in order of completion.
+    """Grade candidates concurrently. Yield each candidate with its card.
 
-    Another thread takes candidates from the iterable, one at a time, as workers become free. Every candidate is graded,
-    even a duplicate; builds are cached. Closing the iterator ends all workers at once. `jobs` is the number of
-    concurrent grades; None takes the limit of the device. Options and errors are the same as for `grade`.
+    A list, or any other sequence, is yielded in its own order; another iterable in order of completion. Another thread
+    takes candidates from the iterable, one at a time, as workers become free. Every candidate is graded, even a
+    duplicate; builds are cached. Closing the iterator ends all workers at once. `jobs` is the number of concurrent
+    grades; None takes the limit of the device. Other options and errors are the same as for `grade`.
     """
-    return _graded(iter(candidates), setup_for(options, jobs))
+    setup = setup_for(options, jobs)
+    slots, hire = places(setup.options, setup.slots, jobs=jobs, ready=ready)
+    graded = _graded(iter(candidates), setup._replace(slots=slots), hire)
+    return _in_order(candidates, graded) if isinstance(candidates, Sequence) else graded
 
 
-def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Candidate, Scorecard], None, None]:
+def _in_order(
+    candidates: Sequence[Candidate], graded: Generator[tuple[Candidate, Scorecard], None, None]
+) -> Generator[tuple[Candidate, Scorecard], None, None]:
+    """Yield the cards of `graded` in the order of the candidates."""
+    early: dict[int, list[Scorecard]] = {}  # by identity: a list may name an object twice, and equal candidates differ
+    with contextlib.closing(graded):
+        for candidate in candidates:
+            while not early.get(id(candidate)):
+                finished, card = next(graded)
+                early.setdefault(id(finished), []).append(card)
+            yield candidate, early[id(candidate)].pop(0)
+
+
+def _graded(
+    candidates: Iterator[Candidate], setup: Setup, hire: Hire | None
+) -> Generator[tuple[Candidate, Scorecard], None, None]:
     options, slots, problems, key, remarks = setup
     # By identity, because two tasks may be equal.
     candidate_of: dict[int, Candidate] = {}
@@ -86,7 +109,7 @@ def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Ca
         candidate_of[id(task)] = candidate
         return task
 
-    with WorkerPool(slots, options, next_task) as worker_pool:
+    with WorkerPool(slots, options, next_task, hire=hire) as worker_pool:
         left = len(slots)
         while left:
             event = worker_pool.events.get()
@@ -108,13 +131,14 @@ def grade_many_async(
     candidates: Iterable[Candidate] | AsyncIterable[Candidate],
     *,
     jobs: int | None = None,
+    ready: bool | None = None,
     **options: Any,
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
-    """Grade candidates like `grade_many`, as an asynchronous iterator.
+    """Grade candidates like `grade_many`, as an asynchronous iterator, always in order of completion.
 
     Candidates may come from an asynchronous iterable, which is read a few candidates ahead of the running grades.
     """
-    return _graded_async(candidates, Grader(jobs=jobs, **options))
+    return _graded_async(candidates, Grader(jobs=jobs, ready=ready, **options))
 
 
 async def _graded_async(
