@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -19,6 +19,11 @@ from evaluator.commands.options import (
 )
 from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
+
+if TYPE_CHECKING:
+    from evaluator.grading.request import GradeRequest
+    from evaluator.grading.run_until_deadline import LastResort
+    from evaluator.signatures.keys import SigningKey
 
 
 @click.command(cls=ValueMayFollow)
@@ -89,9 +94,7 @@ def grade(
     from evaluator.commands.ready import graded_ready
     from evaluator.files.card_files import card_bytes, check_target, write_card
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
-    from evaluator.report.progress_line import progress_on
     from evaluator.signatures.keys import signing_key
-    from evaluator.signatures.signing import signed
 
     options = taken_options(named)
     request = request_for(GradeArguments(**named), options)
@@ -101,7 +104,7 @@ def grade(
     before = None if output is not None else _card_at(target)
 
     def stuck(card: Scorecard) -> NoReturn:
-        card = signed(card, key)
+        card = _signed(card, key)
         with contextlib.suppress(CardNotWritten):
             write_card(card, target, named=output is not None)
         if as_json:
@@ -111,12 +114,7 @@ def grade(
         os._exit(_exit_code(card))
 
     card = graded_ready(request, quiet=quiet) if ready else None
-    if card is None:
-        from evaluator.grading import pipeline
-
-        with progress_on(sys.stderr, quiet=quiet) as progress:
-            card = pipeline.grade(request, progress, last_resort=stuck)
-    card = signed(card, key)
+    card = _signed(_graded_here(request, stuck, quiet=quiet) if card is None else card, key)
     not_written: CardNotWritten | None = None
     try:
         write_card(card, target, named=output is not None)
@@ -132,6 +130,20 @@ def grade(
     if not_written is not None:
         raise not_written
     return _exit_code(card)
+
+
+def _graded_here(request: "GradeRequest", stuck: "LastResort", *, quiet: bool) -> Scorecard:
+    from evaluator.grading import pipeline
+    from evaluator.report.progress_line import progress_on
+
+    with progress_on(sys.stderr, quiet=quiet) as progress:
+        return pipeline.grade(request, progress, last_resort=stuck)
+
+
+def _signed(card: Scorecard, key: "SigningKey | None") -> Scorecard:
+    from evaluator.signatures.signing import signed  # not before a ready judge is asked
+
+    return signed(card, key)
 
 
 def _card_at(path: Path) -> Scorecard | None:

@@ -56,7 +56,7 @@ def serve(*, device: str, jobs: int | None, idle_minutes: float, asks_status: bo
         client.stop()
         terminal.tell("the ready judge has ended")
     else:
-        from evaluator.doctor.diagnosis import default_device
+        from evaluator.doctor.default_device import default_device
         from evaluator.serve.grades import Grades
         from evaluator.serve.server import Server
 

@@ -5,7 +5,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
 from evaluator.compile.cuda.cuda_builder import CudaBuilder
 from evaluator.compile.cuda.precompiled import worth_trying

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from evaluator.cache.build_cache import cache_folder
+from evaluator.cache.location import cache_folder
 from evaluator.errors import InfraError
 
 SOCKET = "judge.sock"

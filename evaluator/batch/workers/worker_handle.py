@@ -23,7 +23,6 @@ from evaluator.batch.workers.messages import (
     send,
 )
 from evaluator.files.safe_open import open_to_append
-from evaluator.sandbox.filesystem.visible_files import source_root
 
 _BEHIND_S = 60.0
 """Grace period after the deadline of a grade: the worker may first have to import PyTorch."""
@@ -78,6 +77,8 @@ class LocalWorker:
 
     def __init__(self, slot: Slot, log: Path | None) -> None:
         """Start the process. Its output is appended to `log`, or goes to stderr."""
+        from evaluator.sandbox.filesystem.visible_files import source_root  # clients of the ready judge need no sandbox
+
         replies, its_replies = os.pipe()
         arguments = [str(its_replies)]
         if slot.cores:

@@ -6,7 +6,8 @@ from typing import Self
 import torch
 from msgspec.structs import replace
 
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.location import cache_folder
 from evaluator.compile.device_builders import device_builders
 from evaluator.deadline import Deadline
 from evaluator.judge.backend.gpu_session import GpuSession
