@@ -14,6 +14,7 @@ class Call:
         self._changing = threading.Lock()
         self._worker: WorkerHandle | None = None
         self._abandoned = False
+        self._finished = False
 
     @property
     def is_abandoned(self) -> bool:
@@ -21,11 +22,16 @@ class Call:
         return self._abandoned
 
     def abandon(self) -> None:
-        """End the grade, with the worker that makes it."""
+        """End the grade, with the worker that makes it. Without effect on a finished grade."""
         with self._changing:
-            self._abandoned = True
+            self._abandoned = not self._finished
             if self._worker is not None:
                 self._worker.interrupt()
+
+    def finish(self) -> None:
+        """Count the grade as finished, unless abandoned: the client may leave as soon as the result arrives."""
+        with self._changing:
+            self._finished = not self._abandoned
 
     @contextlib.contextmanager
     def made_by(self, worker: WorkerHandle) -> Iterator[None]:

@@ -128,6 +128,7 @@ class Connection:
         result: Graded | NotGraded = NotGraded(reason="the ready judge failed", again=True)
         try:
             result = self._host.grades.make(order, call, lambda stage: self._tell(stage, call))
+            call.finish()
             self._tell(result, call)
         finally:
             self._host.ended(call, order, result, time.monotonic() - started_s)

@@ -160,23 +160,24 @@ class Server:
 
     @contextlib.contextmanager
     def _signals_noted(self) -> Iterator[int]:
-        """Count SIGTERM and SIGINT inside the context. Yield a descriptor that becomes readable with each."""
+        """Count SIGTERM and SIGINT inside the context. Yield a descriptor that becomes readable with each.
+
+        Outside the main thread Python receives no signals: a server there ends by `stop` alone.
+        """
 
         def note(_number: int, _frame: object) -> None:
             self._signals += 1
 
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
-        before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-        waking = signal.set_wakeup_fd(wake)
-        try:
+        with contextlib.ExitStack() as leaving:
+            leaving.callback(os.close, woken)
+            leaving.callback(os.close, wake)
+            if threading.current_thread() is threading.main_thread():
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    leaving.callback(signal.signal, number, signal.signal(number, note))
+                leaving.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(wake))
             yield woken
-        finally:
-            signal.set_wakeup_fd(waking)
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            os.close(woken)
-            os.close(wake)
 
 
 def _outcome(call: Call, result: Graded | NotGraded) -> str:
