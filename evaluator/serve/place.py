@@ -100,8 +100,12 @@ class Place:
         except OSError as error:
             return NotGraded(reason=f"no worker process could start: {error.strerror}", again=True)
         self.kept, self._problem = kept_key(order), order.problem.name
-        with call.made_by(self._worker):
-            result = self._worker.grade(order, on_stage)
+        try:
+            with call.made_by(self._worker):
+                result = self._worker.grade(order, on_stage)
+        except BaseException:  # The worker may still grade: its late reply must not answer the next order.
+            self.dismiss()
+            raise
         self._grades += 1
         return result
 

@@ -1,20 +1,15 @@
 """A real server with real workers: the same card, and whatever is killed costs one grade at most."""
 
-import contextlib
-import json
 import os
 import signal
 import subprocess
-import sys
-import threading
 
-import msgspec
 import pytest
 
-from evaluator.files.card_files import read_card
-from evaluator.records import Scorecard, Status
-from tests.grading.harness import TOP, module, nobody_left_behind, passable_folder
+from evaluator.records import Status
+from tests.grading.harness import module, nobody_left_behind, passable_folder
 from tests.serve.conftest import soon
+from tests.serve.judge import COMMAND, Judge, facts
 
 RIGHT = module()
 WRONG = module(forward=("return torch.relu(x) + 1",))
@@ -30,81 +25,6 @@ KNOCKING = module(
     "    return 1",
     forward=("return torch.relu(x) + reached(PATH)",),
 )
-OPTIONS = ("--device", "cpu", "--size", "awkward")
-_LIMIT_S = 300
-_COMMAND = (sys.executable, str(TOP / "cli.py"))
-_OF_ONE_GRADE = {"seeds", "graded_at", "stages_s", "wall_s", "checks", "timing"}
-"""Fields of a card with times, seeds, and the random choice of input distributions."""
-
-
-class Judge:
-    """A server in a process of its own, and clients."""
-
-    def __init__(self, folder, cache, temporary):
-        self.folder = folder
-        keep = {name: value for name, value in os.environ.items() if not name.startswith("WARPGRADE")}
-        self.environment = {
-            **keep,
-            "WARPGRADE_CACHE": str(cache),
-            "TMPDIR": str(temporary),
-            "XDG_RUNTIME_DIR": str(temporary),
-        }
-        self.log = folder / "serve.log"
-        self.process = None
-
-    def start(self):
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*_COMMAND, "serve", "--device", "cpu"], env=self.environment, stderr=log
-            )
-        soon(lambda: self.status() is not None or self.process.poll() is not None)
-
-    def status(self):
-        done = self.run("serve", "--status")
-        return json.loads(done.stdout) if done.returncode == 0 else None
-
-    def run(self, *arguments, **variables):
-        return subprocess.run(
-            [*_COMMAND, *arguments],
-            cwd=self.folder,
-            env={**self.environment, **variables},
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT_S,
-            check=False,
-        )
-
-    def grade(self, source, *options, name="mine", **variables):
-        """Grade; return the finished process and the card."""
-        (self.folder / f"{name}.py").write_text(source)
-        target = self.folder / f"{name}.json"
-        target.unlink(missing_ok=True)
-        done = self.run("grade", "relu", f"{name}.py", *OPTIONS, "--output", str(target), *options, **variables)
-        return done, read_card(target) if target.exists() else None
-
-    def in_background(self, source, name, *options):
-        """Start a grade; return a function that waits for the result."""
-        results = []
-        thread = threading.Thread(target=lambda: results.append(self.grade(source, *options, name=name)))
-        thread.start()
-
-        def result():
-            thread.join(_LIMIT_S)
-            return results[0]
-
-        return result
-
-    def busy_workers(self):
-        status = self.status()
-        return [each["pid"] for each in status["workers"] if each["busy"] and each["problem"]] if status else []
-
-    def end(self):
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(60)
-            self.process.kill()
-            self.process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -116,20 +36,12 @@ def cache():
 @pytest.fixture
 def judge(tmp_path, cache):
     with nobody_left_behind(), passable_folder() as temporary:
-        made = Judge(tmp_path, cache, temporary)
+        made = Judge("cpu", tmp_path, cache, temporary)
         made.start()
         try:
             yield made
         finally:
             made.end()
-
-
-def facts(card: Scorecard):
-    found = {name: value for name, value in msgspec.to_builtins(card).items() if name not in _OF_ONE_GRADE}
-    found["build"] = {name: value for name, value in found["build"].items() if name != "import_s"}
-    found["findings"] = [each["code"] for each in found["findings"] if each["code"][0] != "T"]  # noise of the clock
-    found["reason"] = found["reason"] and found["reason"]["code"]
-    return found | {"timed": card.timing is not None, "checked": bool(card.checks)}
 
 
 @pytest.mark.slow
@@ -201,7 +113,9 @@ def test_a_killed_server_costs_no_grade_and_may_start_again(judge):
 def test_ctrl_c_in_a_client_ends_its_grade(judge):
     (judge.folder / "endless.py").write_text(ENDLESS)
     with subprocess.Popen(
-        [*_COMMAND, "grade", "relu", "endless.py", *OPTIONS], cwd=judge.folder, env=judge.environment
+        [*COMMAND, "grade", "relu", "endless.py", "--device", "cpu", "--size", "awkward"],
+        cwd=judge.folder,
+        env=judge.environment,
     ) as process:
         soon(judge.busy_workers)
         process.send_signal(signal.SIGINT)
