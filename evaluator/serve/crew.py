@@ -92,6 +92,8 @@ class Crew:
             idle = [each for each in self.places if not each.busy and each.has_worker and now_s - each.used_s > idle_s]
             for place in idle:
                 place.busy = True
+        for place in idle:  # interrupt all before waiting for any
+            place.interrupt()
         for place in idle:
             place.dismiss()
             self._free(place)
