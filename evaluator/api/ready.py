@@ -27,7 +27,7 @@ def places(
     reached = client.reach(options)
     if isinstance(reached, Unready):
         if reached.reason:
-            _log.warning("not graded by the ready judge, but by this program's own workers: %s", reached.reason)
+            _log.warning("graded without the ready judge: %s", reached.reason)
         return list(slots), None
     _log.info("graded by the ready judge (process %d)", reached.pid)
     gpu = slots[0].gpu if options.gpu is not None else None

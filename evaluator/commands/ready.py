@@ -28,7 +28,7 @@ def graded_ready(request: GradeRequest, *, quiet: bool) -> Scorecard | None:
             case NotGraded(reason=reason) | Unready(reason=reason):
                 pass
     if reason:
-        terminal.tell(f"not graded by the ready judge, but here: {reason}")
+        terminal.tell(f"graded without the ready judge: {reason}")
     return None
 
 

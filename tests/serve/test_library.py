@@ -67,7 +67,7 @@ def test_the_reason_against_is_told(served, worker, monkeypatch, caplog):
     with served():
         monkeypatch.setenv("OMP_NUM_THREADS", "77")
         assert grade("relu", "# right", device="emulated").status is Status.CORRECT
-    assert "own workers: the ready judge was started with another OMP_NUM_THREADS" in caplog.text
+    assert "graded without the ready judge: the ready judge was started with another OMP_NUM_THREADS" in caplog.text
 
 
 def test_a_server_that_is_gone_is_a_clear_error(served, worker, monkeypatch):

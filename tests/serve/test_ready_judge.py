@@ -68,7 +68,7 @@ def test_what_the_ready_judge_cannot_do_is_done_here(judge):
         (replayed, "the seeds of its card"),
         (elsewhere, "another OMP_NUM_THREADS"),
     ):
-        assert "not graded by the ready judge, but here: " in done.stderr
+        assert "graded without the ready judge: " in done.stderr
         assert reason in done.stderr
         assert done.returncode == 0, done.stderr
     assert card.status is Status.CORRECT
