@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -99,14 +100,16 @@ def machine_facts() -> dict[str, Any]:
 def import_s() -> dict[str, float]:
     """Return the time of a process that imports what the command line needs to ask the ready judge."""
     found = [timed([sys.executable, "-c", _IMPORTS]) for _ in range(_IMPORT_TRIES)]
-    return {"least": min(found), "median": statistics.median(found)}
+    walls_s, cpu_s = zip(*found, strict=True)
+    return {"least": min(walls_s), "median": statistics.median(walls_s), "least_cpu": min(cpu_s)}
 
 
-def timed(command: list[str]) -> float:
-    """Return the wall time in seconds of a command."""
-    started_s = time.monotonic()
+def timed(command: list[str]) -> tuple[float, float]:
+    """Return the wall time and the CPU time of a command, in seconds."""
+    before, started_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, cwd=TOP, check=True)
-    return time.monotonic() - started_s
+    wall_s, after = time.monotonic() - started_s, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def measured(device: str, folder: Path, repeat: int, answers: int) -> dict[str, Any]:
@@ -164,13 +167,13 @@ def served(device: str, machine: Machine) -> Iterator[None]:
 
 
 def is_prepared(machine: Machine) -> bool:
-    """Return whether the server has workers and prepares no other."""
+    """Return whether the server has a worker, and prepares no other."""
     try:
         _, done = machine.run("serve", "--status")
     except RuntimeError:
         return False
     workers = json.loads(done.stdout)["workers"]
-    return len(workers) > 1 and not any(each["busy"] for each in workers)
+    return bool(workers) and not any(each["busy"] for each in workers)
 
 
 def answered(device: str, machine: Machine, count: int) -> dict[str, float]:

@@ -51,16 +51,16 @@ class Place:
     def grade(self, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Result:
         """Make the place's part of a grade.
 
-        If the machine fails in a worker with earlier grades, a new worker repeats the grade: the failure may stem from
-        what the old worker kept, such as a GPU context that has failed since.
+        If the machine fails in a worker that was there before, a new worker repeats the grade: the failure may stem
+        from what happened to the old worker meanwhile. It may be dead, or its GPU context may have failed.
         """
         own = replace(order, options=order.options.for_worker(self.slot.gpu), part=self.slot.part)
         while True:
-            kept = self._grades > 0
+            was_there = self.has_worker
             result = self._attempt(own, call, on_stage)
             if call.is_abandoned or worth_another(result):
                 self.dismiss()
-            if call.is_abandoned or not (kept and worth_another(result)):
+            if call.is_abandoned or not (was_there and worth_another(result)):
                 self.used_s = time.monotonic()
                 return result
             on_stage(Stage(name="again", detail="in a new process"))

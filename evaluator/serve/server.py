@@ -194,12 +194,21 @@ def _outcome(call: Call, result: Graded | NotGraded) -> str:
 def _locked_folder() -> Iterator[int]:
     """Open the folder, and hold its lock until the end of the server. Raises UsageError if another server holds it."""
     with socket_folder.opened(create=True) as folder:
-        lock = os.open(socket_folder.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+        lock = _lock_file(folder)
         try:
             _lock(lock)
             yield folder
         finally:
             os.close(lock)
+
+
+def _lock_file(folder: int) -> int:
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(socket_folder.LOCK, flags, 0o600, dir_fd=folder)
+    except OSError as error:
+        path = socket_folder.folder_path() / socket_folder.LOCK
+        raise InfraError(f"cannot use {path}: {error.strerror}", hint="remove it, or free space there") from None
 
 
 def _lock(lock: int) -> None:

@@ -130,9 +130,13 @@ def test_idle_workers_end_and_busy_ones_stay(worker):
     assert all(each.closed for each in worker.started)
 
 
-def test_a_failure_of_a_used_worker_is_tried_again_in_a_new_one(worker):
+@pytest.mark.parametrize("before", ["graded", "prepared"])
+def test_a_failure_of_a_kept_worker_is_tried_again_in_a_new_one(worker, before):
     own = place(worker)
-    own.grade(order("# right"), Call(), silent)
+    if before == "graded":
+        own.grade(order("# right"), Call(), silent)
+    else:
+        own.prepare()
     result = own.grade(order("# infra 1"), Call(), silent)
     assert isinstance(result, Graded)
     assert result.card.status is Status.CORRECT

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from evaluator.batch.workers.framing import read_message, write_message
 from evaluator.batch.workers.messages import Graded, NotGraded
-from evaluator.errors import UsageError
+from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SandboxMode, Status
 from evaluator.serve import client, connection, server, socket_folder
@@ -69,20 +69,35 @@ def test_a_broken_problem_is_told(served):
         assert client.grade(order("# broken"), silent) == NotGraded("the problem is broken", again=False)
 
 
-def test_two_clients_at_once_have_a_worker_each(served, worker):
+@pytest.fixture
+def gate(worker, monkeypatch):
+    """Grades of `# gated` wait until the gate is set."""
+    opened, made = threading.Event(), worker.grade
+
+    def grade(self, wanted, on_stage):
+        result = made(self, wanted, on_stage)
+        assert wanted.submission.source != "# gated" or opened.wait(60)
+        return result
+
+    monkeypatch.setattr(worker, "grade", grade)
+    yield opened
+    opened.set()
+
+
+def test_two_clients_at_once_have_a_worker_each(served, worker, gate):
     with served(jobs=2):
-        hanging = [in_background(lambda: client.grade(order("# hanging"), silent)) for _ in range(2)]
-        soon(lambda: worker.graded["# hanging"] == 2)
+        waiting = [in_background(lambda: client.grade(order("# gated"), silent)) for _ in range(2)]
+        soon(lambda: worker.graded["# gated"] == 2)
         third, results = in_background(lambda: client.grade(order("# right"), silent))
         soon(lambda: json.loads(client.status())["running"] == 3)
-        assert not results
-        next(each for each in worker.started if not each.closed).interrupt()
+        assert worker.graded["# right"] == 0
+        gate.set()
         third.join(60)
         assert results[0].card.status is Status.CORRECT
-        for each in worker.started:
-            each.interrupt()
-        for thread, _ in hanging:
+        for thread, found in waiting:
             thread.join(60)
+            assert found[0].card.status is Status.CORRECT
+    assert len(worker.started) == 2
 
 
 def test_a_client_that_vanishes_frees_its_worker(served, worker):
@@ -185,19 +200,18 @@ def test_a_second_server_is_refused(served, worker):
     assert "--stop" in caught.value.hint
 
 
-def test_the_end_waits_for_the_grade(served, worker):
+def test_the_end_waits_for_the_grade(served, worker, gate):
     with served() as ready:
-        grading, results = in_background(lambda: client.grade(order("# hanging"), silent))
-        soon(lambda: worker.graded["# hanging"])
+        grading, results = in_background(lambda: client.grade(order("# gated"), silent))
+        soon(lambda: worker.graded["# gated"])
         stopping, _ = in_background(client.stop)
         soon(lambda: ready.is_ending)
         assert client.reach(EMULATED) == Unready("the ready judge is ending")
         assert stopping.is_alive()
-        for each in worker.started:
-            each.interrupt()
+        gate.set()
         grading.join(60)
         stopping.join(60)
-        assert isinstance(results[0], NotGraded)
+        assert results[0].card.status is Status.CORRECT
         assert not client.is_running()
     assert all(each.closed for each in worker.started)
 
@@ -239,3 +253,10 @@ def test_every_version_may_stop_the_server(served):
         write_message(made.fileno(), msgspec.json.encode(AskStop()))
         soon(lambda: ready.is_ending)
         assert made.recv(1) == b""
+
+
+def test_a_lock_that_is_no_file_is_told(folder, worker):
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / socket_folder.LOCK).symlink_to(folder / "elsewhere")
+    with pytest.raises(InfraError, match="cannot use"):
+        server.Server(Grades(1, worker), 1.0, silent).run(DeviceKind.EMULATED)
