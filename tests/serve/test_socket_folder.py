@@ -103,6 +103,7 @@ def test_another_user_is_refused_even_where_the_folder_is_open(served, folder):
             finally:
                 os._exit(code)
         os.close(descriptor)
+        ended = os.waitpid(pid, 0)[1]
         folder.chmod(0o700)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert os.waitstatus_to_exitcode(ended) == 0
         assert client.is_running()
