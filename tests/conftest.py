@@ -14,11 +14,11 @@ from tests import once
 # one of them took 38 CPU seconds instead of 7. Read when PyTorch is imported, which is later.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# A ready judge of the developer must not grade for the tests.
-os.environ["WARPGRADE_READY"] = "0"
-
 # A shell that starts a job in the background has it ignore Ctrl-C, and every process of the tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A ready judge of the developer must not grade for the tests.
+os.environ["WARPGRADE_READY"] = "0"
 
 settings.register_profile(
     "warpgrade", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]

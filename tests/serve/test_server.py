@@ -232,9 +232,14 @@ def test_who_asks_too_many_at_once_is_turned_away(served, monkeypatch):
 def test_a_client_that_does_not_read_loses_its_grade(served, worker, monkeypatch):
     monkeypatch.setattr(connection, "_REPLY_S", 1)
     text = "x" * (1 << 20)
-    monkeypatch.setattr(
-        worker, "grade", lambda _self, _order, on_stage: [on_stage(connection.Stage("build", text)) for _ in range(9)]
-    )
+
+    def grade(self, _order, on_stage):
+        for _ in range(9):
+            on_stage(connection.Stage("build", text))
+        assert self.interrupted.wait(60)
+        return NotGraded("the process that made the grade died", again=True)
+
+    monkeypatch.setattr(worker, "grade", grade)
     with served(jobs=1) as ready, connected() as made:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         greet(made)
