@@ -19,7 +19,7 @@ PAGE = TOP / "docs" / "architecture.md"
 PACKAGE = "evaluator"
 FLOORS = (
     ("api", "commands"),
-    ("batch",),
+    ("batch", "serve"),
     ("batch/workers", "schema"),
     ("batch/runs",),
     ("grading",),

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.location import cache_folder
 from evaluator.compile.own_libraries import build_kernels
 from evaluator.devices.memory import SharedMemory
 from evaluator.errors import ToolchainMissing

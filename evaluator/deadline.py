@@ -6,7 +6,6 @@ comparison), the exception is raised in its thread. If the thread still continue
 """
 
 import contextlib
-import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -162,5 +161,7 @@ class Guard:
 
 def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:
     """Raise `error` in a thread before its next Python instruction; None cancels a pending exception."""
+    import ctypes
+
     what = ctypes.py_object(error) if error is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), what)

@@ -21,6 +21,9 @@ for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
 # A shell that starts a job in the background has it ignore Ctrl-C, and every process of the tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A ready judge of the developer must not grade for the tests.
+os.environ["WARPGRADE_READY"] = "0"
+
 settings.register_profile(
     "warpgrade", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

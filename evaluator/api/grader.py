@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from evaluator.api.candidate import Candidate, task_for
+from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import setup_for
 from evaluator.batch.runs.inputs import ProblemText
@@ -44,11 +45,13 @@ class Grader:
     """
 
     @with_options
-    def __init__(self, *, jobs: int | None = None, **options: Any) -> None:
+    def __init__(self, *, jobs: int | None = None, ready: bool | None = None, **options: Any) -> None:
         """Read the options. Workers start with `start`.
 
         Args:
             jobs: number of concurrent grades (on cuda: builds); None takes the limit of the device.
+            ready: whether the ready judge grades, if one runs (`warpgrade serve`); None means yes, unless the
+                environment variable WARPGRADE_READY is 0.
             **options: see `GradeOptions`.
 
         Raises:
@@ -56,7 +59,8 @@ class Grader:
             UsageError: the value of an option is invalid.
             InfraError: this machine has no GPU.
         """
-        self._options, self._slots, self._problems, self._key, _ = setup_for(options, jobs)
+        self._options, slots, self._problems, self._key, _ = setup_for(options, jobs)
+        self._slots, self._hire = places(self._options, slots, jobs=jobs, ready=ready)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._waiting: dict[int, _Waiting] = {}
         self._changing = threading.Lock()
@@ -75,7 +79,7 @@ class Grader:
                 raise RuntimeError("this Grader has started already")
             self._tasks = queue.SimpleQueue()
             self._lost, self._closed = None, False
-            self._worker_pool = WorkerPool(self._slots, self._options, self._tasks.get).__enter__()
+            self._worker_pool = WorkerPool(self._slots, self._options, self._tasks.get, hire=self._hire).__enter__()
         atexit.register(self.close)
         reader = threading.Thread(target=self._read, args=(self._worker_pool,), name="grader", daemon=True)
         reader.start()

@@ -13,12 +13,14 @@ from typing import Any
 
 from evaluator.api.candidate import Candidate, task_for
 from evaluator.api.grader import Grader
+from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import Setup, setup_for
 from evaluator.batch.runs.inputs import ProblemText, read_text
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.worker_handle import Hire
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.grade_options import with_options
 from evaluator.grading.resolved_request import remarked
@@ -26,12 +28,13 @@ from evaluator.signatures.signing import signed
 
 
 @with_options
-def grade(problem: str | ProblemText, source: str | None, **options: Any) -> Scorecard:
-    """Grade one submission in a process of its own.
+def grade(problem: str | ProblemText, source: str | None, *, ready: bool | None = None, **options: Any) -> Scorecard:
+    """Grade one submission in a process of its own, or by the ready judge.
 
     Args:
         problem: the name of a problem, or its text.
         source: Python text that defines ModelNew, or a language model's answer with the code; None counts as empty.
+        ready: see `Grader`.
         **options: see `GradeOptions`.
 
     Returns:
@@ -44,36 +47,45 @@ def grade(problem: str | ProblemText, source: str | None, **options: Any) -> Sco
     """
     candidate = Candidate(problem, source)
     submission = read_text(source, candidate.name, candidate.name) if isinstance(source, str) else None
-    graded = _graded(iter([candidate]), setup_for(options, jobs=1, submission=submission))
+    setup = setup_for(options, jobs=1, submission=submission)
+    slots, hire = places(setup.options, setup.slots, jobs=1, ready=ready)
+    graded = _graded(iter([candidate]), setup._replace(slots=slots), hire)
     with contextlib.closing(graded):
         return next(graded)[1]
 
 
 @with_options
-def grade_many(candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Any) -> list[Scorecard]:
+def grade_many(
+    candidates: Iterable[Candidate], *, jobs: int | None = None, ready: bool | None = None, **options: Any
+) -> list[Scorecard]:
     """Grade candidates concurrently. Return their cards in the order of the candidates; see `Grader.grade_many`.
 
-    `jobs` is the number of concurrent grades; None takes the limit of the device. Options and errors are the same as
-    for `grade`.
+    `jobs` is the number of concurrent grades; None takes the limit of the device. `ready` is as for `Grader`. Options
+    and errors are the same as for `grade`.
     """
-    with Grader(jobs=jobs, **options) as grader:
+    with Grader(jobs=jobs, ready=ready, **options) as grader:
         return grader.grade_many(candidates)
 
 
 @with_options
 def grade_stream(
-    candidates: Iterable[Candidate], *, jobs: int | None = None, **options: Any
+    candidates: Iterable[Candidate], *, jobs: int | None = None, ready: bool | None = None, **options: Any
 ) -> Generator[tuple[Candidate, Scorecard], None, None]:
     """Grade candidates concurrently. Yield each candidate with its card, in order of completion.
 
     Another thread takes candidates from the iterable, one at a time, as workers become free. Every candidate is graded,
     even a duplicate; builds are cached. Closing the iterator ends all workers at once. `jobs` is the number of
-    concurrent grades; None takes the limit of the device. Options and errors are the same as for `grade`.
+    concurrent grades; None takes the limit of the device. `ready` is as for `Grader`. Options and errors are the same
+    as for `grade`.
     """
-    return _graded(iter(candidates), setup_for(options, jobs))
+    setup = setup_for(options, jobs)
+    slots, hire = places(setup.options, setup.slots, jobs=jobs, ready=ready)
+    return _graded(iter(candidates), setup._replace(slots=slots), hire)
 
 
-def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Candidate, Scorecard], None, None]:
+def _graded(
+    candidates: Iterator[Candidate], setup: Setup, hire: Hire | None
+) -> Generator[tuple[Candidate, Scorecard], None, None]:
     options, slots, problems, key, remarks = setup
     # By identity, because two tasks may be equal.
     candidate_of: dict[int, Candidate] = {}
@@ -87,7 +99,7 @@ def _graded(candidates: Iterator[Candidate], setup: Setup) -> Generator[tuple[Ca
         candidate_of[id(task)] = candidate
         return task
 
-    with WorkerPool(slots, options, next_task) as worker_pool:
+    with WorkerPool(slots, options, next_task, hire=hire) as worker_pool:
         left = len(slots)
         while left:
             event = worker_pool.events.get()
@@ -109,13 +121,14 @@ def grade_stream_async(
     candidates: Iterable[Candidate] | AsyncIterable[Candidate],
     *,
     jobs: int | None = None,
+    ready: bool | None = None,
     **options: Any,
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
     """Grade candidates like `grade_stream`, as an asynchronous iterator.
 
     Candidates may come from an asynchronous iterable, which is read a few candidates ahead of the running grades.
     """
-    return _graded_async(candidates, Grader(jobs=jobs, **options))
+    return _graded_async(candidates, Grader(jobs=jobs, ready=ready, **options))
 
 
 async def _graded_async(

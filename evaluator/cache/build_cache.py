@@ -8,7 +8,6 @@ Every read verifies the hash, and a damaged entry is rebuilt. `eviction` bounds 
 import contextlib
 import hashlib
 import logging
-import os
 import tempfile
 from pathlib import Path
 
@@ -39,13 +38,6 @@ class Entry(Record, frozen=True):
 
     library: bytes
     manifest: Manifest
-
-
-def cache_folder() -> Path:
-    """Return the cache folder: `$WARPGRADE_CACHE`, else `warpgrade` in the user's cache folder."""
-    if chosen := os.environ.get("WARPGRADE_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "warpgrade"
 
 
 class BuildCache:

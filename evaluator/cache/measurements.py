@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.eviction import CacheNamespace
+from evaluator.cache.location import cache_folder
 from evaluator.records import Record
 
 R = TypeVar("R", bound=Record)

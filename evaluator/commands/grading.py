@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -22,6 +22,11 @@ from evaluator.commands.options import (
 )
 from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
+
+if TYPE_CHECKING:
+    from evaluator.grading.request import GradeRequest
+    from evaluator.grading.run_until_deadline import LastResort
+    from evaluator.signatures.keys import SigningKey
 
 
 @click.command(cls=ValueMayFollow)
@@ -67,12 +72,20 @@ from evaluator.records import ProfilerKind, Scorecard, Status
     is_flag=True,
     help="Replay even if the problem's files have changed since the scorecard.",
 )
+@click.option(
+    "--ready/--no-ready",
+    default=True,
+    show_default=True,
+    envvar="WARPGRADE_READY",
+    help="Let the ready judge grade if it runs (see `warpgrade serve`).",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def grade(
     *,
     output: Path | None,
     as_json: bool,
     output_format: str | None,
+    ready: bool,
     quiet: bool,
     **named: Any,
 ) -> ExitCode:
@@ -83,12 +96,10 @@ def grade(
     With --replay CARD both arguments are optional: the card contains the submission, and the card's problem name is
     looked up among the shipped problems or in --problems. A card never causes another file to be read or run.
     """
+    from evaluator.commands.ready import graded_ready
     from evaluator.files.card_files import check_target, write_card
-    from evaluator.grading import pipeline
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
-    from evaluator.report.progress_line import progress_on
     from evaluator.signatures.keys import signing_key
-    from evaluator.signatures.signing import signed
 
     form = chosen_format(output_format, as_json=as_json)
     options = taken_options(named)
@@ -99,14 +110,14 @@ def grade(
     before = None if output is not None else _card_at(target)
 
     def stuck(card: Scorecard) -> NoReturn:
-        card = signed(card, key)
+        card = _signed(card, key)
         with contextlib.suppress(CardNotWritten):
             write_card(card, target, named=output is not None)
         _show(card, target, form)
         os._exit(_exit_code(card))
 
-    with progress_on(streams.harmless(sys.stderr), quiet=quiet) as progress:
-        card = signed(pipeline.grade(request, progress, last_resort=stuck), key)
+    card = graded_ready(request, quiet=quiet) if ready else None
+    card = _signed(_graded_here(request, stuck, quiet=quiet) if card is None else card, key)
     not_written: CardNotWritten | None = None
     try:
         write_card(card, target, named=output is not None)
@@ -139,6 +150,20 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
         from evaluator.report.ci.step_summary import card_markdown
 
         workflow.publish(verdicts, card_markdown(card), annotated=form is OutputFormat.GITHUB)
+
+
+def _graded_here(request: "GradeRequest", stuck: "LastResort", *, quiet: bool) -> Scorecard:
+    from evaluator.grading import pipeline
+    from evaluator.report.progress_line import progress_on
+
+    with progress_on(streams.harmless(sys.stderr), quiet=quiet) as progress:
+        return pipeline.grade(request, progress, last_resort=stuck)
+
+
+def _signed(card: Scorecard, key: "SigningKey | None") -> Scorecard:
+    from evaluator.signatures.signing import signed  # not before a ready judge is asked
+
+    return signed(card, key)
 
 
 def _card_at(path: Path) -> Scorecard | None:

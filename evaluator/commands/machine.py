@@ -84,8 +84,8 @@ def cache() -> None:
 @json_option
 def cache_info(*, as_json: bool) -> None:
     """Show the cache's folder, size and contents."""
-    from evaluator.cache.build_cache import cache_folder
     from evaluator.cache.eviction import cache_limit_bytes, usage
+    from evaluator.cache.location import cache_folder
     from evaluator.report.cache import usage_text
 
     found = usage(cache_folder(), cache_limit_bytes())
@@ -96,8 +96,8 @@ def cache_info(*, as_json: bool) -> None:
 @json_option
 def cache_clear(*, as_json: bool) -> None:
     """Remove all entries, except those that a running grade uses."""
-    from evaluator.cache.build_cache import cache_folder
     from evaluator.cache.eviction import clear
+    from evaluator.cache.location import cache_folder
     from evaluator.report.cache import cleared_text
 
     cleared = clear(cache_folder())

@@ -61,7 +61,12 @@ def _console(drawn: _Drawn) -> "Console":
 
 def json_text(value: Any) -> bytes:
     """Return a record, or any value that msgspec encodes, as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    return indented(msgspec.json.encode(value))
+
+
+def indented(encoded: bytes) -> bytes:
+    """Return JSON with indentation."""
+    return msgspec.json.format(encoded, indent=2) + b"\n"
 
 
 def emit(content: str | bytes, *, commands: bool = False) -> None:

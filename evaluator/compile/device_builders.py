@@ -5,7 +5,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
 from evaluator.compile.cuda.cuda_builder import CudaBuilder
 from evaluator.compile.cuda.precompiled import worth_trying
@@ -58,7 +59,7 @@ class DeviceBuilders(NamedTuple):
 def to_build(device: DeviceKind) -> str:
     """Return a message if `device_builders` will start a long build; else an empty string."""
     if device is DeviceKind.EMULATED and not runtime_is_built(BuildCache(cache_folder())):
-        return "building the emulator, once on this machine"
+        return "building the emulator, once on this machine: half a minute"
     return ""
 
 

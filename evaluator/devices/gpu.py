@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import filelock
-
 from evaluator.errors import InfraError, UsageError
 
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
@@ -107,6 +105,8 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
 
     Raises InfraError if another grade still holds the GPU after `wait_s`.
     """
+    import filelock
+
     path = _lock_file(gpu, "lock")
     lock = filelock.FileLock(path, mode=0o666, thread_local=False)
     try:

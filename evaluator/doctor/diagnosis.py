@@ -102,7 +102,7 @@ def diagnose() -> Diagnosis:
 
 def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations":
     """Build in advance the parts that grades on the `ready` devices need. Raises InfraError if no device is ready."""
-    from evaluator.cache.build_cache import cache_folder
+    from evaluator.cache.location import cache_folder
     from evaluator.compile import warm_up
 
     if not ready:
@@ -110,16 +110,10 @@ def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations"
     return warm_up.make_ahead(warm_up.parts(ready, cache_folder()), cache_folder(), progress)
 
 
-def default_device() -> DeviceKind:
-    """Return a real GPU if one exists and PyTorch can use it, else the emulator. Takes milliseconds."""
-    for_cpu_only = importlib.metadata.version("torch").endswith("+cpu")
-    return DeviceKind.CUDA if not for_cpu_only and gpus() else DeviceKind.EMULATED
-
-
 def _prepared(ready: Sequence[DeviceKind]) -> list[Prepared]:
     if not ready:  # PyTorch may be broken and must not be imported.
         return []
-    from evaluator.cache.build_cache import cache_folder
+    from evaluator.cache.location import cache_folder
     from evaluator.compile import warm_up
 
     missing: dict[DeviceKind, list[str]] = {}
@@ -256,7 +250,7 @@ def _disk() -> Line:
 
 def cache_line() -> Line:
     """Check whether builds can be cached. Without a cache, every grade builds everything again."""
-    from evaluator.cache.build_cache import cache_folder
+    from evaluator.cache.location import cache_folder
 
     folder = cache_folder()
     fix = "every grade builds again: free space there, or set WARPGRADE_CACHE to a writable folder"

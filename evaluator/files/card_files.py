@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 from pathlib import Path
 from typing import TypeVar
@@ -171,7 +170,7 @@ def is_unfinished(name: str) -> bool:
 
 
 def _temporary_beside(path: Path) -> Path:
-    return path.with_name(f".warpgrade-{secrets.token_hex(8)}.tmp")
+    return path.with_name(f".warpgrade-{os.urandom(8).hex()}.tmp")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Findings of a card about missing sandbox layers, excessive output and an unusable cache."""
 
 from evaluator.cache import fallback_folder
-from evaluator.cache.build_cache import cache_folder
+from evaluator.cache.location import cache_folder
 from evaluator.findings import Code, finding
 from evaluator.records import Finding, Outcome, SandboxMode
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_listed, find_problem
 from evaluator.devices.gpu import choose
-from evaluator.doctor.diagnosis import default_device
+from evaluator.doctor.default_device import default_device
 from evaluator.errors import CardError, ProblemNotFound, UsageError
 from evaluator.files.card_files import read_card
 from evaluator.files.file_names import card_place

@@ -58,7 +58,8 @@ def start_speculative_build(
     terms: GradeTerms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
 ) -> "SpeculativeBuild":
     """Start speculative builds in a separate fork server; `own` ends both."""
-    from evaluator.cache.build_cache import BuildCache, cache_folder
+    from evaluator.cache.build_cache import BuildCache
+    from evaluator.cache.location import cache_folder
     from evaluator.compile.device_builders import builder
     from evaluator.judge.runners.sandboxed_tools import SandboxedTools
     from evaluator.judge.runners.speculative_build import SpeculativeBuild

@@ -9,7 +9,6 @@ import base64
 import binascii
 import hashlib
 import os
-import secrets
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,6 +88,8 @@ def make_key(path: Path, name: str, *, replace: bool = False) -> PublicKey:
     """
     if not name.isprintable() or len(name) > _NAME:
         raise UsageError(f"a key's name is one printable line of at most {_NAME} characters")
+    import secrets
+
     raw = secrets.token_bytes(_KEY_BYTES)
     public = SigningKey(raw, name).public
     public_path = path.with_name(f"{path.name}.pub")
@@ -207,6 +208,8 @@ def _line(kind: str, raw: bytes, name: str) -> str:
 
 def _write(path: Path, line: str, mode: int) -> None:
     """Write a file through a new file in the same folder; the bytes never exist under another mode."""
+    import secrets
+
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:

@@ -303,3 +303,28 @@ def test_a_program_signs_its_cards(worker, tmp_path, monkeypatch):
     ]
     for card in (graded, *many):
         assert signature_of(card_bytes(card)) == (State.INTACT, public)
+
+
+def test_a_list_keeps_its_order(worker, monkeypatch):
+    """The first candidate finishes last, and an object may be listed twice."""
+    others, made = threading.Event(), worker.grade
+
+    def grade_first_last(self, order, on_stage):
+        if order.submission.name == "slow":
+            assert others.wait(120)
+        result = made(self, order, on_stage)
+        if order.submission.name == "wrong":
+            others.set()
+        return result
+
+    monkeypatch.setattr(worker, "grade", grade_first_last)
+    twice = Candidate("relu", "# right 1", "twice")
+    given = [Candidate("relu", "# right 2", "slow"), twice, Candidate("relu", "# wrong", "wrong"), twice]
+    for candidates in (given, tuple(given)):
+        others.clear()
+        found = list(grade_many(candidates, device="emulated", jobs=2))
+        assert [candidate for candidate, _ in found] == given
+        assert [card.submission.name for _, card in found] == ["slow", "twice", "wrong", "twice"]
+    others.clear()
+    came = [candidate.name for candidate, _ in grade_many(iter(given), device="emulated", jobs=2)]
+    assert came.index("slow") > came.index("wrong")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.location import cache_folder
 from evaluator.compile.emulated.emulator_libraries import precompiled_headers
 from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
 from evaluator.emulator.frontend.build_ladder import build_steps

@@ -88,6 +88,7 @@ class Grader:
             "WARPGRADE_CACHE": str(cache),
             "TMPDIR": str(temporary),
             "COLUMNS": "100",
+            "WARPGRADE_READY": "0",
         }
 
     def __call__(

@@ -4,13 +4,12 @@ Both ends are trusted. The protocol guards against a crash in the middle of a me
 message raises `EOFError`. Printed output goes elsewhere.
 """
 
-import os
-import struct
 from enum import StrEnum
 
 import msgspec
 from msgspec.structs import replace
 
+from evaluator.batch.workers.framing import read_message, write_message
 from evaluator.devices.gpu import Gpu, choose
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, GradeRequest, Unread
@@ -18,8 +17,6 @@ from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
 from evaluator.submission.read import Submission
-
-_LENGTH = struct.Struct(">I")
 
 
 class Part(StrEnum):
@@ -45,7 +42,13 @@ class GpuModel(Record, frozen=True):
         return Gpu(self.number, self.uuid, self.name, self.capability, self.memory_bytes, self.driver, nodes=())
 
 
-class Order(Record, frozen=True):
+class Prepare(Record, frozen=True, tag=True):
+    """Request to a worker to import PyTorch, and to start the fork server for these options, before an order."""
+
+    options: GradeOptions
+
+
+class Order(Record, frozen=True, tag=True):
     """Request to a worker for one grade, of `submission` or of an unreadable submission.
 
     The GPU in `options` is a UUID. `facts` describe a GPU of another machine: a build here serves any GPU of the same
@@ -81,6 +84,10 @@ class Order(Record, frozen=True):
         return choose(self.options.gpu) if self.facts is None else self.facts.gpu()
 
 
+class Prepared(Record, frozen=True, tag=True):
+    """Worker's reply to `Prepare`: the worker can grade at once."""
+
+
 class Stage(Record, frozen=True, tag=True):
     """Worker's reply: the grade enters a stage."""
 
@@ -107,45 +114,33 @@ class NotGraded(Record, frozen=True, tag=True):
     again: bool
 
 
+Request = Prepare | Order
 Result = Built | Graded | NotGraded
 Reply = Stage | Result
 
-_orders = msgspec.json.Decoder(Order)
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+_prepared = msgspec.json.Decoder(Prepared)
 
 
-def send(descriptor: int, message: Order | Reply) -> None:
+def send(descriptor: int, message: Request | Prepared | Reply) -> None:
     """Write one message. Raises OSError if the other end is closed."""
-    body = msgspec.json.encode(message)
-    left = memoryview(_LENGTH.pack(len(body)) + body)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    write_message(descriptor, msgspec.json.encode(message))
 
 
-def receive_order(descriptor: int) -> Order | None:
-    """Wait for the next order; None at the end of the orders."""
+def receive_request(descriptor: int) -> Request | None:
+    """Wait for the next request; None at the end of the requests."""
     try:
-        return _orders.decode(_receive(descriptor))
+        return _requests.decode(read_message(descriptor))
     except EOFError:
         return None
 
 
 def receive_reply(descriptor: int) -> Reply:
-    """Read the next reply. Raises EOFError if the worker died, even in the middle of a message."""
-    return _replies.decode(_receive(descriptor))
+    """Read the next reply to an order. Raises EOFError if the worker died, even in the middle of a message."""
+    return _replies.decode(read_message(descriptor))
 
 
-def _receive(descriptor: int) -> bytes:
-    (length,) = _LENGTH.unpack(_exactly(descriptor, _LENGTH.size))
-    return _exactly(descriptor, length)
-
-
-def _exactly(descriptor: int, size: int) -> bytes:
-    parts, left = [], size
-    while left:
-        part = os.read(descriptor, min(left, 1 << 20))
-        if not part:
-            raise EOFError
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+def receive_prepared(descriptor: int, within_s: float) -> None:
+    """Wait for the reply to `Prepare`. Raises EOFError if the worker died, TimeoutError after `within_s`."""
+    _prepared.decode(read_message(descriptor, within_s=within_s))

@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from evaluator.batch.workers.messages import Built, GpuModel, NotGraded, Order, Part, Reply, Result, Stage
 from evaluator.batch.workers.worker_handle import LocalWorker, NoWorker, Slot
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.location import cache_folder
 from evaluator.devices.gpu import choose
 from evaluator.errors import InfraError, UsageError
 from evaluator.grading.request import Library

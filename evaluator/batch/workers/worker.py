@@ -1,4 +1,4 @@
-"""Worker process of a batch, with the arguments `REPLIES_FD [CORES]`. Orders come in on stdin.
+"""Worker process of a batch or of the ready judge, with the arguments `REPLIES_FD [CORES]`. Orders come in on stdin.
 
 The worker imports PyTorch and the judge once, and computes nothing with either. Grades run in a judge process forked
 from the worker, which ends at the next change of problem. Submissions of one problem share a judge
@@ -16,9 +16,23 @@ import select
 import signal
 import traceback
 import warnings
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Result, Stage, receive_order, send
+from evaluator.batch.workers.messages import (
+    Built,
+    Graded,
+    NotGraded,
+    Order,
+    Part,
+    Prepare,
+    Prepared,
+    Request,
+    Result,
+    Stage,
+    receive_request,
+    send,
+)
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.grading import pipeline
 from evaluator.grading.request import Begun
@@ -35,6 +49,8 @@ _IN_ORDER_S = 180.0
 """Time limit for background work for later grades, as at the end of a single grade."""
 _LONGEST_STREAK = 500
 """Number of grades after which a new judge is forked, in case of leaks."""
+_LOOK_ROUND_S = 0.5
+"""Period at which an idle judge with a GPU looks whether another grade waits for the GPU."""
 
 
 class _Teller:
@@ -47,8 +63,16 @@ class _Teller:
         send(self._replies, Stage(name=name, detail=detail))
 
 
+class _End(Enum):
+    """What became of an order: the judge made the grade, had already left for another grade's sake, or died."""
+
+    MADE = b"."
+    GAVE_WAY = b"-"
+    DIED = b""
+
+
 class _Judge(NamedTuple):
-    """Judge process: reads orders, and writes one byte to `done` after each grade."""
+    """Judge process: reads orders, and writes one byte of `_End` to `done` after each grade."""
 
     streak: str
     pid: int
@@ -59,47 +83,64 @@ class _Judge(NamedTuple):
 
 def serve(replies: int) -> int:
     """Grade until the orders end (exit code 0) or a judge dies (exit code 1; the batch starts a new worker)."""
-    order = receive_order(_ORDERS)
-    if order is None:
+    request = receive_request(_ORDERS)
+    if request is None:
         return 0
-    with contextlib.closing(_start_fork_server(order)) as fork_server:
+    with contextlib.closing(_start_fork_server(request)) as fork_server:
         # The handler must not raise during the import of PyTorch, which may swallow the exception.
         signal.signal(signal.SIGTERM, functools.partial(_leave_at_once, fork_server))
-        _import_early(order)
+        _import_early(request)
         fork_server.machine  # noqa: B018 - it is ready once, and is asked before the first fork
         signal.signal(signal.SIGTERM, _terminate)
-        judge: _Judge | None = None
-        made = 0
-        try:
-            while order is not None:
-                if judge is None or judge.streak != order.streak or made % _LONGEST_STREAK == 0:
-                    if judge is not None:
-                        _dismiss(judge, wait_s=_IN_ORDER_S)
-                    judge = _fork(order.streak, replies, fork_server)
-                if not _made(order, judge):
+        return _serve_all(request, replies, fork_server)
+
+
+def _serve_all(request: Request | None, replies: int, fork_server: "ForkServer") -> int:
+    judge: _Judge | None = None
+    made = 0
+    try:
+        while request is not None:
+            if isinstance(request, Prepare):
+                send(replies, Prepared())
+            else:
+                judge = _judge_for(request, judge, replies, fork_server, renew=made % _LONGEST_STREAK == 0)
+                while (end := _made(request, judge)) is _End.GAVE_WAY:
+                    judge = _judge_for(request, judge, replies, fork_server, renew=True)
+                if end is _End.DIED:
                     return 1
                 made += 1
-                order = receive_order(_ORDERS)
-        finally:
-            if judge is not None:
-                _dismiss(judge, wait_s=0.0)
+            request = receive_request(_ORDERS)
+    finally:
+        if judge is not None:
+            _dismiss(judge, wait_s=0.0)
     return 0
 
 
-def _start_fork_server(order: Order) -> "ForkServer":
+def _judge_for(order: Order, judge: _Judge | None, replies: int, fork_server: "ForkServer", *, renew: bool) -> _Judge:
+    """Return the judge of the order's streak: the present judge, or a new one."""
+    if judge is not None:
+        if judge.streak == order.streak and not renew and not _ends(judge, 0.0):
+            return judge
+        _dismiss(judge, wait_s=_IN_ORDER_S)
+    return _fork(order.streak, replies, fork_server)
+
+
+def _start_fork_server(request: Request) -> "ForkServer":
     from evaluator.judge.runners.fork_servers import fork_server_for
 
     threads = len(os.sched_getaffinity(0))
-    gpu = order.options.gpu if order.facts is None else order.facts.uuid
-    return fork_server_for(order.options.device, gpu, order.options.sandbox_mode, threads)
+    facts = request.facts if isinstance(request, Order) else None
+    gpu = request.options.gpu if facts is None else facts.uuid
+    return fork_server_for(request.options.device, gpu, request.options.sandbox_mode, threads)
 
 
-def _import_early(order: Order) -> None:
+def _import_early(request: Request) -> None:
     # Same setting as in the pipeline, made before PyTorch reads the variable.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import evaluator.judge.verdict  # noqa: F401
 
-    if order.options.device is DeviceKind.CUDA and order.part is not Part.BEGIN:
+    only_builds = isinstance(request, Order) and request.part is Part.BEGIN
+    if request.options.device is DeviceKind.CUDA and not only_builds:
         # The meta device, on which a reference's traffic is counted, imports the compiler: seconds of each problem's
         # first grade, with the GPU held. Forked judges could not use CUDA after a call of CUDA in this process.
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
@@ -111,6 +152,10 @@ def _import_early(order: Order) -> None:
 def _leave_at_once(fork_server: "ForkServer", _number: int, _frame: object) -> NoReturn:
     fork_server.close()
     os._exit(1)
+
+
+class _GaveWay(Exception):
+    """Another grade waits for the GPU of an idle judge."""
 
 
 class _Terminated(BaseException):
@@ -138,16 +183,16 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
     return _Judge(streak, pid, os.pidfd_open(pid), orders, done)
 
 
-def _made(order: Order, judge: _Judge) -> bool:
-    """Send an order to the judge and wait. Return false if the judge died or the batch is gone."""
+def _made(order: Order, judge: _Judge) -> _End:
+    """Send an order to the judge and wait. A judge counts as dead too if the batch is gone."""
     poll = select.poll()
     poll.register(judge.done, select.POLLIN)
     poll.register(_ORDERS, 0)  # only the hang-up matters
-    try:
+    with contextlib.suppress(OSError):  # a judge that has left says why
         send(judge.orders, order)
-    except OSError:
-        return False
-    return dict(poll.poll()).get(judge.done, 0) & select.POLLIN != 0 and os.read(judge.done, 1) != b""
+    if dict(poll.poll()).get(judge.done, 0) & select.POLLIN == 0:
+        return _End.DIED
+    return _End(os.read(judge.done, 1))
 
 
 def _dismiss(judge: _Judge, *, wait_s: float) -> None:
@@ -183,9 +228,12 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _ORDERS)
         with ContextPool(fork_server, lasting=True) as context_pool:
-            while (order := receive_order(orders)) is not None:
+            while (order := _next_order(orders, context_pool)) is not None:
                 send(replies, _result(order, context_pool, _Teller(replies), replies))
-                os.write(done, b".")
+                os.write(done, _End.MADE.value)
+        code = 0
+    except _GaveWay:
+        os.write(done, _End.GAVE_WAY.value)
         code = 0
     except KeyboardInterrupt:
         pass
@@ -193,6 +241,18 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _next_order(orders: int, context_pool: "ContextPool") -> Order | None:
+    """Wait for the next order; None at the end of the orders. Raises _GaveWay if another grade waits for the GPU.
+
+    A judge that gives way ends: a process cannot release its own GPU context otherwise.
+    """
+    while not select.select([orders], [], [], _LOOK_ROUND_S)[0]:
+        if context_pool.is_in_the_way:
+            raise _GaveWay
+    request = receive_request(orders)
+    return request if isinstance(request, Order) else None
 
 
 def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies: int) -> Result:

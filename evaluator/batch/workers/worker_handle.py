@@ -10,9 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from evaluator.batch.workers.messages import GpuModel, NotGraded, Order, Part, Result, Stage, receive_reply, send
+from evaluator.batch.workers.messages import (
+    GpuModel,
+    NotGraded,
+    Order,
+    Part,
+    Prepare,
+    Result,
+    Stage,
+    receive_prepared,
+    receive_reply,
+    send,
+)
 from evaluator.files.safe_open import open_to_append
-from evaluator.sandbox.filesystem.visible_files import source_root
 
 _BEHIND_S = 60.0
 """Grace period after the deadline of a grade: the worker may first have to import PyTorch."""
@@ -67,6 +77,8 @@ class LocalWorker:
 
     def __init__(self, slot: Slot, log: Path | None) -> None:
         """Start the process. Its output is appended to `log`, or goes to stderr."""
+        from evaluator.sandbox.filesystem.visible_files import source_root  # clients of the ready judge need no sandbox
+
         replies, its_replies = os.pipe()
         arguments = [str(its_replies)]
         if slot.cores:
@@ -90,6 +102,20 @@ class LocalWorker:
         assert self._process.stdin is not None  # noqa: S101 - for the type checker: PIPE was asked for
         self._orders = self._process.stdin
         self._replies = replies
+
+    @property
+    def pid(self) -> int:
+        """Process id of the worker."""
+        return self._process.pid
+
+    def prepare(self, request: Prepare) -> bool:
+        """Wait until the worker can grade at once. Return false if the worker died, or takes too long."""
+        try:
+            send(self._orders.fileno(), request)
+            receive_prepared(self._replies, _BEHIND_S)
+        except (EOFError, OSError, ValueError):  # a timeout is an OSError, an invalid message a ValueError
+            return False
+        return True
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
         """Make a grade, or a part of a grade."""

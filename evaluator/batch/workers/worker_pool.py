@@ -17,9 +17,9 @@ from typing import NamedTuple, Self
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
 from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Result
+from evaluator.batch.workers.retries import may_be_the_machines, worth_another
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot, WorkerHandle
 from evaluator.errors import InfraError
-from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, Unread
 from evaluator.records import Status
@@ -239,10 +239,10 @@ class WorkerPool:
             result = worker.grade(order, lambda stage: self.events.put(Began(number, task, stage.name)))
             if self._stopping.is_set():
                 return None
-            again = _worth_another(result)
+            again = worth_another(result)
             if again:
                 self._dismiss(number)
-            again = again or (attempt == 1 and _may_be_the_machines(result))
+            again = again or (attempt == 1 and may_be_the_machines(result))
             if not again or pause_s is None:
                 return _Tried(result, attempt)
             self.events.put(Began(number, task, "again"))
@@ -278,27 +278,3 @@ class _Tried(NamedTuple):
 
 def _correct(result: Graded | NotGraded) -> bool:
     return isinstance(result, Graded) and result.card.status is Status.CORRECT
-
-
-def _may_be_the_machines(result: Result) -> bool:
-    """Whether a process of the submission was killed: by itself, by the kernel for lack of memory, or from outside.
-
-    The three cases look the same afterwards. A retry shows whether the submission was the cause.
-    """
-    reason = result.card.reason if isinstance(result, Graded) else None
-    if reason is None:
-        return False
-    killed = reason.code == Code.RUNNER_DIED and reason.details.get("signal") == "SIGKILL"
-    return killed or (reason.code == Code.COMPILE_FAILED and reason.details.get("killed") is True)
-
-
-def _worth_another(result: Result) -> bool:
-    match result:
-        case Built():
-            return False
-        case Graded(card=card):
-            # No retry after a deadline: a grade must not take three times its limit.
-            late = card.reason is not None and card.reason.code == Code.DEADLINE
-            return card.status is Status.INFRA_ERROR and not late
-        case NotGraded(again=again):
-            return again

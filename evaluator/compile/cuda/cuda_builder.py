@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.build_steps import CUDA_SUFFIXES, Attempt, Step, steps
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.builder import CPP_SUFFIXES, RunTool, compile_failure, misnamed, refusal, refused_build

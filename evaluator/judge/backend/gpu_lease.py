@@ -44,6 +44,11 @@ class GpuLease:
                 self._give_back()
                 raise
 
+    @property
+    def is_in_the_way(self) -> bool:
+        """Whether the GPU is held while another grade waits for it."""
+        return self._held and is_awaited(self._gpu)
+
     @contextlib.contextmanager
     def kept(self) -> Iterator[bool]:
         """Yield whether the GPU is held. The lease cannot be released inside the context."""

@@ -61,6 +61,11 @@ class GpuSession:
             raise RuntimeError("the GPU is not at hand: see settle")
         return self._monitor
 
+    @property
+    def is_in_the_way(self) -> bool:
+        """Whether the session holds a GPU for which another grade waits."""
+        return self._gpu_lease.is_in_the_way
+
     @contextlib.contextmanager
     def kept(self) -> Iterator[bool]:
         """Yield whether the judge can use the GPU now. The GPU cannot be released inside the context.

@@ -101,6 +101,12 @@ class ContextPool:
             self._drop()
             raise
 
+    @property
+    def is_in_the_way(self) -> bool:
+        """Whether the kept context holds a GPU for which another grade waits."""
+        session = None if self._kept is None else self._kept[0].gpu_session
+        return session is not None and session.is_in_the_way
+
     def kill_all(self) -> None:
         """Begin to kill all processes of the current grade. May be called from another thread."""
         self._fork_server.condemn_all()

@@ -7,7 +7,8 @@ from typing import Self
 import torch
 from msgspec.structs import replace
 
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.disassembly import read_machine_code
 from evaluator.compile.device_builders import device_builders
 from evaluator.deadline import Deadline

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from evaluator.cache.build_cache import cache_folder
+from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.precompiled import precompiled_folder
 from evaluator.deadline import Deadline
 from evaluator.emulator import headers

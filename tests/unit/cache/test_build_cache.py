@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from evaluator.cache import fallback_folder
-from evaluator.cache.build_cache import BuildCache, cache_folder
+from evaluator.cache.build_cache import BuildCache
+from evaluator.cache.location import cache_folder
 from evaluator.findings import Code
 from evaluator.grading.card_remarks import remarks_on
 from evaluator.records import Outcome

@@ -253,3 +253,16 @@ def test_a_grade_that_ends_while_it_builds_gives_it_back(gpu):
     gpu_lease.close()
     assert free(gpu)
     assert not is_awaited(gpu)
+
+
+def test_a_held_gpu_is_in_the_way_of_who_waits(gpu):
+    gpu_lease, got = GpuLease(gpu, lambda: None), threading.Event()
+    assert not gpu_lease.is_in_the_way
+    gpu_lease.settle()
+    assert not gpu_lease.is_in_the_way
+    thread = waits(gpu, got)
+    soon(lambda: gpu_lease.is_in_the_way)
+    gpu_lease.close()
+    assert not gpu_lease.is_in_the_way
+    assert got.wait(120)
+    thread.join(120)

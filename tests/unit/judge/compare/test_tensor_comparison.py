@@ -217,7 +217,7 @@ def test_booleans_and_scalars():
 
 
 def test_a_mismatch_beyond_the_first_chunk_has_its_own_index(monkeypatch):
-    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS", 64)
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS_ON_CPU", 64)
     exact = noise(10, 5, 16)
     wrong = exact.float()
     wrong[7, 2, 9] += 1
@@ -233,7 +233,7 @@ def test_chunks_do_not_change_the_verdict(monkeypatch):
     exact = noise(33, 65)
     actual = (exact + 2e-5 * noise(33, 65, seed=5)).float()
     whole = compare("output", sides(actual, exact), measured())
-    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS_ON_CPU", 100)
     assert compare("output", sides(actual, exact), measured()) == whole
 
 

@@ -1,0 +1,53 @@
+"""A grade of the command line by the ready judge, if one runs."""
+
+import sys
+
+from msgspec.structs import replace
+
+from evaluator.batch.workers.messages import Graded, NotGraded, Order
+from evaluator.commands import terminal
+from evaluator.grading.request import GradeRequest
+from evaluator.records import Scorecard
+from evaluator.report.progress_line import progress_on
+from evaluator.serve import client
+from evaluator.serve.client import Unready
+from evaluator.submission.read import Submission
+
+
+def graded_ready(request: GradeRequest, *, quiet: bool) -> Scorecard | None:
+    """Return the card by the ready judge; None if none runs, or after a line on stderr why this process must grade."""
+    reason = _reason_against(request)
+    if reason is None:
+        with progress_on(sys.stderr, quiet=quiet) as progress:
+            answer = client.grade(_order(request), lambda stage: progress.stage(stage.name, stage.detail))
+        match answer:
+            case Graded(card=card):
+                if not quiet:
+                    terminal.tell("graded by the ready judge")
+                return card
+            case NotGraded(reason=reason) | Unready(reason=reason):
+                pass
+    if reason:
+        terminal.tell(f"graded without the ready judge: {reason}")
+    return None
+
+
+def _reason_against(request: GradeRequest) -> str | None:
+    """Return why the ready judge cannot make this grade; "" if none runs, None if nothing is against it."""
+    if request.replay is not None:
+        reason = "a replay needs the seeds of its card"
+    elif not request.terms.options.is_sandboxed:
+        reason = client.NO_SANDBOX
+    else:
+        return None
+    return reason if client.is_running() else ""
+
+
+def _order(request: GradeRequest) -> Order:
+    """Return the request for another process: texts instead of paths, and a GPU only if the user chose one."""
+    terms, submission = request.terms, request.submission
+    chosen = terms.gpu.uuid if terms.gpu is not None and terms.options.gpu is not None else None
+    order = Order(terms.problem, None, None, terms.options.for_worker(chosen))
+    if isinstance(submission, Submission):
+        return replace(order, submission=submission)
+    return replace(order, unread=submission)

@@ -1,0 +1,28 @@
+"""Reductions of tensors with care for NaN and infinity, fast where a tensor contains neither."""
+
+import math
+
+import torch
+
+
+def all_finite(*tensors: torch.Tensor) -> bool:
+    """Return whether no element is NaN or infinite. The least and the largest element show both."""
+    ends = [end for tensor in tensors if tensor.numel() for end in torch.aminmax(tensor)]
+    return all(math.isfinite(float(end)) for end in ends)
+
+
+def selected(values: torch.Tensor, where: torch.Tensor | None) -> torch.Tensor:
+    """Return the values of some elements; None selects all."""
+    return values if where is None else values[where]
+
+
+def largest(values: torch.Tensor) -> float:
+    """Return the largest value; 0 without values."""
+    return float(values.max()) if values.numel() else 0.0
+
+
+def ratio_to(error: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Divide, with 0 / 0 = 0: no error passes a tolerance of 0."""
+    if allowed.numel() and float(allowed.min()) > 0.0:
+        return error / allowed
+    return torch.where(error == 0, torch.zeros_like(error), error / allowed)

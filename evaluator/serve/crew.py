@@ -1,0 +1,157 @@
+"""Places of one device, and who gets which: a grade goes where its problem's context is, else where a worker is ready.
+
+Grades wait in the order of arrival, except that a free place prefers a grade of its own problem.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from evaluator.batch.workers.messages import Order, Part
+from evaluator.serve.call import Call
+from evaluator.serve.place import Place, kept_key
+
+READY_PLACES = 2
+"""Workers of a part to keep ready, apart from one worker for each GPU."""
+_LOOK_S = 0.25
+_END_S = 30.0
+
+
+class Ended(Exception):
+    """The grade was abandoned, or the server ends, before a place was free."""
+
+
+class _Wish:
+    """A grade that waits for a place."""
+
+    def __init__(self, part: Part, order: Order) -> None:
+        self.part = part
+        self.key = kept_key(order)
+        self.gpu = order.options.gpu if part is Part.FINISH else None
+        self.place: Place | None = None
+
+    def fits(self, place: Place) -> bool:
+        return place.slot.part is self.part and self.gpu in (None, place.slot.gpu)
+
+
+class Crew:
+    """Places of one device. Thread-safe."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        """Manage `places`, none of them in use."""
+        self.places = tuple(places)
+        self._changed = threading.Condition()
+        self._wishes: list[_Wish] = []
+        self._closed = False
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Parts of a grade, in the order in which places make them."""
+        return (Part.BEGIN, Part.FINISH) if any(each.slot.part is Part.FINISH for each in self.places) else (Part.ALL,)
+
+    @contextlib.contextmanager
+    def place_for(self, part: Part, order: Order, call: Call, on_wait: Callable[[], None]) -> Iterator[Place]:
+        """Wait for a place, and keep it inside the context. Call `on_wait` first if no place is free.
+
+        Raises Ended if the client abandons the grade, or the crew is closed.
+        """
+        wish = _Wish(part, order)
+        with self._changed:
+            self._wishes.append(wish)
+            self._assign()
+            waits = wish.place is None
+        try:
+            if waits:
+                on_wait()
+            yield self._awaited(wish, call)
+        finally:
+            with self._changed:
+                if wish.place is not None:
+                    wish.place.busy = False
+                else:
+                    self._wishes.remove(wish)
+                self._assign()
+
+    def prepare_spares(self) -> None:
+        """Start workers, one after another, until enough free places have one."""
+        while (place := self._taken_spare()) is not None:
+            try:
+                ready = place.prepare()
+            except OSError:
+                ready = False
+            finally:
+                self._free(place)
+            if not ready:  # The next grade shows why; a loop here would only repeat it.
+                return
+
+    def release_idle(self, idle_s: float) -> None:
+        """End the workers that have been idle for `idle_s`."""
+        now_s = time.monotonic()
+        with self._changed:
+            idle = [each for each in self.places if not each.busy and each.has_worker and now_s - each.used_s > idle_s]
+            for place in idle:
+                place.busy = True
+        for place in idle:  # interrupt all before waiting for any
+            place.interrupt()
+        for place in idle:
+            place.dismiss()
+            self._free(place)
+
+    def close(self) -> None:
+        """End all workers, even during a grade. Grades that wait for a place end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            places = list(self.places)
+        for place in places:
+            place.interrupt()
+        with self._changed:
+            self._changed.wait_for(lambda: not any(each.busy for each in places), timeout=_END_S)
+        for place in places:
+            place.dismiss()
+
+    def _awaited(self, wish: _Wish, call: Call) -> Place:
+        with self._changed:
+            while wish.place is None and not (self._closed or call.is_abandoned):
+                self._changed.wait(_LOOK_S)
+            if wish.place is None or self._closed:
+                raise Ended
+            return wish.place
+
+    def _taken_spare(self) -> Place | None:
+        with self._changed:
+            if self._closed:
+                return None
+            for part in self.parts:
+                free = [each for each in self.places if each.slot.part is part and not each.busy]
+                empty = [each for each in free if not each.has_worker]
+                wanted = len(self.places) if part is Part.FINISH else READY_PLACES
+                if empty and len(free) - len(empty) < wanted:
+                    empty[0].busy = True
+                    return empty[0]
+        return None
+
+    def _free(self, place: Place) -> None:
+        with self._changed:
+            place.busy = False
+            self._assign()
+
+    def _assign(self) -> None:
+        """Give free places to waiting grades. The caller holds the lock."""
+        for kept in (True, False):
+            for wish in list(self._wishes):
+                free = [each for each in self.places if not each.busy and wish.fits(each)]
+                fitting = [each for each in free if each.kept == wish.key] if kept else free
+                if fitting and not self._closed:
+                    self._give(wish, min(fitting, key=_rank))
+        self._changed.notify_all()
+
+    def _give(self, wish: _Wish, place: Place) -> None:
+        wish.place, place.busy = place, True
+        self._wishes.remove(wish)
+
+
+def _rank(place: Place) -> tuple[bool, bool, float]:
+    """Order of places for a grade: a ready worker first, best one without a context, else the longest unused."""
+    return not place.has_worker, place.kept is not None, place.used_s

@@ -1,0 +1,115 @@
+"""A place of the ready judge: a slot, at most one worker process, and what the worker keeps."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from evaluator.batch.workers.messages import NotGraded, Order, Prepare, Result, Stage
+from evaluator.batch.workers.retries import worth_another
+from evaluator.batch.workers.worker_handle import LocalWorker, Slot
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind
+from evaluator.serve.call import Call
+from evaluator.serve.status import WorkerStatus, tree_bytes
+
+Hire = Callable[[Slot, Path | None], LocalWorker]
+"""Factory of a slot's worker, with the file for the worker's output."""
+
+
+class Place:
+    """A slot and its worker. One thread at a time uses a place; `busy` belongs to the crew."""
+
+    def __init__(self, device: DeviceKind, slot: Slot, hire: Hire = LocalWorker) -> None:
+        """Create the place without a worker."""
+        self.device = device
+        self.slot = slot
+        self.busy = False
+        self.used_s = 0.0
+        self.kept: str | None = None
+        """Key of the grades whose context the worker keeps (`kept_key`)."""
+        self._hire = hire
+        self._worker: LocalWorker | None = None
+        self._grades = 0
+        self._problem: str | None = None
+
+    @property
+    def has_worker(self) -> bool:
+        """Whether a worker is there, so that a grade need not import PyTorch."""
+        return self._worker is not None
+
+    def prepare(self) -> bool:
+        """Start a worker and wait until the worker is ready. Return false after a failure."""
+        self._worker = self._worker or self._hire(self.slot, None)
+        ready = self._worker.prepare(Prepare(GradeOptions(device=self.device, gpu=self.slot.gpu)))
+        if not ready:
+            self.dismiss()
+        self.used_s = time.monotonic()
+        return ready
+
+    def grade(self, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Result:
+        """Make the place's part of a grade.
+
+        If the machine fails in a worker that was there before, a new worker repeats the grade: the failure may stem
+        from what happened to the old worker meanwhile. It may be dead, or its GPU context may have failed.
+        """
+        own = replace(order, options=order.options.for_worker(self.slot.gpu), part=self.slot.part)
+        while True:
+            was_there = self.has_worker
+            result = self._attempt(own, call, on_stage)
+            if call.is_abandoned or worth_another(result):
+                self.dismiss()
+            if call.is_abandoned or not (was_there and worth_another(result)):
+                self.used_s = time.monotonic()
+                return result
+            on_stage(Stage(name="again", detail="in a new process"))
+
+    def dismiss(self) -> None:
+        """End the worker and everything that it keeps."""
+        worker, self._worker = self._worker, None
+        self._grades, self.kept, self._problem = 0, None, None
+        if worker is not None:
+            worker.close()
+
+    def interrupt(self) -> None:
+        """End the worker's process, also from another thread. The place stays in use until its thread notices."""
+        if (worker := self._worker) is not None:
+            worker.interrupt()
+
+    @property
+    def status(self) -> WorkerStatus | None:
+        """What the worker does; None without a worker."""
+        worker = self._worker
+        if worker is None:
+            return None
+        return WorkerStatus(
+            device=self.device,
+            part=self.slot.part,
+            gpu=self.slot.gpu,
+            pid=worker.pid,
+            busy=self.busy,
+            grades=self._grades,
+            problem=self._problem,
+            memory_bytes=tree_bytes(worker.pid),
+        )
+
+    def _attempt(self, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Result:
+        try:
+            self._worker = self._worker or self._hire(self.slot, None)
+        except OSError as error:
+            return NotGraded(reason=f"no worker process could start: {error.strerror}", again=True)
+        self.kept, self._problem = kept_key(order), order.problem.name
+        try:
+            with call.made_by(self._worker):
+                result = self._worker.grade(order, on_stage)
+        except BaseException:  # The worker may still grade: its late reply must not answer the next order.
+            self.dismiss()
+            raise
+        self._grades += 1
+        return result
+
+
+def kept_key(order: Order) -> str:
+    """Return the key of grades that share a context, whatever the GPU and the part."""
+    return f"{order.problem.sha256} {order.options.for_worker(None)}"

@@ -1,0 +1,85 @@
+"""A judge that leaves for another grade's sake: the worker goes on with a new judge, and no order is lost."""
+
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from evaluator.batch.workers import worker
+from evaluator.batch.workers.messages import NotGraded, Order, receive_reply, receive_request, send
+from evaluator.catalog import find_problem
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind
+from evaluator.submission.read import Submission
+
+
+def order():
+    submission = Submission(
+        name="mine",
+        origin="mine.py",
+        sha256="0" * 64,
+        source="",
+        extracted_from_answer=False,
+        line_offset=0,
+        findings=(),
+    )
+    return Order(find_problem("relu"), submission, None, GradeOptions(DeviceKind.CPU))
+
+
+def pool(*, in_the_way):
+    return SimpleNamespace(is_in_the_way=in_the_way)
+
+
+def test_an_idle_judge_leaves_only_where_it_is_in_the_way(monkeypatch):
+    monkeypatch.setattr(worker, "_LOOK_ROUND_S", 0.01)
+    orders, its_orders = os.pipe()
+    with pytest.raises(worker._GaveWay):
+        worker._next_order(orders, pool(in_the_way=True))
+    threading.Timer(0.2, send, (its_orders, order())).start()
+    assert worker._next_order(orders, pool(in_the_way=False)) == order()
+    send(its_orders, order())
+    assert worker._next_order(orders, pool(in_the_way=True)) == order()
+    os.close(its_orders)
+    assert worker._next_order(orders, pool(in_the_way=True)) is None
+    os.close(orders)
+
+
+def test_an_order_that_meets_a_leaving_judge_is_made_by_the_next(monkeypatch):
+    """Each judge makes one order, then leaves; every second order arrives while it is leaving."""
+
+    def judge(orders, done, replies, _parent, _fork_server):
+        os.close(its_source)  # which a batch has in another process
+        assert isinstance(receive_request(orders), Order)
+        os.write(done, b".")  # first: the test ends the orders after the last reply
+        send(replies, NotGraded(reason=str(os.getpid()), again=False))
+        receive_request(orders)  # lost with this judge
+        os.write(done, b"-")
+        os._exit(0)
+
+    source, its_source = os.pipe()
+    replies, its_replies = os.pipe()
+    monkeypatch.setattr(worker, "_judge", judge)
+    monkeypatch.setattr(worker, "_ORDERS", source)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(worker._serve_all(order(), its_replies, None)))
+    thread.start()
+    pids = {receive_reply(replies).reason}
+    for _ in range(3):
+        send(its_source, order())
+        pids.add(receive_reply(replies).reason)
+    os.close(its_source)
+    thread.join(120)
+    assert results == [0]
+    assert len(pids) == 4
+    for descriptor in (source, replies, its_replies):
+        os.close(descriptor)
+
+
+def test_a_judge_that_dies_ends_the_worker(monkeypatch):
+    source, its_source = os.pipe()
+    monkeypatch.setattr(worker, "_judge", lambda *_: os._exit(1))
+    monkeypatch.setattr(worker, "_ORDERS", source)
+    assert worker._serve_all(order(), 2, None) == 1
+    os.close(its_source)
+    os.close(source)

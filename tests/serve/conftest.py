@@ -1,0 +1,90 @@
+"""A ready judge in this process, with workers that grade in no time, behind a socket in a folder of the test."""
+
+import contextlib
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from evaluator import environment
+from evaluator.batch.workers import worker_pool
+from evaluator.batch.workers.messages import Order
+from evaluator.catalog import find_problem
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind
+from evaluator.serve import client
+from evaluator.serve.grades import Grades
+from evaluator.serve.server import Server
+from evaluator.submission.read import Submission
+from tests.batch.fakes import FakeWorker
+
+
+class FakeReadyWorker(FakeWorker):
+    """A fake worker that can be prepared."""
+
+    pid = 1 << 30
+
+    def prepare(self, request):
+        self.prepared = request
+        return True
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of the socket."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.delenv("WARPGRADE_READY", raising=False)
+    return tmp_path / "runtime" / "warpgrade"
+
+
+@pytest.fixture
+def worker(monkeypatch):
+    monkeypatch.setattr(FakeWorker, "graded", Counter(), raising=False)
+    monkeypatch.setattr(FakeWorker, "started", [], raising=False)
+    monkeypatch.setattr(worker_pool, "BACKOFF_S", (0.0, 0.0))
+    monkeypatch.setattr(environment, "_cpu_name", lambda: "a processor")
+    return FakeReadyWorker
+
+
+@pytest.fixture
+def served(folder, worker):
+    """Starts a server: `with served() as server`."""
+
+    @contextlib.contextmanager
+    def start(*, jobs=2, idle_minutes=10.0):
+        said = []
+        server = Server(Grades(jobs, worker), idle_minutes, said.append)
+        server.said = said
+        thread = threading.Thread(target=server.run, args=(DeviceKind.EMULATED,))
+        thread.start()
+        try:
+            soon(client.is_running)
+            yield server
+        finally:
+            server.stop()
+            thread.join(60)
+            assert not thread.is_alive()
+
+    return start
+
+
+def soon(what):
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def order(source, problem="relu", **options):
+    submission = Submission(
+        name="mine",
+        origin="mine.py",
+        sha256="0" * 64,
+        source=source,
+        extracted_from_answer=False,
+        line_offset=0,
+        findings=(),
+    )
+    named = {"device": DeviceKind.EMULATED, **options}
+    return Order(find_problem(problem), submission, None, GradeOptions(**named))

@@ -1,0 +1,104 @@
+"""A server in a process of its own, for tests with real grades."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import msgspec
+
+from evaluator.files.card_files import read_card
+from evaluator.records import Scorecard
+from tests.grading.harness import TOP
+from tests.serve.conftest import soon
+
+COMMAND = (sys.executable, str(TOP / "cli.py"))
+LIMIT_S = 300
+_OF_ONE_GRADE = {"seeds", "graded_at", "stages_s", "wall_s", "checks", "timing", "roofline"}
+"""Fields of a card with times, seeds, and the random choice of input distributions."""
+
+
+class Judge:
+    """A server in a process of its own, and clients."""
+
+    size = "awkward"
+
+    def __init__(self, device, folder, cache, temporary):
+        self.device = device
+        self.folder = folder
+        keep = {name: value for name, value in os.environ.items() if not name.startswith("WARPGRADE")}
+        self.environment = {
+            **keep,
+            "WARPGRADE_CACHE": str(cache),
+            "TMPDIR": str(temporary),
+            "XDG_RUNTIME_DIR": str(temporary),
+        }
+        self.log = folder / "serve.log"
+        self.process = None
+
+    def start(self):
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "serve", "--device", self.device], env=self.environment, stderr=log
+            )
+        soon(lambda: self.status() is not None or self.process.poll() is not None)
+
+    def status(self):
+        done = self.run("serve", "--status")
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def run(self, *arguments, **variables):
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env={**self.environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+
+    def grade(self, source, *options, name="mine", **variables):
+        """Grade; return the finished process and the card."""
+        (self.folder / f"{name}.py").write_text(source)
+        target = self.folder / f"{name}.json"
+        target.unlink(missing_ok=True)
+        device = ("--device", self.device, "--size", self.size)
+        done = self.run("grade", "relu", f"{name}.py", *device, "--output", str(target), *options, **variables)
+        return done, read_card(target) if target.exists() else None
+
+    def in_background(self, source, name, *options):
+        """Start a grade; return a function that waits for the result."""
+        results = []
+        thread = threading.Thread(target=lambda: results.append(self.grade(source, *options, name=name)))
+        thread.start()
+
+        def result():
+            thread.join(LIMIT_S)
+            return results[0]
+
+        return result
+
+    def busy_workers(self):
+        status = self.status()
+        return [each["pid"] for each in status["workers"] if each["busy"] and each["problem"]] if status else []
+
+    def end(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(60)
+            self.process.kill()
+            self.process.wait()
+
+
+def facts(card: Scorecard):
+    found = {name: value for name, value in msgspec.to_builtins(card).items() if name not in _OF_ONE_GRADE}
+    found["build"] = {name: value for name, value in found["build"].items() if name == "ok"}
+    found["device"] = {name: value for name, value in found["device"].items() if name != "gpu"}
+    found["findings"] = [each["code"] for each in found["findings"] if each["code"][0] != "T"]  # noise of the clock
+    found["reason"] = found["reason"] and found["reason"]["code"]
+    return found | {"timed": card.timing is not None, "checked": bool(card.checks)}

@@ -1,0 +1,193 @@
+"""Who gets which worker, and what becomes of a worker that fails."""
+
+import contextlib
+import threading
+
+import pytest
+
+from evaluator.batch.workers.messages import Graded, NotGraded, Part
+from evaluator.batch.workers.worker_handle import Slot
+from evaluator.records import DeviceKind, Status
+from evaluator.serve.call import Call
+from evaluator.serve.crew import Crew, Ended
+from evaluator.serve.grades import Grades
+from evaluator.serve.place import Place
+from tests.serve.conftest import order, soon
+
+
+def silent(*_):
+    return None
+
+
+def place(worker, slot=None):
+    return Place(DeviceKind.EMULATED, slot or Slot(), worker)
+
+
+def taken(crew, wanted, part=Part.ALL):
+    return crew.place_for(part, wanted, Call(), silent)
+
+
+def used(crew, wanted):
+    with taken(crew, wanted) as found:
+        found.grade(wanted, Call(), silent)
+    return found
+
+
+def test_a_problem_returns_to_the_worker_that_keeps_it(worker):
+    crew = Crew([place(worker), place(worker)])
+    relu, softmax = order("# right"), order("# right", "softmax")
+    with taken(crew, relu) as first, taken(crew, softmax) as second:
+        first.grade(relu, Call(), silent)
+        second.grade(softmax, Call(), silent)
+    assert first is not second
+    assert [used(crew, softmax), used(crew, relu), used(crew, relu), used(crew, softmax)] == [
+        *(second, first, first, second)
+    ]
+    assert len(worker.started) == 2
+
+
+def test_another_option_is_another_context(worker):
+    crew = Crew([place(worker), place(worker)])
+    crew.prepare_spares()
+    first = used(crew, order("# right"))
+    second = used(crew, order("# right", timeout_s=3.0))
+    assert first is not second
+
+
+def test_a_ready_worker_goes_before_a_new_one(worker):
+    crew = Crew([place(worker), place(worker)])
+    assert used(crew, order("# right")) is used(crew, order("# right", "softmax"))
+    assert len(worker.started) == 1
+
+
+def test_who_waits_is_told_and_gets_the_next_free_place(worker):
+    crew = Crew([place(worker)])
+    told, got = threading.Event(), threading.Event()
+
+    def wait():
+        with crew.place_for(Part.ALL, order("# right"), Call(), told.set):
+            got.set()
+
+    with taken(crew, order("# right")):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert told.wait(60)
+        assert not got.is_set()
+    assert got.wait(60)
+    thread.join(60)
+
+
+def test_a_free_place_prefers_its_own_problem(worker):
+    crew = Crew([place(worker)])
+    relu, softmax = order("# right"), order("# right", "softmax")
+    came = []
+
+    def wait(wanted, name):
+        with taken(crew, wanted):
+            came.append(name)
+
+    with taken(crew, relu) as found:
+        found.grade(relu, Call(), silent)
+        threads = [threading.Thread(target=wait, args=each) for each in ((softmax, "softmax"), (relu, "relu"))]
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            soon(lambda number=number: len(crew._wishes) == number)
+    for thread in threads:
+        thread.join(60)
+    assert came == ["relu", "softmax"]
+
+
+def test_an_abandoned_grade_waits_no_longer(worker):
+    crew, call = Crew([place(worker)]), Call()
+    with taken(crew, order("# right")):
+        call.abandon()
+        with pytest.raises(Ended), crew.place_for(Part.ALL, order("# right"), call, silent):
+            pass
+    assert crew._wishes == []
+
+
+def test_a_gpu_that_was_asked_for_finishes_the_grade(worker):
+    slots = [Slot(gpu="GPU-a", part=Part.FINISH), Slot(gpu="GPU-b", part=Part.FINISH), Slot(part=Part.BEGIN)]
+    crew = Crew([Place(DeviceKind.CUDA, slot, worker) for slot in slots])
+    assert crew.parts == (Part.BEGIN, Part.FINISH)
+    wanted = order("# right", device=DeviceKind.CUDA, gpu="GPU-b")
+    with taken(crew, wanted, Part.FINISH) as found:
+        assert found.slot.gpu == "GPU-b"
+    crew.prepare_spares()
+    assert all(each.has_worker for each in crew.places)
+
+
+def test_idle_workers_end_and_busy_ones_stay(worker):
+    crew = Crew([place(worker), place(worker)])
+    crew.prepare_spares()
+    with taken(crew, order("# right")) as busy:
+        crew.release_idle(-1.0)
+        assert [each.has_worker for each in crew.places] == [each is busy for each in crew.places]
+    crew.release_idle(3600.0)
+    assert busy.has_worker
+    crew.release_idle(-1.0)
+    assert not any(each.has_worker for each in crew.places)
+    assert all(each.closed for each in worker.started)
+
+
+@pytest.mark.parametrize("before", ["graded", "prepared"])
+def test_a_failure_of_a_kept_worker_is_tried_again_in_a_new_one(worker, before):
+    own = place(worker)
+    if before == "graded":
+        own.grade(order("# right"), Call(), silent)
+    else:
+        own.prepare()
+    result = own.grade(order("# infra 1"), Call(), silent)
+    assert isinstance(result, Graded)
+    assert result.card.status is Status.CORRECT
+    assert [each.closed for each in worker.started] == [True, False]
+
+
+@pytest.mark.parametrize("source", ["# infra 9", "# lost 9"])
+def test_a_failure_of_a_new_worker_is_the_result(worker, source):
+    own = place(worker)
+    result = own.grade(order(source), Call(), silent)
+    failed = result.card.status is Status.INFRA_ERROR if isinstance(result, Graded) else result.again
+    assert failed
+    assert worker.graded == {source: 1}
+    assert not own.has_worker
+
+
+def test_an_abandoned_grade_ends_its_worker_at_once(worker):
+    own, call, results = place(worker), Call(), []
+    thread = threading.Thread(target=lambda: results.append(own.grade(order("# hanging"), call, silent)))
+    thread.start()
+    soon(lambda: worker.graded["# hanging"])
+    call.abandon()
+    thread.join(60)
+    assert isinstance(results[0], NotGraded)
+    assert worker.graded == {"# hanging": 1}
+    assert not own.has_worker
+
+
+def test_a_worker_that_cannot_start_is_a_result():
+    def hire(*_):
+        raise OSError(12, "Cannot allocate memory")
+
+    result = place(hire).grade(order("# right"), Call(), silent)
+    assert result == NotGraded("no worker process could start: Cannot allocate memory", again=True)
+
+
+def test_the_end_ends_grades_and_workers(worker):
+    grades, results, call = Grades(1, worker), [], Call()
+    thread = threading.Thread(target=lambda: results.append(grades.make(order("# hanging"), call, silent)))
+    thread.start()
+    soon(lambda: worker.graded["# hanging"])
+    call.abandon()
+    grades.close()
+    thread.join(60)
+    assert [isinstance(each, NotGraded) for each in results] == [True]
+    assert all(each.closed for each in worker.started)
+    late = grades.make(order("# right"), Call(), silent)
+    assert late == NotGraded("the ready judge ended before the grade", again=True)
+
+
+def test_one_job_on_cpu_has_all_cores(worker):
+    assert [each.slot for each in Grades(4, worker).crew(DeviceKind.CPU).places] == [Slot()]
+    with contextlib.closing(Grades(3, worker)) as grades:
+        assert grades.at_once(DeviceKind.EMULATED) == 3

@@ -1,0 +1,267 @@
+"""A server and its clients: grades, refusals, broken messages, clients that vanish, and the end."""
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from evaluator.batch.workers.framing import read_message, write_message
+from evaluator.batch.workers.messages import Graded, NotGraded
+from evaluator.errors import InfraError, UsageError
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind, SandboxMode, Status
+from evaluator.serve import client, connection, server, socket_folder
+from evaluator.serve.client import Unready
+from evaluator.serve.grades import Grades
+from evaluator.serve.identity import identity
+from evaluator.serve.protocol import MOST_REQUEST_BYTES, AskStop, Hello, Refusal, Welcome, greetings
+from tests.serve.conftest import order, soon
+
+EMULATED = GradeOptions(DeviceKind.EMULATED)
+
+
+def silent(_):
+    return None
+
+
+@contextlib.contextmanager
+def connected():
+    with socket_folder.opened() as folder, socket_folder.connect(folder, 30.0) as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 60, 0))
+        yield made
+
+
+def greet(made):
+    write_message(made.fileno(), msgspec.json.encode(Hello(identity=identity(), device=DeviceKind.EMULATED)))
+    return greetings.decode(read_message(made.fileno()))
+
+
+def refusal_of(made):
+    return msgspec.json.decode(read_message(made.fileno()), type=Refusal).reason
+
+
+def in_background(work):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    return thread, results
+
+
+def test_a_grade_comes_with_its_stages(served):
+    stages = []
+    with served() as ready:
+        result = client.grade(order("# right"), stages.append)
+        client.grade(order("# wrong"), silent)
+        soon(lambda: len(ready.said) == 3)
+    assert isinstance(result, Graded)
+    assert (result.card.status, result.card.problem.name) == (Status.CORRECT, "relu")
+    assert [each.name for each in stages] == ["build"]
+    assert [line.rpartition(",")[0] for line in ready.said[1:3]] == ["relu mine: correct", "relu mine: wrong result"]
+
+
+def test_a_broken_problem_is_told(served):
+    with served():
+        assert client.grade(order("# broken"), silent) == NotGraded("the problem is broken", again=False)
+
+
+@pytest.fixture
+def gate(worker, monkeypatch):
+    """Grades of `# gated` wait until the gate is set."""
+    opened, made = threading.Event(), worker.grade
+
+    def grade(self, wanted, on_stage):
+        result = made(self, wanted, on_stage)
+        assert wanted.submission.source != "# gated" or opened.wait(60)
+        return result
+
+    monkeypatch.setattr(worker, "grade", grade)
+    yield opened
+    opened.set()
+
+
+def test_two_clients_at_once_have_a_worker_each(served, worker, gate):
+    with served(jobs=2):
+        waiting = [in_background(lambda: client.grade(order("# gated"), silent)) for _ in range(2)]
+        soon(lambda: worker.graded["# gated"] == 2)
+        third, results = in_background(lambda: client.grade(order("# right"), silent))
+        soon(lambda: json.loads(client.status())["running"] == 3)
+        assert worker.graded["# right"] == 0
+        gate.set()
+        third.join(60)
+        assert results[0].card.status is Status.CORRECT
+        for thread, found in waiting:
+            thread.join(60)
+            assert found[0].card.status is Status.CORRECT
+    assert len(worker.started) == 2
+
+
+def test_a_client_that_vanishes_frees_its_worker(served, worker):
+    with served(jobs=1) as ready:
+        with connected() as made:
+            assert isinstance(greet(made), Welcome)
+            write_message(made.fileno(), msgspec.json.encode(order("# hanging")))
+            soon(lambda: worker.graded["# hanging"])
+        soon(lambda: any("abandoned" in line for line in ready.said))
+        assert client.grade(order("# right"), silent).card.status is Status.CORRECT
+    assert worker.graded["# hanging"] == 1
+
+
+def test_an_exception_in_a_client_ends_its_grade(served, worker):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with served(jobs=1) as ready:
+        with pytest.raises(KeyboardInterrupt):
+            client.grade(order("# hanging"), interrupt)
+        soon(lambda: any("abandoned" in line for line in ready.said))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\x00\xff", b"{}", b'{"type":"Hello"}', b'{"type":"Hello","identity":1,"device":"cpu"}', b"[" * 100_000],
+    ids=["empty", "no text", "no type", "no fields", "wrong fields", "nested"],
+)
+def test_a_broken_message_is_refused(served, body):
+    with served():
+        with connected() as made:
+            write_message(made.fileno(), body)
+            assert "another version, or the message is invalid" in refusal_of(made)
+            assert made.recv(1) == b""
+        with connected() as made:
+            greet(made)
+            write_message(made.fileno(), body)
+            assert "invalid" in refusal_of(made)
+        assert isinstance(client.reach(EMULATED), Welcome)
+
+
+def test_a_message_that_is_too_long_is_refused_before_it_is_read(served):
+    with served(), connected() as made:
+        made.sendall((MOST_REQUEST_BYTES + 1).to_bytes(4, "big"))
+        assert str(MOST_REQUEST_BYTES) in refusal_of(made)
+
+
+def test_half_a_message_harms_nobody(served, monkeypatch):
+    monkeypatch.setattr(connection, "_REQUEST_S", 0.2)
+    with served():
+        with connected() as gone:
+            gone.sendall(b"\x00\x00")
+        with connected() as silent_one:
+            silent_one.sendall(b"\x00\x00\x00\x10half")
+            assert silent_one.recv(1) == b""
+        assert client.is_running()
+
+
+def test_another_version_is_refused(served, monkeypatch):
+    with served():
+        other = replace(identity(), version="0.0.1")
+        monkeypatch.setattr(client, "identity", lambda: other)
+        reason = "the ready judge is of another version: restart it"
+        assert client.reach(EMULATED) == client.grade(order("# right"), silent) == Unready(reason)
+        assert json.loads(client.status())["grades"] == 0
+
+
+def test_other_variables_are_refused(served, monkeypatch):
+    with served():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+        assert "another CUDA_VISIBLE_DEVICES" in client.reach(EMULATED).reason
+
+
+def test_without_the_sandbox_nothing_is_graded(served, worker):
+    unconfined = order("# right", sandbox=SandboxMode.NONE.value)
+    with served():
+        assert client.grade(unconfined, silent) == client.reach(unconfined.options) == Unready(client.NO_SANDBOX)
+    assert not worker.graded
+
+
+def test_a_missing_device_is_refused(served, monkeypatch):
+    monkeypatch.setattr("evaluator.devices.gpu._listed", lambda _: [])
+    with served():
+        assert "cannot use cuda" in client.reach(GradeOptions(DeviceKind.CUDA)).reason
+
+
+def test_the_status_is_json(served, folder):
+    with served(idle_minutes=7.0):
+        client.grade(order("# right"), silent)
+        soon(lambda: json.loads(client.status())["grades"] == 1)
+        found = json.loads(client.status())
+    assert (found["idle_minutes"], found["devices"], found["running"]) == (7.0, ["emulated"], 0)
+    assert found["socket"] == str(folder / socket_folder.SOCKET)
+    assert {each["problem"] for each in found["workers"]} == {"relu", None}
+
+
+def test_a_second_server_is_refused(served, worker):
+    with served(), pytest.raises(UsageError, match="running already") as caught:
+        server.Server(Grades(1, worker), 1.0, silent).run(DeviceKind.EMULATED)
+    assert "--stop" in caught.value.hint
+
+
+def test_the_end_waits_for_the_grade(served, worker, gate):
+    with served() as ready:
+        grading, results = in_background(lambda: client.grade(order("# gated"), silent))
+        soon(lambda: worker.graded["# gated"])
+        stopping, _ = in_background(client.stop)
+        soon(lambda: ready.is_ending)
+        assert client.reach(EMULATED) == Unready("the ready judge is ending")
+        assert stopping.is_alive()
+        gate.set()
+        grading.join(60)
+        stopping.join(60)
+        assert results[0].card.status is Status.CORRECT
+        assert not client.is_running()
+    assert all(each.closed for each in worker.started)
+
+
+def test_idle_workers_are_released(served, worker):
+    with served(idle_minutes=0.001):
+        client.grade(order("# right"), silent)
+        soon(lambda: worker.started and all(each.closed for each in worker.started))
+        assert client.grade(order("# right"), silent).card.status is Status.CORRECT
+
+
+def test_who_asks_too_many_at_once_is_turned_away(served, monkeypatch):
+    monkeypatch.setattr(server, "MOST_CLIENTS", 2)
+    with served(), connected(), connected():
+        assert client.reach(EMULATED) == Unready("the ready judge does not answer")
+
+
+def test_a_client_that_does_not_read_loses_its_grade(served, worker, monkeypatch):
+    monkeypatch.setattr(connection, "_REPLY_S", 1)
+    text = "x" * (1 << 20)
+
+    def grade(self, _order, on_stage):
+        for _ in range(9):
+            on_stage(connection.Stage("build", text))
+        assert self.interrupted.wait(60)
+        return NotGraded("the process that made the grade died", again=True)
+
+    monkeypatch.setattr(worker, "grade", grade)
+    with served(jobs=1) as ready, connected() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        greet(made)
+        write_message(made.fileno(), msgspec.json.encode(order("# right")))
+        soon(lambda: any("abandoned" in line for line in ready.said))
+
+
+def test_nobody_is_asked_where_nobody_runs(folder):
+    for ask in (client.status, client.stop):
+        with pytest.raises(UsageError, match="no ready judge runs"):
+            ask()
+
+
+def test_every_version_may_stop_the_server(served):
+    with served() as ready, connected() as made:
+        write_message(made.fileno(), msgspec.json.encode(AskStop()))
+        soon(lambda: ready.is_ending)
+        assert made.recv(1) == b""
+
+
+def test_a_lock_that_is_no_file_is_told(folder, worker):
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / socket_folder.LOCK).symlink_to(folder / "elsewhere")
+    with pytest.raises(InfraError, match="cannot use"):
+        server.Server(Grades(1, worker), 1.0, silent).run(DeviceKind.EMULATED)

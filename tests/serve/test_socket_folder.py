@@ -1,0 +1,109 @@
+"""The folder of the socket: private, of any length, and without a stranger."""
+
+import os
+import socket
+import stat
+
+import pytest
+
+from evaluator.errors import InfraError
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind
+from evaluator.serve import client, socket_folder
+from evaluator.serve.client import Unready
+
+EMULATED = GradeOptions(DeviceKind.EMULATED)
+_NOBODY = 65534
+
+
+def listening():
+    with socket_folder.opened(create=True) as folder:
+        return socket_folder.listen(folder)
+
+
+def test_nobody_else_may_enter(folder):
+    with listening():
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE((folder / socket_folder.SOCKET).lstat().st_mode) == 0o600
+
+
+def test_without_a_server_there_is_nothing_to_say(folder):
+    assert client.reach(EMULATED) == Unready()
+    listening().close()
+    assert client.reach(EMULATED) == Unready()
+
+
+def test_a_long_path_is_no_obstacle(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / ("x" * 200)))
+    with listening():
+        assert client.is_running()
+
+
+def test_without_a_runtime_folder_the_socket_is_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
+    with listening():
+        assert (tmp_path / "cache" / "ready" / socket_folder.SOCKET).is_socket()
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o701, 0o755])
+def test_a_folder_that_others_may_enter_is_refused(folder, mode):
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    with pytest.raises(InfraError, match="not private") as caught, socket_folder.opened():
+        pass
+    assert str(folder) in caught.value.hint
+    assert "not private" in client.reach(EMULATED).reason
+
+
+def test_a_link_to_a_folder_is_refused(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    folder.parent.mkdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InfraError, match="cannot use the folder"), socket_folder.opened(create=True):
+        pass
+
+
+def test_the_socket_of_a_dead_server_is_replaced(folder):
+    listening().close()
+    assert (folder / socket_folder.SOCKET).is_socket()
+    with listening():
+        assert client.is_running()
+
+
+def test_a_server_of_another_user_is_no_server(folder, monkeypatch):
+    with listening():
+        assert client.is_running()
+        monkeypatch.setattr(socket_folder, "peer_uid", lambda _: os.geteuid() + 1)
+        assert not client.is_running()
+        assert "another user" in client.reach(EMULATED).reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_another_user_is_refused_even_where_the_folder_is_open(served, folder):
+    with served():
+        descriptor = os.open(folder, os.O_PATH)
+        folder.chmod(0o711)
+        (folder / socket_folder.SOCKET).chmod(0o666)
+        pid = os.fork()
+        if pid == 0:
+            code = 9
+            try:
+                os.setgroups([])
+                os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+                with socket.socket(socket.AF_UNIX) as stranger:
+                    os.fchdir(descriptor)
+                    os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+                    code = 3
+                    stranger.settimeout(30)
+                    stranger.connect(socket_folder.SOCKET)
+                    code = 0 if stranger.recv(1) == b"" else 4
+            except ConnectionResetError:
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(descriptor)
+        ended = os.waitpid(pid, 0)[1]
+        folder.chmod(0o700)
+        assert os.waitstatus_to_exitcode(ended) == 0
+        assert client.is_running()
