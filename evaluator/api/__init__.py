@@ -1,1 +1,1 @@
-"""The Python API: grade one submission or many from a program."""
+"""The Python API: grade submissions from a program."""

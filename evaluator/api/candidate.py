@@ -1,4 +1,4 @@
-"""A submission of a program, and its task."""
+"""A submission of a program, and the submission's task."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
 
     Raises:
         TypeError: the candidate is no `Candidate`, the problem neither name nor `ProblemText`, or the source no text.
-        UsageError: the problem does not exist, or its text is no problem.
+        UsageError: the problem does not exist, or the text is no problem.
     """
     if not isinstance(candidate, Candidate):
         raise TypeError(f"expected a Candidate, not {type(candidate).__name__}: Candidate(problem, source)")

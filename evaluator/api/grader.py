@@ -1,4 +1,4 @@
-"""A grader for programs with one submission after another: workers persist between submissions.
+"""A grader for programs with a sequence of submissions: workers persist between submissions.
 
 with Grader(device="cuda") as grader:
     card = grader.grade("relu", source)              # from any thread
@@ -50,14 +50,14 @@ class Grader:
 
         Args:
             jobs: number of concurrent grades (on cuda: builds); None takes the limit of the device.
-            ready: whether the ready judge grades, if one runs (`warpgrade serve`); None means yes, unless the
+            ready: whether a ready judge (`warpgrade serve`), if running, makes the grades; None means yes, unless the
                 environment variable WARPGRADE_READY is 0.
             **options: see `GradeOptions`.
 
         Raises:
             TypeError: the name of an option is unknown.
             UsageError: the value of an option is invalid.
-            InfraError: this machine has no GPU.
+            InfraError: the machine has no GPU.
         """
         self._options, slots, self._problems, self._key, _ = setup_for(options, jobs)
         self._slots, self._hire = places(self._options, slots, jobs=jobs, ready=ready)
@@ -125,7 +125,7 @@ class Grader:
         A failure of the machine is a card of status `infra_error`, also if no worker is left.
 
         Args:
-            problem: the name of a problem, or its text.
+            problem: the name or the text of a problem.
             source: the submission; None counts as an empty answer.
             name: name of the submission on the card.
 
@@ -137,14 +137,14 @@ class Grader:
         return self._submitted(task_for(Candidate(problem, source, name), self._problems))
 
     def grade(self, problem: str | ProblemText, source: str | None, *, name: str = "candidate") -> Scorecard:
-        """Grade a submission and wait. Status `infra_error` is a failure of this machine. Raises like `submit`."""
+        """Grade a submission and wait. Status `infra_error` is a failure of the machine. Raises like `submit`."""
         return self.submit(problem, source, name=name).result()
 
     def grade_many(self, candidates: Iterable[Candidate]) -> list[Scorecard]:
-        """Grade candidates concurrently. Return their cards in the order of the candidates.
+        """Grade candidates concurrently. Return the cards in the order of the candidates.
 
-        Every candidate has a card, after a failure of the machine one of status `infra_error`. All candidates are read
-        before the first grade, so an unknown problem raises without any grade. Raises like `submit`.
+        Every candidate has a card, after a failure of the machine a card of status `infra_error`. All candidates are
+        read before the first grade: an unknown problem raises without any grade. Raises like `submit`.
         """
         tasks = [task_for(candidate, self._problems) for candidate in candidates]
         futures = [self._submitted(task) for task in tasks]
@@ -206,9 +206,9 @@ class Grader:
             waiting.future.set_exception(error)
 
     def _fail(self, error: BaseException, worker_pool: WorkerPool) -> None:
-        """Answer all waiting futures, which would otherwise never finish, after the loss of the workers.
+        """Answer all waiting futures after the loss of the workers; no worker would finish the futures.
 
-        A failure of the machine gives cards, so the other results of a caller are not lost. Any other error is raised.
+        A failure of the machine gives cards: the caller keeps the other results. Any other error is raised.
         """
         with self._changing:
             if self._worker_pool is not worker_pool:

@@ -1,4 +1,4 @@
-"""Grade one submission or many from a program, on persistent workers.
+"""Grade submissions from a program, on persistent workers.
 
 from warpgrade import Candidate, grade_many, rewards
 
@@ -29,21 +29,21 @@ from evaluator.signatures.signing import signed
 
 @with_options
 def grade(problem: str | ProblemText, source: str | None, *, ready: bool | None = None, **options: Any) -> Scorecard:
-    """Grade one submission in a process of its own, or by the ready judge.
+    """Grade a submission in a separate process, or by the ready judge.
 
     Args:
-        problem: the name of a problem, or its text.
+        problem: the name or the text of a problem.
         source: Python text that defines ModelNew, or a language model's answer with the code; None counts as empty.
         ready: see `Grader`.
         **options: see `GradeOptions`.
 
     Returns:
-        The scorecard. The status is `infra_error` after a failure of this machine.
+        The scorecard. The status is `infra_error` after a failure of the machine.
 
     Raises:
         TypeError: the name of an option is unknown, or the source is not text.
         UsageError: the problem does not exist, or the value of an option is invalid.
-        InfraError: this machine has no GPU.
+        InfraError: the machine has no GPU.
     """
     candidate = Candidate(problem, source)
     submission = read_text(source, candidate.name, candidate.name) if isinstance(source, str) else None
@@ -58,7 +58,7 @@ def grade(problem: str | ProblemText, source: str | None, *, ready: bool | None 
 def grade_many(
     candidates: Iterable[Candidate], *, jobs: int | None = None, ready: bool | None = None, **options: Any
 ) -> list[Scorecard]:
-    """Grade candidates concurrently. Return their cards in the order of the candidates; see `Grader.grade_many`.
+    """Grade candidates concurrently. Return the cards in the order of the candidates; see `Grader.grade_many`.
 
     `jobs` is the number of concurrent grades; None takes the limit of the device. `ready` is as for `Grader`. Options
     and errors are the same as for `grade`.
@@ -71,9 +71,9 @@ def grade_many(
 def grade_stream(
     candidates: Iterable[Candidate], *, jobs: int | None = None, ready: bool | None = None, **options: Any
 ) -> Generator[tuple[Candidate, Scorecard], None, None]:
-    """Grade candidates concurrently. Yield each candidate with its card, in order of completion.
+    """Grade candidates concurrently. Yield each candidate with the card, in order of completion.
 
-    Another thread takes candidates from the iterable, one at a time, as workers become free. Every candidate is graded,
+    Another thread takes a candidate from the iterable whenever a worker becomes free. Every candidate is graded,
     even a duplicate; builds are cached. Closing the iterator ends all workers at once. `jobs` is the number of
     concurrent grades; None takes the limit of the device. `ready` is as for `Grader`. Options and errors are the same
     as for `grade`.
@@ -126,7 +126,7 @@ def grade_stream_async(
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
     """Grade candidates like `grade_stream`, as an asynchronous iterator.
 
-    Candidates may come from an asynchronous iterable, which is read a few candidates ahead of the running grades.
+    Candidates may come from an asynchronous iterable; reading stays a few candidates ahead of the running grades.
     """
     return _graded_async(candidates, Grader(jobs=jobs, ready=ready, **options))
 

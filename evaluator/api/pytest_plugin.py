@@ -5,7 +5,7 @@ def test_softmax(kernel_grade):
     assert card.correct
     assert card.speedup is None or card.speedup > 1
 
-All tests of a session share the workers. A project's own fixture `kernel_options` returns the options of its grades:
+All tests of a session share the workers. A project's own fixture `kernel_options` returns the grades' options:
 
 @pytest.fixture(scope="session")
 def kernel_options():
@@ -48,9 +48,9 @@ def _kernel_grader(kernel_options: dict[str, Any]) -> "Iterator[Grader]":
 
 @pytest.fixture
 def kernel_grade(_kernel_grader: "Grader", request: pytest.FixtureRequest) -> KernelGrade:
-    """Return a function that grades a submission. A failed test shows the feedback on each one that is not correct.
+    """Return a function that grades a submission. A failed test shows the feedback on each incorrect submission.
 
-    A failure of the machine raises InfraError: it is no verdict on the kernel.
+    A failure of the machine raises InfraError, and is no verdict on the kernel.
     """
     from evaluator.errors import InfraError
     from evaluator.records import Status

@@ -1,4 +1,4 @@
-"""Choice between workers of this program and the ready judge, for the Python API."""
+"""Choice between workers of the program and the ready judge, for the Python API."""
 
 import logging
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ _log = logging.getLogger("warpgrade")
 def places(
     options: GradeOptions, slots: Sequence[Slot], *, jobs: int | None, ready: bool | None
 ) -> tuple[list[Slot], Hire | None]:
-    """Return the slots of grades and the factory of their workers: the ready judge if one runs, else `slots`.
+    """Return the slots of grades and the factory of their workers: the ready judge if running, else `slots`.
 
     Args:
         options: options of all grades.
-        slots: slots of this program's own workers, which a None as the factory stands for.
+        slots: slots of the program's own workers; the factory for own workers is None.
         jobs: limit of concurrent grades; None takes the limit of the ready judge.
         ready: whether to use the ready judge; None follows the environment variable WARPGRADE_READY.
     """

@@ -2,16 +2,16 @@
 
 Every reward follows four rules:
 
-- **No reward without an own kernel.** `return torch.relu(x)` is a correct submission, and the easiest one to find. A
-  policy that is paid for it learns nothing else. Grade with `require_own_kernel`; a card of a grade without this option
-  raises `UsageError`.
+- **No reward without an own kernel.** `return torch.relu(x)` is a correct submission, and the easiest to find. A
+  policy with a reward for `torch.relu(x)` learns nothing else. Grade with `require_own_kernel`; a card of a grade
+  without the option raises `UsageError`.
 - **None for a failure of the machine.** The card of an `infra_error` says nothing about the answer. 0 would punish a
-  good answer, and any other number would pay for it. Leave answers with None out of the step. If a whole step has none
-  but None, stop: the machine is broken.
-- **0 for every other card that is not correct**, also for an answer that was built or that ran. Stubs build and run. A
+  good answer, and any other number would reward a bad answer. Leave answers with None out of the step. If all answers
+  of a step have None, stop: the machine is broken.
+- **0 for every other card that is not correct**, also after a successful build or run. Stubs build and run. A
   `rejected` answer tried to deceive the grader. With None for `inconclusive`, a policy could escape bad grades by code
-  that this device cannot judge.
-- **Certain speed only.** Speed counts by the lower end of its 95 % interval. Of many samples with the measured ratio, a
+  that the device cannot judge.
+- **Certain speed only.** Speed counts by the lower end of the 95 % interval. Of many samples with the measured ratio, a
   policy would prefer the luckiest measurements.
 """
 
@@ -56,8 +56,9 @@ def speedup(card: Scorecard, *, correct: float = 0.3, most: float = 10.0) -> flo
     """Return `correct` plus the certain speedup of a correct submission, up to `correct + most`.
 
     `correct` is the reward for correctness alone: an answer below the reference's speed is still worth more than a
-    wrong one. `most` bounds the reward, because a reference with a slow algorithm allows a speedup of 1000, and one
-    such problem would outweigh all others. On a device without a clock, the reward is `correct`.
+    wrong answer. `most` bounds the reward, because a reference with a slow algorithm allows a speedup of 1000, and a
+    problem with a slow reference would outweigh all other problems. On a device without a clock, the reward is
+    `correct`.
 
     Raises:
         UsageError: the grade did not require own kernels.
@@ -67,6 +68,6 @@ def speedup(card: Scorecard, *, correct: float = 0.3, most: float = 10.0) -> flo
 
 
 def _certain_speedup(card: Scorecard) -> float:
-    """Return the lower end of the speedup's interval; 0 without one."""
+    """Return the lower end of the speedup's interval; 0 without an interval."""
     timing = card.timing
     return 0.0 if timing is None or timing.speedup_low is None else max(0.0, timing.speedup_low)

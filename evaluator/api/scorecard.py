@@ -1,4 +1,4 @@
-"""The scorecard of the Python API: the record, with the views that programs, notebooks and models need."""
+"""The scorecard of the Python API: the record, with views for programs, notebooks and models."""
 
 from pathlib import Path
 from typing import Self
@@ -33,14 +33,14 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         weights: the rule for the weights, and how the weights were graded.
         seeds: seeds of all calls.
         build: extensions with compiler messages; None if nothing was built.
-        checks: one entry for each checked call.
+        checks: an entry for each checked call.
         timing: times of both sides; None if nothing was timed.
         baselines: times of other forms of the reference.
-        roofline: least time of a call on this GPU.
+        roofline: least time of a call on the GPU.
         own_kernels: share of the work in own kernels.
         machine_code: instructions of reduced precision in the compiled kernels.
         required_own_kernel: the required share.
-        profiling: kernels of one profiled call.
+        profiling: kernels of a profiled call.
         output: text printed by the submission.
         graded_at: start of the grade.
         stages_s: seconds of each stage.
@@ -51,7 +51,7 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, card: records.Scorecard) -> Self:
-        """Return `card` with the views of this class."""
+        """Return `card` with the views of the class."""
         return cls(**{name: getattr(card, name) for name in records.Scorecard.__struct_fields__})
 
     @property
@@ -68,15 +68,15 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         return self.timing.speedup if self.correct and self.timing is not None else None
 
     def feedback(self, *, characters: int = CHARACTERS) -> str:
-        """Return the text that a language model needs for its next attempt.
+        """Return the text for a language model's next attempt.
 
-        The text has at most `characters` characters; a token is three to four. It begins with verdict and next step.
-        Compiler messages with their lines, the first wrong element, further findings, times and printed output follow
-        in the order of their use, as far as they fit.
+        The text has at most `characters` characters; a token is three to four. Verdict and next step come first.
+        Compiler messages with line numbers, the first wrong element, further findings, times and printed output follow
+        in the order of use, as far as the limit allows.
 
         The submission's process, source and compiler wrote parts of the text, and may have written instructions. Each
-        line of such parts begins with `> `, without control characters and without the special tokens of chat
-        templates. The first line tells the reader so.
+        line of the parts begins with `> `, without control characters and without the special tokens of chat
+        templates. The first line warns the reader.
 
         Raises:
             ValueError: `characters` is too small for the verdict.

@@ -1,4 +1,4 @@
-"""What locked clocks would change on this machine's GPUs, and the command that locks them. Locks nothing."""
+"""Effect of locked clocks on the machine's GPUs, and the command for locking the clocks. Locks nothing."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ class ClockSpread(Record, frozen=True):
 
 
 class ClockReport(Record, frozen=True):
-    """Clock of one GPU, and what locking it would change.
+    """Clock of a GPU, and the effect of a lock.
 
     `spread` is None without a measurement; `why_not` is the reason. `lock_mhz` is the lowest measured clock, which the
     GPU held under load, or its highest clock without a measurement.

@@ -1,1 +1,1 @@
-"""The ready judge: lasting workers behind a Unix socket of one user, and the client that uses them."""
+"""The ready judge: lasting workers behind a Unix socket of a single user, and the client of the workers."""

@@ -1,4 +1,4 @@
-"""One grade for a client, which the client may abandon at any time."""
+"""A grade for a client; the client may abandon the grade at any time."""
 
 import contextlib
 import threading
@@ -18,11 +18,11 @@ class Call:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody waits for the grade any more."""
+        """Whether the client has abandoned the grade before its end."""
         return self._abandoned
 
     def abandon(self) -> None:
-        """End the grade, with the worker that makes it. Without effect on a finished grade."""
+        """End the grade and its worker. Without effect on a finished grade."""
         with self._changing:
             self._abandoned = not self._finished
             if self._worker is not None:
@@ -35,7 +35,7 @@ class Call:
 
     @contextlib.contextmanager
     def made_by(self, worker: WorkerHandle) -> Iterator[None]:
-        """Let `abandon` end this worker inside the context."""
+        """Let `abandon` end `worker` inside the context."""
         with self._changing:
             self._worker = worker
             if self._abandoned:

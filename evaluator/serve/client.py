@@ -1,4 +1,4 @@
-"""Client of the ready judge. Imports nothing that a lookup of the socket does not need."""
+"""Client of the ready judge. Imports only the modules for a lookup of the socket."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ _OFF = frozenset({"0", "false", "no", "off"})
 
 
 class Unready(NamedTuple):
-    """No ready judge grades this: the reason, or nothing if none runs."""
+    """No ready judge makes the grade: the reason, or nothing if none runs."""
 
     reason: str = ""
 
@@ -49,7 +49,7 @@ def is_allowed() -> bool:
 
 
 def is_running() -> bool:
-    """Return whether a ready judge of this user listens."""
+    """Return whether a ready judge of the user listens."""
     try:
         with socket_folder.opened() as folder:
             socket_folder.connect(folder, _GREETING_S).close()
@@ -59,7 +59,7 @@ def is_running() -> bool:
 
 
 def reach(options: GradeOptions) -> Welcome | Unready:
-    """Ask whether the ready judge grades with these options."""
+    """Ask whether the ready judge grades with `options`."""
     if not options.is_sandboxed:
         return Unready(NO_SANDBOX if is_running() else "")
     reached = _reached(options.device)
@@ -71,9 +71,9 @@ def reach(options: GradeOptions) -> Welcome | Unready:
 
 
 def grade(order: Order, on_stage: Callable[[Stage], None]) -> Graded | NotGraded | Unready:
-    """Let the ready judge grade. An exception, such as Ctrl-C, ends the grade there too.
+    """Let the ready judge grade. An exception, for example Ctrl-C, also ends the grade in the server.
 
-    Unready: no ready judge runs, or it refuses, or it has died.
+    Unready: no ready judge runs, or the judge refuses or has died.
     """
     reached = _reached(order.options.device)
     if isinstance(reached, Unready):
@@ -92,9 +92,9 @@ def status() -> bytes:
 
 
 def stop() -> None:
-    """End the ready judge; return after its last grade. Raises UsageError if none runs."""
+    """End the ready judge; return after the last grade. Raises UsageError if none runs."""
     with _asked(AskStop()) as connection, contextlib.suppress(EOFError, OSError):
-        read_message(connection.fileno(), MOST_REPLY_BYTES)  # The server says nothing, and closes at its end.
+        read_message(connection.fileno(), MOST_REPLY_BYTES)  # No reply: the end of the server closes the connection.
 
 
 class ReadyWorker:
@@ -107,7 +107,7 @@ class ReadyWorker:
         self._interrupted = False
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
-        """Make a grade. Raises NoWorker if no ready judge grades this any more."""
+        """Make a grade. Raises NoWorker if no ready judge accepts the grade any more."""
         reached = _reached(order.options.device)
         if isinstance(reached, Unready):
             raise NoWorker(reached.reason or "the ready judge has ended")
@@ -146,7 +146,7 @@ class ReadyWorker:
 
 
 def _reached(device: DeviceKind) -> tuple[socket.socket, Welcome] | Unready:
-    """Connect to the ready judge and introduce this process."""
+    """Connect to the ready judge and send the client's `Hello`."""
     try:
         with socket_folder.opened() as folder:
             connection = socket_folder.connect(folder, _GREETING_S)

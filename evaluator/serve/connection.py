@@ -1,4 +1,4 @@
-"""One connection of the ready judge, in a thread of its own: a grade, the status, or the end."""
+"""A connection of the ready judge, in a separate thread: a grade, the status, or the end."""
 
 import contextlib
 import os
@@ -32,12 +32,12 @@ from evaluator.serve.status import ServerStatus
 
 _REQUEST_S = 30.0
 _REPLY_S = 30
-"""Time after which a client that does not read its replies counts as gone."""
+"""Time limit for a client to read a reply; a slower client counts as gone."""
 _TIMEVAL = struct.Struct("@ll")
 
 
 class Host(Protocol):
-    """What a connection needs from the server."""
+    """Interface of the server to a connection."""
 
     grades: Grades
     identity: Identity
@@ -66,13 +66,13 @@ class Connection:
     """Connection of a client of the same user."""
 
     def __init__(self, host: Host, client: socket.socket) -> None:
-        """Serve `client`; close it at the end of `serve`."""
+        """Serve `client`; close the socket at the end of `serve`."""
         self._host = host
         self._client = client
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(_REPLY_S, 0))
 
     def serve(self) -> None:
-        """Answer one request. An invalid request is refused, and a client that vanishes is no error."""
+        """Answer a request. An invalid request is refused, and a vanished client is no error."""
         with self._client, contextlib.suppress(OSError, EOFError):
             try:
                 self._answer()
@@ -105,7 +105,7 @@ class Connection:
             return Refusal(reason=f"the ready judge cannot use {hello.device.value}: {error.message}")
 
     def _grade(self, order: Order) -> None:
-        if not order.options.is_sandboxed:  # Such a submission may change the processes that grade the next one.
+        if not order.options.is_sandboxed:  # An unconfined submission may change the processes of the next grade.
             self._send(Refusal(reason="the ready judge grades only in the sandbox"))
             return
         if self._host.is_ending:
@@ -135,7 +135,7 @@ class Connection:
             os.close(its_end)
 
     def _tell(self, reply: Stage | Graded | NotGraded, call: Call) -> None:
-        """Send a reply from the thread of the grade. A client that does not read counts as gone."""
+        """Send a reply from the thread of the grade. A client counts as gone after the time limit for reading."""
         if call.is_abandoned:
             return
         try:

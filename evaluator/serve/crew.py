@@ -1,6 +1,7 @@
-"""Places of one device, and who gets which: a grade goes where its problem's context is, else where a worker is ready.
+"""Places of a device and their assignment to grades.
 
-Grades wait in the order of arrival, except that a free place prefers a grade of its own problem.
+A grade prefers a place whose worker keeps the problem's context, then a place with a ready worker. Grades wait in the
+order of arrival, but a free place prefers a waiting grade of the problem in the worker's context.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from evaluator.serve.call import Call
 from evaluator.serve.place import Place, kept_key
 
 READY_PLACES = 2
-"""Workers of a part to keep ready, apart from one worker for each GPU."""
+"""Workers of a part to keep ready, apart from a worker for each GPU."""
 _LOOK_S = 0.25
 _END_S = 30.0
 
@@ -23,7 +24,7 @@ class Ended(Exception):
 
 
 class _Wish:
-    """A grade that waits for a place."""
+    """A waiting grade, without a place."""
 
     def __init__(self, part: Part, order: Order) -> None:
         self.part = part
@@ -36,10 +37,10 @@ class _Wish:
 
 
 class Crew:
-    """Places of one device. Thread-safe."""
+    """Places of a device. Thread-safe."""
 
     def __init__(self, places: Sequence[Place]) -> None:
-        """Manage `places`, none of them in use."""
+        """Manage `places`, all free."""
         self.places = tuple(places)
         self._changed = threading.Condition()
         self._wishes: list[_Wish] = []
@@ -47,12 +48,12 @@ class Crew:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Parts of a grade, in the order in which places make them."""
+        """Parts of a grade, in the order of execution."""
         return (Part.BEGIN, Part.FINISH) if any(each.slot.part is Part.FINISH for each in self.places) else (Part.ALL,)
 
     @contextlib.contextmanager
     def place_for(self, part: Part, order: Order, call: Call, on_wait: Callable[[], None]) -> Iterator[Place]:
-        """Wait for a place, and keep it inside the context. Call `on_wait` first if no place is free.
+        """Wait for a place, and keep the place inside the context. Call `on_wait` first if no place is free.
 
         Raises Ended if the client abandons the grade, or the crew is closed.
         """
@@ -74,7 +75,7 @@ class Crew:
                 self._assign()
 
     def prepare_spares(self) -> None:
-        """Start workers, one after another, until enough free places have one."""
+        """Start workers, in sequence, until enough free places have a worker."""
         while (place := self._taken_spare()) is not None:
             try:
                 ready = place.prepare()
@@ -82,11 +83,11 @@ class Crew:
                 ready = False
             finally:
                 self._free(place)
-            if not ready:  # The next grade shows why; a loop here would only repeat it.
+            if not ready:  # The next grade shows the error; a loop would only repeat the error.
                 return
 
     def release_idle(self, idle_s: float) -> None:
-        """End the workers that have been idle for `idle_s`."""
+        """End the workers without a grade for `idle_s`."""
         now_s = time.monotonic()
         with self._changed:
             idle = [each for each in self.places if not each.busy and each.has_worker and now_s - each.used_s > idle_s]
@@ -99,7 +100,7 @@ class Crew:
             self._free(place)
 
     def close(self) -> None:
-        """End all workers, even during a grade. Grades that wait for a place end."""
+        """End all workers, even during a grade. Waiting grades end."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -153,5 +154,5 @@ class Crew:
 
 
 def _rank(place: Place) -> tuple[bool, bool, float]:
-    """Order of places for a grade: a ready worker first, best one without a context, else the longest unused."""
+    """Order of places for a grade: a ready worker first, preferably without a context, else the longest unused."""
     return not place.has_worker, place.kept is not None, place.used_s

@@ -1,6 +1,6 @@
-"""What must agree between the ready judge and its client, so that both would grade alike.
+"""Properties in which the ready judge and a client must agree, because a difference could change a grade.
 
-Runners and compilers have a fixed environment of their own. The judge itself reads the variables below: they select
+Runners and compilers have a separate, fixed environment. The judge reads the variables below: the variables select
 GPUs, compilers, libraries and the number of threads.
 """
 
@@ -23,7 +23,7 @@ _SHOWN = 3
 
 
 class Identity(Record, frozen=True):
-    """Version and files of Warpgrade, and what the judge reads from its surroundings."""
+    """Version and files of Warpgrade, and the settings of the judge's process and machine."""
 
     version: str
     code: str
@@ -31,7 +31,7 @@ class Identity(Record, frozen=True):
 
 
 def identity() -> Identity:
-    """Return the identity of this process. Takes milliseconds."""
+    """Return the identity of the current process. Takes milliseconds."""
     return Identity(version=__version__, code=_code(), settings=_settings(os.environ))
 
 
@@ -56,7 +56,7 @@ def difference(server: Identity, client: Identity) -> str | None:
 
 
 def _code() -> str:
-    """Return a text that changes with every change of the package: its folder, and size and time of each file.
+    """Return a text that changes with every change of the package: from the folder, and size and time of each file.
 
     Reading the contents instead would take a tenth of a second.
     """

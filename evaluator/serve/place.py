@@ -1,4 +1,4 @@
-"""A place of the ready judge: a slot, at most one worker process, and what the worker keeps."""
+"""A place of the ready judge: a slot, a worker process or none, and the context in the worker."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Hire = Callable[[Slot, Path | None], LocalWorker]
 
 
 class Place:
-    """A slot and its worker. One thread at a time uses a place; `busy` belongs to the crew."""
+    """A slot and the slot's worker. A single thread at a time uses a place; `busy` belongs to the crew."""
 
     def __init__(self, device: DeviceKind, slot: Slot, hire: Hire = LocalWorker) -> None:
         """Create the place without a worker."""
@@ -28,7 +28,7 @@ class Place:
         self.busy = False
         self.used_s = 0.0
         self.kept: str | None = None
-        """Key of the grades whose context the worker keeps (`kept_key`)."""
+        """Key (`kept_key`) of the grades with the context in the worker."""
         self._hire = hire
         self._worker: LocalWorker | None = None
         self._grades = 0
@@ -36,7 +36,7 @@ class Place:
 
     @property
     def has_worker(self) -> bool:
-        """Whether a worker is there, so that a grade need not import PyTorch."""
+        """Whether a worker exists: the next grade need not import PyTorch."""
         return self._worker is not None
 
     def prepare(self) -> bool:
@@ -51,8 +51,8 @@ class Place:
     def grade(self, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Result:
         """Make the place's part of a grade.
 
-        If the machine fails in a worker that was there before, a new worker repeats the grade: the failure may stem
-        from what happened to the old worker meanwhile. It may be dead, or its GPU context may have failed.
+        After a failure of the machine in a worker from before the grade, a new worker repeats the grade: the old worker
+        may have died in the meantime, or the worker's GPU context may have failed.
         """
         own = replace(order, options=order.options.for_worker(self.slot.gpu), part=self.slot.part)
         while True:
@@ -66,20 +66,20 @@ class Place:
             on_stage(Stage(name="again", detail="in a new process"))
 
     def dismiss(self) -> None:
-        """End the worker and everything that it keeps."""
+        """End the worker, and forget the worker's context."""
         worker, self._worker = self._worker, None
         self._grades, self.kept, self._problem = 0, None, None
         if worker is not None:
             worker.close()
 
     def interrupt(self) -> None:
-        """End the worker's process, also from another thread. The place stays in use until its thread notices."""
+        """End the worker's process, also from another thread. The place stays in use until the grade has ended."""
         if (worker := self._worker) is not None:
             worker.interrupt()
 
     @property
     def status(self) -> WorkerStatus | None:
-        """What the worker does; None without a worker."""
+        """Status of the worker; None without a worker."""
         worker = self._worker
         if worker is None:
             return None
@@ -103,7 +103,7 @@ class Place:
         try:
             with call.made_by(self._worker):
                 result = self._worker.grade(order, on_stage)
-        except BaseException:  # The worker may still grade: its late reply must not answer the next order.
+        except BaseException:  # The worker may still grade: a late reply must not answer the next order.
             self.dismiss()
             raise
         self._grades += 1
@@ -111,5 +111,5 @@ class Place:
 
 
 def kept_key(order: Order) -> str:
-    """Return the key of grades that share a context, whatever the GPU and the part."""
+    """Return the key of grades with a common context, independent of the GPU and the part."""
     return f"{order.problem.sha256} {order.options.for_worker(None)}"

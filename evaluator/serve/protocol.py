@@ -1,7 +1,7 @@
 """Messages between a client and the ready judge, as JSON of limited length on a Unix socket.
 
-A client that wants a grade sends `Hello`, receives `Welcome` or `Refusal`, sends an `Order`, and receives stages and
-the result. `AskStatus` and `AskStop` need no greeting, so that every version of the client can stop every server.
+For a grade, a client sends `Hello`, receives `Welcome` or `Refusal`, sends an `Order`, and receives stages and
+the result. `AskStatus` and `AskStop` need no greeting: every version of the client can stop every server.
 """
 
 import msgspec
@@ -27,7 +27,7 @@ class AskStatus(Record, frozen=True, tag=True):
 
 
 class AskStop(Record, frozen=True, tag=True):
-    """Client's request to end the server. The server closes the connection at its end."""
+    """Client's request to end the server. The server closes the connection when the server ends."""
 
 
 class Welcome(Record, frozen=True, tag=True):

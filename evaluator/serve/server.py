@@ -1,4 +1,4 @@
-"""The ready judge: accepts clients on a Unix socket until a signal or a client ends it."""
+"""The ready judge: accepts clients on a Unix socket until a signal or a client's request to end."""
 
 import contextlib
 import datetime
@@ -29,7 +29,7 @@ _ROUND_S = 1.0
 
 
 class Server:
-    """Server of one user. `run` returns when all grades have ended."""
+    """Server of a user. `run` returns when all grades have ended."""
 
     def __init__(self, grades: Grades, idle_minutes: float, tell: Callable[[str], None]) -> None:
         """Serve with the workers of `grades`, released after `idle_minutes`; `tell` prints a line."""
@@ -82,7 +82,7 @@ class Server:
             self._calls.add(call)
 
     def ended(self, call: Call, order: Order, result: Graded | NotGraded, wall_s: float) -> None:
-        """Count a finished or abandoned grade, and print a line about it."""
+        """Count a finished or abandoned grade, and print a line about the grade."""
         with self._changing:
             self._calls.remove(call)
             self._made += 1
@@ -162,7 +162,7 @@ class Server:
     def _signals_noted(self) -> Iterator[int]:
         """Count SIGTERM and SIGINT inside the context. Yield a descriptor that becomes readable with each.
 
-        Outside the main thread Python receives no signals: a server there ends by `stop` alone.
+        Outside the main thread Python receives no signals: a server in another thread ends by `stop` alone.
         """
 
         def note(_number: int, _frame: object) -> None:
@@ -192,7 +192,7 @@ def _outcome(call: Call, result: Graded | NotGraded) -> str:
 
 @contextlib.contextmanager
 def _locked_folder() -> Iterator[int]:
-    """Open the folder, and hold its lock until the end of the server. Raises UsageError if another server holds it."""
+    """Open the folder, and hold the lock until the server ends. Raises UsageError if another server holds the lock."""
     with socket_folder.opened(create=True) as folder:
         lock = _lock_file(folder)
         try:

@@ -1,7 +1,7 @@
-"""Private folder with the socket of the ready judge: only this user may enter.
+"""Private folder with the socket of the ready judge: only the judge's user may enter.
 
-The socket is reached through the open folder, so its path may be of any length, and a folder that is replaced after the
-check is never used.
+The socket is reached through the open folder. The socket's path may therefore be of any length, and a folder replaced
+after the check is never used.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def opened(*, create: bool = False) -> Iterator[int]:
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        InfraError: the folder belongs to another user, or others may enter.
+        InfraError: the folder belongs to another user, or other users may enter.
     """
     path = folder_path()
     try:
@@ -78,7 +78,7 @@ def listen(folder: int) -> socket.socket:
 
 
 def connect(folder: int, within_s: float) -> socket.socket:
-    """Connect to the server. Raises OSError if nobody listens."""
+    """Connect to the server. Raises OSError if no server listens."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(within_s)
@@ -97,7 +97,7 @@ def _refuse_stranger(connection: socket.socket) -> None:
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """Return the user of the other end, as the kernel knows it."""
+    """Return the user of the other end, as reported by the kernel."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(credentials)
     return int(uid)

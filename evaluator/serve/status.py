@@ -1,4 +1,4 @@
-"""Status of the ready judge, as `warpgrade serve --status` prints it."""
+"""Status of the ready judge, as printed by `warpgrade serve --status`."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from evaluator.records import DeviceKind, Record
 
 
 class WorkerStatus(Record, frozen=True):
-    """A worker process: what it does, and the memory of its whole process tree."""
+    """A worker process: part, problem, number of grades, and the memory of the whole process tree."""
 
     device: DeviceKind
     part: Part
@@ -38,7 +38,7 @@ class ServerStatus(Record, frozen=True):
 
 
 def tree_bytes(pid: int) -> int:
-    """Return the memory of a process and its descendants; memory that they share counts once where known."""
+    """Return the memory of a process and its descendants; shared memory counts once where known."""
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
         return sum(map(_bytes, [process, *process.children(recursive=True)]))
@@ -48,7 +48,7 @@ def tree_bytes(pid: int) -> int:
 def _bytes(process: psutil.Process) -> int:
     try:
         return int(process.memory_full_info().pss)
-    except (psutil.Error, AttributeError):  # a confined process hides its pages
+    except (psutil.Error, AttributeError):  # a confined process hides the counts of pages
         with contextlib.suppress(psutil.Error):
             return int(process.memory_info().rss)
     return 0

@@ -1,4 +1,4 @@
-"""Findings about doubtful samples, and about slowness that the median hides."""
+"""Findings about doubtful samples, and about slowness hidden by the median."""
 
 from msgspec.structs import replace
 
@@ -16,11 +16,11 @@ _SLOWER_FIRST = 2.0
 """Any model's first call is slow (memory, libraries); the reference's first call calibrates this machine."""
 _QUIET = 1.0
 _MORE_HOST, _MORE_HOST_MS = 0.25, 0.002
-"""Host time of a forward beyond the reference's that is no difference: it varies from process to process."""
+"""Host time of a forward beyond the reference's within the variation from process to process."""
 
 
 def warnings(timing: Timing, resolution: Resolution) -> list[Finding]:
-    """Return the doubts about `timing`: at most one finding of each kind."""
+    """Return the doubts about `timing`: at most a single finding of each kind."""
     candidates = [
         _copied(timing),
         _drifted(timing, resolution.reference_ms),

@@ -1,7 +1,7 @@
-"""Clocks of a GPU while one side is timed: read by the judge between calls, never inside of the clock.
+"""Clocks of a GPU while a side is timed: read by the judge between calls, never inside of the clock.
 
-Both sides are compared with each other. Clocks that are lower on one side alone, or a reason for lower clocks that is
-active on one side alone, make the speedup doubtful; the same on both sides does not.
+Both sides are compared with each other. Lower clocks on a single side, or a reason for lower clocks on a single
+side, make the speedup doubtful; the same on both sides does not.
 """
 
 from collections import Counter
@@ -14,9 +14,9 @@ from evaluator.records import Clocks, Finding, Samples, Timing
 from evaluator.timing.stats import median
 
 _CLOCK_DRIFT = 0.05
-"""Difference of the multiprocessor clocks of both sides, relative to the higher one, that makes a speedup doubtful."""
+"""Greatest difference of both sides' multiprocessor clocks without a doubt, relative to the higher clock."""
 _ACTIVE = 0.25
-"""Part of a side's looks that see a reason for reduced clocks, from which the reason counts."""
+"""Share of a side's looks with a reason for reduced clocks; from the share upwards the reason counts."""
 _HOTTER_C = 10
 """A side that starts hotter by more than this than the first side waits."""
 _LOOK_EVERY = 5
@@ -25,7 +25,7 @@ REST_S = 0.1
 
 
 class ClockWatch:
-    """Looks at the GPU's clock during one side."""
+    """Looks at the GPU's clock during a side."""
 
     def __init__(
         self, look: Callable[[], ClockLook | None], *, start_c: int | None = None, waited_s: float = 0.0

@@ -15,15 +15,15 @@ from evaluator.records import MachineCode
 _MOST_S = 60.0
 """Time limit for all libraries of a submission. A usual extension takes less than a second."""
 _MOST_BYTES = 256 << 20
-"""Limit for the libraries that wait: as much as one submission may add to the build cache."""
+"""Limit for the waiting libraries: as much as one submission may add to the build cache."""
 _KILL_ROUND_S = 0.05
 
 
 class Disassemble(Protocol):
-    """Disassembler of one library."""
+    """Disassembler of a library."""
 
     def __call__(self, library: bytes, *, timeout_s: float) -> MachineCode:
-        """Return the machine code of `library`, or the reason why it is unknown."""
+        """Return the machine code of `library`, or the reason why the code is unknown."""
 
 
 class MachineCodeReader:
@@ -53,7 +53,7 @@ class MachineCodeReader:
             self._unfinished = [each for each in (*self._unfinished, libraries.read[digest]) if not each.done()]
 
     def result(self) -> MachineCode:
-        """Wait for all libraries, and return their machine code."""
+        """Wait for all libraries, and return the machine code."""
         parts = [each.result() for each in self._of_submission.read.values()]
         if self._of_submission.too_many:
             parts.append(MachineCode(not_looked_at=f"the libraries exceed {_MOST_BYTES >> 20} MiB together"))
@@ -67,7 +67,7 @@ class MachineCodeReader:
             time.sleep(_KILL_ROUND_S)
 
     def _one(self, library: bytes, libraries: "_Libraries") -> MachineCode:
-        """Read one library. No failure of the disassembly ends a grade."""
+        """Read a library. No failure of the disassembly ends a grade."""
         if libraries.left_s <= 0:
             return MachineCode(not_looked_at=f"the disassembly of all libraries took more than {_MOST_S:.0f} s")
         started = time.monotonic()
@@ -83,7 +83,7 @@ class MachineCodeReader:
 
 @dataclass
 class _Libraries:
-    """Libraries of a submission by digest, and what remains of the limits."""
+    """Libraries of a submission by digest, and the rest of the limits."""
 
     read: dict[str, Future[MachineCode]] = field(default_factory=dict)
     total_bytes: int = 0

@@ -1,4 +1,4 @@
-"""One scorecard as Markdown, for the summary of a workflow's step. Pure."""
+"""A scorecard as Markdown, for the summary of a workflow's step. Pure."""
 
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback

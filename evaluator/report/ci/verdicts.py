@@ -1,4 +1,4 @@
-"""A submission's verdict for continuous integration, and its forms with one line per submission. Pure."""
+"""A submission's verdict for continuous integration, and the forms with a line for each submission. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,10 +14,10 @@ _MOST_ANNOTATIONS = 50
 
 
 class Verdict(NamedTuple):
-    """Verdict on one submission; `status` is None without a card.
+    """Verdict on a submission; `status` is None without a card.
 
     `path` is the submission's file relative to the current folder, if the submission has one. `in_file`: lines of the
-    findings are lines of that file, because the submission was not extracted from an answer.
+    findings are lines of the file at `path`, because the submission was not extracted from an answer.
     """
 
     problem: str
@@ -69,7 +69,7 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
 
 
 def concise(verdicts: Iterable[Verdict]) -> str:
-    """Return one line for each submission: file with line, verdict, reason."""
+    """Return a line for each submission: file with line, verdict, reason."""
     return "".join(f"{_place(each)}: {_said(each)}\n" for each in verdicts)
 
 

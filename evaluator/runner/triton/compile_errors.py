@@ -1,7 +1,7 @@
 """Compile errors of Triton: the compiler's own reason, the kernel, and the place in the submission.
 
-Triton compiles at the first launch, inside the runner. The same process runs the submission, so the judge believes
-none of this: a failure with a forged reason is still a failure.
+Triton compiles at the first launch, inside the runner. The same process runs the submission, and the judge trusts
+none of the reports: a failure with a forged reason is still a failure.
 """
 
 import linecache
@@ -22,7 +22,7 @@ _IN_OUTPUT = "; the compiler's own messages are in the printed output"
 
 
 def refused_kernel(error: BaseException, path: str) -> RefusedKernel | None:
-    """Return what Triton's compiler refused; None for any other exception. The submission is the file `path`."""
+    """Return the kernel refused by Triton's compiler; None for any other exception. `path` is the submission's file."""
     try:
         return _refused(error, path)
     except Exception:  # noqa: BLE001 - an exception of the submission's own class may have any attributes
