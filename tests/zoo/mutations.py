@@ -57,12 +57,6 @@ def _windows_may_share(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(window_loop, "shares_work", lambda *_: False)
 
 
-def _work_may_begin_early(patch: pytest.MonkeyPatch) -> None:
-    _windows_may_share(patch)
-    patch.setattr(timing_loop, "_longer", lambda *_: False)
-    patch.setattr(timing_loop, "_goes_on", lambda *_: None)
-
-
 def _no_cancelling_rows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(call_plan, "chosen_rows", lambda *_: [])
 
@@ -316,11 +310,6 @@ MUTATIONS = (
     Mutation("fresh memory holds something else in every call", _one_fill, ("uninitialised-shared-memory",)),
     Mutation("the emulator defines what nvcc defines", _no_nvcc, ("emulator-told-by-macros",)),
     Mutation("windows that share work are not quoted", _windows_may_share, _WINDOWS),
-    Mutation(
-        "nothing runs while inputs are written, windows that share work are not quoted",
-        _work_may_begin_early,
-        ("window-polled-for",),
-    ),
     Mutation("nothing printed is read for a verdict", _believing(_printed), ("forge-stdout-json",)),
     Mutation("a verdict starts as a failure", _forgiving(Code.RUNNER_DIED), _DIES),
     Mutation("time out is a failure", _forgiving(Code.TIMED_OUT), ("resource-exhaustion",)),

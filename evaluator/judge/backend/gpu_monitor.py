@@ -13,6 +13,10 @@ _CLOCK_DRIFT = 0.05
 """Maximum change of the memory clock between two sides, relative to the higher clock."""
 
 
+_ENDING_S, _LOOK_S = 1.0, 0.05
+"""A judge that releases the GPU ends a moment later: time limit for the end of its context, and time between looks."""
+
+
 class GpuMonitor:
     """Samples the state of one GPU through the driver, independent of any runner."""
 
@@ -21,7 +25,7 @@ class GpuMonitor:
         self._gpu = gpu
         self._own = own
         self._known = set(own())
-        self._before = state(gpu)
+        self._before = _settled(gpu, self._known)
         self._samples: list[GpuState] = []
         self._first: ClockLook | None = None
 
@@ -65,6 +69,15 @@ class GpuMonitor:
         """Return findings about the GPU before and during the grade, and about clocks that differ between the sides."""
         found = findings(self._before, self._samples, state(self._gpu), self._known | self._own())
         return [*found, *clock_findings(timing)]
+
+
+def _settled(gpu: Gpu, own: AbstractSet[int]) -> GpuState:
+    """Return the state of the GPU as soon as no other process uses the GPU, after a second at the latest."""
+    waited_s, found = 0.0, state(gpu)
+    while set(found.processes) - own and waited_s < _ENDING_S:
+        time.sleep(_LOOK_S)
+        waited_s, found = waited_s + _LOOK_S, state(gpu)
+    return found
 
 
 def findings(
