@@ -294,7 +294,8 @@ def begun(monkeypatch):
 
 @pytest.mark.slow
 def test_a_grade_uses_what_was_begun(graded, begun):
-    card = graded(WORKING)
+    # A text of its own: other tests of the run fill the same cache.
+    card = graded(WORKING.replace("torch::relu(x)", "torch::relu(torch::relu(x))"))
     assert card.status is Status.CORRECT
     # Read in, checked and timed: each runner asks.
     assert begun == [("mine", True)] * 3
