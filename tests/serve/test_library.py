@@ -6,11 +6,10 @@ import logging
 import pytest
 
 from evaluator.batch.workers import worker_pool
-from evaluator.errors import InfraError
 from evaluator.records import Status
 from evaluator.serve import client
 from tests.serve.conftest import soon
-from warpgrade import Candidate, Grader, grade, grade_many, grade_many_async
+from warpgrade import Candidate, Grader, grade, grade_many, grade_stream_async
 
 
 @pytest.fixture
@@ -38,14 +37,13 @@ def test_many_are_graded_by_the_ready_judge(served, no_other):
     given = [Candidate("relu", f"# {'right' if n % 3 else 'wrong'} {n}", str(n)) for n in range(24)]
 
     async def program():
-        return [each async for each in grade_many_async(given, device="emulated")]
+        return [each async for each in grade_stream_async(given, device="emulated")]
 
     with served(jobs=3):
-        together = list(grade_many(given, device="emulated"))
+        together = grade_many(given, device="emulated")
         assert sorted(candidate.name for candidate, _ in asyncio.run(program())) == sorted(each.name for each in given)
-    assert [candidate for candidate, _ in together] == given
-    assert [card.status is Status.CORRECT for _, card in together] == [bool(n % 3) for n in range(24)]
-    assert [card.submission.name for _, card in together] == [each.name for each in given]
+    assert [card.status is Status.CORRECT for card in together] == [bool(n % 3) for n in range(24)]
+    assert [card.submission.name for card in together] == [each.name for each in given]
 
 
 def test_own_workers_grade_where_asked_for(served, worker, monkeypatch):
@@ -72,13 +70,14 @@ def test_the_reason_against_is_told(served, worker, monkeypatch, caplog):
 
 def test_a_server_that_is_gone_is_a_clear_error(served, worker, monkeypatch):
     with served(jobs=1) as ready:
-        grader = Grader(device="emulated").__enter__()
+        grader = Grader(device="emulated").start()
         assert grader.grade("relu", "# right").status is Status.CORRECT
         ready.stop()
         soon(lambda: not client.is_running())
-    with pytest.raises(InfraError, match="the ready judge has ended"):
-        grader.grade("relu", "# right")
-    grader.__exit__(None, None, None)
+    card = grader.grade("relu", "# right")
+    assert card.status is Status.INFRA_ERROR
+    assert "the ready judge has ended" in card.reason.message
+    grader.close()
 
 
 def test_leaving_a_grader_ends_its_grade_on_the_server(served, worker):
