@@ -14,7 +14,7 @@ Environment:
 _IDLE_MINUTES = 30.0
 
 
-@click.command(epilog=_EPILOG, short_help="Keep a judge ready, for grades within a second.")
+@click.command(epilog=_EPILOG, short_help="Keep a judge ready, so that grades start at once.")
 @click.option(
     "--device",
     type=click.Choice([AUTO, *(kind.value for kind in DeviceKind)]),

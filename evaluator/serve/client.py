@@ -191,7 +191,7 @@ def _asked(question: AskStatus | AskStop) -> socket.socket:
             connection = socket_folder.connect(folder, _GREETING_S)
     except (FileNotFoundError, ConnectionRefusedError):
         path = socket_folder.folder_path()
-        raise UsageError(f"no ready judge runs: nobody listens in {path}", hint="start one: warpgrade serve") from None
+        raise UsageError(f"no ready judge runs: nothing listens in {path}", hint="start one: warpgrade serve") from None
     except OSError as error:
         raise InfraError(f"the ready judge does not answer: {error.strerror or error}") from None
     _send(connection, question)
