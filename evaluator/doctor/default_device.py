@@ -1,4 +1,4 @@
-"""The device of a grade for which nobody names one."""
+"""Default device of a grade."""
 
 from evaluator.devices.gpu import gpus
 from evaluator.records import DeviceKind

@@ -38,8 +38,9 @@ SPOT_MARGIN_MS = 0.0007
 SPOT_MARGIN = 0.03
 """Difference of honest calls: a spot check's take up to 1.3 us more (docs/evidence/windows.md)."""
 _SPOT_CHECKS = 3
-"""A host that was busy during a spot check makes its calls slower. Calls that share work in windows are slower in each
-spot check. Of 208 honest kernels on an H100, one check made five seem to share work."""
+"""Calls that share work in windows are slower in each spot check. One spot check of an honest kernel can be slow: of
+208 honest kernels on an H100, five seemed to share work, two of them at 4 and 6 us. The other three take 472 us, 4 %
+more in a spot check; whether repetition helps there was not measured."""
 
 
 class WindowHost(NamedTuple):
