@@ -76,3 +76,26 @@ def test_an_empty_window_has_no_work_on_the_gpu():
         for empty in (False, True):
             driver.ask_window(3, [Plan(1), Plan(2)], timeout_s=1.0, empty=empty)
     assert asked == [[(False, True)] * 2, [(True, False)] * 2]
+
+
+def test_windows_of_different_lengths_fill_equal_memory():
+    """PyTorch's allocator reuses no segment that is too small, and the arena would fill up."""
+    filled_bytes = []
+
+    class Clock:
+        window_calls = 8
+
+        def prepare(self, frame, *, timeout_s):
+            filled_bytes.append(frame.ahead_bytes)
+
+        def window(self, frames, write, outline, *, timeout_s):
+            pass
+
+    with HostRegion(1 << 20) as region:
+        memory = Memory(region)
+        memory.poison_bytes = 100
+        driver = CallDriver(Reference(), Clock(), memory, NO_SITES, None, 0.0)
+        driver.wanted = model_call.Result([torch.zeros(2)], None)
+        for count in (2, 3):
+            driver.ask_window(3, [Plan(number) for number in range(count)], timeout_s=1.0)
+    assert filled_bytes == [800] * 2
