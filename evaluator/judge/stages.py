@@ -190,7 +190,8 @@ def _checked_calls(context: GradeContext, model_runner: ModelRunner) -> _Called:
         trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:
-            right.add(seed)
+            if index:  # The first call has no cancelling rows: a later call of its seed has other inputs.
+                right.add(seed)
             continue
         if seed in right:
             fault, again = differing(trial.fault), None

@@ -70,8 +70,9 @@ class SeedBook:
     def checks(self, *, timed: bool = True) -> list[int]:
         """Return the seeds of the checked calls: the card's, and fresh seeds for missing calls.
 
-        Every distribution occurs. One call is repeated with the same inputs at a random later position. Without `timed`
-        calls, a random number of checks is added, with the distribution mix of timed calls.
+        Every distribution occurs. One call is repeated with the same inputs at a random later position: never the
+        first, which alone has no cancelling rows. Without `timed` calls, a random number of checks is added, with the
+        distribution mix of timed calls.
         """
         known = [] if self._card is None else [int(check.seed, 16) for check in self._card.checks]
         there = Counter(self.distribution_mix.pick(seed) for seed in known)
@@ -81,8 +82,8 @@ class SeedBook:
                 there[profile] -= 1
             else:
                 fresh.append(self.distribution_mix.seed_for(profile))
-        if fresh and not known:
-            first = secrets.randbelow(len(fresh))
+        if len(fresh) > 1 and not known:
+            first = 1 + secrets.randbelow(len(fresh) - 1)
             fresh.insert(first + 1 + secrets.randbelow(len(fresh) - first), fresh[first])
         wanted = _UNTIMED_CALLS + (0 if known else secrets.randbelow(_UNTIMED_MORE))
         more = 0 if timed else wanted - len(known) - len(fresh)
