@@ -59,13 +59,13 @@ class ClockedSpotCheck(NamedTuple):
 
 
 class Clock(Protocol):
-    """The clock of one runner. `empty_ms` is the duration of an empty call's own work.
-
-    A window has at most `window_calls` calls; with 1, the clock has no windows.
-    """
+    """The clock of one runner. `empty_ms` is the duration of an empty call's own work."""
 
     empty_ms: float
-    window_calls: int
+
+    @property
+    def windows(self) -> "WindowClock | None":
+        """The clock of windows and spot checks; None for a clock of single calls."""
 
     @property
     def memory_samples(self) -> MemorySamples | None:
@@ -91,6 +91,12 @@ class Clock(Protocol):
         work samples the outputs. `timeout_s` limits the time until all work is queued on the GPU, `queued_timeout_s`
         the rest, which contains no compilation or tuning.
         """
+
+
+class WindowClock(Protocol):
+    """The clock of one runner's windows, each of at most `window_calls` calls."""
+
+    window_calls: int
 
     def window(
         self,

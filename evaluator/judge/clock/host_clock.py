@@ -16,10 +16,10 @@ from collections.abc import Callable
 import torch
 
 from evaluator.devices.memory import Region
-from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck, ClockedWindow
+from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.runners.runner_client import RunnerClient, Stage, answers
-from evaluator.protocol.frames import Call, Done, Masked, Prepare
+from evaluator.protocol.frames import Call, Done, Prepare
 from evaluator.records import Fault
 
 
@@ -27,7 +27,7 @@ class HostClock:
     """Times the calls of one runner with the host's clock."""
 
     empty_ms = 0.0
-    window_calls = 1
+    windows = None
 
     def __init__(self, session: RunnerClient, outputs: Region) -> None:
         """Stop and resume the runner of `session`, which writes outputs into `outputs`.
@@ -68,15 +68,3 @@ class HostClock:
         if isinstance(answer, Done) and answers(answer, frame):
             return ClockedCall(answer, elapsed_ms)
         return self._session.out_of_place(answer)
-
-    def window(
-        self, frames: list[Call], write: Callable[[], None], outline: dict[str, torch.Tensor], *, timeout_s: float
-    ) -> ClockedWindow | Fault:
-        """Raise NotImplementedError: `window_calls` is 1."""
-        raise NotImplementedError
-
-    def spot_check(
-        self, frames: list[Call], write: Callable[[], None], masked: list[Masked], *, timeout_s: float
-    ) -> ClockedSpotCheck | Fault:
-        """Raise NotImplementedError: `window_calls` is 1."""
-        raise NotImplementedError

@@ -23,6 +23,7 @@ import mmap
 import struct
 import time
 from collections.abc import Callable, Mapping
+from typing import Self
 
 import torch
 from msgspec.structs import replace
@@ -81,6 +82,11 @@ class SealedClock:
         self._spot_check = SpotCheck(session, memory, self._page_at, SpotKernels(kernels))
         self.empty_ms = self._time_probe(memory.probe_bytes)
         self._sampling = Sampling({}, "cuda")
+
+    @property
+    def windows(self) -> Self:
+        """This clock, which has windows of up to `window_calls` calls."""
+        return self
 
     def close(self) -> None:
         """Unpin the pages. The runner must be dead, or have answered the last call."""

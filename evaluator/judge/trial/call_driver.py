@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.devices.page import MAX_PLACES
-from evaluator.judge.clock.clock import Clock, ClockedCall, ClockedSpotCheck, ClockedWindow
+from evaluator.judge.clock.clock import Clock, ClockedCall, ClockedSpotCheck, ClockedWindow, WindowClock
 from evaluator.judge.inputs.changing_weights import Laid, Sites
 from evaluator.judge.integrity.output_checks import outlined
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
@@ -94,10 +94,11 @@ class CallDriver:
 
         A forward that draws random numbers receives its request after the clock's start, and has no windows.
         """
-        if self._reference.draws_numbers or self.wanted is None:
+        windows = self._clock.windows
+        if windows is None or self._reference.draws_numbers or self.wanted is None:
             return 1
         tensors = max(len(outlined(self.wanted)), 1)
-        return max(min(self._clock.window_calls, MAX_PLACES // tensors), 1)
+        return max(min(windows.window_calls, MAX_PLACES // tensors), 1)
 
     def ask_window(
         self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False
@@ -107,7 +108,7 @@ class CallDriver:
             return LaidOut([], []), fault
         placed, frames = self._laid_out(plans, self._shared_weights())
         frames = [replace(frame, index=index, empty=empty, probes=not empty) for frame in frames]
-        return placed, self._clock.window(frames, placed.write, outlined(self.wanted), timeout_s=timeout_s)
+        return placed, self._windows.window(frames, placed.write, outlined(self.wanted), timeout_s=timeout_s)
 
     def staged_weights(self) -> dict[str, torch.Tensor]:
         """Return a copy of the reference's current weights for `ask_spot_check`; empty if weights do not change."""
@@ -131,7 +132,13 @@ class CallDriver:
         placed, frames = self._laid_out(plans, [Laid([], each) for each in weights])
         frames = [replace(frame, index=index, empty=empty, probes=False) for frame in frames]
         masked = [_extent(frame, self._inputs.size_bytes) for frame in frames]
-        return placed, self._clock.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
+        return placed, self._windows.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
+
+    @property
+    def _windows(self) -> WindowClock:
+        if self._clock.windows is None:
+            raise TypeError("this clock has no windows")
+        return self._clock.windows
 
     def _prepared(self, index: int, calls: int, timeout_s: float) -> Fault | None:
         """Let the runner free old outputs, and fill the memory of the outputs of `calls` calls.

@@ -63,6 +63,7 @@ def test_an_empty_window_has_no_work_on_the_gpu():
 
     class Clock:
         window_calls = 8
+        windows = property(lambda clock: clock)
 
         def prepare(self, frame, *, timeout_s):
             pass
@@ -84,6 +85,7 @@ def test_windows_of_different_lengths_fill_equal_memory():
 
     class Clock:
         window_calls = 8
+        windows = property(lambda clock: clock)
 
         def prepare(self, frame, *, timeout_s):
             filled_bytes.append(frame.ahead_bytes)
@@ -99,3 +101,21 @@ def test_windows_of_different_lengths_fill_equal_memory():
         for count in (2, 3):
             driver.ask_window(3, [Plan(number) for number in range(count)], timeout_s=1.0)
     assert filled_bytes == [800] * 2
+
+
+def test_a_clock_of_single_calls_has_no_windows():
+    class Windows:
+        window_calls = 8
+
+    class Clock:
+        def __init__(self, windows):
+            self.windows = windows
+
+    with HostRegion(1 << 20) as region:
+        drivers = [
+            CallDriver(Reference(), Clock(windows), Memory(region), NO_SITES, None, 0.0)
+            for windows in (None, Windows())
+        ]
+        for driver in drivers:
+            driver.wanted = model_call.Result([torch.zeros(2)], None)
+        assert [driver.window_calls for driver in drivers] == [1, 8]

@@ -46,6 +46,7 @@ class Released(SameProcess):
     """A clock that has spot checks too. The release of a call reveals the inputs and weights of the call."""
 
     window_calls = 4
+    windows = property(lambda clock: clock)
 
     def spot_check(self, frames, write, masked, *, timeout_s):
         self._write, self._inputs, self._masked = write, self._runner._memory.inputs, masked
