@@ -1,6 +1,5 @@
 """A block for each token rotates its queries and keys, and writes its slot of both caches."""
 
-import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
