@@ -11,6 +11,7 @@ FAST = ("softmax_topk", "swiglu")
 OTHERS = (
     *("adam_step", "cross_entropy_bf16", "depthwise_conv1d", "embedding_bag", "gqa_decode", "layer_norm_backward"),
     *("paged_decode", "rms_norm_residual", "rope_kv_write", "selective_scan", "sliding_window_attention"),
+    "w4a16_matmul",
 )
 
 
