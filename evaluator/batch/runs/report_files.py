@@ -91,7 +91,9 @@ def write_html(results: Results, path: Path) -> None:
     """Write one HTML file with all submissions. Raises UsageError if the file cannot be written."""
     said = sections(results.samples, results.asked)
     title = f"Run {results.folder.resolve().name}"
-    speedups = [each for each in map(_speedup, results.entries) if each is not None]
+    # A chart never mixes devices.
+    timed = results.entries if len(said) == 1 else []
+    speedups = [each for each in map(_speedup, timed) if each is not None]
     _written(
         path,
         lambda: write_page(path, title, said, _pages(results), terms=_run_terms(results), speedups=speedups),
