@@ -91,3 +91,18 @@ def test_the_content_policy_would_stop_what_got_through(page):
     assert page.evaluate("typeof window.owned") == "undefined"
     said = [event["params"]["entry"]["text"] for event in page.events if event["method"] == "Log.entryAdded"]
     assert sum("Content Security Policy" in text for text in said) >= 2
+
+
+def test_a_phone_shows_the_page_without_scrolling_sideways(page):
+    page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+    page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
+    page.evaluate("document.querySelector('#submissions pre').textContent = 'x'.repeat(2000)")
+    assert page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]") == [390, 390]
+
+
+def test_a_chip_keeps_its_status_and_a_link_opens_its_submission(page):
+    page.click("document.querySelector('#chips button[data-status=wrong_result]')")
+    assert page.evaluate(NAMES) == ["b"]
+    page.evaluate("location.hash = 's/relu/a'")
+    page.evaluate("new Promise(done => setTimeout(done, 200))")
+    assert page.evaluate("document.getElementById('s/relu/a').querySelector('details').open") is True

@@ -67,7 +67,8 @@ def test_a_page_is_one_file_and_a_hostile_name_is_text(run, tmp_path):
     assert HOSTILE in "".join(page.text)
     assert HOSTILE not in text
     for _, attributes in page.tags:
-        assert not {"src", "href", "style", "action"} & set(attributes)
+        assert not {"src", "style", "action"} & set(attributes)
+        assert attributes.get("href", "#").startswith("#")
         assert not any(name.startswith("on") for name in attributes)
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.batch.runs.results import Entry, Results
+from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import read_card, write_whole
 from evaluator.files.file_here import file_here
@@ -15,6 +16,8 @@ from evaluator.findings import ENTRIES, Code
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
+from evaluator.report.layout.text import one_line
+from evaluator.report.run.charts import Speedup
 from evaluator.report.run.html import Detail, PageEntry, detail_of, write_page
 from evaluator.report.run.junit import Case, junit
 from evaluator.report.run.kernelbench import Graded, documents
@@ -87,7 +90,39 @@ def write_junit(results: Results, path: Path) -> None:
 def write_html(results: Results, path: Path) -> None:
     """Write one HTML file with all submissions. Raises UsageError if the file cannot be written."""
     said = sections(results.samples, results.asked)
-    _written(path, lambda: write_page(path, f"Run {results.folder.resolve().name}", said, _pages(results)))
+    title = f"Run {results.folder.resolve().name}"
+    # A chart never mixes devices.
+    timed = results.entries if len(said) == 1 else []
+    speedups = [each for each in map(_speedup, timed) if each is not None]
+    _written(
+        path,
+        lambda: write_page(path, title, said, _pages(results), terms=_run_terms(results), speedups=speedups),
+    )
+
+
+def _speedup(entry: Entry) -> Speedup | None:
+    row = entry.row
+    if row is None or not entry.sample.correct or row.speedup is None or not row.speedup > 0:
+        return None
+    return Speedup(one_line(f"{row.problem}/{row.name}", 26), row.speedup, row.speedup_low, row.speedup_high)
+
+
+def _run_terms(results: Results) -> list[tuple[str, str]]:
+    """Return the terms of the run, and the machine of its first card, without paths of this machine."""
+    manifest = RunFolder(results.folder).read_manifest()
+    terms = {name: value for name, value in msgspec.to_builtins(manifest.terms).items() if value not in (None, [])}
+    said = [(name, str(value)) for name, value in terms.items()]
+    said += [("started", manifest.started_at), ("warpgrade", manifest.warpgrade), ("torch", manifest.torch)]
+    card = next((card for card in map(_card, results.entries) if card is not None), None)
+    if card is not None:
+        machine = card.environment
+        said += [("graded on", card.device.name), ("size of the first card", card.problem.size.value)]
+        said += [("compiler", machine.compiler), ("cores", str(machine.cpu_cores))]
+        if card.device.gpu is not None:
+            said.append(("GPU driver", card.device.gpu.driver))
+        missing = [] if card.sandbox is None else card.sandbox.missing
+        said.append(("missing sandbox layers", ", ".join(missing) or "none"))
+    return [(name, one_line(value, 200)) for name, value in said]
 
 
 class Written(NamedTuple):

@@ -6,18 +6,33 @@ load anything.
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from evaluator.records import Finding, Samples, Scorecard
-from evaluator.report.layout.text import duration, printable, significant
+from evaluator.report.layout.text import duration, one_line, printable, significant
+from evaluator.report.run.charts import Speedup, fast_curve, speedup_chart
 from evaluator.report.run.run_tables import described
 from evaluator.report.run.summary import Section
 
 _FOLDER = Path(__file__).parent
 _DETAILS_BYTES = 32 << 20
 _MOST_SAMPLES = 200
+_COLOURED_CHARACTERS = 2 << 20
+"""Characters of code with colours: about four seconds of work. Further code is plain."""
+_MOST_FRAMES = 8
+_LONGEST_FRAME = 2000
+
+
+class Frame(NamedTuple):
+    """An error of the compiler: its place, its message, and the line of code."""
+
+    place: str
+    message: str
+    line: str
 
 
 class Detail(NamedTuple):
@@ -28,11 +43,18 @@ class Detail(NamedTuple):
     samples: list[tuple[str, str]]
     output: str
     machine_code: str = ""
+    frames: list[Frame] = []
+
+    @property
+    def numbers(self) -> str:
+        """Numbers of the source's lines."""
+        return "\n".join(map(str, range(1, len(self.source.splitlines()) + 1)))
 
     @property
     def size(self) -> int:
         """Approximate length in characters."""
-        return len(self.source) + len(self.output) + sum(len(text) for _, text in self.samples)
+        said = [text for _, text in self.samples] + [each.message + each.line for each in self.frames]
+        return len(self.source) + len(self.output) + sum(map(len, said))
 
 
 class PageEntry(NamedTuple):
@@ -46,6 +68,11 @@ class PageEntry(NamedTuple):
     speedup: float | None
     wall_s: float
     detail: Detail | None
+
+    @property
+    def fragment(self) -> str:
+        """The fragment of a link to this submission: the same in every page of the run."""
+        return "s/" + quote(f"{self.problem}/{self.name}", errors="replace")
 
     @property
     def speedup_text(self) -> str:
@@ -62,8 +89,19 @@ def detail_of(card: Scorecard) -> Detail:
         findings=findings,
         samples=[(side.side, _samples(side)) for side in sides],
         output=printable(card.output.text),
+        frames=list(_frames(card)),
         machine_code="" if card.machine_code is None else printable(card.machine_code.text),
     )
+
+
+def _frames(card: Scorecard) -> Iterator[Frame]:
+    """Yield the first errors of the compiler."""
+    units = [] if card.build is None else [unit for unit in card.build.units if not unit.ok]
+    errors = [each for unit in units for each in unit.diagnostics if "error" in each.severity]
+    for each in errors[:_MOST_FRAMES]:
+        own = each.submission_line
+        place = f"line {own}" if own is not None else f"{one_line(each.file, 80)}, line {each.line}"
+        yield Frame(place, printable(each.message[:_LONGEST_FRAME]), one_line(each.source_line[:_LONGEST_FRAME], 240))
 
 
 def _samples(side: Samples) -> str:
@@ -72,8 +110,18 @@ def _samples(side: Samples) -> str:
     return f"{shown} and {left} more" if left > 0 else shown
 
 
-def write_page(path: Path, title: str, sections: list[Section], entries: Iterable[PageEntry]) -> None:
+def write_page(
+    path: Path,
+    title: str,
+    sections: list[Section],
+    entries: Iterable[PageEntry],
+    *,
+    terms: Sequence[tuple[str, str]] = (),
+    speedups: Sequence[Speedup] = (),
+) -> None:
     """Write the page to `path` incrementally. Details beyond about 32 MiB are omitted, with a note on the page.
+
+    `terms` are the names and values of the run's terms.
 
     Raises:
         OSError: the file cannot be written.
@@ -81,7 +129,7 @@ def write_page(path: Path, title: str, sections: list[Section], entries: Iterabl
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    # Only these two files are trusted.
+    # Only these two files, and the charts below, are trusted.
     style, script = (Markup((_FOLDER / f"page.{end}").read_text("utf-8")) for end in ("css", "js"))  # noqa: S704
     environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined)
     kept = list(_within(entries))
@@ -91,6 +139,11 @@ def write_page(path: Path, title: str, sections: list[Section], entries: Iterabl
         script=script,
         style_hash=_hash(style),
         script_hash=_hash(script),
+        terms=terms,
+        curve=Markup(fast_curve([each.value for each in speedups], len(kept))),  # noqa: S704
+        speedups=Markup(speedup_chart(speedups)),  # noqa: S704
+        statuses=Counter(entry.status for entry in kept).most_common(),
+        shown=_Colours(),
         sections=[described(section) for section in sections],
         entries=kept,
         left_out=sum(entry.detail is None and entry.status != "missing" for entry in kept),
@@ -98,6 +151,20 @@ def write_page(path: Path, title: str, sections: list[Section], entries: Iterabl
     page.enable_buffering(64)
     with path.open("wb") as file:
         page.dump(file, encoding="utf-8", errors="replace")
+
+
+class _Colours:
+    """Colours code until the page has enough of it. A page of 10 000 submissions stays small enough to open."""
+
+    def __init__(self) -> None:
+        self._left = _COLOURED_CHARACTERS
+
+    def __call__(self, source: str) -> str:
+        """Return code, coloured if there is room. Plain text is escaped by the template."""
+        from evaluator.report.run.code_colours import coloured
+
+        self._left -= len(source)
+        return coloured(source) if self._left >= 0 else source
 
 
 def _within(entries: Iterable[PageEntry]) -> Iterator[PageEntry]:

@@ -4,6 +4,7 @@ const table = document.getElementById("submissions");
 const bodies = Array.from(table.tBodies);
 const filter = document.getElementById("filter");
 const shown = document.getElementById("shown");
+const chips = Array.from(document.querySelectorAll("#chips button"));
 
 function key(body, column) {
   const cell = body.rows[0].cells[column];
@@ -24,10 +25,12 @@ function sort(heading, column) {
 
 function narrow() {
   const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const pressed = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.status);
   let count = 0;
   for (const body of bodies) {
     const text = Array.from(body.rows[0].cells, (cell) => cell.textContent).join(" ").toLowerCase();
-    body.hidden = !wanted.every((word) => text.includes(word));
+    const chosen = pressed.length === 0 || pressed.includes(body.rows[0].cells[3].textContent);
+    body.hidden = !chosen || !wanted.every((word) => text.includes(word));
     if (!body.hidden) count += 1;
   }
   shown.textContent = `${count} of ${bodies.length}`;
@@ -38,5 +41,23 @@ Array.from(table.tHead.rows[0].cells).forEach((heading, column) => {
   heading.addEventListener("click", () => sort(heading, column));
   heading.addEventListener("keydown", (event) => { if (event.key === "Enter") sort(heading, column); });
 });
+// A link to a submission opens its details.
+function follow() {
+  const body = document.getElementById(location.hash.slice(1));
+  if (!body || !bodies.includes(body)) return;
+  body.hidden = false;
+  const details = body.querySelector("details");
+  if (details) details.open = true;
+  body.scrollIntoView();
+}
+
+for (const chip of chips) {
+  chip.addEventListener("click", () => {
+    chip.setAttribute("aria-pressed", String(chip.getAttribute("aria-pressed") !== "true"));
+    narrow();
+  });
+}
 filter.addEventListener("input", narrow);
+window.addEventListener("hashchange", follow);
 narrow();
+follow();
