@@ -4,11 +4,11 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Literal
 
 from msgspec.structs import replace
 
+from evaluator.protocol.submission_files import plain_path
 from evaluator.records import Diagnostic
 
 _MESSAGE = re.compile(
@@ -84,6 +84,7 @@ def _places(submission: str) -> Mapping[str, list[int]]:
 
 
 def _located(entry: Diagnostic, files: Mapping[str, str], submission: str, maps: dict[str, LineMap]) -> Diagnostic:
+    entry = replace(entry, file=plain_path(entry.file, files))
     if entry.file not in files:
         return entry
     if entry.file not in maps:
@@ -99,7 +100,7 @@ def _parse_line(line: str) -> Diagnostic | None:
         return Diagnostic(
             severity="error" if "error" in match["severity"] else match["severity"],
             message=match["text"][:2000],
-            file=PurePath(match["file"]).name,
+            file=match["file"],
             line=int(match["line"]),
             column=int(match.groupdict().get("column") or 0),
             submission_line=None,

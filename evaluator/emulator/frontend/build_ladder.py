@@ -138,9 +138,15 @@ def _flags(request: BuildRequest, front: FrontEnd) -> list[str]:
         *_NVCC_DEFAULTS,
         *_macros(own),
         *(f"-I{path}" for path in request.extra_include_paths if path),
+        # The unit of all files lies in the top folder; a quoted include begins in the folder of its own file.
+        *(word for folder in _folders(request) for word in ("-iquote", folder)),
         f"-isystem{headers.INCLUDE}",
         *host_compiler.compile_flags(request.name),
     ]
+
+
+def _folders(request: BuildRequest) -> list[str]:
+    return sorted({PurePath(file.name).parent.as_posix() for file in request.files} - {"."})
 
 
 def _macros(flags: Sequence[str]) -> list[str]:
