@@ -5,7 +5,6 @@ like any other. Line numbers of findings are lines of the text; `place_of` gives
 is linear in the text.
 """
 
-import posixpath
 import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
@@ -19,7 +18,7 @@ HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
 SUFFIXES = SOURCE_SUFFIXES | HEADER_SUFFIXES | {".py"}
 MOST_FILES = 64
 MOST_PARTS = 4
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
 
 
 class Part(NamedTuple):
@@ -119,13 +118,3 @@ def place_of(text: str, line: int) -> Place:
     if not inside:
         return Place(None, text, line)
     return Place(inside[-1].path, inside[-1].text, line - inside[-1].lines_before)
-
-
-def plain_path(path: str, known: Iterable[str]) -> str:
-    """Return a compiler's spelling of a path as the known path that it means, else its last part.
-
-    >>> plain_path("./csrc/../tile.cuh", ["tile.cuh"]), plain_path("/usr/include/math.h", ["tile.cuh"])
-    ('tile.cuh', 'math.h')
-    """
-    plain = posixpath.normpath(path)
-    return plain if plain in known else posixpath.basename(path)

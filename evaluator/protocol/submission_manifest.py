@@ -46,8 +46,10 @@ def read_manifest(text: str) -> Manifest:
         raise BadFiles(f"{MANIFEST} is larger than {MOST_MANIFEST_BYTES >> 10} KiB")
     try:
         return msgspec.toml.decode(text, type=Manifest)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise BadFiles(f"{MANIFEST}: {error or 'nested too deeply'}") from error
+    except RecursionError as error:
+        raise BadFiles(f"{MANIFEST}: nested too deeply") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadFiles(f"{MANIFEST}: {error}") from error
 
 
 def checked(files: Sequence[Part]) -> Manifest:

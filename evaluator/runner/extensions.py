@@ -62,7 +62,6 @@ class ExtensionLoader:
         self.operators: list[Any] = []
         self._channel = channel
         self._folder = folder
-        self._own = folder.parent / FILES_FOLDER
         self._requests: dict[str, list[BuildRequest]] = {}
         self._loaded: dict[str, ModuleType | str] = {}
 
@@ -70,6 +69,10 @@ class ExtensionLoader:
     def names(self) -> list[str]:
         """Names of the loaded extensions."""
         return list(self._loaded)
+
+    @property
+    def _own(self) -> Path:
+        return self._folder.parent / FILES_FOLDER
 
     def install(self) -> None:
         """Replace PyTorch's functions."""

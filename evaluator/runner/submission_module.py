@@ -87,7 +87,7 @@ def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
         _lines_before[str(path)] = part.lines_before
     sys.path.insert(0, str(root))
     if (extension := manifest.extension) is not None:
-        cpp_extension.load(  # type: ignore[no-untyped-call]
+        cpp_extension.load(
             name=extension.name,
             sources=[str(root / path) for path in extension_sources(manifest, files)],
             extra_cflags=extension.extra_cflags,

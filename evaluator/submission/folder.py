@@ -9,13 +9,21 @@ from pathlib import Path
 
 from evaluator.files.safe_open import NotRegular, read_found
 from evaluator.findings import Code, finding
-from evaluator.protocol.submission_files import MANIFEST, MOST_FILES, MOST_PARTS, SUFFIXES, BadFiles, joined, parts
+from evaluator.protocol.submission_files import (
+    MANIFEST,
+    MOST_FILES,
+    MOST_PARTS,
+    SUFFIXES,
+    BadFiles,
+    bad_path,
+    joined,
+    parts,
+)
 from evaluator.protocol.submission_manifest import MOST_MANIFEST_BYTES, checked, read_manifest
 from evaluator.records import Finding
 
 _MOST_ENTRIES = 1024
 """Limit on the listed names of a folder, files of other kinds included."""
-_EXAMPLE = f'Write {MANIFEST} with the line: entry = "main.py"'
 
 
 def is_submission_folder(folder: Path | str) -> bool:
@@ -23,36 +31,41 @@ def is_submission_folder(folder: Path | str) -> bool:
     return os.path.lexists(os.path.join(folder, MANIFEST))  # noqa: PTH118 - a batch asks this of each folder
 
 
-def read_folder_text(folder: Path, most_bytes: int) -> str | Finding:
+def read_folder_text(folder: Path, most_bytes: int, found_in: Path | None = None) -> str | Finding:
     """Return the files of a submission's folder as one text, or a finding with the reason why not.
+
+    `found_in` is the folder whose listing contained `folder`; no part of the path below may be a link.
 
     Raises:
         OSError: the folder cannot be listed, or a file cannot be read.
     """
     try:
-        if not is_submission_folder(folder):
-            raise BadFiles(f"the folder has no {MANIFEST}")
-        text = _text(folder, MANIFEST, MOST_MANIFEST_BYTES)
-        manifest = read_manifest(text)
-        extension = manifest.extension.sources if manifest.extension is not None else []
-        paths = dict.fromkeys(manifest.sources or _listed(folder))
-        names = [path for path in [manifest.entry, *paths, *extension] if path != MANIFEST]
-        files, left = [(MANIFEST, text)], most_bytes
-        for path in dict.fromkeys(names):
-            if len(files) == MOST_FILES:
-                raise BadFiles(f"more than {MOST_FILES} files")
-            files.append((path, _text(folder, path, left)))
-            left -= len(files[-1][1].encode())
-        whole = joined(files)
-        checked(parts(whole))
-        return whole
+        return _read(folder, most_bytes, folder if found_in is None else found_in)
     except BadFiles as error:
-        return finding(Code.BAD_FILES, str(error), next_step=_EXAMPLE if "has no" in str(error) else None)
+        return finding(Code.BAD_FILES, str(error))
 
 
-def _text(folder: Path, path: str, most_bytes: int) -> str:
+def _read(folder: Path, most_bytes: int, top: Path) -> str:
+    text = _text(folder, MANIFEST, MOST_MANIFEST_BYTES, top)
+    manifest = read_manifest(text)
+    extension = manifest.extension.sources if manifest.extension is not None else []
+    paths = dict.fromkeys([manifest.entry, *(manifest.sources or _listed(folder)), *extension])
+    if len(paths) >= MOST_FILES:
+        raise BadFiles(f"more than {MOST_FILES} files; list `sources` in {MANIFEST}")
+    files, left = [(MANIFEST, text)], most_bytes
+    for path in paths:
+        if (why := bad_path(path)) is not None:
+            raise BadFiles(f"{path[:100]!r}: {why}")
+        files.append((path, _text(folder, path, left, top)))
+        left -= len(files[-1][1].encode())
+    whole = joined(files)
+    checked(parts(whole))
+    return whole
+
+
+def _text(folder: Path, path: str, most_bytes: int, top: Path) -> str:
     try:
-        data = read_found(folder, path, max(most_bytes, 0))
+        data = read_found(top, (folder / path).relative_to(top).as_posix(), max(most_bytes, 0))
     except NotRegular as error:
         raise BadFiles(f"{path[:100]!r} is refused: {error.strerror}") from error
     except FileNotFoundError as error:

@@ -149,7 +149,7 @@ def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int, found
     """Read at most one byte more than the limit, to detect larger files."""
     try:
         if not isinstance(path, str) and is_submission_folder(path):
-            text = read_folder_text(path, MAX_CODE_BYTES)
+            text = read_folder_text(path, MAX_CODE_BYTES, found_in)
             return text if isinstance(text, Finding) else text.encode()
         if isinstance(path, str):
             return (sys.stdin.buffer if stdin is None else stdin).read(at_most + 1)

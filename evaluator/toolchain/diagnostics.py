@@ -1,6 +1,7 @@
 """Parser for compiler messages, with mapping to the submission's lines."""
 
 import functools
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +9,6 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from evaluator.protocol.submission_files import plain_path
 from evaluator.records import Diagnostic
 
 _MESSAGE = re.compile(
@@ -44,6 +44,16 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
     ordered = sorted((wrapped.entry for wrapped in unique), key=lambda entry: "error" not in entry.severity)
     maps: dict[str, LineMap] = {}
     return [_located(entry, files, submission, maps) for entry in ordered[:_MAX_DIAGNOSTICS]]
+
+
+def _plain_path(path: str, known: Mapping[str, str]) -> str:
+    """Return a compiler's spelling of a path as the known path that it means, else its last part.
+
+    >>> _plain_path("./csrc/../tile.cuh", {"tile.cuh": ""}), _plain_path("/usr/include/math.h", {"tile.cuh": ""})
+    ('tile.cuh', 'math.h')
+    """
+    plain = posixpath.normpath(path)
+    return plain if plain in known else posixpath.basename(path)
 
 
 class LineMap:
@@ -84,7 +94,7 @@ def _places(submission: str) -> Mapping[str, list[int]]:
 
 
 def _located(entry: Diagnostic, files: Mapping[str, str], submission: str, maps: dict[str, LineMap]) -> Diagnostic:
-    entry = replace(entry, file=plain_path(entry.file, files))
+    entry = replace(entry, file=_plain_path(entry.file, files))
     if entry.file not in files:
         return entry
     if entry.file not in maps:

@@ -72,9 +72,9 @@ class CudaBuilder:
             log = entry.manifest.log
             unit = _unit(request, key, self._parsed(log, all_files(request)), log, ok=True, cached=True, wall_s=0.0)
             return BuildResult(unit=unit, library=entry.library, finding=None)
-        return self._failures.get(key) or self._failures.note(key, self._climb(request, files, key))
+        return self._failures.get(key) or self._failures.note(key, self._climb(request, key))
 
-    def _climb(self, request: BuildRequest, files: list[SourceFile], key: str) -> BuildResult:
+    def _climb(self, request: BuildRequest, key: str) -> BuildResult:
         """Run the steps in order. An error in two steps is the submission's own and final."""
         started = time.monotonic()
         ladder = steps(request, self._architecture, self._cache_root, self._too_much)

@@ -72,7 +72,8 @@ def build_steps(request: BuildRequest, front: FrontEnd) -> list[Step]:
     """
     files = front.rewritten
     sources = [file for file in files if PurePath(file.name).suffix not in HEADER_SUFFIXES]
-    local = {file.name: file.text for file in files if file not in sources}
+    # Sources in folders are written only for their folders: a quoted include begins there.
+    local = {file.name: file.text for file in files if file not in sources or "/" in file.name}
     single = {**local, "unit.cpp": _joined(sources)}
     separate = {f"{index}.cpp": _marked(file) for index, file in enumerate(sources)}
     flags = _flags(request, front)

@@ -6,6 +6,7 @@ Text of Warpgrade stands in plain lines. Text that a submission may have written
 from collections.abc import Iterator
 
 from evaluator.findings import ENTRIES, Code
+from evaluator.protocol.submission_files import place_of
 from evaluator.records import Check, Diagnostic, Finding, Scorecard, Status, Timing
 from evaluator.report.layout.quotation import MARK, plain, quoted, quoted_line
 from evaluator.report.layout.text import counted, ratio, side_by_side, significant
@@ -113,11 +114,9 @@ def _compiler(card: Scorecard) -> Part:
 
 def _diagnostic(each: Diagnostic, source: str) -> Part:
     own = each.submission_line
-    place = (
-        f"{place_of(source, own).label} of the submission"
-        if own is not None
-        else f"line {each.line} of a generated file"
-    )
+    place = f"line {each.line} of a generated file"
+    if own is not None:
+        place = f"{place_of(source, own).label} of the submission"
     text = each.source_line[:_READ].strip("\n")
     shown = quoted(text, 1)
     if shown == [MARK + text.rstrip()] and 1 <= each.column <= len(text) + 1:
