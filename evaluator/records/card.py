@@ -39,7 +39,8 @@ class ProblemRef(Record, frozen=True):
 
 
 class SubmissionRef(Record, frozen=True):
-    """The graded submission. `source` is the executed Python text: a card replays without other files.
+    """The graded submission. `source` is the executed Python text, or all files of a submission of several files as one
+    text (`evaluator/protocol/submission_files.py`): a card replays without other files.
 
     `sha256` is the hash of `source`; None if no code was found. `toolchains` are the languages that the text names:
     none for plain PyTorch, and for cards without this field.
