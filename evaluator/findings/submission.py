@@ -42,19 +42,19 @@ ENTRIES: dict[Code, Entry] = {
         "as long as the reference ran and no dimension became 1. The cache keeps the result by the file's content.",
         "No action needed; `warpgrade new problem` writes a problem with sizes of your choice.",
     ),
-    Code.BAD_FILES: Entry(
-        "the files of the submission are not allowed",
-        "A submission of several files is a folder with `submission.toml`, which names the entry. Its files are "
-        "regular UTF-8 files below the folder, at most 64 of them and 1 MiB together. Links, absolute paths and `..` "
-        "are refused.",
-        "Correct the file or the line of submission.toml that the message names.",
-    ),
     Code.INTERPRETED: Entry(
         "Triton's interpreter ran the kernels, not the emulator",
         "On `emulated`, Triton's own interpreter runs Triton kernels with NumPy, one program instance after the other. "
         "It does not find races, nor most out-of-bounds accesses, and accepts code that Triton's compiler refuses. The "
         "autotuner takes its first configuration.",
         "No action needed; --device cuda compiles the kernels on a machine with a GPU.",
+    ),
+    Code.BAD_FILES: Entry(
+        "the files of the submission are not allowed",
+        "A submission of several files is a folder with `submission.toml`, which names the entry. Its files are "
+        "regular UTF-8 files below the folder, at most 64 of them and 1 MiB together. Links, absolute paths and `..` "
+        "are refused.",
+        "Correct the file or the line of submission.toml that the message names.",
     ),
     Code.FAILURE_WORKED_AROUND: Entry(
         "the code continues after a failure",
