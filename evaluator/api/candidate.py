@@ -1,21 +1,26 @@
 """A submission of a program, and the submission's task."""
 
+from pathlib import Path
 from typing import NamedTuple
 
-from evaluator.batch.runs.inputs import Problems, ProblemText, from_text
-from evaluator.batch.runs.tasks import Refused, Task
+from msgspec.structs import replace
+
+from evaluator.batch.runs.inputs import Problems, ProblemText, read_text
+from evaluator.batch.runs.tasks import Task
 from evaluator.errors import UsageError
+from evaluator.grading.request import Unread
+from evaluator.submission.read import Submission, read_submission
 
 
 class Candidate(NamedTuple):
-    """A submission to grade: Python text, or a model's answer with code. `name` serves the caller only.
+    """A submission to grade: Python text, a model's answer with code, or the `Path` of a file or folder.
 
-    `problem` is the name of a problem, or a `ProblemText`. A `source` of None (a model without an answer) is graded
-    like an empty answer: `build_error`.
+    `name` serves the caller only. `problem` is the name of a problem, or a `ProblemText`. A `source` of None
+    (a model without an answer) is graded like an empty answer: `build_error`.
     """
 
     problem: str | ProblemText
-    source: str | None
+    source: str | Path | None
     name: str = "candidate"
 
 
@@ -23,19 +28,32 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
     """Return the task of a candidate.
 
     Raises:
-        TypeError: the candidate is no `Candidate`, the problem neither name nor `ProblemText`, or the source no text.
+        TypeError: the candidate is no `Candidate`, or a field has another type.
         UsageError: the problem does not exist, or the text is no problem.
     """
     if not isinstance(candidate, Candidate):
         raise TypeError(f"expected a Candidate, not {type(candidate).__name__}: Candidate(problem, source)")
     if not isinstance(candidate.problem, str | ProblemText):
         raise TypeError(f"a problem is a name or a ProblemText, not {type(candidate.problem).__name__}")
-    source = "" if candidate.source is None else candidate.source
-    if not isinstance(source, str):
-        raise TypeError(f"a submission is text, not {type(source).__name__}: pass the content of the model's answer")
     wanted = candidate.problem
     problem = problems.read(wanted) if isinstance(wanted, ProblemText) else problems.find(wanted)
-    task = from_text(source, candidate.name, candidate.name, problem)
-    if isinstance(task, Refused):
-        raise UsageError(task.reason)
-    return task
+    if isinstance(problem, str):
+        raise UsageError(problem)
+    return Task(problem, candidate.name, submission_of(candidate))
+
+
+def submission_of(candidate: Candidate) -> Submission | Unread:
+    """Read the submission of a candidate.
+
+    Raises:
+        TypeError: the source is neither text nor path.
+        UsageError: the system refuses the file.
+    """
+    source, name = candidate.source, candidate.name
+    if isinstance(source, Path):
+        read = read_submission(source)
+        return replace(read, name=name) if isinstance(read, Submission) else Unread(name, str(source), read)
+    text = "" if source is None else source
+    if not isinstance(text, str):
+        raise TypeError(f"a submission is text, not {type(text).__name__}: pass the content of the model's answer")
+    return read_text(text, name, name)

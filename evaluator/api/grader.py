@@ -15,6 +15,7 @@ import queue
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -119,24 +120,26 @@ class Grader:
         """Number of submissions to hand in ahead: two for each slot."""
         return 2 * len(self._slots)
 
-    def submit(self, problem: str | ProblemText, source: str | None, *, name: str = "candidate") -> Future[Scorecard]:
+    def submit(
+        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
+    ) -> Future[Scorecard]:
         """Submit Python text, or a model's answer with code. The future returns the scorecard.
 
         A failure of the machine is a card of status `infra_error`, also if no worker is left.
 
         Args:
             problem: the name or the text of a problem.
-            source: the submission; None counts as an empty answer.
+            source: the submission, as text or as the `Path` of a file or folder; None counts as an empty answer.
             name: name of the submission on the card.
 
         Raises:
-            TypeError: the source is not text.
+            TypeError: the source is neither text nor path.
             UsageError: the problem does not exist.
             RuntimeError: the grader has not started, or is closed.
         """
         return self._submitted(task_for(Candidate(problem, source, name), self._problems))
 
-    def grade(self, problem: str | ProblemText, source: str | None, *, name: str = "candidate") -> Scorecard:
+    def grade(self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate") -> Scorecard:
         """Grade a submission and wait. Status `infra_error` is a failure of the machine. Raises like `submit`."""
         return self.submit(problem, source, name=name).result()
 
@@ -156,7 +159,7 @@ class Grader:
             raise
 
     async def grade_async(
-        self, problem: str | ProblemText, source: str | None, *, name: str = "candidate"
+        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
     ) -> Scorecard:
         """Grade a submission without blocking the event loop. Raises like `submit`."""
         return await asyncio.wrap_future(self.submit(problem, source, name=name))

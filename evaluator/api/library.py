@@ -9,14 +9,15 @@ paid = [rewards.speedup(card) for card in cards]    # None after a failure of th
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
-from evaluator.api.candidate import Candidate, task_for
+from evaluator.api.candidate import Candidate, submission_of, task_for
 from evaluator.api.grader import Grader
 from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import Setup, setup_for
-from evaluator.batch.runs.inputs import ProblemText, read_text
+from evaluator.batch.runs.inputs import ProblemText
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
@@ -28,12 +29,15 @@ from evaluator.signatures.signing import signed
 
 
 @with_options
-def grade(problem: str | ProblemText, source: str | None, *, ready: bool | None = None, **options: Any) -> Scorecard:
+def grade(
+    problem: str | ProblemText, source: str | Path | None, *, ready: bool | None = None, **options: Any
+) -> Scorecard:
     """Grade a submission in a separate process, or by the ready judge.
 
     Args:
         problem: the name or the text of a problem.
-        source: Python text that defines ModelNew, or a language model's answer with the code; None counts as empty.
+        source: Python text that defines ModelNew, a language model's answer with the code, or the `Path` of a file or
+            of a folder with a submission.toml; None counts as empty.
         ready: see `Grader`.
         **options: see `GradeOptions`.
 
@@ -46,7 +50,7 @@ def grade(problem: str | ProblemText, source: str | None, *, ready: bool | None 
         InfraError: the machine has no GPU.
     """
     candidate = Candidate(problem, source)
-    submission = read_text(source, candidate.name, candidate.name) if isinstance(source, str) else None
+    submission = submission_of(candidate) if isinstance(source, str | Path) else None
     setup = setup_for(options, jobs=1, submission=submission)
     slots, hire = places(setup.options, setup.slots, jobs=1, ready=ready)
     graded = _graded(iter([candidate]), setup._replace(slots=slots), hire)

@@ -92,7 +92,7 @@ def grade(
     """Grade SUBMISSION against PROBLEM and write its scorecard.
 
     PROBLEM is a name from `warpgrade problems list`, or a path. SUBMISSION is a Python file that defines ModelNew,
-    or a language model's answer with a fenced block that does; - reads stdin.
+    a folder with a submission.toml, or a language model's answer with a fenced block; - reads stdin.
     With --replay CARD both arguments are optional: the card contains the submission, and the card's problem name is
     looked up among the shipped problems or in --problems. A card never causes another file to be read or run.
     """
@@ -246,7 +246,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
 def batch(*, jsonl: bool, **named: Any) -> ExitCode:
     """Grade all SUBMISSIONS into the folder of a run; resumable.
 
-    SUBMISSIONS is a folder of PROBLEM/NAME.py (or .txt, .md: a language model's answers), a KernelBench run folder,
+    SUBMISSIONS is a folder of PROBLEM/NAME.py (.txt, .md: a model's answers; or folders), a KernelBench run folder,
     or a file of lines {"problem": ..., "sample": ..., "source": ...}; - reads such lines from stdin.
     """
     from evaluator.batch.command import BatchArguments, run_batch

@@ -15,6 +15,11 @@ def source_files(request: BuildRequest) -> list[SourceFile]:
     return files
 
 
+def all_files(request: BuildRequest) -> list[SourceFile]:
+    """Return the files of a build, and the submission's headers beside them."""
+    return [*source_files(request), *request.headers]
+
+
 def _main_text(request: BuildRequest) -> str:
     headers = ["#include <torch/extension.h>"] if request.implicit_headers else []
     return "\n".join([*headers, *request.cpp_sources, *_bindings(request)])

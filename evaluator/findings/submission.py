@@ -49,6 +49,13 @@ ENTRIES: dict[Code, Entry] = {
         "autotuner takes its first configuration.",
         "No action needed; --device cuda compiles the kernels on a machine with a GPU.",
     ),
+    Code.BAD_FILES: Entry(
+        "the files of the submission are not allowed",
+        "A submission of several files is a folder with `submission.toml`, which names the entry. Its files are "
+        "regular UTF-8 files below the folder, at most 64 of them and 1 MiB together. Links, absolute paths and `..` "
+        "are refused.",
+        "Correct the file or the line of submission.toml that the message names.",
+    ),
     Code.FAILURE_WORKED_AROUND: Entry(
         "the code continues after a failure",
         "The text catches exceptions of a build or of a call in forward, and continues. The code that runs may then "

@@ -196,5 +196,5 @@ def _staged(
 
 
 def _unread_status(reason: Finding) -> Status:
-    """Status for an unread submission: build error without code in an answer; rejected if too large or no text."""
-    return Status.BUILD_ERROR if reason.code in (Code.NO_CODE, Code.CUT_OFF) else Status.REJECTED
+    """Status for an unread submission: build error without code or proper files; rejected if too large or no text."""
+    return Status.BUILD_ERROR if reason.code in (Code.NO_CODE, Code.CUT_OFF, Code.BAD_FILES) else Status.REJECTED

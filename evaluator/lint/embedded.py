@@ -3,9 +3,11 @@
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from evaluator.cuda_source.lexer import Code, Function, Kind, Token, tokens
+from evaluator.protocol.submission_files import HEADER_SUFFIXES, SOURCE_SUFFIXES, parts
 from evaluator.toolchain.diagnostics import LineMap
 
 _CODE_LINE = re.compile(r"[;{}]\s*\\?$|^\s*#\s*\w", re.MULTILINE)
@@ -54,6 +56,18 @@ def pieces(nodes: Sequence[ast.AST], source: str) -> list[Piece]:
         all_tokens = tokens(text)
         code = Code(all_tokens)
         found.append(Piece(all_tokens, code, code.functions(), LineMap(text, source), node.lineno))
+    return found
+
+
+def file_pieces(source: str) -> list[Piece]:
+    """Tokenize the C++ and CUDA files of a submission of several files."""
+    found = []
+    for part in parts(source):
+        if PurePosixPath(part.path).suffix in SOURCE_SUFFIXES | HEADER_SUFFIXES:
+            all_tokens = tokens(part.text)
+            code = Code(all_tokens)
+            lines = LineMap(part.text, source)
+            found.append(Piece(all_tokens, code, code.functions(), lines, part.lines_before + 1))
     return found
 
 

@@ -6,13 +6,14 @@ import warnings
 import msgspec
 
 from evaluator.lint import cpp_calls, launches, library, prompt_injection, side_effects
-from evaluator.lint.embedded import pieces
+from evaluator.lint.embedded import file_pieces, pieces
 from evaluator.lint.messages import MAX_MESSAGE, Looked, Remark, thinned
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.lint.reachable import Module, in_forward, take_apart
 from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
+from evaluator.protocol.submission_files import parts
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
@@ -25,7 +26,7 @@ def look(source: str) -> Looked:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            tree = _tree(source)
     except (SyntaxError, ValueError):
         return Looked(thinned(list(prompt_injection.prompt_injection(source, [], []))))
     except (RecursionError, MemoryError):
@@ -36,6 +37,19 @@ def look(source: str) -> Looked:
     except (RecursionError, MemoryError) as error:
         return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
     return Looked(noticed, builds=_builds(module))
+
+
+def _tree(source: str) -> ast.Module:
+    """Parse a submission. The Python files of several become one module, with lines of the whole text."""
+    files = [part for part in parts(source) if part.path.endswith(".py")]
+    if not files:
+        return ast.parse(source)
+    body: list[ast.stmt] = []
+    for part in files:
+        tree = ast.parse(part.text)
+        ast.increment_lineno(tree, part.lines_before)
+        body += tree.body
+    return ast.Module(body, [])
 
 
 def _builds(module: Module) -> list[BuildRequest]:
@@ -51,7 +65,7 @@ def _builds(module: Module) -> list[BuildRequest]:
 
 def _remarks(source: str, module: Module) -> list[Remark]:
     bodies = in_forward(module)
-    found = pieces(module.nodes, source)
+    found = [*pieces(module.nodes, source), *file_pieces(source)]
     return [
         *library.library_calls(module, bodies),
         *library.fallbacks(module, bodies),

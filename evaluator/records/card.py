@@ -41,6 +41,7 @@ class ProblemRef(Record, frozen=True):
 class SubmissionRef(Record, frozen=True):
     """The graded submission. `source` is the executed Python text: a card replays without other files.
 
+    A submission of several files has all its files in `source` (see `evaluator/protocol/submission_files.py`).
     `sha256` is the hash of `source`; None if no code was found. `toolchains` are the languages that the text names:
     none for plain PyTorch, and for cards without this field.
     """

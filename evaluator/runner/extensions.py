@@ -23,7 +23,10 @@ from evaluator.protocol.build_request import as_list
 from evaluator.protocol.frames import BuildReply, BuildRequest, Frame, SourceFile
 from evaluator.protocol.frames.oversize import unsendable_request
 from evaluator.protocol.operations import operator_of
+from evaluator.protocol.submission_files import HEADER_SUFFIXES
 
+FILES_FOLDER = "files"
+"""Folder of a submission of several files, in the runner's private folder."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
 _REGISTERS = b"_ZN5torch7Library"
 """Symbol imported by libraries with operators. Listing all operators takes ten milliseconds."""
@@ -51,6 +54,8 @@ class ExtensionLoader:
     def __init__(self, channel: BuildChannel, folder: Path, watch: Watch | None = None) -> None:
         """Request builds over `channel`, store libraries in `folder`, and report each library to `watch`.
 
+        The files of a submission of several files lie in the folder `FILES_FOLDER` beside `folder`.
+
         `operators` lists the `torch.ops` operators registered by loaded libraries (`TORCH_LIBRARY`).
         """
         self._watch = watch
@@ -64,6 +69,10 @@ class ExtensionLoader:
     def names(self) -> list[str]:
         """Names of the loaded extensions."""
         return list(self._loaded)
+
+    @property
+    def _own(self) -> Path:
+        return self._folder.parent / FILES_FOLDER
 
     def install(self) -> None:
         """Replace PyTorch's functions."""
@@ -98,20 +107,39 @@ class ExtensionLoader:
         if with_sycl or extra_sycl_cflags or is_standalone:
             raise RuntimeError("SYCL and standalone extensions are not supported")
         paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-        files = [SourceFile(name=Path(path).name, text=Path(path).read_text()) for path in paths]
+        files = [self._source(Path(path)) for path in paths]
         has_cuda = any(file.name.endswith(".cu") for file in files)
         return self._build(
             BuildRequest(
                 name=name,
                 files=files,
+                headers=self._headers({file.name for file in files}),
                 extra_cflags=as_list(extra_cflags),
                 extra_cuda_cflags=as_list(extra_cuda_cflags),
                 extra_ldflags=as_list(extra_ldflags),
-                extra_include_paths=as_list(extra_include_paths),
+                extra_include_paths=[self._own_path(Path(path)) or path for path in as_list(extra_include_paths)],
                 with_cuda=has_cuda if with_cuda is None else with_cuda,
                 python_module=is_python_module,
             )
         )
+
+    def _source(self, path: Path) -> SourceFile:
+        """Read a source. A relative path may begin in the submission's own folder."""
+        if not path.is_absolute() and not path.exists():
+            path = self._own / path
+        return SourceFile(name=self._own_path(path) or path.name, text=path.read_text(encoding="utf-8"))
+
+    def _own_path(self, path: Path) -> str | None:
+        """Return a path below the submission's own folder, which is the compiler's folder; None for another path."""
+        if not self._own.exists() or not path.resolve().is_relative_to(self._own.resolve()):
+            return None
+        return path.resolve().relative_to(self._own.resolve()).as_posix()
+
+    def _headers(self, listed: Collection[str]) -> list[SourceFile]:
+        """Return the headers among the submission's own files."""
+        found = sorted(path for path in self._own.rglob("*") if path.suffix in HEADER_SUFFIXES and path.is_file())
+        headers = [self._source(path) for path in found]
+        return [header for header in headers if header.name not in listed]
 
     def _build(self, request: BuildRequest) -> ModuleType | str:
         if (problem := unsendable_request(request)) is not None:

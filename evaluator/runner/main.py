@@ -91,7 +91,7 @@ class Runner:
         except Closed:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
-            answer = submission_module.describe(error, self._private)
+            answer = submission_module.describe(error)
         if not isinstance(answer, Done | WindowDone) or isinstance(frame, Prepare):
             self.printing.flush()  # Outside the timed interval.
         if isinstance(frame, Prepare) and self._called:

@@ -31,7 +31,7 @@ def main() -> NoReturn:
     try:
         run(read_back(folder), folder, torch.device("cuda"), torch.cuda.profiler.profile())
     except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
-        failed = submission_module.describe(error, folder)
+        failed = submission_module.describe(error)
         line = " ".join(f"{failed.kind}: {failed.message}".split())
         os.write(said, f"{FAILED}{line[:_MOST_SAID]}\n".encode())
         sys.exit(1)

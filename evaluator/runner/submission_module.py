@@ -14,15 +14,22 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import torch
+from msgspec.structs import replace
+from torch.utils import cpp_extension
 
-from evaluator.protocol.frames import Failed
+from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.seeding import seed_torch
+from evaluator.protocol.submission_files import Part, parts
+from evaluator.protocol.submission_manifest import checked, extension_sources
+from evaluator.runner.extensions import FILES_FOLDER
 from evaluator.runner.triton.compile_errors import interpreted_cause, refused_kernel
 
 SUBMISSION_FILE = "submission.py"
 MODEL_FILE = "model.py"
 _MAX_MESSAGE = 8000
 _MAX_LINES = 16
+_lines_before: dict[str, int] = {}
+"""Files of the submission, with the number of lines before the file in the submission's text."""
 
 
 class NoModelNew(Exception):
@@ -49,12 +56,16 @@ def read_in(folder: Path, submission: str, model: str) -> type:
     Execution, tracebacks, `inspect`, TorchScript and Triton all use the text `submission`.
     """
     (folder / MODEL_FILE).write_text(model, encoding="utf-8")
-    path = folder / SUBMISSION_FILE
-    path.write_bytes(_on_disk(submission))
-    # Without a modification time, linecache never re-reads the file.
-    linecache.cache[str(path)] = (len(submission), None, _lines(submission), str(path))
     sys.path.insert(0, str(folder))
-    spec = importlib.util.spec_from_file_location("submission", path, loader=_Loader(path, submission))
+    path, text = folder / SUBMISSION_FILE, submission
+    if files := parts(submission):
+        path, text = _unpack(folder / FILES_FOLDER, files)
+    else:
+        path.write_bytes(_on_disk(submission))
+        _lines_before[str(path)] = 0
+    # Without a modification time, linecache never re-reads the file.
+    linecache.cache[str(path)] = (len(text), None, _lines(text), str(path))
+    spec = importlib.util.spec_from_file_location("submission", path, loader=_Loader(path, text))
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported")
     module: ModuleType = importlib.util.module_from_spec(spec)
@@ -64,6 +75,26 @@ def read_in(folder: Path, submission: str, model: str) -> type:
     if not isinstance(found, type):
         raise NoModelNew("the submission defines no class ModelNew")
     return found
+
+
+def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
+    """Write the files of a submission, build the extension of its manifest, and return the entry: path and text."""
+    manifest = checked(files)
+    for part in files:
+        path = root / part.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_on_disk(part.text) if part.path == manifest.entry else part.text.encode())
+        _lines_before[str(path)] = part.lines_before
+    sys.path.insert(0, str(root))
+    if (extension := manifest.extension) is not None:
+        cpp_extension.load(
+            name=extension.name,
+            sources=[str(root / path) for path in extension_sources(manifest, files)],
+            extra_cflags=extension.extra_cflags,
+            extra_cuda_cflags=extension.extra_cuda_cflags,
+            extra_ldflags=extension.extra_ldflags,
+        )
+    return root / manifest.entry, next(part.text for part in files if part.path == manifest.entry)
 
 
 def _lines(text: str) -> list[str]:
@@ -118,19 +149,19 @@ def copy_weights(model: Any, state: dict[str, torch.Tensor]) -> str | None:
     return None
 
 
-def describe(error: BaseException, folder: Path) -> Failed:
+def describe(error: BaseException) -> Failed:
     """Convert an exception to a frame: type, message, and the submission's own stack lines."""
-    path = str(folder / SUBMISSION_FILE)
-    linecache.checkcache(path)
-    refused = refused_kernel(error, path)
+    for path in _lines_before:
+        linecache.checkcache(path)
+    refused = _refused(error)
     error = interpreted_cause(error)
     lines = [
-        (entry.lineno or 0, (entry.line or "")[:500])
+        ((entry.lineno or 0) + _lines_before[entry.filename], (entry.line or "")[:500])
         for entry in traceback.extract_tb(error.__traceback__)
-        if entry.filename == path
+        if entry.filename in _lines_before
     ]
-    if isinstance(error, SyntaxError) and error.filename == path:
-        lines.append((error.lineno or 0, (error.text or "").rstrip()[:500]))
+    if isinstance(error, SyntaxError) and (before := _lines_before.get(str(error.filename))) is not None:
+        lines.append(((error.lineno or 0) + before, (error.text or "").rstrip()[:500]))
         return Failed(kind=type(error).__name__[:200], message=str(error.msg)[:_MAX_MESSAGE], lines=lines[-_MAX_LINES:])
     return Failed(
         kind=type(error).__name__[:200],
@@ -138,6 +169,16 @@ def describe(error: BaseException, folder: Path) -> Failed:
         lines=lines[-_MAX_LINES:],
         refused=refused,
     )
+
+
+def _refused(error: BaseException) -> RefusedKernel | None:
+    """Return the kernel refused by Triton's compiler, with its place in any file of the submission."""
+    refused = None
+    for path, before in _lines_before.items():
+        refused = refused_kernel(error, path)
+        if refused is None or refused.line:
+            return refused and replace(refused, line=refused.line + before)
+    return refused
 
 
 def _text(error: BaseException) -> str:

@@ -2,6 +2,8 @@
 
 import re
 
+from evaluator.protocol.submission_files import is_several
+
 _INCOMPLETE = re.compile(
     r"[-+*/%@=,(\[{:&|<>\\]\Z|\bfrom [\w.]{1,100}\Z|\b(?:import|from|class|def|return|as|in|and|or|not|if|else)\Z"
 )
@@ -15,14 +17,14 @@ def is_cut_off(source: str, said: str, line: int | None) -> bool:
     r"""Return whether `said`, a syntax error at `line` of `source`, is due to truncated text.
 
     A bracket or string still open at the end of the text was opened at `line`. If Python code follows, at the margin or
-    with a forward, the closing delimiter was forgotten and the text is complete.
+    with a forward, the closing delimiter was forgotten and the text is complete. A folder of files is never cut off.
 
     >>> is_cut_off("x = 1\nS = '''\nint f", "unterminated triple-quoted string literal (detected at line 3)", 2)
     True
     >>> is_cut_off("f(1\nclass A: pass", "'(' was never closed", 1)
     False
     """
-    if line is None:
+    if line is None or is_several(source):
         return False
     text = source.rstrip()
     lines = text.split("\n")

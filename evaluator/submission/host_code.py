@@ -6,7 +6,7 @@ operations runs on any device, like Python.
 
 import re
 
-_EXTENSION = re.compile(r"\b(?:load_inline|cpp_extension)\b")
+_EXTENSION = re.compile(r"\b(?:load_inline|cpp_extension)\b|^\[extension\]", re.MULTILINE)
 _HOST = re.compile(r"\bdata_ptr\b|\baccessor<|\bis_cpu\b|\bkCPU\b|\bparallel_for\b|#pragma omp\b|immintrin\.h")
 _GPU = re.compile(
     r"__global__|<<<|\bkCUDA\b|torch\.cuda\b|['\"]cuda\b|\.cuda\(|\.cuh?['\">]|<cu(?:da|blas|dnn|fft|rand|sparse)"

@@ -1,11 +1,12 @@
-"""Reading of a submission: a Python file, or the code in a language model's answer.
+"""Reading of a submission: a Python file, a folder of files, or the code in a language model's answer.
 
 The text is hostile: nothing is run or parsed, because text can crash Python's own parser. Every step takes time linear
 in the text.
 
 A `.py` file is Python. Any other text (a `.txt` or `.md` file, stdin, a string from a program) is an answer if a fenced
 block defines ModelNew. Text is Python if ModelNew is defined outside blocks, or if no blocks exist and the text looks
-like Python. Any remaining text contains no code.
+like Python. Any remaining text contains no code. A text with the first line of several files is such a submission (see
+`evaluator/protocol/submission_files.py`), and a folder becomes such a text.
 """
 
 import hashlib
@@ -19,7 +20,10 @@ from typing import BinaryIO, Literal, NamedTuple
 from evaluator.errors import SubmissionUnreadable
 from evaluator.files.safe_open import NotRegular, read_found, read_named
 from evaluator.findings import Code, finding
+from evaluator.protocol.submission_files import BadFiles, is_several, parts
+from evaluator.protocol.submission_manifest import checked
 from evaluator.records import Finding, Record, Sha256
+from evaluator.submission.folder import is_submission_folder, read_folder_text
 from evaluator.submission.model_new import looks_like_python
 
 MAX_CODE_BYTES = 1024 * 1024
@@ -95,16 +99,19 @@ def read_submission(
     Raises:
         SubmissionUnreadable: the system refuses the file.
     """
-    suffix = "" if isinstance(path, str) else path.suffix.lower()
+    is_folder = not isinstance(path, str) and path.is_dir()
+    suffix = "" if isinstance(path, str) or is_folder else path.suffix.lower()
     limit = MAX_CODE_BYTES if suffix == ".py" else MAX_ANSWER_BYTES
     data = _read(path, stdin, limit, found_in)
+    if isinstance(data, Finding):
+        return data
     if len(data) > limit:
         what = "a submission" if suffix == ".py" else "an answer"
         return _too_large(f"{what} is at most {limit >> 20} MiB of text, and this file is larger", limit)
     text = _decode(data)
     if isinstance(text, Finding):
         return text
-    code = _Code(text) if suffix == ".py" else _code_in(text)
+    code = _several(text) if is_several(text) else _Code(text) if suffix == ".py" else _code_in(text)
     if isinstance(code, Finding):
         return code
     source_bytes = code.source.encode()
@@ -114,7 +121,7 @@ def read_submission(
     sha256 = hashlib.sha256(source_bytes).hexdigest()
     return Submission(
         # Different texts from a pipe are different submissions.
-        name=f"stdin-{sha256[:_NAMING_DIGITS]}" if isinstance(path, str) else _printable(path.stem),
+        name=f"stdin-{sha256[:_NAMING_DIGITS]}" if isinstance(path, str) else _name_of(path, is_folder=is_folder),
         origin="stdin" if isinstance(path, str) else _printable(path),
         sha256=sha256,
         source=code.source,
@@ -124,9 +131,26 @@ def read_submission(
     )
 
 
-def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int, found_in: Path | None) -> bytes:
+def _several(text: str) -> _Code | Finding:
+    """Return a text of several files, if its files are allowed."""
+    try:
+        checked(parts(text))
+    except BadFiles as error:
+        return finding(Code.BAD_FILES, str(error))
+    return _Code(text)
+
+
+def _name_of(path: Path, *, is_folder: bool) -> str:
+    """Return the name of a submission at `path`; `.` has the name of the current folder."""
+    return _printable((path.name or path.resolve().name) if is_folder else path.stem)
+
+
+def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int, found_in: Path | None) -> bytes | Finding:
     """Read at most one byte more than the limit, to detect larger files."""
     try:
+        if not isinstance(path, str) and is_submission_folder(path):
+            text = read_folder_text(path, MAX_CODE_BYTES, found_in)
+            return text if isinstance(text, Finding) else text.encode()
         if isinstance(path, str):
             return (sys.stdin.buffer if stdin is None else stdin).read(at_most + 1)
         if found_in is not None:
@@ -136,7 +160,10 @@ def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int, found
         hint = "submit the file itself: in a folder, only regular files are read"
         raise SubmissionUnreadable(f"{path} is refused: {error.strerror}", hint=hint) from error
     except IsADirectoryError as error:
-        hint = "name one file of the folder; `warpgrade batch` grades a whole folder"
+        hint = (
+            "name one file of the folder, or write submission.toml into it: see docs/languages.md; "
+            "`warpgrade batch` grades a folder of submissions"
+        )
         raise SubmissionUnreadable(f"{path} is a folder, not a submission", hint=hint) from error
     except (OSError, ValueError) as error:
         # ValueError: a NUL in the name, or a closed stream.

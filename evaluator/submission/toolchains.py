@@ -5,7 +5,7 @@ import re
 from evaluator.records import Toolchain
 
 _TRITON = re.compile(r"^[ \t]*(?:import|from)[ \t][^\n#]{0,400}\btriton\b|\btriton\.jit\b", re.MULTILINE)
-_EXTENSION = re.compile(r"\b(?:load_inline|cpp_extension)\b")
+_EXTENSION = re.compile(r"\b(?:load_inline|cpp_extension)\b|^\[extension\]", re.MULTILINE)
 _CUDA = re.compile(r"__global__|\bcuda_sources?\b|\.cuh?\b['\"]")
 _JIT = re.compile(
     r"^[ \t]*@(?:triton\.)?jit\b[^\n]{0,400}\n(?:[ \t]*(?:[@#)][^\n]{0,400})?\n){0,8}"

@@ -1,10 +1,10 @@
 """Parser for compiler messages, with mapping to the submission's lines."""
 
 import functools
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Literal
 
 from msgspec.structs import replace
@@ -46,6 +46,16 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
     return [_located(entry, files, submission, maps) for entry in ordered[:_MAX_DIAGNOSTICS]]
 
 
+def _plain_path(path: str, known: Mapping[str, str]) -> str:
+    """Return a compiler's spelling of a path as the known path that it means, else its last part.
+
+    >>> _plain_path("./csrc/../tile.cuh", {"tile.cuh": ""}), _plain_path("/usr/include/math.h", {"tile.cuh": ""})
+    ('tile.cuh', 'math.h')
+    """
+    plain = posixpath.normpath(path)
+    return plain if plain in known else posixpath.basename(path)
+
+
 class LineMap:
     """Mapping from lines of a generated file to lines of a submission. Both count from 1, as compilers do.
 
@@ -84,6 +94,7 @@ def _places(submission: str) -> Mapping[str, list[int]]:
 
 
 def _located(entry: Diagnostic, files: Mapping[str, str], submission: str, maps: dict[str, LineMap]) -> Diagnostic:
+    entry = replace(entry, file=_plain_path(entry.file, files))
     if entry.file not in files:
         return entry
     if entry.file not in maps:
@@ -99,7 +110,7 @@ def _parse_line(line: str) -> Diagnostic | None:
         return Diagnostic(
             severity="error" if "error" in match["severity"] else match["severity"],
             message=match["text"][:2000],
-            file=PurePath(match["file"]).name,
+            file=match["file"],
             line=int(match["line"]),
             column=int(match.groupdict().get("column") or 0),
             submission_line=None,

@@ -24,6 +24,7 @@ from evaluator.grading.request import Unread
 from evaluator.records import Problem, SizeName
 from evaluator.report.layout.text import one_line
 from evaluator.sizes.small_size import NO_SMALL, with_small_size
+from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
 
 SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
@@ -117,6 +118,7 @@ def _names(problem: Problem) -> tuple[str, ...]:
 def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] | None = None) -> Iterator[Item]:
     """Read submissions below `folder`: `PROBLEM/NAME.py`, answers (.txt, .md), and files with KernelBench's names.
 
+    A folder `PROBLEM/NAME` with a submission.toml is one submission.
     A file in `known` (by path) with an unchanged stamp is not read. Only regular files are read, and links are not
     followed. Links and special files with the name of a submission, and links to folders, are refused.
 
@@ -126,14 +128,19 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
     known = known or {}
     for path, mode in submission_files(folder):
         origin = _spelled(path)
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             yield Refused(origin, f"it is {kind(mode)}; what lies in a folder is read only where it is a regular file")
             continue
         before = known.get(origin)
-        if before is not None and before.stamp == _stamp(path) and problems.has(before.problem, before.problem_sha256):
+        # The stamp of a folder says nothing about its files, so a folder is always read.
+        if before is not None and stat.S_ISREG(mode) and _is_unchanged(before, path, problems):
             yield Seen(before, partial(_read_file, path, folder, problems))
         else:
             yield _read_file(path, folder, problems)
+
+
+def _is_unchanged(before: Planned, path: str, problems: Problems) -> bool:
+    return before.stamp == _stamp(path) and problems.has(before.problem, before.problem_sha256)
 
 
 def expected(folder: Path) -> int:
@@ -178,8 +185,11 @@ def submission_files(folder: Path) -> list[tuple[str, int]]:
         except OSError as error:
             hint = "name a folder of submissions"
             raise UsageError(f"cannot list {error.filename or top}: {error.strerror}", hint=hint) from error
+        several = [each for each in folders if is_submission_folder(each.path)]
+        found += [(f"{top}/{each.name}", stat.S_IFDIR) for each in several]
         found += [(f"{top}/{each.name}", mode) for each, mode in others if _may_be_meant(each, mode)]
-        left += [f"{top}/{each.name}" for each in reversed(folders) if not each.name.startswith("__pycache__")]
+        inner = [each for each in folders if each not in several and not each.name.startswith("__pycache__")]
+        left += [f"{top}/{each.name}" for each in reversed(inner)]
     return found
 
 
@@ -204,7 +214,8 @@ def _stamp(path: str) -> Stamp | None:
 def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused:
     path = Path(spelled)
     relative = path.relative_to(folder)
-    wanted, name = relative.parent.as_posix(), path.stem if path.suffix.lower() == ".py" else path.name
+    wanted = relative.parent.as_posix()
+    name = path.stem if path.suffix.lower() == ".py" and path.is_file() else path.name
     found = _KERNELBENCH_FILE.fullmatch(path.stem)
     if found:
         wanted, name = f"level{int(found['level'])}/{int(found['number'])}", f"sample_{int(found['sample'])}"

@@ -10,7 +10,14 @@ from msgspec.structs import replace
 
 from evaluator.compile.cuda.precompiled import precompiled
 from evaluator.compile.cuda.split_build import DEVICE_LISTING, HOST_LISTING, SplitBuild, split_build
-from evaluator.compile.extension.builder import MOST_BUILT_BYTES, SUBMISSION_LIMITS, RunTool, read_library, work_folder
+from evaluator.compile.extension.builder import (
+    MOST_BUILT_BYTES,
+    SUBMISSION_LIMITS,
+    RunTool,
+    read_library,
+    work_folder,
+    write_files,
+)
 from evaluator.cuda_source.declarations import NotSplittable
 from evaluator.cuda_source.source_files import source_files
 from evaluator.protocol.frames import BuildRequest
@@ -89,14 +96,15 @@ class _OneUnitEach:
         self.name = "light" if light else "plain"
         self._request = request
         self._files = {file.name: file.text for file in source_files(request)}
+        self._headers = {file.name: file.text for file in request.headers}
         self._architecture = architecture
         self._light = light
         self.with_cuda = request.with_cuda or any(_is_cuda(name) for name in self._files)
 
     def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
-        texts = {**self._shadows(), **self._files, "build.ninja": self._ninja_text()}
+        texts = {**self._shadows(), **self._headers, **self._files, "build.ninja": self._ninja_text()}
         with work_folder() as work:
-            _write(work, texts)
+            write_files(work, texts)
             result = _ninja(run_tool, work, timeout_s)
             return Attempt(
                 result, read_library(work / f"{self._request.name}.so", MOST_BUILT_BYTES) if result.ok else None
@@ -106,7 +114,7 @@ class _OneUnitEach:
         """Return the headers that shadow PyTorch's headers."""
         if not self._light:
             return {}
-        headers = light_headers_for(self._files.values())
+        headers = light_headers_for([*self._files.values(), *self._headers.values()])
         return headers | _without_bindings(headers)
 
     def _ninja_text(self) -> str:
@@ -117,7 +125,7 @@ class _OneUnitEach:
         if not self.with_cuda:
             return host_compiler.ninja_text(request.name, list(self._files), cflags, ldflags)
         units = [nvcc.Unit(name, _is_cuda(name)) for name in self._files]
-        binds = any(_is_cuda(name) and _BINDINGS.search(text) for name, text in self._files.items())
+        binds = any(_is_cuda(name) and _BINDINGS.search(text) for name, text in (self._files | self._headers).items())
         if self._light and not binds:
             shadow = [f"-I{_LIGHTER_FOLDER}"]
         given = [*shadow, *own, *nvcc_flags(request.extra_cuda_cflags).kept]
@@ -136,7 +144,7 @@ class _Split:
     def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
         library = f"{self._plan.request.name}.so"
         with work_folder() as work:
-            _write(work, {"host.cpp": self._plan.host, "build.ninja": self._plan.ninja_text()})
+            write_files(work, {"host.cpp": self._plan.host, "build.ninja": self._plan.ninja_text()})
             first = None
             if self._plan.two_steps:
                 first = _ninja(run_tool, work, timeout_s, "host.o")
@@ -146,7 +154,7 @@ class _Split:
                 device = self._plan.device(_text(work / HOST_LISTING) if first else "")
             except NotSplittable as reason:
                 return Attempt(first or _no_result(), None, str(reason))
-            _write(work, {"device.cu": device})
+            write_files(work, {"device.cu": device})
             spent_s = first.wall_s if first else 0.0
             result = _together(first, _ninja(run_tool, work, timeout_s - spent_s))
             if not result.ok:
@@ -167,13 +175,6 @@ def _without_bindings(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _is_cuda(name: str) -> bool:
     return PurePath(name).suffix in CUDA_SUFFIXES
-
-
-def _write(work: Path, texts: Mapping[str, str]) -> None:
-    for name, text in texts.items():
-        path = work / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
 
 
 def _ninja(run_tool: RunTool, work: Path, timeout_s: float, *targets: str) -> ToolResult:

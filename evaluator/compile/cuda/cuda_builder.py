@@ -21,7 +21,7 @@ from evaluator.compile.extension.builder import CPP_SUFFIXES, RunTool, compile_f
 from evaluator.compile.extension.error_agreement import agreed, undeclared
 from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source import lexer
-from evaluator.cuda_source.source_files import source_files
+from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
@@ -70,11 +70,11 @@ class CudaBuilder:
             return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             log = entry.manifest.log
-            unit = _unit(request, key, self._parsed(log, files), log, ok=True, cached=True, wall_s=0.0)
+            unit = _unit(request, key, self._parsed(log, all_files(request)), log, ok=True, cached=True, wall_s=0.0)
             return BuildResult(unit=unit, library=entry.library, finding=None)
-        return self._failures.get(key) or self._failures.note(key, self._climb(request, files, key))
+        return self._failures.get(key) or self._failures.note(key, self._climb(request, key))
 
-    def _climb(self, request: BuildRequest, files: list[SourceFile], key: str) -> BuildResult:
+    def _climb(self, request: BuildRequest, key: str) -> BuildResult:
         """Run the steps in order. An error in two steps is the submission's own and final."""
         started = time.monotonic()
         ladder = steps(request, self._architecture, self._cache_root, self._too_much)
@@ -84,7 +84,7 @@ class CudaBuilder:
             attempt = step.build(self._run_tool, self._timeout_s - (time.monotonic() - started))
             wall_s = time.monotonic() - started
             log = "\n".join([*notes, f"step: {step.name}", attempt.result.output])
-            found = self._parsed(attempt.result.output, files)
+            found = self._parsed(attempt.result.output, all_files(request))
             if attempt.library is not None:
                 self._cache.put(key, attempt.library, log=log, wall_s=wall_s)
                 unit = _unit(request, key, found, log, ok=True, cached=False, wall_s=wall_s)

@@ -26,10 +26,11 @@ from evaluator.compile.extension.builder import (
     refusal,
     refused_build,
     work_folder,
+    write_files,
 )
 from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source import lexer
-from evaluator.cuda_source.source_files import source_files
+from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import Step, StepName, build_steps, final_errors
 from evaluator.emulator.frontend.front_end import FrontEnd
@@ -73,6 +74,7 @@ class EmulatedBuilder:
         if (problem := misnamed(request) or refusal(request, files, _SUFFIXES)) is not None:
             return refused_build(request, key, problem)
         started = time.monotonic()
+        files = all_files(request)
         front = self._read(request)
         if isinstance(front, str):
             refused = refused_build(request, key, finding(Code.NOT_EMULATED, front, construct="so much text"))
@@ -130,10 +132,7 @@ class EmulatedBuilder:
 
     def _compile(self, step: Step) -> tuple[ToolResult, bytes | None]:
         with work_folder() as work:
-            for name, text in step.files.items():
-                path = work / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+            write_files(work, step.files)
             readable = []
             if step.name is StepName.LIGHT and (header := precompiled_headers(self._run_tool, self._cache)) is not None:
                 (work / PRECOMPILED).symlink_to(header)

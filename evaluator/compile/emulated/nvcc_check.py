@@ -8,7 +8,7 @@ code, which includes everything that refers to PyTorch.
 import re
 from collections.abc import Mapping, Sequence
 
-from evaluator.compile.extension.builder import SUBMISSION_LIMITS, RunTool, work_folder
+from evaluator.compile.extension.builder import SUBMISSION_LIMITS, RunTool, work_folder, write_files
 from evaluator.errors import ToolchainMissing
 from evaluator.protocol.frames import SourceFile
 from evaluator.records import Diagnostic
@@ -59,9 +59,8 @@ def device_errors(
     found: list[Diagnostic] = []
     for name, text in kernels.items():
         with work_folder() as work:
-            for other in texts.keys() - kernels.keys():
-                (work / other).write_text(texts[other], encoding="utf-8")
-            (work / name).write_text(f'{_PRELUDE}#line 1 "{name}"\n{text}', encoding="utf-8")
+            others = {other: texts[other] for other in texts.keys() - kernels.keys()}
+            write_files(work, {**others, name: f'{_PRELUDE}#line 1 "{name}"\n{text}'})
             argv = [nvcc.nvcc().path, *_flags(words(flags)), name, "-o", "kernels.ptx"]
             result = run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=_TIMEOUT_S)
         if result.exit_code is not None and not result.ok:

@@ -5,7 +5,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePath
 from typing import Protocol
@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.failed_builds import FailedBuilds
-from evaluator.cuda_source.source_files import source_files
+from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.protocol.submission_files import HEADER_SUFFIXES, bad_path, clashing_path
 from evaluator.records import BuildUnit, Finding
 from evaluator.sandbox import Limits, ToolResult
 from evaluator.sandbox.filesystem.scratch_folders import Scratch
@@ -28,7 +29,6 @@ from evaluator.toolchain.diagnostics import parse
 from evaluator.toolchain.flags import refused_compile_flags, refused_link_flags, words
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
-_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
 CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_LIBRARY_BYTES = 512 << 20
@@ -82,8 +82,7 @@ class Builder:
 
     def _compile(self, request: BuildRequest, files: list[SourceFile], key: str) -> BuildResult:
         with work_folder() as work:
-            for file in files:
-                (work / file.name).write_text(file.text, encoding="utf-8")
+            write_files(work, {file.name: file.text for file in all_files(request)})
             names = [file.name for file in files]
             text = host_compiler.ninja_text(request.name, names, _compile_words(request), words(request.extra_ldflags))
             (work / "build.ninja").write_text(text, encoding="utf-8")
@@ -114,7 +113,7 @@ class Builder:
         wall_s: float,
         log: str,
     ) -> BuildUnit:
-        texts = {file.name: file.text for file in files}
+        texts = {file.name: file.text for file in [*files, *request.headers]}
         return BuildUnit(
             name=request.name,
             key=key,
@@ -178,12 +177,15 @@ def refusal(request: BuildRequest, files: list[SourceFile], suffixes: AbstractSe
     if flags:
         return finding(Code.FLAG_REFUSED, f"{request.name}: flags not allowed: {' '.join(flags)[:300]}")
     names = [file.name for file in files]
-    wrong = [name for name in names if not _FILE_NAME.match(name) or PurePath(name).suffix not in suffixes]
-    if wrong or len(set(names)) != len(names) or not names:
+    every = [*names, *(header.name for header in request.headers)]
+    wrong = [name for name in names if PurePath(name).suffix not in suffixes]
+    wrong += [header.name for header in request.headers if PurePath(header.name).suffix not in HEADER_SUFFIXES]
+    wrong += [name for name in every if bad_path(name) is not None]
+    if wrong or clashing_path(every) is not None or not names:
         return finding(
             Code.BUILD_REQUEST_REFUSED, f"{request.name}: unsupported source files: {str(wrong or names)[:300]}"
         )
-    if sum(len(file.text.encode()) for file in files) > _MAX_SOURCE_BYTES:
+    if sum(len(file.text.encode()) for file in [*files, *request.headers]) > _MAX_SOURCE_BYTES:
         return finding(Code.BUILD_REQUEST_REFUSED, f"{request.name}: the sources exceed {_MAX_SOURCE_BYTES >> 20} MiB")
     return None
 
@@ -196,6 +198,7 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
     """Hash everything that determines the library's contents."""
     parts = [
         [(file.name, file.text) for file in files],
+        [(file.name, file.text) for file in request.headers],
         request.name,
         request.extra_cflags,
         request.extra_ldflags,
@@ -206,6 +209,14 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
         ),
     ]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def write_files(work: Path, texts: Mapping[str, str]) -> None:
+    """Write files by path below a compiler's folder."""
+    for name, text in texts.items():
+        path = work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def refused_build(request: BuildRequest, key: str, problem: Finding) -> BuildResult:

@@ -72,7 +72,8 @@ def build_steps(request: BuildRequest, front: FrontEnd) -> list[Step]:
     """
     files = front.rewritten
     sources = [file for file in files if PurePath(file.name).suffix not in HEADER_SUFFIXES]
-    local = {file.name: file.text for file in files if file not in sources}
+    # Sources in folders are written only for their folders: a quoted include begins there.
+    local = {file.name: file.text for file in files if file not in sources or "/" in file.name}
     single = {**local, "unit.cpp": _joined(sources)}
     separate = {f"{index}.cpp": _marked(file) for index, file in enumerate(sources)}
     flags = _flags(request, front)
@@ -138,9 +139,15 @@ def _flags(request: BuildRequest, front: FrontEnd) -> list[str]:
         *_NVCC_DEFAULTS,
         *_macros(own),
         *(f"-I{path}" for path in request.extra_include_paths if path),
+        # The unit of all files lies in the top folder; a quoted include begins in the folder of its own file.
+        *(word for folder in _folders(request) for word in ("-iquote", folder)),
         f"-isystem{headers.INCLUDE}",
         *host_compiler.compile_flags(request.name),
     ]
+
+
+def _folders(request: BuildRequest) -> list[str]:
+    return sorted({PurePath(file.name).parent.as_posix() for file in request.files} - {"."})
 
 
 def _macros(flags: Sequence[str]) -> list[str]:

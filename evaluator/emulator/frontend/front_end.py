@@ -13,7 +13,7 @@ import msgspec
 
 from evaluator.cuda_source.device_code import device_code
 from evaluator.cuda_source.kernel_names import kernels_in_text
-from evaluator.cuda_source.source_files import source_files
+from evaluator.cuda_source.source_files import all_files
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.nvcc_macros import as_nvcc
 from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, rewrite_unit
@@ -54,7 +54,7 @@ class FrontEnd(Frame, frozen=True):
 
 def front_end(request: BuildRequest) -> FrontEnd:
     """Analyse and rewrite the files of a build."""
-    files = source_files(request)
+    files = all_files(request)
     new = rewritten(files)
     parts = [SourceFile(file.name, device_code(file.text) or "") for file in files if file.name.endswith(".cu")]
     return FrontEnd(
@@ -69,7 +69,7 @@ def front_end(request: BuildRequest) -> FrontEnd:
 
 def lacking_constructs(request: BuildRequest) -> list[Lacking]:
     """List the unsupported constructs in the files of a build."""
-    files = source_files(request)
+    files = all_files(request)
     own = {file.name for file in files}
     return [
         Lacking(item.construct, file.name, item.line)

@@ -10,7 +10,7 @@ from evaluator.compile.device_builders import ExtensionBuilder
 from evaluator.compile.extension.binding_errors import explained
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.cuda_source.kernel_names import Kernels, kernels_in_library
-from evaluator.cuda_source.source_files import source_files
+from evaluator.cuda_source.source_files import all_files
 from evaluator.devices.memory import sealed_file
 from evaluator.findings import Code, finding
 from evaluator.judge.runners.build_budget import BuildBudget
@@ -80,7 +80,7 @@ class BuildService:
                 self.failures.append(why)
                 message = why.message
             return BuildReply(ok=False, log=f"{message}\n{built.unit.log}"), None
-        self._keep(source_files(request))
+        self._keep(all_files(request))
         self.device_code.append(_kernels(built, built.library))
         self.imports.append(imported_symbols(built.library))
         if self._on_library is not None:

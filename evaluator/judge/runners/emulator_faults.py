@@ -7,13 +7,14 @@ from pathlib import PurePath
 
 from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES
 from evaluator.findings import Code, finding
+from evaluator.protocol.submission_files import place_of
 from evaluator.records import Finding
 from evaluator.toolchain.diagnostics import LineMap
 
 _MOST_TEXT = 1000
 _MOST_FILES = 64
 _FAULT = re.compile(r"emulator\[(?P<word>[a-z-]+)\]: (?P<text>.*)", re.DOTALL)
-_PLACE = re.compile(r"\((?:(?P<file>[\w.+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
+_PLACE = re.compile(r"\((?:(?P<file>[\w./+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
 _CODES = {
     "illegal-access": Code.ILLEGAL_ACCESS,
     "shared-out-of-bounds": Code.ILLEGAL_ACCESS,
@@ -60,11 +61,12 @@ class _Places:
         if line is None:
             return place[0]
         self.last = line
-        return f"({place['launch'] or ''}line {line})"
+        return f"({place['launch'] or ''}{place_of(self._submission, line).label})"
 
     def _submission_line(self, file: str | None, line: int) -> int | None:
         # A launch is reported with a line but no file; only CUDA files contain launches.
-        names = [file] if file else [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
+        names = [name for name in self._texts if file is None and PurePath(name).suffix in CUDA_SUFFIXES]
+        names += [name for name in self._texts if file is not None and PurePath(name).name == PurePath(file).name]
         found = {self._map(name).submission_line(line) for name in names if name in self._texts} - {None}
         return found.pop() if len(found) == 1 else None
 

@@ -25,20 +25,21 @@ Place = Annotated[int, msgspec.Meta(ge=0, le=1 << 22)]
 
 
 class SourceFile(Frame, frozen=True):
-    """Source file passed to `load`."""
+    """Source file passed to `load`, or a header beside it; `name` is the path below the submission's folder."""
 
     name: Name
     text: Text
 
 
 class BuildRequest(Frame, frozen=True):
-    """Runner: call of `load_inline` or `load`. `load` fills `files`, `load_inline` the source lists."""
+    """Runner: call of `load_inline` or `load`. `load` fills `files` and `headers`, `load_inline` the source lists."""
 
     name: Name
     cpp_sources: Annotated[list[Text], msgspec.Meta(max_length=256)] = []
     cuda_sources: Annotated[list[Text], msgspec.Meta(max_length=256)] = []
     functions: Annotated[dict[Name, ShortText], msgspec.Meta(max_length=1024)] | None = None
     files: Annotated[list[SourceFile], msgspec.Meta(max_length=256)] = []
+    headers: Annotated[list[SourceFile], msgspec.Meta(max_length=256)] = []
     extra_cflags: Flags = []
     extra_cuda_cflags: Flags = []
     extra_ldflags: Flags = []

@@ -66,7 +66,7 @@ def _flags(request: BuildRequest) -> Iterator[str]:
 def _texts(request: BuildRequest) -> Iterator[str]:
     yield from request.cpp_sources
     yield from request.cuda_sources
-    for file in request.files:
+    for file in (*request.files, *request.headers):
         yield file.name
         yield file.text
     for function, description in (request.functions or {}).items():

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evaluator.findings import Code
+from evaluator.protocol.submission_files import place_of
 from evaluator.records import (
     Check,
     Finding,
@@ -104,6 +105,8 @@ def _place(sheet: Sheet, card: Scorecard) -> None:
     line = card.reason.line if card.reason is not None else None
     if line is not None and 1 <= line <= len(card.submission.source.splitlines()):
         sheet.blank()
+        if (place := place_of(card.submission.source, line)).path is not None:
+            sheet.paragraph(Text(), sheet.say(f"{place.label}:", 160, "bold"))
         show_line(sheet, card.submission.source, line, caret=_caret(card.reason, card.submission.source, line))
 
 

@@ -6,6 +6,7 @@ Text of Warpgrade stands in plain lines. Text that a submission may have written
 from collections.abc import Iterator
 
 from evaluator.findings import ENTRIES, Code
+from evaluator.protocol.submission_files import place_of
 from evaluator.records import Check, Diagnostic, Finding, Scorecard, Status, Timing
 from evaluator.report.layout.quotation import MARK, plain, quoted, quoted_line
 from evaluator.report.layout.text import counted, ratio, side_by_side, significant
@@ -103,7 +104,7 @@ def _compiler(card: Scorecard) -> Part:
     errors = [each for unit in failed for each in unit.diagnostics if "error" in each.severity]
     lines = ["Compiler:"] if failed else []
     for each in errors[:_MOST_ERRORS]:
-        lines += _diagnostic(each)
+        lines += _diagnostic(each, card.submission.source)
     if len(errors) > _MOST_ERRORS:
         lines.append(f"({counted(len(errors) - _MOST_ERRORS, 'more error')})")
     if failed and not errors:
@@ -111,9 +112,11 @@ def _compiler(card: Scorecard) -> Part:
     return lines if len(lines) > 1 else []
 
 
-def _diagnostic(each: Diagnostic) -> Part:
+def _diagnostic(each: Diagnostic, source: str) -> Part:
     own = each.submission_line
-    place = f"line {own} of the submission" if own is not None else f"line {each.line} of a generated file"
+    place = f"line {each.line} of a generated file"
+    if own is not None:
+        place = f"{place_of(source, own).label} of the submission"
     text = each.source_line[:_READ].strip("\n")
     shown = quoted(text, 1)
     if shown == [MARK + text.rstrip()] and 1 <= each.column <= len(text) + 1:
@@ -126,7 +129,8 @@ def _own_line(card: Scorecard) -> Part:
     line = card.reason.line if card.reason is not None else None
     if line is None or card.status is Status.BUILD_ERROR:
         return []
-    lines = card.submission.source.split("\n")
+    place = place_of(card.submission.source, line)
+    lines, line = place.text.split("\n"), place.line
     if not 1 <= line <= len(lines):
         return []
     first = max(1, line - _AROUND)

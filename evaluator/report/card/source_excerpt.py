@@ -3,6 +3,7 @@
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
+from evaluator.protocol.submission_files import place_of
 from evaluator.records import Diagnostic
 from evaluator.report.layout.sheet import Sheet, styled
 from evaluator.report.layout.text import printable
@@ -15,8 +16,10 @@ _GUTTER = 10  # "  > 1234 | "
 def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None, offset: int = 0) -> None:
     """Show line `line` (from 1) of `source` with its neighbours, and a `caret` under a cell (from 0).
 
-    `offset` is added to the line numbers if `source` is an excerpt.
+    `offset` is added to the line numbers if `source` is an excerpt. Of several files, only the line's own is shown.
     """
+    place = place_of(source, line)
+    source, line = place.text, place.line
     lines = source.splitlines()
     first = max(1, line - _BEFORE)
     last = min(len(lines), line + _AFTER)
@@ -37,7 +40,7 @@ def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
     if own is not None and not 1 <= own <= len(lines):
         own = None
     if own is not None:
-        place = f"line {own}"
+        place = place_of(source, own).label
     else:
         place = f"{diagnostic.file}, line {diagnostic.line}" if diagnostic.file else "linking"
     message = sheet.say(place, 80, "bold").append(": ")

@@ -94,13 +94,13 @@ def test_an_error_has_the_line_of_the_text(read_in, tmp_path):
     with pytest.raises(ValueError, match="here") as raised:
         model_new().fail()
     line = ORDINARY[: ORDINARY.index("raise ValueError")].count("\n") + 1
-    assert submission_module.describe(raised.value, tmp_path).lines == [(line, 'raise ValueError("here")')]
+    assert submission_module.describe(raised.value).lines == [(line, 'raise ValueError("here")')]
 
 
 def test_a_syntax_error_has_the_line_of_the_text(read_in, tmp_path):
     with pytest.raises(SyntaxError) as raised:
         read_in("# coding: utf-7\nx = (\n")
-    assert submission_module.describe(raised.value, tmp_path).lines == [(2, "x = (")]
+    assert submission_module.describe(raised.value).lines == [(2, "x = (")]
 
 
 def test_ends_of_lines_are_as_python_reads_them(read_in):

@@ -158,7 +158,6 @@ def test_a_name_is_an_identifier(made, name):
 HOSTILE_FILES = {
     "above": ["../main.cpp"],
     "absolute": ["/tmp/main.cpp"],
-    "below": ["a/main.cpp"],
     "dots": [".."],
     "nothing": [""],
     "a suffix alone": [".cpp"],
@@ -181,6 +180,9 @@ HOSTILE_FILES = {
     "assembler": ["main.S"],
     "no suffix": ["main"],
     "twice": ["main.cpp", "main.cpp"],
+    "a folder above": ["csrc/../../main.cpp"],
+    "another file's folder": ["a.cpp", "a.cpp/b.cpp"],
+    "many folders": ["a/b/c/d/e.cpp"],
     "letters of two bytes": ["é" * 190 + ".cpp"],
     "too long": ["x" * 300 + ".cpp"],
     "60 000 letters": ["x" * 60_000 + ".cpp"],

@@ -436,7 +436,7 @@ def test_the_same_seed_draws_the_same_and_fresh_seeds_differ(trial_runner):
 
 
 def test_an_error_that_cannot_be_encoded_is_still_described(tmp_path):
-    failed = submission_module.describe(ValueError("bad \udcff name"), tmp_path)
+    failed = submission_module.describe(ValueError("bad \udcff name"))
     assert failed.message == "bad ? name"
 
 

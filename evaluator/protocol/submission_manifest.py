@@ -1,0 +1,96 @@
+"""The manifest of a submission of several files: its entry, its files, and an extension built before the import."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from evaluator.protocol.submission_files import (
+    MANIFEST,
+    MOST_FILES,
+    SOURCE_SUFFIXES,
+    SUFFIXES,
+    BadFiles,
+    Part,
+    bad_path,
+    clashing_path,
+)
+
+MOST_MANIFEST_BYTES = 16 << 10
+
+
+class Extension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[extension]`: the arguments of PyTorch's `load`. Without `sources`, all C++ and CUDA sources."""
+
+    name: str
+    sources: list[str] = []
+    extra_cflags: list[str] = []
+    extra_cuda_cflags: list[str] = []
+    extra_ldflags: list[str] = []
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A submission.toml. `entry` defines ModelNew; without `sources`, all files of the folder belong to it."""
+
+    entry: str
+    sources: list[str] = []
+    extension: Extension | None = None
+
+
+def read_manifest(text: str) -> Manifest:
+    """Parse a manifest.
+
+    Raises:
+        BadFiles: the text is no manifest.
+    """
+    if len(text) > MOST_MANIFEST_BYTES:
+        raise BadFiles(f"{MANIFEST} is larger than {MOST_MANIFEST_BYTES >> 10} KiB")
+    try:
+        return msgspec.toml.decode(text, type=Manifest)
+    except RecursionError as error:
+        raise BadFiles(f"{MANIFEST}: nested too deeply") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadFiles(f"{MANIFEST}: {error}") from error
+
+
+def checked(files: Sequence[Part]) -> Manifest:
+    """Return the manifest of the files of a submission, checked against the files.
+
+    Raises:
+        BadFiles: a file is not allowed, or the manifest names a file that is missing.
+    """
+    texts = {part.path: part.text for part in files}
+    if len(files) > MOST_FILES:
+        raise BadFiles(f"{len(files)} files; a submission has at most {MOST_FILES}")
+    for path in texts:
+        if (why := bad_path(path) or _bad_suffix(path)) is not None:
+            raise BadFiles(f"{path[:100]!r}: {why}")
+    if (twice := clashing_path(part.path for part in files)) is not None:
+        raise BadFiles(f"{twice} occurs twice, or is also the name of a folder")
+    if MANIFEST not in texts:
+        raise BadFiles(f"no file is named {MANIFEST}")
+    manifest = read_manifest(texts[MANIFEST])
+    extension = manifest.extension
+    for path in [manifest.entry, *manifest.sources, *(extension.sources if extension else [])]:
+        if path not in texts:
+            raise BadFiles(f"{MANIFEST} names {path[:100]!r}, which is not among the files")
+    if not manifest.entry.endswith(".py"):
+        raise BadFiles(f"{MANIFEST}: entry is the Python file that defines ModelNew, not {manifest.entry}")
+    if extension is not None and not extension_sources(manifest, files):
+        raise BadFiles(f"{MANIFEST}: the extension has no C++ or CUDA source")
+    return manifest
+
+
+def extension_sources(manifest: Manifest, files: Sequence[Part]) -> list[str]:
+    """Return the paths of the sources of the manifest's extension."""
+    listed = manifest.extension.sources if manifest.extension is not None else []
+    return listed or [part.path for part in files if _suffix(part.path) in SOURCE_SUFFIXES]
+
+
+def _bad_suffix(path: str) -> str | None:
+    if path == MANIFEST or _suffix(path) in SUFFIXES:
+        return None
+    return f"a submission's files end in {', '.join(sorted(SUFFIXES))}"
+
+
+def _suffix(path: str) -> str:
+    return path[path.rfind(".") :] if "." in path else ""

@@ -1,0 +1,104 @@
+"""Reading of a submission's folder into one text: the manifest, then the files. Nothing is run.
+
+The folder is hostile: only regular files below it are read, no part of a path may be a link, and numbers and sizes have
+limits.
+"""
+
+import os
+from pathlib import Path
+
+from evaluator.files.safe_open import NotRegular, read_found
+from evaluator.findings import Code, finding
+from evaluator.protocol.submission_files import (
+    MANIFEST,
+    MOST_FILES,
+    MOST_PARTS,
+    SUFFIXES,
+    BadFiles,
+    bad_path,
+    joined,
+    parts,
+)
+from evaluator.protocol.submission_manifest import MOST_MANIFEST_BYTES, checked, read_manifest
+from evaluator.records import Finding
+
+_MOST_ENTRIES = 1024
+"""Limit on the listed names of a folder, files of other kinds included."""
+
+
+def is_submission_folder(folder: Path | str) -> bool:
+    """Return whether `folder` holds a submission: it has a manifest."""
+    return os.path.lexists(os.path.join(folder, MANIFEST))  # noqa: PTH118 - a batch asks this of each folder
+
+
+def read_folder_text(folder: Path, most_bytes: int, found_in: Path | None = None) -> str | Finding:
+    """Return the files of a submission's folder as one text, or a finding with the reason why not.
+
+    `found_in` is the folder whose listing contained `folder`; no part of the path below may be a link.
+
+    Raises:
+        OSError: the folder cannot be listed, or a file cannot be read.
+    """
+    try:
+        return _read(folder, most_bytes, folder if found_in is None else found_in)
+    except BadFiles as error:
+        return finding(Code.BAD_FILES, str(error))
+
+
+def _read(folder: Path, most_bytes: int, top: Path) -> str:
+    text = _text(folder, MANIFEST, MOST_MANIFEST_BYTES, top)
+    manifest = read_manifest(text)
+    extension = manifest.extension.sources if manifest.extension is not None else []
+    paths = dict.fromkeys([manifest.entry, *(manifest.sources or _listed(folder)), *extension])
+    if len(paths) >= MOST_FILES:
+        raise BadFiles(f"more than {MOST_FILES} files; list `sources` in {MANIFEST}")
+    files, left = [(MANIFEST, text)], most_bytes
+    for path in paths:
+        if (why := bad_path(path)) is not None:
+            raise BadFiles(f"{path[:100]!r}: {why}")
+        files.append((path, _text(folder, path, left, top)))
+        left -= len(files[-1][1].encode())
+    whole = joined(files)
+    checked(parts(whole))
+    return whole
+
+
+def _text(folder: Path, path: str, most_bytes: int, top: Path) -> str:
+    try:
+        data = read_found(top, (folder / path).relative_to(top).as_posix(), max(most_bytes, 0))
+    except NotRegular as error:
+        raise BadFiles(f"{path[:100]!r} is refused: {error.strerror}") from error
+    except FileNotFoundError as error:
+        raise BadFiles(f"{MANIFEST} names {path[:100]!r}, which does not exist") from error
+    if len(data) > most_bytes:
+        raise BadFiles(f"{path}: the files of a submission are larger than allowed together")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadFiles(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from error
+    if "\0" in text:
+        raise BadFiles(f"{path} has a NUL byte")
+    return text
+
+
+def _listed(folder: Path) -> list[str]:
+    """List the files of a folder with the suffixes of a submission, links included: reading refuses links."""
+    found: list[str] = []
+    left = [""]
+    entries = 0
+    while left:
+        top = left.pop()
+        with os.scandir(folder / top) as listed:
+            for entry in sorted(listed, key=lambda each: each.name):
+                entries += 1
+                if entries > _MOST_ENTRIES:
+                    raise BadFiles(f"the folder lists more than {_MOST_ENTRIES} names; list `sources` in {MANIFEST}")
+                path = f"{top}{entry.name}"
+                if entry.name.startswith((".", "__pycache__")):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if path.count("/") + 1 < MOST_PARTS:
+                        left.append(f"{path}/")
+                elif os.path.splitext(entry.name)[1] in SUFFIXES:  # noqa: PTH122 - a plain name
+                    found.append(path)
+    return sorted(found)
