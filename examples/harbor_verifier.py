@@ -1,6 +1,6 @@
 """Verifier for Harbor: grades the agent's file on the host, outside of the container that the agent controls.
 
-PYTHONPATH=examples harbor run --path TASKS --agent AGENT --verifier-import-path harbor_verifier:KernelVerifier
+PYTHONPATH=examples harbor run --path TASKS --agent AGENT --verifier harbor_verifier:KernelVerifier
 
 `[metadata]` of each task.toml has `problem`, and `submission`, a path in the container.
 """
