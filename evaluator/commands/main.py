@@ -8,7 +8,18 @@ from typing import Any
 
 import click
 
-from evaluator.commands import grading, machine, problems, reference, results, serving, signatures, streams, terminal
+from evaluator.commands import (
+    agents,
+    grading,
+    machine,
+    problems,
+    reference,
+    results,
+    serving,
+    signatures,
+    streams,
+    terminal,
+)
 from evaluator.errors import ExitCode, WarpgradeError
 from evaluator.signatures.keys import take_from_environment
 from evaluator.version import __version__
@@ -65,7 +76,7 @@ def warpgrade() -> None:
 
 
 for command in (
-    *(grading.grade, grading.batch, serving.serve),
+    *(grading.grade, grading.batch, serving.serve, agents.mcp),
     *(results.report, results.compare, results.regrade, results.show_card),
     *(signatures.check_card, signatures.keygen),
     *(problems.problems, problems.new),

@@ -113,13 +113,18 @@ def new_problem(*, name: str, problems: Path) -> None:
     metavar="FILE",
     help="File to write.  [default: NAME.py in this folder]",
 )
-def new_solution(*, problem: str, problems: Path | None, language: str, output: Path | None) -> None:
+@click.option("--agent", is_flag=True, help="Also write AGENTS.md beside the file: how an agent grades and mends it.")
+def new_solution(*, problem: str, problems: Path | None, language: str, output: Path | None, agent: bool) -> None:
     """Write a correct submission for PROBLEM, with a kernel to fill in."""
     from evaluator.scaffold import new_files
+    from evaluator.scaffold.agents_page import agents_page
     from evaluator.scaffold.first_solution import Language
 
     found = find_problem(problem, problems)
     path = output or Path(f"{found.name.rpartition('/')[2]}.py")
-    new_files.new_solution(found, path, Language(language))
+    page = agents_page(found, path, problems) if agent else None
+    new_files.new_solution(found, path, Language(language), agents=page)
     terminal.emit(f"wrote {path}\n")
+    if agent:
+        terminal.emit(f"wrote {path.parent / new_files.AGENTS_PAGE}\n")
     terminal.emit(f"next: warpgrade grade {problem} {path}{f' --problems {problems}' if problems else ''}\n")

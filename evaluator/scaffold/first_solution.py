@@ -147,7 +147,7 @@ def solution_text(problem: Problem, language: Language) -> str:
     title = problem.title.replace("\\", " ").replace('"', "'")
     kernel = _CUDA if language is Language.CUDA else _CPP
     parts = [
-        _HEAD.substitute(name=_as_named(problem), title=title, kernel=used, imports="\n".join([*imports, *missing])),
+        _HEAD.substitute(name=as_named(problem), title=title, kernel=used, imports="\n".join([*imports, *missing])),
         kernel.substitute(extension="kernels_" + re.sub(r"\W", "_", problem.name.rpartition("/")[2])),
         *(_spaced(problem.source, helper) for helper in _helpers(problem, tree, model)),
         _AUTOGRAD if problem.backward else "",
@@ -158,7 +158,7 @@ def solution_text(problem: Problem, language: Language) -> str:
     return text
 
 
-def _as_named(problem: Problem) -> str:
+def as_named(problem: Problem) -> str:
     """Return the argument by which the command line finds the problem: a shipped name or a path."""
     by_path = problem.origin == Origin.FOLDER.value and not set(problem.path) & set('"\\\n')
     return shlex.quote(problem.path) if by_path else problem.name

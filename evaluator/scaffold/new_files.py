@@ -1,11 +1,11 @@
 """New problems and submissions from a working example. No file is overwritten, and no partial result remains."""
 
+import contextlib
 import keyword
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from evaluator.catalog import find_problem
@@ -13,6 +13,7 @@ from evaluator.errors import UsageError
 from evaluator.records import Problem
 from evaluator.scaffold.first_solution import Language, solution_text
 
+AGENTS_PAGE = "AGENTS.md"
 _PROBLEM_TOML = """\
 # What this problem is. Unknown keys are errors, so a typing mistake never passes unseen.
 title = "{title}"
@@ -107,20 +108,29 @@ def new_problem(name: str, folder: Path) -> Path:
     return target
 
 
-def new_solution(problem: Problem, path: Path, language: Language = Language.CUDA) -> None:
+def new_solution(
+    problem: Problem, path: Path, language: Language = Language.CUDA, *, agents: str | None = None
+) -> None:
     """Write a submission for `problem` to `path`: correct from the start, with a kernel to complete.
 
+    `agents` is the text of an AGENTS.md beside it.
+
     Raises:
-        UsageError: `path` exists or cannot be written to, or the reference has no class Model to start from.
+        UsageError: a file exists or cannot be written to, or the reference has no class Model to start from.
     """
     text = solution_text(problem, language)
-    with _beside(path) as draft:
-        file = draft / "solution.py"
-        file.write_text(text, encoding="utf-8")
-        file.rename(path)
+    with contextlib.ExitStack() as stack:
+        drafts = [(path, stack.enter_context(_beside(path)) / "draft", text)]
+        if agents is not None:
+            page = path.parent / AGENTS_PAGE
+            drafts.append((page, stack.enter_context(_beside(page)) / "draft", agents))
+        for _, draft, content in drafts:
+            draft.write_text(content, encoding="utf-8")
+        for target, draft, _ in drafts:
+            draft.rename(target)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _beside(target: Path) -> Iterator[Path]:
     """Create a draft folder next to `target`; its remaining content is removed at the end."""
     if os.path.lexists(target):

@@ -3,12 +3,14 @@
 import asyncio
 import importlib.util
 import math
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.batch.conftest import worker  # noqa: F401 - a fixture
-from warpgrade import InfraError
+from warpgrade import InfraError, read_card
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RIGHT, WRONG, LOST = "# right", "# wrong", "# lost 99"
@@ -198,3 +200,89 @@ class Trace:
 
     def record_reward(self, name, value, weight):
         self.rewards[name] = value * weight
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_harbor_verifies_with_it(example, tmp_path, monkeypatch):
+    """Task, paths, factory and result are Harbor's; only the container is a shell of this machine."""
+    harbor = pytest.importorskip("harbor", reason="harbor needs Python 3.12: pip install harbor")
+    from harbor.environments.base import ExecResult
+    from harbor.models.task.task import Task
+    from harbor.models.trial.paths import TrialPaths
+    from harbor.verifier.factory import VerifierFactory
+
+    class Shell:
+        async def exec(self, command, timeout_sec):
+            program = await asyncio.create_subprocess_shell(
+                command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+            )
+            said, _ = await asyncio.wait_for(program.communicate(), timeout_sec)
+            return ExecResult(stdout=said.decode(), return_code=program.returncode)
+
+    assert harbor.__version__
+    module = example("harbor_verifier")
+    monkeypatch.setitem(sys.modules, "harbor_verifier", module)
+    answer = tmp_path / "an answer.py"
+    task = tmp_path / "task"
+    (task / "environment").mkdir(parents=True)
+    (task / "instruction.md").write_text("Write a kernel.")
+    (task / "task.toml").write_text(f'[metadata]\nproblem = "relu"\nsubmission = "{answer}"\n')
+
+    def verified(text):
+        if text is not None:
+            answer.write_text(text)
+        verifier = VerifierFactory.create_verifier_from_import_path(
+            "harbor_verifier:KernelVerifier",
+            task=Task(task, disable_verification=True),
+            trial_paths=TrialPaths(tmp_path / "trial"),
+            environment=Shell(),
+        )
+        return asyncio.run(verifier.verify()).rewards
+
+    assert verified(None) == {"reward": 0.0, "correct": 0.0}
+    assert verified(WRONG) == {"reward": 0.0, "correct": 0.0}
+    assert verified(RIGHT) == {"reward": pytest.approx(3.26, abs=0.01), "correct": 1.0}
+    assert read_card(tmp_path / "trial" / "verifier" / "scorecard.json").correct
+    with pytest.raises(InfraError):
+        verified(LOST)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_openenv_serves_it(example):
+    """A client of OpenEnv against a server of OpenEnv, over a socket of this machine."""
+    client = pytest.importorskip("openenv.core.generic_client", reason="pip install openenv-core")
+    import uvicorn
+
+    module = example("openenv_environment")
+    server = uvicorn.Server(uvicorn.Config(module.app, host="127.0.0.1", port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            thread.join(0.05)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        asyncio.run(asyncio.wait_for(episode(client.GenericEnvClient(base_url=f"http://127.0.0.1:{port}")), 120))
+    finally:
+        server.should_exit = True
+        thread.join(60)
+
+
+async def episode(environment):
+    async with environment:
+        begun = await environment.reset(problem="softmax")
+        assert (begun.done, begun.observation["problem"]) == (False, "softmax")
+        lost = await environment.step({"answer": LOST})
+        assert (lost.reward, lost.done, lost.observation["status"]) == (None, False, "infra_error")
+        wrong = await environment.step({"answer": WRONG})
+        assert (wrong.reward, wrong.done) == (0.0, False)
+        assert "C405" in wrong.observation["text"]
+        right = await environment.step({"answer": RIGHT})
+        assert (right.reward, right.done) == (pytest.approx(3.26, abs=0.01), True)
+        assert (await environment.state())["step_count"] == 2
+
+        await environment.reset()
+        done = [(await environment.step({"answer": WRONG})).done for _ in range(4)]
+        assert done == [False, False, False, True]

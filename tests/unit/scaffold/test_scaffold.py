@@ -1,4 +1,6 @@
 import ast
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,7 @@ import msgspec
 import pytest
 
 from evaluator.catalog import find_problem, list_problems
+from evaluator.commands import main
 from evaluator.errors import UsageError
 from evaluator.records import Problem, SizeName
 from evaluator.scaffold.first_solution import Language, solution_text
@@ -194,6 +197,37 @@ def test_a_skeleton_says_how_its_problem_is_found(tmp_path: Path) -> None:
     assert "float64" not in text
     odd = msgspec.structs.replace(own, path='a"""\nimport os')
     assert "warpgrade grade mine THIS_FILE" in solution_text(odd, Language.CUDA)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_commands_of_the_agents_page_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    if own:
+        new_problem("mine", Path("my problems"))
+    name, *folder = ["mine", "--problems", "my problems"] if own else ["relu"]
+    assert main.run(["new", "solution", name, *folder, "--output", "kernels/fast.py", "--agent"]) == 0
+    assert _left(tmp_path / "kernels") == ["AGENTS.md", "fast.py"]
+    monkeypatch.chdir(tmp_path / "kernels")
+    lines = re.findall(r"^    warpgrade (.*)$", Path("AGENTS.md").read_text(), re.MULTILINE)
+    assert {line.split()[0] for line in lines} == {"doctor", "explain", "problems", "grade"}
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if words[0] in ("explain", "problems"):
+            assert main.run(words) == 0, words
+        else:
+            command = main.warpgrade.commands[words[0]]
+            context = command.make_context(words[0], words[1:])
+        if words[0] == "grade":
+            assert Path(context.params["submission"]).is_file()
+            assert find_problem(context.params["problem"], context.params["problems"]).name == name
+
+
+def test_an_agents_page_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("mine")
+    with pytest.raises(UsageError, match=r"AGENTS.md already exists"):
+        new_solution(find_problem("relu"), tmp_path / "relu.py", agents="ours")
+    assert _left(tmp_path) == ["AGENTS.md"]
+    assert (tmp_path / "AGENTS.md").read_text() == "mine"
 
 
 def test_a_title_cannot_end_the_docstring() -> None:

@@ -1,0 +1,1 @@
+"""Tools for agents that write kernels: a server of the Model Context Protocol."""

@@ -1,0 +1,157 @@
+"""Answers of the tools as text of limited length. Pure."""
+
+from typing import NamedTuple
+
+from evaluator.agents.tools import Compared, Graded
+from evaluator.api.scorecard import Scorecard
+from evaluator.catalog import Listing
+from evaluator.errors import UsageError, WarpgradeError
+from evaluator.findings import ENTRIES
+from evaluator.findings.lookup import code_named
+from evaluator.records import DeviceKind, KernelResources, KernelUse, Problem, Profiling
+from evaluator.report.layout.quotation import MARK, plain, quoted
+from evaluator.report.layout.text import counted, duration, one_line, ratio
+from evaluator.report.problems import listing_text, problem_text
+
+_MOST_KERNELS = 5
+_NAME = 60
+
+
+class Interval(NamedTuple):
+    """A 95 % interval."""
+
+    low: float
+    high: float
+
+
+def bounded(text: str, characters: int, more: str) -> str:
+    r"""Return `text`, or its first lines with the remark `more`, within `characters`.
+
+    >>> bounded("one\ntwo\nthree\n", 12, "(cut)")
+    'one\n(cut)'
+    """
+    if len(text) <= characters:
+        return text
+    kept = text[: max(0, characters - len(more) - 1)]
+    return f"{kept[: kept.rfind(chr(10))] if chr(10) in kept else kept}\n{more}"
+
+
+def explanation(code: str) -> str:
+    """Return meaning and next step of a finding's code. Raises UsageError for an unknown code."""
+    known = code_named(code.strip(), listing="problems with a code come from the tool `grade`")
+    entry = ENTRIES[known]
+    return f"{known.value}: {entry.title}\n\n{entry.meaning}\n\nNext: {entry.next_step}"
+
+
+def problem_list(listing: Listing, containing: str, characters: int) -> str:
+    """Return the names of problems that contain a text."""
+    chosen = [each for each in listing.problems if containing.lower() in each.name.lower()]
+    if not chosen and containing:
+        return f"No name contains {one_line(containing, 60)!r}; {counted(len(listing.problems), 'problem')} in all."
+    more = "(there are more problems: ask with `containing`, or with more `characters`)"
+    return bounded(listing_text(listing._replace(problems=chosen)), characters, more)
+
+
+def one_problem(problem: Problem, characters: int) -> str:
+    """Return task, sizes and reference of a problem."""
+    return bounded(problem_text(problem), characters, "(the rest is cut: ask with more `characters`)")
+
+
+def failed(error: WarpgradeError) -> str:
+    """Return an error with what to do about it."""
+    hint = error.hint or "the tool `problems` lists the problems" if isinstance(error, UsageError) else error.hint
+    return f"{error.message}\nNext: {hint}" if hint else error.message
+
+
+def verdict(card: Scorecard) -> Graded:
+    """Return the verdict of a card."""
+    code = None if card.reason is None else card.reason.code
+    return Graded(status=card.status, correct=card.correct, code=code, speedup=card.speedup)
+
+
+def profiled(card: Scorecard, characters: int) -> str:
+    """Return the profile of a submission, and its feedback in the remaining room."""
+    if card.profiling is None:
+        return card.feedback(characters=characters)
+    profile = "\n".join(_profile(card.profiling))
+    return f"{profile}\n\n{card.feedback(characters=characters - len(profile) - 2)}"
+
+
+def _profile(profiling: Profiling) -> list[str]:
+    if profiling.finding is not None:
+        return ["There is no profile:", *quoted(profiling.finding.message[:600], 3)]
+    head = f"Profile of one call, {duration(profiling.time_us / 1e3, 'u')} in all; the submission's process reports it:"
+    lines = [head, *(_use(use, profiling.time_us) for use in profiling.kernels[:_MOST_KERNELS])]
+    rest = max(len(profiling.kernels) - _MOST_KERNELS, 0) + profiling.other_kernels
+    if rest:
+        lines.append(f"({counted(rest, 'shorter one')})")
+    if profiling.resources:
+        lines += ["Compiled kernels:", *map(_resources, profiling.resources[:_MOST_KERNELS])]
+    return lines
+
+
+def _use(use: KernelUse, whole_us: float) -> str:
+    part = use.time_us / whole_us if whole_us > 0 else 0.0
+    own = ", own kernel" if use.own else ""
+    return f"{MARK}{part:.0%} {plain(use.name, _NAME)}: {duration(use.time_us / 1e3, 'u')}, {use.launches} x{own}"
+
+
+def _resources(kernel: KernelResources) -> str:
+    spilt = kernel.spill_store_bytes + kernel.spill_load_bytes
+    return (
+        f"{MARK}{plain(kernel.name, _NAME)}: {counted(kernel.registers, 'register')}, "
+        f"{counted(kernel.shared_bytes, 'byte')} shared, {counted(spilt, 'byte')} spilt"
+    )
+
+
+def compared(first: Scorecard, second: Scorecard) -> Compared:
+    """Return the verdicts of two grades, and how their speeds compare."""
+    found = _ratio(first, second)
+    low, high = (None, None) if found is None else found
+    return Compared(first=verdict(first), second=verdict(second), ratio_low=low, ratio_high=high)
+
+
+def comparison(first: Scorecard, second: Scorecard, characters: int) -> str:
+    """Return a comparison of two grades, with the feedback on each incorrect submission."""
+    cards = {"first": first, "second": second}
+    lines = [_conclusion(first, second)]
+    for name, card in cards.items():
+        if card.correct:
+            lines.append(f"The {name} is correct{_speed(card)}.")
+        else:
+            lines.append(f"The {name} is not correct:\n{card.feedback(characters=characters // 2 - 200)}")
+    return "\n\n".join(lines)
+
+
+def _conclusion(first: Scorecard, second: Scorecard) -> str:
+    if not (first.correct and second.correct):
+        return "Only two correct submissions have comparable speeds."
+    found = _ratio(first, second)
+    if found is None:
+        untimed = first.device.kind is DeviceKind.EMULATED
+        reason = "device emulated measures no time" if untimed else "a measurement is too uncertain"
+        return f"Both are correct. Their speeds are unknown: {reason}."
+    measured = f"{ratio(found.low)} to {ratio(found.high)} times the speed of the first (95 % intervals)"
+    if found.low > 1:
+        return f"The second is certainly faster: {measured}."
+    if found.high < 1:
+        return f"The second is certainly slower: {measured}."
+    return f"No certain difference: the second has {measured}."
+
+
+def _speed(card: Scorecard) -> str:
+    found = _interval(card)
+    return "" if found is None else f", with {ratio(found.low)} to {ratio(found.high)} times the reference's speed"
+
+
+def _ratio(first: Scorecard, second: Scorecard) -> Interval | None:
+    """Return the quotient of two speedups over one reference, by the far ends of both intervals."""
+    one, other = _interval(first), _interval(second)
+    return None if one is None or other is None else Interval(other.low / one.high, other.high / one.low)
+
+
+def _interval(card: Scorecard) -> Interval | None:
+    timing = card.timing
+    if not card.correct or timing is None or timing.speedup_low is None or timing.speedup_high is None:
+        return None
+    return Interval(timing.speedup_low, timing.speedup_high) if timing.speedup_low > 0 else None

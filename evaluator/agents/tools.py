@@ -1,0 +1,158 @@
+"""Tools of the server: names, descriptions, inputs and structured results. Pure."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from evaluator.errors import UsageError
+from evaluator.records import Record, Status
+from evaluator.report.card.feedback import CHARACTERS
+from evaluator.submission.read import MAX_ANSWER_BYTES
+
+LEAST_CHARACTERS = 2400
+MOST_CHARACTERS = 20_000
+
+_ProblemName = Annotated[str, msgspec.Meta(max_length=500, description="Name of a problem, as `problems` lists it.")]
+_Source = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=MAX_ANSWER_BYTES,
+        description="Python text that defines `class ModelNew(nn.Module)`, with inline CUDA or C++ by load_inline.",
+    ),
+]
+_Characters = Annotated[
+    int,
+    msgspec.Meta(
+        ge=LEAST_CHARACTERS,
+        le=MOST_CHARACTERS,
+        description="Limit of the answer's text, in characters. A token is three to four characters.",
+    ),
+]
+
+
+class GradeInput(Record, frozen=True):
+    """Input of `grade` and `profile`."""
+
+    problem: _ProblemName
+    source: _Source
+    characters: _Characters = CHARACTERS
+
+
+class CompareInput(Record, frozen=True):
+    """Input of `compare`."""
+
+    problem: _ProblemName
+    first: _Source
+    second: _Source
+    characters: _Characters = CHARACTERS
+
+
+class ExplainInput(Record, frozen=True):
+    """Input of `explain`."""
+
+    code: Annotated[str, msgspec.Meta(max_length=100, description="Code of a finding, such as C405.")]
+
+
+class ProblemsInput(Record, frozen=True):
+    """Input of `problems`."""
+
+    name: (
+        Annotated[str, msgspec.Meta(max_length=500, description="A problem to show with its reference; else a list.")]
+        | None
+    ) = None
+    containing: Annotated[str, msgspec.Meta(max_length=100, description="List only names with this text.")] = ""
+    characters: _Characters = CHARACTERS
+
+
+class Graded(Record, frozen=True):
+    """Verdict of a grade. `speedup` is None without a certain measurement, `code` None for a correct submission."""
+
+    status: Status
+    correct: bool
+    code: str | None
+    speedup: float | None
+
+
+class Compared(Record, frozen=True):
+    """Verdicts of two grades, and the 95 % interval of the second's speed relative to the first's, if both have one."""
+
+    first: Graded
+    second: Graded
+    ratio_low: float | None
+    ratio_high: float | None
+
+
+class ToolName(StrEnum):
+    """The tools."""
+
+    GRADE = "grade"
+    EXPLAIN = "explain"
+    PROBLEMS = "problems"
+    PROFILE = "profile"
+    COMPARE = "compare"
+
+
+Input = GradeInput | CompareInput | ExplainInput | ProblemsInput
+
+
+class Tool(NamedTuple):
+    """Description, input and structured result of a tool. `result` is None for text only."""
+
+    description: str
+    input: type[Input]
+    result: type[Record] | None = None
+
+
+TOOLS: dict[ToolName, Tool] = {
+    ToolName.GRADE: Tool(
+        "Build, check and time a submission. The answer has the verdict, the reason and the next step. A grade takes "
+        "from seconds to minutes.",
+        GradeInput,
+        Graded,
+    ),
+    ToolName.EXPLAIN: Tool("Explain a finding's code, and what to do about it.", ExplainInput),
+    ToolName.PROBLEMS: Tool(
+        "List the problems, or show one: task, sizes and the reference that a submission must agree with.",
+        ProblemsInput,
+    ),
+    ToolName.PROFILE: Tool(
+        "Grade a submission, and show the longest kernels of one call with registers, shared memory and spills.",
+        GradeInput,
+        Graded,
+    ),
+    ToolName.COMPARE: Tool(
+        "Grade two submissions to a problem, and say whether the second one is certainly faster.",
+        CompareInput,
+        Compared,
+    ),
+}
+
+
+def schema_of(kind: type[Record]) -> dict[str, Any]:
+    """Return the JSON Schema of a record, with `type: object` at its root, as the protocol demands."""
+    _, components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    root = dict(components.pop(kind.__name__))
+    return {**root, "$defs": components} if components else root
+
+
+def read_input(name: str, arguments: Mapping[str, Any] | None) -> tuple[ToolName, Input]:
+    """Return the tool and its checked input.
+
+    Raises:
+        UsageError: there is no such tool, or an argument is missing, unknown or invalid.
+    """
+    try:
+        tool = ToolName(name)
+    except ValueError as error:
+        raise UsageError(f"there is no tool {name[:40]!r}", hint=f"the tools are {', '.join(ToolName)}") from error
+    kind = TOOLS[tool].input
+    try:
+        # Clients write numbers as text at times.
+        return tool, msgspec.convert(dict(arguments or {}), kind, strict=False)
+    except msgspec.ValidationError as error:
+        fields = ", ".join(
+            field.encode_name + ("" if field.required else " (optional)") for field in msgspec.structs.fields(kind)
+        )
+        raise UsageError(f"{tool}: {error}", hint=f"the arguments are {fields}") from error
