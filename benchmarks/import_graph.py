@@ -18,7 +18,9 @@ TOP = Path(__file__).resolve().parents[1]
 PAGE = TOP / "docs" / "architecture.md"
 PACKAGE = "evaluator"
 FLOORS = (
-    ("api", "commands"),
+    ("commands", "service/client"),
+    ("service",),
+    ("api",),
     ("batch", "serve"),
     ("batch/workers", "schema"),
     ("batch/runs",),

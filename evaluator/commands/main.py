@@ -65,7 +65,7 @@ def warpgrade() -> None:
 
 
 for command in (
-    *(grading.grade, grading.batch, serving.serve),
+    *(grading.grade, grading.batch, serving.serve, serving.token),
     *(results.report, results.compare, results.regrade, results.show_card),
     *(signatures.check_card, signatures.keygen),
     *(problems.problems, problems.new),
