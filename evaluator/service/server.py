@@ -163,8 +163,11 @@ class _Uvicorn(uvicorn.Server):
 @contextlib.contextmanager
 def _listening(address: Address) -> Iterator[socket.socket]:
     try:
-        family, kind, _, _, place = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(family, kind)
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # asyncio sends small parts at once (TCP_NODELAY) only for sockets with the protocol's number.
+        listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise UsageError(f"cannot resolve {address.host}: {error.strerror}") from None
     with listener:
