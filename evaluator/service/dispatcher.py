@@ -4,7 +4,7 @@ import asyncio
 import datetime
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.inputs import ProblemText
 from evaluator.errors import InfraError, UsageError
+from evaluator.report.layout.text import one_line
 from evaluator.service.fair_queue import FairQueue
 from evaluator.service.journal import Added, Arrival, Final, Journal, Limits, OtherRequest, QueueFull
 from evaluator.service.messages import Grade, GradeOrder, GradeState, TextProblem
@@ -66,6 +67,7 @@ class Dispatcher:
         self._at_work: set[str] = set()
         self._news: dict[str, asyncio.Future[None]] = {}
         self._fault: BaseException | None = None
+        self._handing_in = ThreadPoolExecutor(grading.at_once, "hand-in")
 
     async def run(self) -> None:
         """Grade until `stop`; return after the last grade in progress.
@@ -91,6 +93,7 @@ class Dispatcher:
             for task in (forgetting, *self._tasks):
                 task.cancel()
             await asyncio.gather(forgetting, *self._tasks, return_exceptions=True)
+            self._handing_in.shutdown(wait=False, cancel_futures=True)
         if self._fault is not None:
             raise self._fault
 
@@ -168,11 +171,16 @@ class Dispatcher:
         order = msgspec.json.decode(request, type=GradeOrder)
         started_s = time.monotonic()
         try:
-            # In a thread: a problem as text may need a search for its small size.
-            future = await asyncio.to_thread(self._submitted, order)
+            # Threads apart from those of requests: a problem may need a long search for its small size.
+            loop = asyncio.get_running_loop()
+            future = await loop.run_in_executor(self._handing_in, self._submitted, order)
             card = await asyncio.wrap_future(future)
         except UsageError as error:
             final = Final(GradeState.FAILED, reason=error.message)
+        except (ValueError, TypeError, RecursionError) as error:
+            # A fault of Warpgrade that this text caused would end every later start of the service too.
+            self._tell(f"{client} {grade}: {type(error).__name__}: {one_line(str(error), 200)}")
+            final = Final(GradeState.FAILED, reason="Warpgrade cannot read the problem or the submission")
         else:
             if self._grading.failure is not None:
                 raise InfraError(f"the workers failed: {self._grading.failure}", hint="start the service again")

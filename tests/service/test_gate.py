@@ -114,6 +114,8 @@ def test_a_gigabyte_is_never_kept(service, has_token):
 def test_slow_clients_lose_their_connection(service):
     served = service(head_s=0.3, body_s=0.3)
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
+        assert made.recv(100) == b""  # The client sends nothing at all.
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
         made.sendall(b"GET /healthz HTT")
         assert made.recv(100) == b""
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:

@@ -101,6 +101,11 @@ def test_a_second_result_changes_nothing(journal):
     assert (card, [each.number for each in final], waiting) == (b"first", [1], [])
 
 
+def test_a_commit_survives_a_power_cut(journal):
+    settings = [journal._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    assert settings == ["wal", 2]
+
+
 def test_old_grades_are_forgotten_and_numbers_are_not_used_again(journal):
     async def program():
         for _ in range(3):

@@ -141,6 +141,14 @@ def test_a_service_without_workers_ends_and_stores_no_card(service):
     assert served.ask("GET", f"/v1/grades/{grade}/card", served.alice)[0] in (409, 404)
 
 
+def test_a_text_that_nothing_can_read_fails_alone(shared):
+    final = shared.wait(shared.alice, shared.submit(shared.alice, "# unreadable")["id"])
+    assert (final["state"], final["verdict"]) == ("failed", None)
+    assert final["reason"]
+    assert shared.ask("GET", f"/v1/grades/{final['id']}/card", shared.alice)[0] == 409
+    assert shared.wait(shared.alice, shared.submit(shared.alice, "# 0 next")["id"])["verdict"] == "correct"
+
+
 def test_problem_text_is_accepted_where_the_operator_allows_it(service):
     served = service(problem_text="yes")
     text = (
