@@ -18,8 +18,8 @@ TOP = Path(__file__).resolve().parents[1]
 PAGE = TOP / "docs" / "architecture.md"
 PACKAGE = "evaluator"
 FLOORS = (
-    ("commands",),
-    ("agents",),
+    ("commands", "service/client"),
+    ("agents", "service"),
     ("api",),
     ("batch", "serve"),
     ("batch/workers", "schema"),

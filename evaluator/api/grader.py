@@ -28,6 +28,7 @@ from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
+from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError
 from evaluator.grade_options import with_options
 from evaluator.signatures.signing import signed
@@ -119,6 +120,23 @@ class Grader:
     def at_once(self) -> int:
         """Number of submissions to hand in ahead: two for each slot."""
         return 2 * len(self._slots)
+
+    @property
+    def failure(self) -> InfraError | None:
+        """The failure of the machine that ended the workers: all further cards are of status `infra_error`."""
+        return self._lost
+
+    def refusal_of(self, problem: str | ProblemText) -> str | None:
+        """Return the reason why `submit` refuses a problem, as far as known without running code of the problem.
+
+        Raises:
+            ProblemError: the text is no problem.
+        """
+        if isinstance(problem, ProblemText):
+            read_problem_text(problem.source, problem.name)
+            return None
+        named = self._problems.named(problem)
+        return named if isinstance(named, str) else None
 
     def submit(
         self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"

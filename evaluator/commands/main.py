@@ -76,7 +76,7 @@ def warpgrade() -> None:
 
 
 for command in (
-    *(grading.grade, grading.batch, serving.serve, agents.mcp),
+    *(grading.grade, grading.batch, serving.serve, serving.token, agents.mcp),
     *(results.report, results.compare, results.regrade, results.show_card),
     *(signatures.check_card, signatures.keygen),
     *(problems.problems, problems.new),

@@ -107,14 +107,14 @@ def chosen_format(output_format: str | None, *, as_json: bool) -> OutputFormat:
     return OutputFormat.JSON if as_json else OutputFormat(output_format or OutputFormat.FULL)
 
 
-_GRADING_OPTIONS = (
-    click.option(
-        "--device",
-        type=click.Choice([AUTO, *(kind.value for kind in DeviceKind)]),
-        default=AUTO,
-        show_default=True,
-        help="Device to grade on. auto: cuda with a GPU, otherwise emulated; cpu for a single submission of CPU C++.",
-    ),
+_device_option = click.option(
+    "--device",
+    type=click.Choice([AUTO, *(kind.value for kind in DeviceKind)]),
+    default=AUTO,
+    show_default=True,
+    help="Device to grade on. auto: cuda with a GPU, otherwise emulated; cpu for a single submission of CPU C++.",
+)
+_OTHER_OPTIONS = (
     click.option("--gpu", metavar="GPU", help="GPU by index or UUID; runners see only this GPU.  [default: the first]"),
     click.option(
         "--size",
@@ -225,7 +225,12 @@ def _with_values(args: Sequence[str], found: Mapping[str, click.Option]) -> list
 
 def grading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a grade to `command`."""
-    for option in reversed(_GRADING_OPTIONS):
+    return _device_option(options_besides_device(command))
+
+
+def options_besides_device(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a grade to `command`, except the device."""
+    for option in reversed(_OTHER_OPTIONS):
         command = option(command)
     return command
 

@@ -1,17 +1,31 @@
-"""The command serve."""
+"""The commands serve and token."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from evaluator.commands import terminal
+from evaluator.commands.options import options_besides_device, sign_option, taken_options
 from evaluator.errors import UsageError
 from evaluator.grade_options import AUTO
-from evaluator.records import DeviceKind
+from evaluator.records import DeviceKind, SandboxMode
+
+if TYPE_CHECKING:
+    from evaluator.service.dispatcher import Grading
 
 _EPILOG = """\b
 Environment:
   XDG_RUNTIME_DIR  folder of the socket  [default: the cache]
+  XDG_STATE_HOME   folder of the HTTP service's state  [default: ~/.local/state]
 """
 _IDLE_MINUTES = 30.0
+_KEEP_DAYS = 7.0
+_OF_BOTH = frozenset({"device", "jobs", "http"})
+_OF_THE_JUDGE = frozenset({"idle_minutes", "asks_status", "asks_stop"})
 
 
 @click.command(epilog=_EPILOG, short_help="Keep a judge ready, so that grades start at once.")
@@ -38,12 +52,83 @@ _IDLE_MINUTES = 30.0
 )
 @click.option("--status", "asks_status", is_flag=True, help="Write the status of the running judge to stdout, as JSON.")
 @click.option("--stop", "asks_stop", is_flag=True, help="End the running judge after its current grades.")
-def serve(*, device: str, jobs: int | None, idle_minutes: float, asks_status: bool, asks_stop: bool) -> None:
+@click.option(
+    "--http",
+    metavar="HOST:PORT",
+    help="Serve clients with tokens over HTTP instead. The options below are for this service only.",
+)
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder of queue and cards.  [default: warpgrade/service in XDG_STATE_HOME]",
+)
+@click.option(
+    "--tokens",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="File of `warpgrade token`.  [default: the file `tokens` in the state folder]",
+)
+@click.option(
+    "--keep-days",
+    type=click.FloatRange(min=0, min_open=True, max=36500),
+    default=_KEEP_DAYS,
+    show_default=True,
+    help="Time after which a finished grade and its card are deleted.",
+)
+@click.option(
+    "--allow-problem-text",
+    is_flag=True,
+    help="Accept problems as text: every client with a token may then run any code as this user.",
+)
+@sign_option
+@options_besides_device
+@click.pass_context
+def serve(ctx: click.Context, /, *, device: str, jobs: int | None, http: str | None, **named: Any) -> None:
     """Keep a judge ready in the foreground: `warpgrade grade` and programs of the same user then grade faster.
 
     Only the same user reaches the judge, through a Unix socket. Ctrl-C or --stop ends the judge after its current
     grades; a second Ctrl-C ends the grades too.
+
+    With --http, clients on other machines submit to a durable queue; see docs/service.md. Every submission is graded
+    by the options of this command.
     """
+    of_the_service = {param.name or "" for param in ctx.command.params} - _OF_BOTH - _OF_THE_JUDGE
+    if http is None:
+        _refuse_given(ctx, of_the_service, "needs --http HOST:PORT")
+        _serve_socket(device, jobs, **{name: named[name] for name in _OF_THE_JUDGE})
+    else:
+        _refuse_given(ctx, _OF_THE_JUDGE, "has no effect with --http")
+        _serve_http(http, {**named, "device": device}, jobs)
+
+
+@click.command(short_help="Create or revoke a client's token for `serve --http`.")
+@click.argument("client", metavar="CLIENT")
+@click.option(
+    "--tokens",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="File of the hashes.  [default: `tokens` in the default state folder of `serve --http`]",
+)
+@click.option("--revoke", is_flag=True, help="Remove all tokens of the client; a running service notices at once.")
+def token(*, client: str, tokens: Path | None, revoke: bool) -> None:
+    """Create a bearer token for CLIENT and write the token to stdout, once; the file stores only its hash.
+
+    The name of the client decides who may fetch a card: two tokens of one client see the same grades.
+    """
+    from evaluator.service.state import default_state, default_tokens
+    from evaluator.service.tokens import add_token, revoke_tokens
+
+    path = tokens or default_tokens(default_state())
+    if revoke:
+        removed = revoke_tokens(path, client)
+        terminal.tell(f"revoked {removed} token{'s' if removed > 1 else ''} of {client} in {path}")
+        return
+    terminal.emit(f"{add_token(path, client)}\n")
+    terminal.tell(f"added a token of {client} to {path}; its value is stored nowhere")
+
+
+def _serve_socket(device: str, jobs: int | None, *, idle_minutes: float, asks_status: bool, asks_stop: bool) -> None:
     if asks_status and asks_stop:
         raise UsageError("--status and --stop exclude each other")
     if asks_status:
@@ -62,3 +147,41 @@ def serve(*, device: str, jobs: int | None, idle_minutes: float, asks_status: bo
 
         chosen = default_device() if device == AUTO else DeviceKind(device)
         Server(Grades(jobs), idle_minutes, terminal.tell).run(chosen)
+
+
+def _serve_http(http: str, named: dict[str, Any], jobs: int | None) -> None:
+    if named["sandbox"] == SandboxMode.NONE.value:
+        raise UsageError("the service grades only in the sandbox", hint="omit --sandbox none")
+    try:
+        from evaluator.service.server import Settings, address_of, serve
+    except ImportError as error:
+        raise UsageError(f"{error.name} is not installed", hint="pip install 'warpgrade[http]'") from None
+    from evaluator.service.state import default_state, default_tokens
+
+    options = taken_options(named)
+    state = named["state"] or default_state()
+    settings = Settings(
+        address=address_of(http),
+        state=state,
+        tokens=named["tokens"] or default_tokens(state),
+        keep_days=named["keep_days"],
+        allows_problem_text=named["allow_problem_text"],
+    )
+    serve(settings, lambda: _grading(options, jobs), terminal.tell)
+
+
+@contextmanager
+def _grading(options: Mapping[str, Any], jobs: int | None) -> "Iterator[Grading]":
+    from evaluator.api.grader import Grader
+
+    # Workers of the service's own: a ready judge of the user may end at any time.
+    with Grader(jobs=jobs, ready=False, **options) as grader:
+        yield grader
+
+
+def _refuse_given(ctx: click.Context, names: "set[str] | frozenset[str]", why: str) -> None:
+    """Raise UsageError if the user gave an option of `names`, on the command line."""
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name or "")
+        if param.name in names and source is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{param.opts[0]} {why}")

@@ -77,9 +77,17 @@ class Problems:
 
     def find(self, name: str) -> Problem | str:
         """Return the problem with the given name, or the reason why none can be graded."""
+        named = self.named(name)
+        return named if isinstance(named, str) else self._sized(named)
+
+    def named(self, name: str) -> Problem | str:
+        """Return the problem with the given name, maybe without the graded size, or the reason why none has the name.
+
+        No code of a problem runs.
+        """
         meant = [self._exact[name]] if name in self._exact else self._meant.get(name, [])
         if len(meant) == 1:
-            return self._sized(meant[0])
+            return meant[0]
         if meant:
             return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in meant[:3])}"
         if self._shipped and looks_like_one(name):

@@ -1,0 +1,1 @@
+"""Client of the HTTP service: a grader on another machine."""

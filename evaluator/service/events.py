@@ -1,0 +1,37 @@
+"""Server-sent events: a client's final grades, each once, in the order of their ends.
+
+The first event is `start` with the number of the last final grade. Each later event has the next number as its id. A
+client that reconnects with `Last-Event-ID` misses no event and receives none twice, also after a restart of the server.
+"""
+
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from evaluator.records import Record
+from evaluator.service.dispatcher import Dispatcher, until
+from evaluator.service.journal import Journal
+from evaluator.service.messages import Position
+
+BEAT_S = 15.0
+"""Pause after which a comment is sent, so that clients and proxies see a living connection."""
+_TOGETHER = 100
+
+
+async def stream(
+    journal: Journal, dispatcher: Dispatcher, client: str, after: int, is_valid: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """Yield the events after the number `after`, until the server ends or the token is not valid any more."""
+    yield _event("start", after, Position(after))
+    while not dispatcher.is_ending and is_valid():
+        news = dispatcher.news(client)
+        final = await journal.final_after(client, after, _TOGETHER)
+        for number, grade in final:
+            after = number
+            yield _event("grade", number, grade)
+        if not final and not await until(news, BEAT_S):
+            yield b": alive\n\n"
+
+
+def _event(name: str, number: int, document: Record) -> bytes:
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, msgspec.json.encode(document))

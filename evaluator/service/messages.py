@@ -1,0 +1,79 @@
+"""Documents of the service's HTTP interface, shared by server, client and OpenAPI description."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from evaluator.records import Record, Status
+
+MOST_BODY_BYTES = 8 << 20
+"""Limit of a request's body: an answer of 4 MiB, escaped in JSON."""
+MOST_KEY = 200
+MOST_WAIT_S = 60.0
+"""Longest time that a client may ask the server to wait for the end of a grade."""
+
+ShortName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class GradeState(StrEnum):
+    """State of a grade in the service. The last three are final."""
+
+    QUEUED = "queued"
+    GRADING = "grading"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the state changes no more."""
+        return self in (GradeState.FINISHED, GradeState.FAILED, GradeState.CANCELLED)
+
+
+class TextProblem(Record, frozen=True):
+    """A problem as text in KernelBench's form. `name` names the problem on cards."""
+
+    name: ShortName
+    source: str
+
+
+class GradeOrder(Record, frozen=True):
+    """Request for a grade: the problem by name or as text, and a submission as Python text or a model's answer.
+
+    A `source` of null is graded as an empty answer. `name` names the submission on the card.
+    """
+
+    problem: ShortName | TextProblem
+    source: str | None
+    name: ShortName = "candidate"
+
+
+class Grade(Record, frozen=True):
+    """A grade of the service. `key` is the client's idempotency key.
+
+    `verdict` is the status on the card of a finished grade. `reason` tells why a failed grade has no card.
+    """
+
+    id: str
+    state: GradeState
+    problem: str
+    name: str
+    submitted_at: str
+    key: str | None = None
+    finished_at: str | None = None
+    verdict: Status | None = None
+    reason: str | None = None
+
+
+class Position(Record, frozen=True):
+    """First event of a stream: the number of the client's last final grade."""
+
+    number: int
+
+
+class Refusal(Record, frozen=True):
+    """Body of every response with an error: the error and its remedy."""
+
+    error: str
+    hint: str = ""

@@ -1,0 +1,188 @@
+"""The service as a process: state folder, HTTP server, grader, and their end."""
+
+import asyncio
+import contextlib
+import datetime
+import ipaddress
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import uvicorn
+
+from evaluator.errors import UsageError
+from evaluator.service.app import Parts, app_of
+from evaluator.service.connections import LimitedConnection
+from evaluator.service.dispatcher import Dispatcher, Grading
+from evaluator.service.journal import Journal, Limits
+from evaluator.service.metrics import Metrics
+from evaluator.service.state import locked
+from evaluator.service.tokens import Tokens
+
+LIMITS = Limits(of_a_client=2_000, of_all=20_000)
+MOST_CONNECTIONS = 1_000
+_KEEP_ALIVE_S = 30
+_LEAVE_S = 10
+
+
+class Address(NamedTuple):
+    """Address to listen on. Port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+
+class Settings(NamedTuple):
+    """Settings of the service."""
+
+    address: Address
+    state: Path
+    tokens: Path
+    keep_days: float
+    allows_problem_text: bool
+
+
+def address_of(text: str) -> Address:
+    """Parse `HOST:PORT`.
+
+    >>> address_of("127.0.0.1:8000"), address_of("[::1]:0")
+    (Address(host='127.0.0.1', port=8000), Address(host='::1', port=0))
+
+    Raises:
+        UsageError: the text is no address.
+    """
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise UsageError(f"{text!r} is not HOST:PORT", hint="for this machine alone: --http 127.0.0.1:8000")
+    return Address(host, int(port))
+
+
+def serve(
+    settings: Settings,
+    make_grading: Callable[[], contextlib.AbstractContextManager[Grading]],
+    tell: Callable[[str], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        settings: the settings.
+        make_grading: makes the grader, after all other parts are ready.
+        tell: prints a line.
+
+    Raises:
+        UsageError: the address, the token file or the state folder cannot be used.
+        InfraError: the disk or the workers failed.
+    """
+    tokens = Tokens(settings.tokens)
+    with (
+        locked(settings.state),
+        _listening(settings.address) as listener,
+        contextlib.closing(Journal(settings.state)) as journal,
+        make_grading() as grading,
+    ):
+        port = listener.getsockname()[1]
+        host = f"[{settings.address.host}]" if ":" in settings.address.host else settings.address.host
+        if not _is_loopback(settings.address.host):
+            tell("tokens and submissions cross the network unencrypted: put a proxy with TLS in front")
+        if settings.allows_problem_text:
+            tell("clients may run any code as this user, because of --allow-problem-text")
+        tell(f"service {os.getpid()} listens on http://{host}:{port}; state in {settings.state}")
+        asyncio.run(_Service(settings, journal, grading, tokens, tell).run(listener))
+    tell("the service has ended")
+
+
+class _Service:
+    """The parts of a running service."""
+
+    def __init__(
+        self, settings: Settings, journal: Journal, grading: Grading, tokens: Tokens, tell: Callable[[str], None]
+    ) -> None:
+        metrics = Metrics()
+        self._tell = tell
+        self._signals = 0
+        keep = datetime.timedelta(days=settings.keep_days)
+        self._dispatcher = Dispatcher(journal, grading, metrics, tell, limits=LIMITS, keep=keep)
+        parts = Parts(journal, self._dispatcher, grading, tokens, metrics, settings.allows_problem_text)
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        self._server = _Uvicorn(
+            uvicorn.Config(
+                app_of(parts),
+                http=LimitedConnection,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=MOST_CONNECTIONS,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=_LEAVE_S,
+            )
+        )
+
+    async def run(self, listener: socket.socket) -> None:
+        """Serve until a signal, or until the dispatcher fails."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._heed_signal)
+        dispatching = asyncio.create_task(self._dispatcher.run())
+        dispatching.add_done_callback(lambda _: self._end_http())
+        try:
+            await self._server.serve(sockets=[listener])
+        finally:
+            self._dispatcher.stop()
+            await dispatching
+
+    def _heed_signal(self) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            self._tell("ending after the grades in progress; a second signal ends them too")
+            self._dispatcher.stop()
+            self._end_http()
+        else:
+            self._server.force_exit = True
+            self._dispatcher.abort()
+
+    def _end_http(self) -> None:
+        self._server.should_exit = True
+
+
+class _Uvicorn(uvicorn.Server):
+    """Server of uvicorn that leaves signals to the service."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture no signal."""
+        yield
+
+
+@contextlib.contextmanager
+def _listening(address: Address) -> Iterator[socket.socket]:
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # asyncio sends small parts at once (TCP_NODELAY) only for sockets with the protocol's number.
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise UsageError(f"cannot resolve {address.host}: {error.strerror}") from None
+    with listener:
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            listener.listen(socket.SOMAXCONN)
+        except OSError as error:
+            hint = "choose another port, or end the program that listens there"
+            raise UsageError(f"cannot listen on {address.host}:{address.port}: {error.strerror}", hint=hint) from None
+        yield listener
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,172 @@
+"""Processes of the service with a fake judge, and raw requests to them."""
+
+import contextlib
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="needs the extra warpgrade[http]")
+pytest.importorskip("httpx", reason="needs the extra warpgrade[http]")
+pytest.importorskip("prometheus_client", reason="needs the extra warpgrade[http]")
+
+from evaluator.service.tokens import add_token
+
+TOP = Path(__file__).parents[2]
+MODEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n"
+
+
+class Service:
+    """A process of the service. `start` after `kill` continues with the same state and port."""
+
+    def __init__(self, state, **named):
+        self.state = state
+        self.named = named
+        self.port = free_port()
+        self.process = None
+        self.streams = []
+        state.mkdir(mode=0o700, exist_ok=True)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self):
+        named = [f"{name}={value}" for name, value in self.named.items()]
+        command = [sys.executable, "-m", "tests.service.fake_service", str(self.state), str(self.port), *named]
+        with (self.state / "stderr").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=TOP, stderr=log)
+        until = time.monotonic() + 60
+        while True:
+            try:
+                if self.ask("GET", "/healthz")[0] == 200:
+                    return self
+            except OSError:
+                pass
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def close(self):
+        for stream in self.streams:
+            stream.close()
+        if self.process is not None:
+            self.kill()
+
+    def token(self, client):
+        return add_token(self.state / "tokens", client)
+
+    @property
+    def said(self):
+        return (self.state / "stderr").read_text()
+
+    @property
+    def graded(self):
+        path = self.state / "graded"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def has_connection(self, made):
+        """Return whether the server's end of a socket is open."""
+        ends = f"0100007F:{self.port:04X} 0100007F:{made.getsockname()[1]:04X} 01"
+        return ends in Path("/proc/net/tcp").read_text()
+
+    @property
+    def peak_bytes(self):
+        return int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())[1]) << 10
+
+    def ask(self, method, path, token=None, body=None, **headers):
+        """Return status, headers and body of a response."""
+        made = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            made.request(method, path, body if isinstance(body, bytes | None) else json.dumps(body), headers)
+            response = made.getresponse()
+            return response.status, dict(response.getheaders()), response.read()
+        finally:
+            made.close()
+
+    def events(self, token, **headers):
+        """Return the grades of an event stream as an iterator; the first event has arrived."""
+        made = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        made.request("GET", "/v1/events", headers={"Authorization": f"Bearer {token}", **headers})
+        response = made.getresponse()
+        self.streams += [made, response]
+        assert response.status == 200
+        assert response.readline() == b"event: start\n"
+        return grades_in(response)
+
+    def submit(self, token, source, problem="relu", **headers):
+        status, _, body = self.ask("POST", "/v1/grades", token, {"problem": problem, "source": source}, **headers)
+        assert status in (200, 202), body
+        return json.loads(body)
+
+    def wait(self, token, grade):
+        status, _, body = self.ask("GET", f"/v1/grades/{grade}?wait_s=60", token)
+        assert status == 200, body
+        return json.loads(body)
+
+
+@pytest.fixture
+def service(tmp_path):
+    """Factory of started services: `service(at_once=1)`."""
+    made = []
+
+    def start(**named):
+        found = Service(tmp_path / f"state{len(made)}", **named)
+        made.append(found)
+        found.alice, found.bob = found.token("alice"), found.token("bob")
+        return found.start()
+
+    yield start
+    for each in made:
+        each.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A service that the tests of a module share."""
+    made = Service(tmp_path_factory.mktemp("service") / "state")
+    made.alice, made.bob = made.token("alice"), made.token("bob")
+    yield made.start()
+    made.close()
+
+
+def grades_in(stream):
+    """Yield the grades of an event stream, until its end or the death of the server."""
+    kind = None
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        while line := stream.readline():
+            if line.startswith(b"event: "):
+                kind = line[7:-1]
+            elif line.startswith(b"data: ") and kind == b"grade":
+                yield json.loads(line[6:])
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def soon(what):
+    until = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.01)

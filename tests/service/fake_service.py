@@ -1,0 +1,91 @@
+"""The service as a process, with a judge that grades in the time that the submission names: `# 5 anything`, in ms.
+
+    python -m tests.service.fake_service STATE PORT [NAME=VALUE …]
+
+Each graded submission is a line of STATE/graded. `# broken` ends the workers.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from evaluator.api.grader import Grader
+from evaluator.api.scorecard import Scorecard
+from evaluator.errors import InfraError
+from evaluator.records import Status
+from evaluator.service import app, connections, events, server
+from evaluator.service.journal import Limits
+from evaluator.service.server import Settings, address_of, serve
+from tests import cards
+
+
+class FakeGrading:
+    """A grader without workers."""
+
+    def __init__(self, state: Path, at_once: int) -> None:
+        self.at_once = at_once
+        self.failure = None
+        self._real = Grader(device="emulated", ready=False)  # never started: it knows the problems
+        self._log = os.open(state / "graded", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._threads = ThreadPoolExecutor(at_once)
+        self._made = cards.card(status=Status.CORRECT)  # its statistics take long
+
+    def refusal_of(self, problem):
+        return self._real.refusal_of(problem)
+
+    def submit(self, problem, source, *, name):
+        if source == "# unreadable":
+            raise RecursionError("too deep")
+        return self._threads.submit(self._card, problem, source, name)
+
+    def _card(self, problem, source, name):
+        time.sleep(int(source.split()[1]) / 1000 if source[:3].strip("# ").isdigit() else 0)
+        os.write(self._log, source.replace("\n", " ").encode() + b"\n")
+        if source == "# broken":
+            self.failure = InfraError("no worker starts")
+        made = self._made
+        problem_name = problem if isinstance(problem, str) else problem.name
+        return Scorecard.of(
+            msgspec.structs.replace(
+                made,
+                problem=msgspec.structs.replace(made.problem, name=problem_name),
+                submission=msgspec.structs.replace(made.submission, name=name, source=source),
+            )
+        )
+
+
+def main() -> None:
+    state, port = Path(sys.argv[1]), sys.argv[2]
+    named = dict(each.split("=") for each in sys.argv[3:])
+    connections.HEAD_S = float(named.get("head_s", connections.HEAD_S))
+    connections.STALL_S = float(named.get("stall_s", connections.STALL_S))
+    app.BODY_S = float(named.get("body_s", app.BODY_S))
+    events.BEAT_S = float(named.get("beat_s", events.BEAT_S))
+    if "of_a_client" in named:
+        server.LIMITS = Limits(int(named["of_a_client"]), server.LIMITS.of_all)
+
+    @contextlib.contextmanager
+    def grading():
+        yield FakeGrading(state, int(named.get("at_once", 4)))
+
+    settings = Settings(
+        address=address_of(f"127.0.0.1:{port}"),
+        state=state,
+        tokens=state / "tokens",
+        keep_days=1.0,
+        allows_problem_text=named.get("problem_text") == "yes",
+    )
+    try:
+        serve(settings, grading, lambda line: print(line, file=sys.stderr, flush=True))
+    except InfraError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""The client class: the interface of `Grader`, across lost connections, refusals and the death of the server."""
+
+import asyncio
+import inspect
+import threading
+from concurrent.futures import CancelledError, wait
+
+import pytest
+
+from evaluator.service.tokens import revoke_tokens
+from tests.service.conftest import free_port, soon
+from warpgrade import Candidate, Grader, InfraError, ProblemText, RemoteGrader, UsageError
+
+
+def test_the_methods_are_those_of_a_grader():
+    for name in ("start", "close", "submit", "grade", "grade_many", "grade_async", "__enter__", "__aexit__"):
+        own, other = (inspect.signature(getattr(kind, name)) for kind in (RemoteGrader, Grader))
+        assert str(own) == str(other), name
+
+
+def test_cards_come_in_the_order_of_the_candidates(shared):
+    sources = [f"# {20 - number} order {number}" for number in range(20)]
+    with RemoteGrader(shared.url, shared.alice) as grader:
+        cards = grader.grade_many([Candidate("relu", source, f"n{n}") for n, source in enumerate(sources)])
+        assert grader.grade("relu", "# 0 alone").correct
+    assert [card.submission.source for card in cards] == sources
+    assert [card.submission.name for card in cards] == [f"n{n}" for n in range(20)]
+
+
+def test_a_stream_yields_each_candidate_once(shared):
+    candidates = [Candidate("relu", f"# 1 streamed {number}") for number in range(30)]
+    with RemoteGrader(shared.url, shared.alice, at_once=4) as grader:
+        found = list(grader.grade_stream(iter(candidates)))
+    assert sorted(candidate.source for candidate, _ in found) == sorted(each.source for each in candidates)
+    assert all(card.submission.source == candidate.source for candidate, card in found)
+
+
+def test_awaiting_lets_others_run(shared):
+    async def program():
+        async with RemoteGrader(shared.url, shared.bob) as grader:
+            return await asyncio.gather(*(grader.grade_async("relu", f"# 1 awaited {n}") for n in range(5)))
+
+    assert [card.submission.source for card in asyncio.run(program())] == [f"# 1 awaited {n}" for n in range(5)]
+
+
+def test_two_programs_of_one_client_get_their_own_cards(shared):
+    with RemoteGrader(shared.url, shared.alice) as one, RemoteGrader(shared.url, shared.alice) as other:
+        futures = [(n, (one, other)[n % 2].submit("relu", f"# 1 programs {n}")) for n in range(20)]
+        assert all(future.result(60).submission.source == f"# 1 programs {n}" for n, future in futures)
+
+
+def test_refusals_are_raised_by_the_call_or_its_future(shared):
+    with RemoteGrader(shared.url, shared.alice) as grader:
+        with pytest.raises(UsageError, match="no problem named 'nope'"):
+            grader.grade("nope", "# 0 x")
+        with pytest.raises(UsageError, match="as text"):
+            grader.grade(ProblemText("x = 1"), "# 0 x")
+        with pytest.raises(TypeError):
+            grader.submit("relu", b"# 0 x")
+        with pytest.raises(TypeError):
+            grader.submit(5, "# 0 x")
+        with pytest.raises(UsageError):
+            grader.submit("relu", "# 0 x", name="")
+        with pytest.raises(UsageError, match="8 MiB"):
+            grader.grade("relu", "x" * (9 << 20))
+    with pytest.raises(RuntimeError):
+        grader.grade("relu", "# 0 x")
+
+
+def test_a_wrong_token_or_address_is_told_at_the_start(shared):
+    with pytest.raises(UsageError, match="401"):
+        RemoteGrader(shared.url, "wg_wrong").start()
+    with pytest.raises(InfraError, match="did not answer"):
+        RemoteGrader(f"http://127.0.0.1:{free_port()}", shared.alice, patience_s=0.3).start()
+    for url, token in [("ftp://x", "a"), ("nonsense", "a"), (shared.url, "a\nb"), (shared.url, "")]:
+        with pytest.raises(UsageError):
+            RemoteGrader(url, token)
+
+
+def test_closing_cancels_what_waits_in_the_queue(service):
+    served = service(at_once=1)
+    grader = RemoteGrader(served.url, served.alice).start()
+    futures = [grader.submit("relu", f"# 200 closing {number}") for number in range(20)]
+    soon(lambda: b"waiting_grades 19.0" in served.ask("GET", "/metrics", served.bob)[2])
+    futures[-1].cancel()
+    soon(lambda: b"waiting_grades 19.0" not in served.ask("GET", "/metrics", served.bob)[2])
+    grader.close()
+    grader.close()
+    assert all(future.cancelled() for future in futures if not future.done() or future.cancelled())
+    with pytest.raises(CancelledError):
+        futures[-1].result(0)
+    soon(lambda: b"waiting_grades 0.0" in served.ask("GET", "/metrics", served.bob)[2])
+    assert len(served.graded) < 10
+
+
+def test_a_killed_server_costs_no_card(service):
+    served = service(at_once=2)
+    with RemoteGrader(served.url, served.alice) as grader:
+        futures = [grader.submit("relu", f"# 20 killed {number}") for number in range(60)]
+        for share in (10, 30):
+            soon(lambda share=share: sum(each.done() for each in futures) >= share)
+            served.kill()
+            served.start()
+        assert [each.result(60).submission.source for each in futures] == [f"# 20 killed {n}" for n in range(60)]
+    assert len(served.graded) <= 60 + 2 * 2
+
+
+def test_a_service_that_stays_away_fails_the_grades_and_later_ones(service):
+    served = service(at_once=1)
+    with RemoteGrader(served.url, served.alice, patience_s=0.5) as grader:
+        future = grader.submit("relu", "# 60000 long")
+        soon(lambda: b"in_progress 1.0" in served.ask("GET", "/metrics", served.bob)[2])
+        served.kill()
+        with pytest.raises(InfraError):
+            future.result(60)
+        with pytest.raises(InfraError):
+            grader.submit("relu", "# 0 later").result(60)
+
+
+def test_a_revoked_token_fails_the_grades(service):
+    served = service(at_once=1, beat_s=0.05)
+    with RemoteGrader(served.url, served.alice) as grader:
+        future = grader.submit("relu", "# 60000 long")
+        soon(lambda: b"in_progress 1.0" in served.ask("GET", "/metrics", served.bob)[2])
+        revoke_tokens(served.state / "tokens", "alice")
+        with pytest.raises(UsageError, match="401"):
+            future.result(60)
+
+
+def test_lost_state_is_told_instead_of_waited_for(service):
+    served = service(at_once=1)
+    with RemoteGrader(served.url, served.alice) as grader:
+        assert grader.grade("relu", "# 0 first").correct
+        future = grader.submit("relu", "# 60000 long")
+        soon(lambda: b"in_progress 1.0" in served.ask("GET", "/metrics", served.bob)[2])
+        served.kill()
+        for path in served.state.glob("journal.sqlite*"):
+            path.unlink()
+        served.start()
+        with pytest.raises(UsageError, match="lost its state"):
+            future.result(60)
+
+
+def test_threads_share_a_grader(shared):
+    found = {}
+    with RemoteGrader(shared.url, shared.bob) as grader:
+
+        def ask(number):
+            found[number] = grader.grade("relu", f"# 1 thread {number}").submission.source
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not wait([grader.submit("relu", "# 0 last")], 60).not_done
+    assert found == {number: f"# 1 thread {number}" for number in range(16)}

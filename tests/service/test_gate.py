@@ -1,0 +1,195 @@
+"""Who gets in, and how much a request may send: tokens, sizes, slow clients, other clients' grades."""
+
+import json
+import socket
+import time
+
+import pytest
+
+from evaluator.service.messages import MOST_BODY_BYTES
+from evaluator.service.tokens import revoke_tokens
+from tests.service.conftest import soon
+
+ROUTES = [
+    ("POST", "/v1/grades"),
+    ("GET", "/v1/grades/{grade}"),
+    ("DELETE", "/v1/grades/{grade}"),
+    ("GET", "/v1/grades/{grade}/card"),
+    ("GET", "/v1/events"),
+    ("GET", "/openapi.json"),
+    ("GET", "/metrics"),
+    ("GET", "/nothing"),
+    ("GET", "/"),
+]
+
+
+@pytest.mark.parametrize(
+    "authorization", [None, "Bearer", "Bearer wg_wrong", "Basic YWxpY2U6eA==", "bearer \xff", "Bearer {} x"]
+)
+def test_without_a_token_every_path_says_the_same(shared, authorization):
+    grade = shared.submit(shared.alice, "# 0 seen")["id"]
+    headers = {} if authorization is None else {"Authorization": authorization.format(shared.alice)}
+    said = set()
+    for method, path in ROUTES:
+        status, found, body = shared.ask(method, path.format(grade=grade), **headers)
+        found = {name: value for name, value in found.items() if name != "date"}
+        said.add((status, tuple(sorted(found.items())), body))
+    assert len(said) == 1
+    assert next(iter(said))[0] == 401
+
+
+def test_health_needs_no_token_and_tells_nothing(shared):
+    status, headers, body = shared.ask("GET", "/healthz")
+    assert (status, body) == (200, b"ok\n")
+    assert "server" not in headers
+
+
+def test_a_client_sees_nothing_of_another_client(shared):
+    grade = shared.submit(shared.alice, "# 0 private", Idempotency_Key="one")["id"]
+    assert shared.wait(shared.alice, grade)["state"] == "finished"
+    for method, path in ROUTES[1:4]:
+        assert shared.ask(method, path.format(grade=grade), shared.bob)[0] == 404
+        assert shared.ask(method, path.format(grade="0" * 32), shared.bob)[0] == 404
+    status, _, card = shared.ask("GET", f"/v1/grades/{grade}/card", shared.alice)
+    assert (status, json.loads(card)["submission"]["source"]) == (200, "# 0 private")
+    # The same idempotency key of another client is another grade.
+    assert shared.submit(shared.bob, "# 0 private", Idempotency_Key="one")["id"] != grade
+
+
+def test_events_of_another_client_do_not_arrive(service):
+    served = service()
+    bobs = served.events(served.bob)
+    grade = served.submit(served.alice, "# 0 private")["id"]
+    served.wait(served.alice, grade)
+    own = served.submit(served.bob, "# 0 own")["id"]
+    assert next(bobs)["id"] == own
+
+
+def test_a_revoked_token_ends_requests_and_streams(service):
+    served = service(beat_s=0.05)
+    stream = served.events(served.alice)
+    assert served.ask("GET", "/metrics", served.alice)[0] == 200
+    revoke_tokens(served.state / "tokens", "alice")
+    assert served.ask("GET", "/metrics", served.alice)[0] == 401
+    assert list(stream) == []
+    assert served.ask("GET", "/metrics", served.bob)[0] == 200
+
+
+def test_a_token_file_that_others_can_read_lets_nobody_in(service):
+    served = service()
+    (served.state / "tokens").chmod(0o644)
+    assert served.ask("GET", "/metrics", served.alice)[0] == 200  # The content is unchanged.
+    (served.state / "tokens").touch()
+    assert served.ask("GET", "/metrics", served.alice)[0] == 401
+
+
+def test_a_large_body_is_refused_before_it_is_sent(shared):
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=60) as made:
+        head = f"POST /v1/grades HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {shared.alice}\r\n"
+        made.sendall(f"{head}Content-Length: {1 << 30}\r\n\r\n".encode())
+        assert made.recv(12) == b"HTTP/1.1 413"
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+def test_a_gigabyte_is_never_kept(service, has_token):
+    served = service()
+    before = served.peak_bytes
+    token = served.alice if has_token else "wg_wrong"
+    part = b"x" * (1 << 20)
+    sent = 0
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
+        head = f"POST /v1/grades HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        made.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        try:
+            for _ in range(1024):
+                made.sendall(b"100000\r\n" + part + b"\r\n")
+                sent += len(part)
+        except OSError:  # The server has closed the connection.
+            pass
+    assert sent < 8 * MOST_BODY_BYTES  # Some bytes wait in buffers of the kernel.
+    assert served.peak_bytes - before < 8 * MOST_BODY_BYTES
+    assert served.ask("GET", "/healthz")[0] == 200
+
+
+def test_slow_clients_lose_their_connection(service):
+    served = service(head_s=0.3, body_s=0.3)
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
+        assert made.recv(100) == b""  # The client sends nothing at all.
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
+        made.sendall(b"GET /healthz HTT")
+        assert made.recv(100) == b""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
+        made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert made.recv(15) == b"HTTP/1.1 200 OK"
+        made.sendall(b"GET /hea")  # The second head of a connection has the same limit.
+        until = time.monotonic() + 30
+        while made.recv(1000):
+            assert time.monotonic() < until
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
+        head = f"POST /v1/grades HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.alice}\r\n"
+        made.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        assert made.recv(12) == b"HTTP/1.1 408"
+
+
+def test_a_reader_that_reads_nothing_loses_its_connection(service):
+    served = service(stall_s=0.3)
+    grade = served.submit(served.alice, "# 0 " + "x" * (3 << 20))["id"]
+    served.wait(served.alice, grade)
+    with socket.socket() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        made.settimeout(60)
+        made.connect(("127.0.0.1", served.port))
+        head = f"GET /v1/grades/{grade}/card HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.alice}\r\n\r\n"
+        made.sendall(8 * head.encode())  # more than the kernel's buffers hold
+        soon(lambda: served.has_connection(made))
+        soon(lambda: not served.has_connection(made))
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"\xff\xfe", 400),
+        (b"[" * 100_000, 400),
+        ({"problem": "relu"}, 400),
+        ({"problem": "relu", "source": 5}, 400),
+        ({"problem": "relu", "source": "x", "device": "cpu"}, 400),
+        ({"problem": "relu", "source": "x", "name": "a\nb"}, 400),
+        ({"problem": "", "source": "x"}, 400),
+        (b'{"problem": "relu", "source": "\\ud800"}', 400),
+        ({"problem": "../../etc/passwd", "source": "x"}, 422),
+        ({"problem": {"name": "mine", "source": "import os"}, "source": "x"}, 403),
+    ],
+)
+def test_an_invalid_submission_is_refused_with_a_reason(shared, body, status):
+    found, _, said = shared.ask("POST", "/v1/grades", shared.alice, body)
+    assert (found, bool(json.loads(said)["error"])) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/grades/x?wait_s=nan", {}, 400),
+        ("/v1/grades/x?wait_s=1e9", {}, 400),
+        ("/v1/events", {"Last_Event_ID": "-1"}, 400),
+        ("/v1/events", {"Last_Event_ID": "9" * 18}, 409),
+        ("/v1/grades", {}, 405),
+        ("/v2", {}, 404),
+    ],
+)
+def test_an_invalid_question_is_refused_with_a_reason(shared, path, headers, status):
+    found, _, said = shared.ask("GET", path, shared.alice, **headers)
+    assert (found, bool(json.loads(said)["error"])) == (status, True)
+    assert "Traceback" not in shared.said
+
+
+def test_no_token_is_in_the_log_or_in_the_state(service):
+    served = service()
+    served.wait(served.alice, served.submit(served.alice, "# 0 a")["id"])
+    served.ask("GET", f"/v1/events?token={served.alice}", "wg_wrong")
+    assert served.end() == 0
+    for path in served.state.iterdir():
+        content = path.read_bytes()
+        assert served.alice.encode() not in content, path
+        assert b"wg_wrong" not in content, path
+        assert path.stat().st_mode & 0o077 == 0 or path.name == "stderr", path

@@ -1,0 +1,224 @@
+"""Tokens, journal, OpenAPI description, command line."""
+
+import asyncio
+import datetime
+import json
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from evaluator import schema
+from evaluator.commands.main import warpgrade
+from evaluator.errors import InfraError, UsageError
+from evaluator.service import journal as journals
+from evaluator.service import openapi, server
+from evaluator.service.journal import Added, Arrival, Final, Journal, Limits
+from evaluator.service.messages import GradeState
+from evaluator.service.tokens import Tokens, add_token, revoke_tokens
+from tests.service.conftest import TOP
+
+LIMITS = Limits(100, 1000)
+
+
+def test_the_file_of_tokens_is_private_and_holds_no_token(tmp_path):
+    path = tmp_path / "new" / "tokens"
+    tokens = [add_token(path, client) for client in ("alice", "bob", "alice")]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not any(token in path.read_text() for token in tokens)
+    assert len(set(tokens)) == 3
+    read = Tokens(path)
+    assert [read.client_of(token) for token in tokens] == ["alice", "bob", "alice"]
+    assert [read.client_of(token) for token in ("", tokens[0][:-1], tokens[0] + " ", "\ud800")] == [None] * 4
+    assert revoke_tokens(path, "alice") == 2
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [read.client_of(token) for token in tokens] == [None, "bob", None]
+    with pytest.raises(UsageError, match="no token"):
+        revoke_tokens(path, "alice")
+
+
+def test_every_hash_is_compared(tmp_path, monkeypatch):
+    path = tmp_path / "tokens"
+    token = add_token(path, "first")
+    add_token(path, "second")
+    compared = []
+    monkeypatch.setattr("hmac.compare_digest", lambda one, other: compared.append(one) or one == other)
+    assert Tokens(path).client_of(token) == "first"
+    assert len(compared) == 2
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "a\nsha256:", "x" * 65, ".hidden"])
+def test_an_invalid_name_of_a_client_is_refused(tmp_path, name):
+    with pytest.raises(UsageError):
+        add_token(tmp_path / "tokens", name)
+    assert not (tmp_path / "tokens").exists()
+
+
+def test_a_public_or_foreign_or_broken_file_of_tokens_is_refused(tmp_path):
+    path = tmp_path / "tokens"
+    with pytest.raises(UsageError, match="cannot read"):
+        Tokens(path)
+    path.touch(0o600)
+    with pytest.raises(UsageError, match="has no token"):
+        Tokens(path)
+    add_token(path, "alice")
+    path.chmod(0o640)
+    for use in (lambda: Tokens(path), lambda: add_token(path, "bob"), lambda: revoke_tokens(path, "alice")):
+        with pytest.raises(UsageError, match="other users"):
+            use()
+    path.chmod(0o600)
+    path.write_text(path.read_text() + "alice secret\n")
+    with pytest.raises(UsageError, match="line 2"):
+        Tokens(path)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    with pytest.raises(UsageError):
+        add_token(link, "bob")
+
+
+@pytest.fixture
+def journal(tmp_path):
+    made = Journal(tmp_path)
+    yield made
+    made.close()
+
+
+def arrival(client="alice", key=None, text="x"):
+    return Arrival(client, key, text.encode(), text, "relu", "candidate")
+
+
+def test_a_second_result_changes_nothing(journal):
+    async def program():
+        grade = (await journal.add(arrival(), LIMITS)).grade.id
+        await journal.finish(grade, Final(GradeState.FINISHED, None, b"first"))
+        await journal.finish(grade, Final(GradeState.FAILED, reason="second"))
+        return await journal.card("alice", grade), await journal.final_after("alice", 0, 10), await journal.waiting()
+
+    card, final, waiting = asyncio.run(program())
+    assert (card, [each.number for each in final], waiting) == (b"first", [1], [])
+
+
+def test_a_commit_survives_a_power_cut(journal):
+    settings = [journal._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    assert settings == ["wal", 2]
+
+
+def test_old_grades_are_forgotten_and_numbers_are_not_used_again(journal):
+    async def program():
+        for _ in range(3):
+            added = await journal.add(arrival(), LIMITS)
+            await journal.finish(added.grade.id, Final(GradeState.CANCELLED))
+        await journal.add(arrival(), LIMITS)
+        later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=1)
+        forgotten = await journal.forget(later)
+        added = await journal.add(arrival(), LIMITS)
+        await journal.finish(added.grade.id, Final(GradeState.CANCELLED))
+        return forgotten, await journal.last_final("alice"), len(await journal.waiting())
+
+    assert asyncio.run(program()) == (2, 4, 1)
+
+
+def test_a_failed_disk_is_an_infra_error_and_stores_nothing(journal, monkeypatch):
+    async def program():
+        whole = journals._add
+
+        def fails(connection, *rest):
+            whole(connection, *rest)
+            raise OSError("no space")
+
+        monkeypatch.setattr(journals, "_add", fails)
+        with pytest.raises(InfraError, match="no space"):
+            await journal.add(arrival(), LIMITS)
+        monkeypatch.undo()
+        assert await journal.waiting() == []
+        assert isinstance(await journal.add(arrival(), LIMITS), Added)
+
+    asyncio.run(program())
+
+
+def test_the_description_has_the_schema_of_the_card_and_every_route(shared):
+    status, _, body = shared.ask("GET", "/openapi.json", shared.alice)
+    described = json.loads(body)
+    assert (status, described) == (200, json.loads(openapi.description()))
+    fields = schema.schema(schema.SchemaName.SCORECARD)["$defs"]["Scorecard"]["properties"]
+    found = described["components"]["schemas"]["Scorecard"]["properties"]
+    assert found.keys() == fields.keys()
+    for path, methods in described["paths"].items():
+        for method in methods:
+            asked = shared.ask(method.upper(), path.format(grade="x"), shared.alice, Last_Event_ID="no")
+            assert asked[0] != 405, path
+    named = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', body.decode()))
+    assert named <= described["components"]["schemas"].keys()
+
+
+def test_documents_of_the_service_fit_their_description(shared):
+    from jsonschema import Draft202012Validator
+
+    described = openapi.document()
+    grade = shared.submit(shared.alice, "# 0 described")
+    final = shared.wait(shared.alice, grade["id"])
+    card = json.loads(shared.ask("GET", f"/v1/grades/{grade['id']}/card", shared.alice)[2])
+    refusal = json.loads(shared.ask("GET", "/v1/grades/x", shared.alice)[2])
+    for name, document in [("Grade", grade), ("Grade", final), ("Scorecard", card), ("Refusal", refusal)]:
+        wanted = {"$ref": f"#/components/schemas/{name}", "components": described["components"]}
+        Draft202012Validator(wanted).validate(document)
+
+
+def run(*arguments, **environment):
+    return CliRunner().invoke(warpgrade, [*map(str, arguments)], env={**environment}, standalone_mode=False)
+
+
+def test_a_token_of_the_command_line_is_for_the_default_service(tmp_path):
+    made = run("token", "alice", XDG_STATE_HOME=str(tmp_path))
+    assert made.exit_code == 0
+    path = tmp_path / "warpgrade" / "service" / "tokens"
+    assert Tokens(path).client_of(made.stdout.strip()) == "alice"
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert run("token", "alice", "--revoke", XDG_STATE_HOME=str(tmp_path)).exit_code == 0
+    assert path.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--state", "x"], "--state needs --http"),
+        (["--require-own-kernel", "0.5"], "--require-own-kernel needs --http"),
+        (["--allow-problem-text"], "--allow-problem-text needs --http"),
+        (["--http", "127.0.0.1:0", "--stop"], "--stop has no effect with --http"),
+        (["--http", "127.0.0.1:0", "--idle-minutes", "1"], "--idle-minutes has no effect with --http"),
+        (["--http", "127.0.0.1:0", "--sandbox", "none"], "only in the sandbox"),
+        (["--http", "8000"], "is not HOST:PORT"),
+        (["--http", "localhost:99999"], "is not HOST:PORT"),
+        (["--http", "127.0.0.1:0"], "cannot read the token file"),
+    ],
+)
+def test_a_wrong_use_of_the_command_is_told(tmp_path, arguments, message):
+    found = run("serve", *arguments, XDG_STATE_HOME=str(tmp_path))
+    assert isinstance(found.exception, UsageError)
+    assert message in found.exception.message
+
+
+def run_process(*command):
+    return subprocess.run([*map(str, command)], cwd=TOP, capture_output=True, text=True, check=False)
+
+
+def test_a_second_service_of_the_state_or_the_port_is_refused(shared, tmp_path):
+    command = [sys.executable, "-m", "tests.service.fake_service"]
+    again = run_process(*command, shared.state, 0)
+    assert "another service uses" in again.stderr
+    add_token(tmp_path / "tokens", "alice")
+    tmp_path.chmod(0o700)
+    other = run_process(*command, tmp_path, shared.port)
+    assert "cannot listen" in other.stderr
+    tmp_path.chmod(0o755)
+    public = run_process(*command, tmp_path, 0)
+    assert "other users can reach the state folder" in public.stderr
+
+
+def test_responses_are_sent_at_once():
+    """A socket without the protocol's number has no TCP_NODELAY, which costs 40 ms in a grade."""
+    with server._listening(server.address_of("127.0.0.1:0")) as listener:
+        assert listener.proto == socket.IPPROTO_TCP

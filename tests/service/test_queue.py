@@ -1,0 +1,162 @@
+"""The queue: idempotency keys, turns of clients, limits, events, the end and the death of the server."""
+
+import json
+import signal
+import threading
+import time
+
+from tests.service.conftest import soon
+
+
+def test_a_repeated_request_is_graded_once(shared):
+    first = shared.submit(shared.alice, "# 5 once", Idempotency_Key="once")
+    again = [shared.submit(shared.alice, "# 5 once", Idempotency_Key="once") for _ in range(5)]
+    shared.wait(shared.alice, first["id"])
+    later = shared.submit(shared.alice, "# 5 once", Idempotency_Key="once")
+    assert {each["id"] for each in [*again, later]} == {first["id"]}
+    assert later["state"] == "finished"
+    assert shared.graded.count("# 5 once") == 1
+    body = {"problem": "relu", "source": "# 5 other"}
+    status, _, _ = shared.ask("POST", "/v1/grades", shared.alice, body, Idempotency_Key="once")
+    assert status == 422
+    assert "# 5 other" not in shared.graded
+
+
+def test_the_same_request_from_many_threads_is_graded_once(shared):
+    found = []
+
+    def submit():
+        found.append(shared.submit(shared.alice, "# 5 together", Idempotency_Key="together")["id"])
+
+    threads = [threading.Thread(target=submit) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    shared.wait(shared.alice, found[0])
+    assert (len(found), len(set(found))) == (16, 1)
+    assert shared.graded.count("# 5 together") == 1
+
+
+def test_a_client_with_many_grades_does_not_delay_another(service):
+    served = service(at_once=1)
+    for number in range(30):
+        served.submit(served.alice, f"# 20 many {number}")
+    own = served.submit(served.bob, "# 20 single")["id"]
+    before = len(served.graded)
+    served.wait(served.bob, own)
+    assert served.graded.index("# 20 single") <= before + 2
+    assert len(served.graded) < 30
+
+
+def test_a_full_queue_refuses_and_still_knows_earlier_requests(service):
+    served = service(at_once=1, of_a_client=3)
+    for number in range(3):
+        served.submit(served.alice, f"# 500 {number}", Idempotency_Key=str(number))
+    body = {"problem": "relu", "source": "# 0 more"}
+    status, headers, said = served.ask("POST", "/v1/grades", served.alice, body)
+    assert (status, headers["retry-after"]) == (429, "1"), said
+    assert served.submit(served.alice, "# 500 2", Idempotency_Key="2")["state"] in ("queued", "grading")
+    served.submit(served.bob, "# 0 other client")
+
+
+def test_cancelled_grades_are_not_graded(service):
+    served = service(at_once=1)
+    running = served.submit(served.alice, "# 300 running")["id"]
+    waiting = served.submit(served.alice, "# 0 waiting")["id"]
+    soon(lambda: json.loads(served.ask("GET", f"/v1/grades/{running}", served.alice)[2])["state"] == "grading")
+    assert json.loads(served.ask("DELETE", f"/v1/grades/{waiting}", served.alice)[2])["state"] == "cancelled"
+    assert json.loads(served.ask("DELETE", f"/v1/grades/{running}", served.alice)[2])["state"] == "grading"
+    assert served.ask("GET", f"/v1/grades/{waiting}/card", served.alice)[0] == 409
+    assert served.wait(served.alice, running)["verdict"] == "correct"
+    assert served.graded == ["# 300 running"]
+
+
+def test_nothing_is_lost_and_no_event_comes_twice_when_the_server_is_killed(service):
+    served = service(at_once=2)
+    ids, last, found = [], None, []
+    for attempt in range(3):
+        stream = served.events(served.alice, **({} if last is None else {"Last-Event-ID": str(last)}))
+        last = last or 0
+        for n in range(8):
+            source = f"# 10 {attempt} {n}"
+            ids.append(served.submit(served.alice, source, Idempotency_Key=f"{attempt}-{n}")["id"])
+        for _ in range(3):
+            found.append(next(stream)["id"])
+            last += 1
+        served.kill()
+        served.start()
+    stream = served.events(served.alice, **{"Last-Event-ID": str(last)})
+    while len(found) < len(ids):
+        found.append(next(stream)["id"])
+    assert sorted(found) == sorted(ids)
+    repeated = [served.submit(served.alice, f"# 10 0 {n}", Idempotency_Key=f"0-{n}") for n in range(8)]
+    assert [each["id"] for each in repeated] == ids[:8]
+    assert len(served.graded) <= len(ids) + 3 * 2  # Only grades in progress at a kill are graded again.
+    for number, grade in enumerate(ids):
+        status, _, card = served.ask("GET", f"/v1/grades/{grade}/card", served.alice)
+        assert (status, json.loads(card)["submission"]["source"]) == (200, f"# 10 {number // 8} {number % 8}")
+
+
+def test_the_server_ends_after_the_grades_in_progress_and_keeps_the_queue(service):
+    served = service(at_once=1)
+    first = served.submit(served.alice, "# 400 first")["id"]
+    second = served.submit(served.alice, "# 0 second")["id"]
+    soon(lambda: json.loads(served.ask("GET", f"/v1/grades/{first}", served.alice)[2])["state"] == "grading")
+    stream = served.events(served.alice)
+    waited = []
+    waiting = threading.Thread(target=lambda: waited.append(served.wait(served.alice, second)["state"]))
+    waiting.start()
+    time.sleep(0.1)
+    assert served.end() == 0
+    waiting.join(60)
+    assert waited == ["queued"]
+    assert [each["id"] for each in stream] in ([], [first])
+    assert served.graded == ["# 400 first"]
+    served.start()
+    assert served.wait(served.alice, second)["verdict"] == "correct"
+    assert served.wait(served.alice, first)["verdict"] == "correct"
+    assert served.graded == ["# 400 first", "# 0 second"]
+
+
+def test_a_second_signal_ends_the_grades_too(service):
+    served = service(at_once=1)
+    grade = served.submit(served.alice, "# 1500 long")["id"]
+    soon(lambda: json.loads(served.ask("GET", f"/v1/grades/{grade}", served.alice)[2])["state"] == "grading")
+    served.process.send_signal(signal.SIGINT)
+    soon(lambda: "a second signal" in served.said)
+    served.process.send_signal(signal.SIGINT)
+    assert served.process.wait(30) == 0
+    served.start()
+    assert served.wait(served.alice, grade)["verdict"] == "correct"
+
+
+def test_a_service_without_workers_ends_and_stores_no_card(service):
+    served = service(at_once=1)
+    grade = served.submit(served.alice, "# broken")["id"]
+    assert served.process.wait(60) == 3
+    assert "no worker starts" in served.said
+    (served.state / "graded").unlink()
+    served.start()
+    assert served.ask("GET", f"/v1/grades/{grade}/card", served.alice)[0] in (409, 404)
+
+
+def test_a_text_that_nothing_can_read_fails_alone(shared):
+    final = shared.wait(shared.alice, shared.submit(shared.alice, "# unreadable")["id"])
+    assert (final["state"], final["verdict"]) == ("failed", None)
+    assert final["reason"]
+    assert shared.ask("GET", f"/v1/grades/{final['id']}/card", shared.alice)[0] == 409
+    assert shared.wait(shared.alice, shared.submit(shared.alice, "# 0 next")["id"])["verdict"] == "correct"
+
+
+def test_problem_text_is_accepted_where_the_operator_allows_it(service):
+    served = service(problem_text="yes")
+    text = (
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\n\n\n"
+        "def get_inputs():\n    return [torch.rand(4)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    grade = served.submit(served.alice, "# 0 x", problem={"name": "mine", "source": text})["id"]
+    assert served.wait(served.alice, grade)["problem"] == "mine"
+    body = {"problem": {"name": "mine", "source": "print('no problem')"}, "source": "# 0 y"}
+    assert served.ask("POST", "/v1/grades", served.alice, body)[0] == 422
+    assert "any code" in served.said

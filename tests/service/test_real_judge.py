@@ -1,0 +1,81 @@
+"""The service of the command line with real workers, which are killed."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from tests.service.conftest import MODEL, TOP, Service, soon
+from warpgrade import RemoteGrader
+
+
+class RealService(Service):
+    """`warpgrade serve --http` on device cpu."""
+
+    def start(self):
+        place = ["--http", f"127.0.0.1:{self.port}", "--state", str(self.state)]
+        command = [sys.executable, "cli.py", "serve", *place, "--device", "cpu", "--require-own-kernel", "0.5"]
+        with (self.state / "stderr").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=TOP, stderr=log)
+        soon(self.is_up)
+        return self
+
+    def is_up(self):
+        assert self.process.poll() is None, self.said
+        try:
+            return self.ask("GET", "/healthz")[0] == 200
+        except OSError:
+            return False
+
+    def workers(self):
+        children = psutil.Process(self.process.pid).children()
+        return [each for each in children if "evaluator.batch.workers" in " ".join(each.cmdline())]
+
+    def state_of(self, grade):
+        return json.loads(self.ask("GET", f"/v1/grades/{grade}", self.alice)[2])["state"]
+
+
+@pytest.fixture
+def real(tmp_path):
+    made = RealService(tmp_path / "state")
+    made.alice = made.token("alice")
+    yield made.start()
+    made.close()
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_no_grade(real):
+    grade = real.submit(real.alice, MODEL)["id"]
+    soon(lambda: real.state_of(grade) == "grading" and real.workers())
+    real.workers()[0].kill()
+    final = real.wait(real.alice, grade)
+    assert (final["state"], final["verdict"]) == ("finished", "rejected")  # It has no own kernel.
+    card = json.loads(real.ask("GET", f"/v1/grades/{grade}/card", real.alice)[2])
+    assert (card["required_own_kernel"], card["submission"]["source"]) == (0.5, MODEL)
+    left = psutil.Process(real.process.pid).children(recursive=True)
+    real.process.send_signal(signal.SIGTERM)
+    assert real.process.wait(60) == 0
+    assert psutil.wait_procs(left, 30)[1] == []
+
+
+@pytest.mark.long
+def test_workers_and_server_killed_in_turn_cost_no_grade(real):
+    sources = [f"# {number}\n{MODEL}" for number in range(12)]
+    with RemoteGrader(real.url, real.alice) as grader:
+        futures = [grader.submit("relu", source) for source in sources]
+        for turn in range(4):
+            wanted = 2 * turn + 1
+            soon(lambda wanted=wanted: sum(each.done() for each in futures) >= wanted and real.workers())
+            if turn % 2:
+                left = psutil.Process(real.process.pid).children(recursive=True)
+                real.kill()
+                assert psutil.wait_procs(left, 30)[1] == []
+                real.start()
+            else:
+                real.workers()[0].kill()
+        cards = [future.result(300) for future in futures]
+    assert [card.submission.source for card in cards] == sources
+    assert {card.status.value for card in cards} == {"rejected"}
