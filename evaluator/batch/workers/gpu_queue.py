@@ -82,9 +82,8 @@ class GpuQueue:
             if self._closed or not self._waiting:
                 return None
             counts = Counter(each.task.problem.sha256 for each in self._waiting)
-            if problem_sha256 in counts:
-                wanted = problem_sha256
-            else:
+            wanted = problem_sha256
+            if wanted is None or wanted not in counts:
                 wanted = max(counts, key=lambda each: counts[each] / (1 + self._slots_on[each]))
             if problem_sha256 is not None:
                 self._slots_on[problem_sha256] -= 1
