@@ -47,6 +47,7 @@ FLOORS = (
         "runner",
         "sandbox",
         "sandbox/init",
+        "report/run",
         "scaffold",
     ),
     (
@@ -59,7 +60,7 @@ FLOORS = (
         "judge/compare",
         "judge/tensors",
         "report/card",
-        "report/run",
+        "report/timeline",
         "runner/emulated",
         "runner/instrumentation",
         "sandbox/layers",

@@ -30,7 +30,7 @@ TOP = Path(__file__).resolve().parents[1]
 PROBLEM = "relu"
 SOLUTION = TOP / "solutions" / PROBLEM / "cuda_plain.py"
 _IMPORTS = (
-    "import evaluator.commands.main, evaluator.commands.ready, evaluator.files.card_files, "
+    "import evaluator.commands.main, evaluator.commands.grading, evaluator.commands.ready, evaluator.files.card_files, "
     "evaluator.grading.resolved_request, evaluator.report.progress_line, evaluator.signatures.keys"
 )
 _IMPORT_TRIES = 15

@@ -122,7 +122,7 @@ class Table:
         """Show the stage in the slot's row."""
         with self._lock:
             before = self._slots.get(event.slot)
-            same = before is not None and before[0] == event
+            same = before is not None and (before[0].task, before[0].stage) == (event.task, event.stage)
             self._slots[event.slot] = before if same and before is not None else (event, time.monotonic())
 
     def result(self, result: Result) -> None:

@@ -1,8 +1,10 @@
 """Scheduler of a batch session: grades every submission without a card until all are done or the user interrupts."""
 
+import contextlib
 import datetime
 import io
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -13,8 +15,9 @@ from evaluator.batch.runs.index import Index, Row
 from evaluator.batch.runs.inputs import Item
 from evaluator.batch.runs.run_folder import Plan, RunFolder, not_written
 from evaluator.batch.runs.tasks import Planned, Refused, Seen, Task
+from evaluator.batch.runs.timeline_file import TimelineWriter
 from evaluator.batch.workers.infra_card import infra_card
-from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.messages import Graded, Part
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import Began, Drained, Ended, WorkerPool
 from evaluator.errors import CardError, ExitCode, InfraError
@@ -23,6 +26,7 @@ from evaluator.files.safe_open import open_to_append
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Scorecard, Status
 from evaluator.report.layout.text import one_line
+from evaluator.report.timeline.recording import Lane, LaneKind
 from evaluator.signatures.keys import SigningKey
 from evaluator.signatures.signing import State, signature_of, signed
 
@@ -146,8 +150,11 @@ class Scheduler:
         with (
             Index(self._folder) as index,
             io.TextIOWrapper(open_to_append(self._folder.logs, "batch.log"), "utf-8", write_through=True) as log,
+            contextlib.closing(
+                TimelineWriter(self._folder, [_lane(slot) for slot in self._slots], time.monotonic())
+            ) as timeline,
         ):
-            self._index, self._log = index, log
+            self._index, self._log, self._timeline = index, log, timeline
             self._note("begin", f"{len(index.rows)} cards are there")
             for broken in index.broken:
                 self._note("not read", broken.message)
@@ -176,9 +183,11 @@ class Scheduler:
             event = worker_pool.events.get()
             self._tell_asides()
             match event:
-                case Began():
+                case Began(slot=slot, task=task, stage=stage, at_s=at_s):
+                    self._timeline.stage(slot, (task.problem.name, task.name), stage, at_s)
                     self._display.began(event)
-                case Ended():
+                case Ended(slot=slot, at_s=at_s):
+                    self._timeline.end(slot, at_s)
                     self._ended(event)
                 case Drained(error=error):
                     left -= 1
@@ -302,3 +311,14 @@ class Scheduler:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         self._log.write(f"{now} {what} {one_line(text, 300)}\n")
         self._log.flush()
+
+
+def _lane(slot: Slot) -> Lane:
+    """Return the slot as a lane of the timeline."""
+    match slot.part:
+        case Part.FINISH:
+            return Lane(LaneKind.GPU, slot.gpu)
+        case Part.BEGIN:
+            return Lane(LaneKind.BUILD)
+        case Part.ALL:
+            return Lane(LaneKind.GRADE)

@@ -1,6 +1,5 @@
 """Listing of problems, and lookup by name or path."""
 
-import difflib
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -154,6 +153,8 @@ def _other_names(place: _Place) -> tuple[str, ...]:
 
 def _nearest(name: str, places: list[_Place]) -> list[str]:
     """Return the names of places whose full or short name resembles `name`, ignoring case."""
+    import difflib
+
     spelled = {called.lower(): place.name for place in places for called in (place.name, *_other_names(place))}
     near = difflib.get_close_matches(name.lower(), spelled, n=3)
     return list(dict.fromkeys(spelled[each] for each in near))

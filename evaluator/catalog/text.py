@@ -1,6 +1,5 @@
 """Reading of a problem's text files, and parts of error messages about them."""
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -65,5 +64,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("sizez", ["sizes", "split"])
     'did you mean sizes?'
     """
+    import difflib
+
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {near[0]}?" if near else ""

@@ -1,25 +1,14 @@
 """The command line: parses arguments, calls the evaluator, shows the result and sets the exit code."""
 
 import contextlib
+import importlib
 import io
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
 import click
 
-from evaluator.commands import (
-    agents,
-    grading,
-    machine,
-    problems,
-    reference,
-    results,
-    serving,
-    signatures,
-    streams,
-    terminal,
-)
+from evaluator.commands import streams, terminal
 from evaluator.errors import ExitCode, WarpgradeError
 from evaluator.signatures.keys import take_from_environment
 from evaluator.version import __version__
@@ -33,6 +22,47 @@ Exit status:
   3    this machine failed; no verdict on the submission
   130  interrupted
 """
+
+
+_MODULES = {
+    "grading": ("grade", "batch"),
+    "serving": ("serve", "token"),
+    "agents": ("mcp",),
+    "results": ("report", "compare", "regrade", "show"),
+    "signatures": ("check-card", "keygen"),
+    "problems": ("problems", "new"),
+    "machine": ("doctor", "cache"),
+    "reference": ("explain", "schema"),
+}
+"""Commands of each module of this folder. A module is imported when one of its commands is used, or listed."""
+
+
+class _CommandTable(MutableMapping[str, click.Command]):
+    """Commands by name, imported at their first use: the imports of the others would delay each grade."""
+
+    def __init__(self) -> None:
+        self._modules = {name: module for module, names in _MODULES.items() for name in names}
+        self._found: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._found:
+            module = importlib.import_module(f"evaluator.commands.{self._modules[name]}")
+            commands = [each for each in vars(module).values() if isinstance(each, click.Command)]
+            self._found[name] = next(each for each in commands if each.name == name)
+        return self._found[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._modules[name], self._found[name] = "", command
+
+    def __delitem__(self, name: str) -> None:
+        del self._modules[name]
+        self._found.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
 
 
 class _Surprise(Exception):
@@ -67,23 +97,13 @@ def _left_to_run() -> Iterator[None]:
 
 @click.group(
     cls=_Commands,
+    commands=_CommandTable(),
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "WARPGRADE"},
     epilog=_EXIT_STATUS,
 )
 @click.version_option(__version__, prog_name="warpgrade", message="%(prog)s %(version)s")
 def warpgrade() -> None:
     """Grade GPU kernels written against PyTorch references."""
-
-
-for command in (
-    *(grading.grade, grading.batch, serving.serve, serving.token, agents.mcp),
-    *(results.report, results.compare, results.regrade, results.show_card),
-    *(signatures.check_card, signatures.keygen),
-    *(problems.problems, problems.new),
-    *(machine.doctor, machine.cache),
-    *(reference.explain, reference.schema),
-):
-    warpgrade.add_command(command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -103,6 +123,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         terminal.tell(said.getvalue().rstrip("\n"))
         return ExitCode.USAGE
     except Exception as error:  # noqa: BLE001 - Python's own exit code, 1, would read as a verdict
+        import traceback
+
         surprise = error.error if isinstance(error, _Surprise) else error
         if isinstance(surprise, OSError) and terminal.came_of_writing(surprise):
             return _end_without_stdout(surprise)

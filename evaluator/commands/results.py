@@ -52,6 +52,12 @@ _MOST_SAID = 5
     help="Write a self-contained HTML page to FILE.",
 )
 @click.option(
+    "--timeline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write who had which worker and GPU, when, to FILE, for https://ui.perfetto.dev. The HTML page has a chart.",
+)
+@click.option(
     "--kernelbench",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -67,6 +73,7 @@ def report(
     submissions: Path | None,
     junit: Path | None,
     html: Path | None,
+    timeline: Path | None,
     kernelbench: Path | None,
     trusted: Path | None,
 ) -> ExitCode:
@@ -90,7 +97,9 @@ def report(
         check_suffix(submissions)
     results = read_runs(runs, Trust(None if trusted is None else public_keys(trusted)))
     summaries = sections(results.samples, results.asked)
-    _write_files(results, submissions=submissions, junit=junit, html=html, kernelbench=kernelbench)
+    _write_files(results, submissions=submissions, junit=junit, kernelbench=kernelbench)
+    if html is not None or timeline is not None:
+        _write_with_timeline(results, runs, html=html, timeline=timeline)
     if as_csv:
         terminal.emit(said.csv_text(summaries))
     elif as_markdown:
@@ -107,19 +116,37 @@ def report(
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
 
 
-def _write_files(
-    results: "Results", *, submissions: Path | None, junit: Path | None, html: Path | None, kernelbench: Path | None
-) -> None:
+def _write_files(results: "Results", *, submissions: Path | None, junit: Path | None, kernelbench: Path | None) -> None:
     from evaluator.batch.runs import report_files
 
     if submissions is not None:
         report_files.write_submissions(results, submissions)
     if junit is not None:
         report_files.write_junit(results, junit)
-    if html is not None:
-        report_files.write_html(results, html)
     if kernelbench is not None:
         _write_kernelbench(results, kernelbench)
+
+
+def _write_with_timeline(
+    results: "Results", runs: tuple[Path, ...], *, html: Path | None, timeline: Path | None
+) -> None:
+    """Write the page, which has the timelines of the runs, and the timelines' own file."""
+    from evaluator.batch.runs import report_files
+    from evaluator.batch.runs.timeline_report import read_timelines, write_trace
+    from evaluator.report.timeline.page_section import use_lines
+
+    recorded = read_timelines(runs)
+    if html is not None:
+        report_files.write_html(results, html, recorded.sessions)
+    if timeline is None:
+        return
+    write_trace(recorded, timeline)
+    terminal.tell(f"wrote {timeline}: {counted(len(recorded.sessions), 'session')}")
+    if recorded.is_cut:
+        terminal.tell("a run's timeline.jsonl is longer than 64 MiB: only its beginning was read")
+    longest = max(recorded.sessions, key=lambda each: each.ended_s)
+    for line in use_lines(longest):
+        terminal.tell(line)
 
 
 def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFormat) -> None:

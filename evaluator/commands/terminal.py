@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -101,6 +100,8 @@ def unwritten(error: OSError) -> InfraError | None:
 
 def came_of_writing(error: OSError) -> bool:
     """Whether click itself caused `error` while writing --help or --version to stdout."""
+    import traceback
+
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code is click.echo.__code__ for frame, _ in frames)
 

@@ -4,8 +4,6 @@ The search reduces the file's constants while the reference still runs (`size_se
 stored in the cache folder.
 """
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -64,6 +62,9 @@ def found_small(problem: Problem, size: SizeName) -> str | None:
 
 def _search(problem: Problem) -> SmallFound:
     """Run the search process. Raises _NotFoundOut after an end without a result; such a failure is not cached."""
+    import json
+    import subprocess
+
     try:
         done = subprocess.run(
             [sys.executable, "-c", _BOOT, str(_TOP)],

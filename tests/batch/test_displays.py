@@ -31,8 +31,8 @@ def shown(table):
 
 def test_the_table_shows_stages_counts_and_the_last_results():
     table = Table(Console(file=io.StringIO(), width=100), total=5)
-    table.began(Began(0, TASK, "build"))
-    table.began(Began(1, TASK, "time"))
+    table.began(Began(0, TASK, "build", 1.0))
+    table.began(Began(1, TASK, "time", 2.0))
     before = shown(table)
     assert "0/5" in before
     assert "build" in before

@@ -136,6 +136,21 @@ def test_problems_of_one_kind_follow_each_other():
     assert [name for problem, name in taken if problem == "gelu"] == ["s1", "s3", "s4"]
 
 
+def test_two_gpus_set_up_two_problems_before_they_share_one():
+    ready = GpuQueue(builders=1, room=100)
+    for number, problem in enumerate(["relu", "relu", "relu", "gelu", "gelu", "add", "relu", "relu", "relu"]):
+        ready.put(waiting(problem, number))
+    first, second = ready.take(None, 1.0), ready.take(None, 1.0)
+    assert (first.task.problem.name, second.task.problem.name) == ("relu", "relu")  # 2.5 for each of two, against 2
+    third = ready.take(None, 1.0)
+    assert third.task.problem.name == "gelu"  # 2, against 4/3
+    assert ready.take(third.task.problem.sha256, 1.0).task.problem.name == "gelu"
+    assert ready.take(third.task.problem.sha256, 1.0).task.problem.name == "relu"
+    for number in range(2):
+        ready.put(waiting("gelu", number))
+    assert ready.take(None, 1.0).task.problem.name == "gelu"  # its slot has left: two for one slot again
+
+
 def test_builders_wait_for_room_and_nobody_waits_for_ever():
     ready = GpuQueue(builders=1, room=1)
     ready.put(waiting("relu", 0))

@@ -1,7 +1,7 @@
 """Files written by `warpgrade report`."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ from evaluator.report.run.kernelbench import Graded, documents
 from evaluator.report.run.rows import SubmissionRow, write_rows
 from evaluator.report.run.run_tables import MOST_FAILED, Failed
 from evaluator.report.run.summary import MISSING, sections
+from evaluator.report.timeline.page_section import timeline_section
+from evaluator.report.timeline.recording import SessionTimeline
 
 _BODY = 2000
 """Maximum length of the feedback in a report, in characters."""
@@ -87,8 +89,11 @@ def write_junit(results: Results, path: Path) -> None:
     _written(path, lambda: path.write_bytes(junit(map(_case, results.entries), str(results.folder))))
 
 
-def write_html(results: Results, path: Path) -> None:
-    """Write one HTML file with all submissions. Raises UsageError if the file cannot be written."""
+def write_html(results: Results, path: Path, timelines: Sequence[SessionTimeline]) -> None:
+    """Write one HTML file with all submissions and the run's `timelines`.
+
+    Raises UsageError if the file cannot be written.
+    """
     said = sections(results.samples, results.asked)
     title = f"Run {results.folder.resolve().name}"
     # A chart never mixes devices.
@@ -96,7 +101,15 @@ def write_html(results: Results, path: Path) -> None:
     speedups = [each for each in map(_speedup, timed) if each is not None]
     _written(
         path,
-        lambda: write_page(path, title, said, _pages(results), terms=_run_terms(results), speedups=speedups),
+        lambda: write_page(
+            path,
+            title,
+            said,
+            _pages(results),
+            terms=_run_terms(results),
+            speedups=speedups,
+            timeline=timeline_section(timelines),
+        ),
     )
 
 

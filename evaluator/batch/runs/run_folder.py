@@ -4,6 +4,7 @@
     RUN/plan.jsonl             one line for each submission that was read; without a card it counts as missing
     RUN/cards/PROBLEM/NAME.json
     RUN/index.sqlite           made from the cards; rebuilt if missing
+    RUN/timeline.jsonl         who had which worker and GPU, when; for `report --timeline`
     RUN/logs/                  log of events, and output of the workers
 
 Cards and plan are the source of truth, and both survive a crash at any time. Cards are written by a rename, and an
@@ -74,6 +75,11 @@ class RunFolder(Record, frozen=True):
     def index(self) -> Path:
         """Summaries of the cards, for SQL."""
         return self.path / "index.sqlite"
+
+    @property
+    def timeline(self) -> Path:
+        """Times of the stages, by slot of the batch."""
+        return self.path / "timeline.jsonl"
 
     @property
     def logs(self) -> Path:
@@ -285,6 +291,6 @@ def _clear(folder: RunFolder) -> None:
     shutil.rmtree(folder.cards, ignore_errors=True)
     shutil.rmtree(folder.logs, ignore_errors=True)
     folder.logs.mkdir(exist_ok=True)
-    for path in (folder.plan, *folder.path.glob(f"{folder.index.name}*"), folder.manifest):
+    for path in (folder.plan, folder.timeline, *folder.path.glob(f"{folder.index.name}*"), folder.manifest):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108 - of a link, the link

@@ -21,7 +21,8 @@ class GpuQueue:
     """Queue between slots that build and slots with a GPU. Thread-safe.
 
     A GPU slot receives a task of its previous problem while the queue has any: the judge then keeps the reference's
-    runner and measurements. Otherwise the slot receives the oldest task of the most frequent problem.
+    runner and measurements. Otherwise the slot receives the oldest task of the problem with the most tasks for each
+    slot, itself included: every slot sets up a problem anew, so two slots rather take two problems than share one.
     """
 
     def __init__(self, builders: int, room: int) -> None:
@@ -32,6 +33,7 @@ class GpuQueue:
         self._changed = threading.Condition()
         self._closed = False
         self._at_work = 0
+        self._slots_on: Counter[str] = Counter()
 
     def put(self, waiting: Waiting) -> None:
         """Append a task."""
@@ -71,13 +73,21 @@ class GpuQueue:
             return self._closed or not (self._waiting or self._builders or self._at_work)
 
     def take(self, problem_sha256: str | None, timeout_s: float) -> Waiting | None:
-        """Take a task, preferably of the given problem. None after `timeout_s` without a task, or at the end."""
+        """Take a task, preferably of the given problem, which is the slot's last.
+
+        None after `timeout_s` without a task, or at the end.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self.over, timeout_s)
             if self._closed or not self._waiting:
                 return None
             counts = Counter(each.task.problem.sha256 for each in self._waiting)
-            wanted = problem_sha256 if problem_sha256 in counts else counts.most_common(1)[0][0]
+            wanted = problem_sha256
+            if wanted is None or wanted not in counts:
+                wanted = max(counts, key=lambda each: counts[each] / (1 + self._slots_on[each]))
+            if problem_sha256 is not None:
+                self._slots_on[problem_sha256] -= 1
+            self._slots_on[wanted] += 1
             chosen = next(each for each in self._waiting if each.task.problem.sha256 == wanted)
             self._waiting.remove(chosen)
             self._at_work += 1

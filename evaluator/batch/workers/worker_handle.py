@@ -3,7 +3,6 @@
 import contextlib
 import os
 import select
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -77,7 +76,9 @@ class LocalWorker:
 
     def __init__(self, slot: Slot, log: Path | None) -> None:
         """Start the process. Its output is appended to `log`, or goes to stderr."""
-        from evaluator.sandbox.filesystem.visible_files import source_root  # clients of the ready judge need no sandbox
+        import subprocess  # clients of the ready judge need neither
+
+        from evaluator.sandbox.filesystem.visible_files import source_root
 
         replies, its_replies = os.pipe()
         arguments = [str(its_replies)]
@@ -141,6 +142,8 @@ class LocalWorker:
 
     def wait(self) -> None:
         """Wait for the worker's end after `interrupt`, for a limited time."""
+        import subprocess
+
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:

@@ -36,11 +36,12 @@ _LOOK_S = 0.5
 
 
 class Began(NamedTuple):
-    """A slot started a task, or entered the next stage."""
+    """A slot started a task, or entered the next stage, at `at_s` of the monotonic clock."""
 
     slot: int
     task: Task
     stage: str
+    at_s: float
 
 
 class Ended(NamedTuple):
@@ -51,6 +52,7 @@ class Ended(NamedTuple):
     result: Graded | NotGraded
     attempts: int
     wall_s: float
+    at_s: float
 
 
 class Drained(NamedTuple):
@@ -160,7 +162,7 @@ class WorkerPool:
             if tried is None:
                 return
             if isinstance(tried.result, Built):
-                self.events.put(Began(number, task, "built"))
+                self._began(number, task, "built")
                 self._ready.put(Waiting(task, tried.result.begun, tried.attempts, since_s))
             else:
                 self._end(number, task, tried.result, tried.attempts, since_s)
@@ -218,7 +220,11 @@ class WorkerPool:
         if self._fail_fast and not _correct(result):
             with self._taking:  # before the slot takes another task, and before the reader sees the event
                 self._more = False
-        self.events.put(Ended(number, task, result, attempts, time.monotonic() - since_s))
+        now_s = time.monotonic()
+        self.events.put(Ended(number, task, result, attempts, now_s - since_s, now_s))
+
+    def _began(self, number: int, task: Task, stage: str) -> None:
+        self.events.put(Began(number, task, stage, time.monotonic()))
 
     def _tried(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_Tried | None":
         """Make the slot's part of a grade, with retries after failures of the machine. None if the pool is stopping."""
@@ -231,12 +237,12 @@ class WorkerPool:
             begun=begun,
             facts=slot.facts,
         )
-        self.events.put(Began(number, task, "start"))
+        self._began(number, task, "start")
         for attempt, pause_s in enumerate((*BACKOFF_S, None), start=1):
             worker = self._worker(number, slot)
             if worker is None:
                 return None
-            result = worker.grade(order, lambda stage: self.events.put(Began(number, task, stage.name)))
+            result = worker.grade(order, lambda stage: self._began(number, task, stage.name))
             if self._stopping.is_set():
                 return None
             again = worth_another(result)
@@ -245,7 +251,7 @@ class WorkerPool:
             again = again or (attempt == 1 and may_be_the_machines(result))
             if not again or pause_s is None:
                 return _Tried(result, attempt)
-            self.events.put(Began(number, task, "again"))
+            self._began(number, task, "again")
             if self._stopping.wait(pause_s):
                 return None
         raise AssertionError("the last attempt ends it")

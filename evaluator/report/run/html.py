@@ -17,6 +17,7 @@ from evaluator.report.layout.text import duration, one_line, printable, signific
 from evaluator.report.run.charts import Speedup, fast_curve, speedup_chart
 from evaluator.report.run.run_tables import described
 from evaluator.report.run.summary import Section
+from evaluator.report.timeline.page_section import TimelineSection
 
 _FOLDER = Path(__file__).parent
 _DETAILS_BYTES = 32 << 20
@@ -118,6 +119,7 @@ def write_page(
     *,
     terms: Sequence[tuple[str, str]] = (),
     speedups: Sequence[Speedup] = (),
+    timeline: TimelineSection | None = None,
 ) -> None:
     """Write the page to `path` incrementally. Details beyond about 32 MiB are omitted, with a note on the page.
 
@@ -142,6 +144,8 @@ def write_page(
         terms=terms,
         curve=Markup(fast_curve([each.value for each in speedups], len(kept))),  # noqa: S704
         speedups=Markup(speedup_chart(speedups)),  # noqa: S704
+        timeline=timeline,
+        drawn=[] if timeline is None else [Markup(each.svg) for each in timeline.sessions],  # noqa: S704
         statuses=Counter(entry.status for entry in kept).most_common(),
         shown=_Colours(),
         sections=[described(section) for section in sections],

@@ -1,0 +1,206 @@
+"""How busy the scheduler of a batch keeps many GPUs: the real scheduler, with workers that only wait.
+
+    python -m benchmarks.scheduler_simulation [--gpus 8] [--cores 64] [--problems 64] [--samples 16] [--speed 8]
+
+A worker of this simulation computes nothing: it waits for the times that stages took on an H200, divided by `--speed`.
+Everything else is the product: the scheduler, the queue between builds and GPUs, the run folder, cards and timeline.
+The figures come from the run's own timeline. `--shuffled` hands the submissions in in random order, not by problem.
+
+- *busy*: share of the GPUs' time with a submission, from the first turn on a GPU until no built submission waits.
+- *judging*: share of that time in checks and timings.
+- *setups*: turns on a GPU whose problem is not the one before; a worker then sets up a problem anew.
+
+Times in seconds, of the batch with an empty cache in docs/evidence/batch.md, and where they come from:
+
+- start of a worker 10: its first card came after 23.6 s, of which the stages take 13.4.
+- read 1.16, lint 0.11, build 6.92: medians of a builder. Build times scatter by a factor of two (seeded).
+- device 3.5 for a worker's first grade of a problem: the sum of 28.2 over eight problems. Otherwise 0.006.
+- read on the GPU's worker 0.2: of 77 s with everything built, 64 s are stages with the GPU, over 56 submissions.
+- check 0.81, the mean. time 0.73 for correct submissions, the mean; of eight submissions four are correct, three wrong,
+  and one does not compile.
+"""
+
+import argparse
+import json
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from evaluator.batch.runs.inputs import Problems, from_text
+from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
+from evaluator.batch.runs.tasks import Task
+from evaluator.batch.runs.timeline_file import read_timeline
+from evaluator.batch.scheduler import Result, Scheduler
+from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Stage
+from evaluator.batch.workers.worker_handle import Slot
+from evaluator.grade_options import GradeOptions
+from evaluator.grading.request import Begun
+from evaluator.progress import Lap
+from evaluator.records import DeviceFacts, DeviceKind, Outcome, Scorecard, SizeName
+from evaluator.report.timeline.recording import Activity, LaneKind, SessionTimeline, waits
+from tests import cards
+
+START_S = 10.0
+BUILDER_S = {"read": 1.16, "lint": 0.11, "build": 6.92}
+GPU_READ_S, SETUP_S, NO_SETUP_S, CHECK_S, TIME_S = 0.2, 3.5, 0.006, 0.81, 0.73
+_BEGUN = Begun(outcome=Outcome(), lap=Lap("2026-01-01T00:00:00.000+00:00", {}, 0.0))
+_CORRECT, _WRONG, _UNCOMPILED = cards.card(), cards.wrong_card(), cards.uncompiled_card()
+_KINDS = ("right", "wrong", "right", "wrong", "right", "wrong", "right", "uncompiled")
+
+
+class WaitingWorker:
+    """Worker that waits for the measured times. The submission's first line says what comes of it."""
+
+    speed = 1.0
+
+    def __init__(self, slot: Slot, _log: Path | None) -> None:
+        """Wait for the start of a worker at the first grade."""
+        self._slot = slot
+        self._started = False
+        self._problem = ""
+
+    def grade(self, order: Order, on_stage) -> Built | Graded | NotGraded:  # noqa: ANN001
+        """Wait through the stages of the slot's part."""
+        if not self._started:
+            self._started = True
+            self._wait(START_S)
+        kind, factor = order.submission.source.split()[1:3]
+        if order.part is Part.BEGIN:
+            for stage, seconds in BUILDER_S.items():
+                on_stage(Stage(stage, ""))
+                self._wait(seconds * (float(factor) if stage == "build" else 1.0))
+            return Graded(_card(order, _UNCOMPILED)) if kind == "uncompiled" else Built(_BEGUN)
+        first, self._problem = self._problem != order.problem.sha256, order.problem.sha256
+        stages = {"read": GPU_READ_S, "device": SETUP_S if first else NO_SETUP_S, "check": CHECK_S}
+        for stage, seconds in (stages | ({"time": TIME_S} if kind == "right" else {})).items():
+            on_stage(Stage(stage, ""))
+            self._wait(seconds)
+        return Graded(_card(order, _CORRECT if kind == "right" else _WRONG))
+
+    def _wait(self, seconds: float) -> None:
+        time.sleep(seconds / self.speed)
+
+    def interrupt(self) -> None:
+        """Do nothing: every wait is short."""
+
+    def wait(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _card(order: Order, made: Scorecard) -> Scorecard:
+    problem = msgspec.structs.replace(made.problem, name=order.problem.name, sha256=order.problem.sha256)
+    submission = msgspec.structs.replace(
+        made.submission, name=order.submission.name, sha256=order.submission.sha256, source=order.submission.source
+    )
+    device = DeviceFacts(kind=DeviceKind.CUDA, name="a simulated GPU")
+    return msgspec.structs.replace(made, problem=problem, submission=submission, device=device)
+
+
+class Quiet:
+    """Display of a batch that shows nothing."""
+
+    def began(self, event: object) -> None:
+        """Do nothing."""
+
+    def result(self, result: Result) -> None:
+        """Do nothing."""
+
+    def refused(self, refused: object) -> None:
+        """Do nothing."""
+
+
+def tasks(problems: int, samples: int, *, shuffled: bool) -> list[Task]:
+    """Return the submissions, by problem or shuffled."""
+    draw = random.Random(27)
+    relu = Problems(None, SizeName.SMALL).find("relu")
+    made = []
+    for number in range(problems):
+        problem = msgspec.structs.replace(relu, name=f"problem_{number:03}", sha256=f"{number:064x}")
+        for sample in range(samples):
+            source = f"# {_KINDS[sample % len(_KINDS)]} {draw.uniform(2 / 3, 4 / 3):.3f} {sample}"
+            made.append(from_text(source, f"sample_{sample}", "simulated", problem))
+    if shuffled:
+        draw.shuffle(made)
+    return made
+
+
+def simulate(folder: RunFolder, given: list[Task], gpus: int, cores: int) -> None:
+    """Grade the submissions with the real scheduler."""
+    slots = [Slot(gpu=f"GPU-{number}", part=Part.FINISH) for number in range(gpus)]
+    slots += [Slot(gpu=f"GPU-{number % gpus}", part=Part.BEGIN) for number in range(cores)]
+    with Plan(folder) as plan:
+        options = GradeOptions(DeviceKind.CUDA)
+        Scheduler(folder, plan, iter(given), options, slots, Quiet(), hire=WaitingWorker).run()
+
+
+def figures(timeline: SessionTimeline, speed: float) -> dict[str, float]:
+    """Return the figures of a run, in seconds of the simulated machine."""
+    on_gpu = [turn for turn in timeline.turns if timeline.session.lanes[turn.lane].kind is LaneKind.GPU]
+    gpus = sum(lane.kind is LaneKind.GPU for lane in timeline.session.lanes)
+    begin_s = min(turn.began_s for turn in on_gpu)
+    end_s = max(wait.ended_s for wait in waits(timeline))
+    spans = [span for turn in on_gpu for span in turn.spans]
+
+    def share(*activities: Activity) -> float:
+        covered = sum(
+            max(0.0, min(span.ended_s, end_s) - span.began_s) for span in spans if span.activity in activities
+        )
+        return round(covered / (gpus * (end_s - begin_s)), 3)
+
+    return {
+        "wall_s": round(timeline.ended_s * speed, 1),
+        "first_gpu_turn_s": round(begin_s * speed, 1),
+        "per_minute": round(len(_graded(timeline)) / (timeline.ended_s * speed) * 60, 1),
+        "busy": share(*Activity),
+        "judging": share(Activity.CHECK, Activity.TIME),
+        "setups": sum(_setups(timeline)),
+    }
+
+
+def _graded(timeline: SessionTimeline) -> set[tuple[str, str]]:
+    return {(turn.problem, turn.name) for turn in timeline.turns}
+
+
+def _setups(timeline: SessionTimeline) -> Iterator[bool]:
+    last: dict[int, str] = {}
+    for turn in sorted(timeline.turns, key=lambda each: each.began_s):
+        if timeline.session.lanes[turn.lane].kind is LaneKind.GPU:
+            yield last.get(turn.lane) != turn.problem
+            last[turn.lane] = turn.problem
+
+
+def main() -> None:
+    """Simulate one batch and print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument("--cores", type=int, default=64)
+    parser.add_argument("--problems", type=int, default=64)
+    parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--shuffled", action="store_true")
+    parser.add_argument("--speed", type=float, default=8.0, help="how many times as fast the simulation runs")
+    arguments = parser.parse_args()
+    WaitingWorker.speed = arguments.speed
+    given = tasks(arguments.problems, arguments.samples, shuffled=arguments.shuffled)
+    began_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="simulation-") as place:
+        manifest = manifest_for(GradeOptions(DeviceKind.CUDA), "-")
+        with opened(Path(place) / "run", manifest) as folder:
+            simulate(folder, given, arguments.gpus, arguments.cores)
+        (timeline,) = read_timeline(folder).sessions
+        written = len(list(folder.cards.glob("*/*.json")))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    asked = {"gpus": arguments.gpus, "cores": arguments.cores, "submissions": len(given), "cards": written}
+    scheduler_cpu = round((used.ru_utime + used.ru_stime) / (time.monotonic() - began_s), 2)
+    print(json.dumps(asked | figures(timeline, arguments.speed) | {"scheduler_cores": scheduler_cpu}))
+
+
+if __name__ == "__main__":
+    main()

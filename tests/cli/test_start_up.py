@@ -1,0 +1,67 @@
+"""What a grade imports before it asks the ready judge: each of these modules takes milliseconds of every grade."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).parents[2]
+
+ASKED = """
+import sys
+from evaluator.serve import socket_folder
+
+def asked():
+    print(*sys.modules)
+    raise SystemExit(0)
+
+socket_folder.opened = asked
+from evaluator.commands import main
+main.run(sys.argv[1:])
+"""
+TOO_SLOW = {
+    "torch",
+    "numpy",
+    "rich",
+    "jsonschema",
+    "jinja2",
+    "filelock",
+    "sqlite3",
+    "subprocess",
+    "traceback",
+    "json",
+    "difflib",
+}
+NOT_OF_A_CLIENT = (
+    *("evaluator.compile", "evaluator.emulator", "evaluator.lint", "evaluator.roofline", "evaluator.runner"),
+    *("evaluator.sandbox", "evaluator.timing", "evaluator.toolchain", "evaluator.cuda_source", "evaluator.batch.runs"),
+    *("evaluator.grading.pipeline", "evaluator.report.run", "evaluator.report.card", "evaluator.serve.server"),
+)
+OTHER_COMMANDS = {"agents", "machine", "problems", "reference", "results", "serving", "signatures"}
+
+
+def imported(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED, *arguments], cwd=TOP, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_a_grade_asks_the_ready_judge_before_it_imports_what_only_a_judge_needs():
+    found = imported("grade", "relu", "solutions/relu/cuda_plain.py", "--device", "emulated", "--ready")
+    assert "evaluator.serve.client" in found
+    assert not TOO_SLOW & found
+    assert not [name for name in found if name.startswith(NOT_OF_A_CLIENT)]
+    assert not {f"evaluator.commands.{name}" for name in OTHER_COMMANDS} & found
+
+
+def test_every_command_is_listed_and_found():
+    said = subprocess.run(
+        [sys.executable, "cli.py", "--help"], cwd=TOP, capture_output=True, text=True, check=True
+    ).stdout
+    for name in ("batch", "cache", "check-card", "compare", "doctor", "explain", "grade", "keygen", "mcp", "new"):
+        assert f"\n  {name} " in said
+    from evaluator.commands.main import _MODULES, warpgrade
+
+    names = [name for names in _MODULES.values() for name in names]
+    assert sorted(names) == sorted(warpgrade.commands)
+    assert all(warpgrade.commands[name].name == name for name in names)

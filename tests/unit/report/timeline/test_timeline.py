@@ -1,0 +1,93 @@
+"""Timelines: sums, waits, the chart's bounded size, and the trace."""
+
+import datetime
+import json
+import re
+
+import pytest
+
+from evaluator.report.timeline.chart import chart
+from evaluator.report.timeline.page_section import timeline_section, use_lines
+from evaluator.report.timeline.recording import Activity, Lane, LaneKind, Session, SessionTimeline, Turn, uses, waits
+from evaluator.report.timeline.trace import trace_bytes
+
+NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+TWO_LANES = [Lane(LaneKind.GPU, "GPU-1"), Lane(LaneKind.BUILD)]
+
+
+def timeline(*turns, lanes=TWO_LANES, at=NOON):
+    return SessionTimeline(Session(at, "a-host", lanes), turns)
+
+
+BUILT = Turn(1, "relu", "a", [("start", 0.0), ("lint", 1.0), ("build", 1.5)], 4.0, is_built=True)
+CHECKED = Turn(0, "relu", "a", [("start", 5.0), ("device", 6.0), ("check", 7.0), ("time", 9.0)], 10.0)
+
+
+def test_the_seconds_of_a_kind_are_those_of_its_lanes():
+    gpu, build = uses(timeline(BUILT, CHECKED))
+    assert (gpu.kind, gpu.lanes, gpu.session_s) == (LaneKind.GPU, 1, 10.0)
+    assert {activity: s for activity, s in gpu.seconds.items() if s} == {
+        Activity.START: 1.0,
+        Activity.DEVICE: 1.0,
+        Activity.CHECK: 2.0,
+        Activity.TIME: 1.0,
+    }
+    assert gpu.busy == pytest.approx(0.5)
+    assert build.seconds[Activity.BUILD] == pytest.approx(3.0)
+    assert use_lines(timeline(BUILT, CHECKED))[0] == (
+        "1 GPU lane: 50% of 10.0 s busy; start 1.0 s, device 1.0 s, check 2.0 s, time 1.0 s"
+    )
+
+
+def test_a_built_submission_waits_until_its_turn_on_a_gpu():
+    assert waits(timeline(BUILT, CHECKED)) == [(4.0, 5.0)]
+    failed = Turn(1, "relu", "a", [("build", 0.0)], 4.0)
+    assert waits(timeline(failed, CHECKED)) == []
+    other = Turn(0, "relu", "b", [("check", 6.0)], 7.0)
+    assert waits(timeline(BUILT, other)) == []
+
+
+def test_an_unknown_stage_and_a_time_that_runs_backwards_are_harmless():
+    odd = Turn(0, "relu", "a", [("later", 5.0), ("check", 3.0)], 1.0)
+    assert [(span.activity, span.seconds) for span in odd.spans] == [(Activity.OTHER, 0.0), (Activity.CHECK, 0.0)]
+    assert "<svg" in chart(timeline(odd)).svg
+
+
+def test_a_column_is_stacked_by_its_shares():
+    """The GPU works in the first half of the session, and checks in half of that time."""
+    half = [Turn(0, "relu", str(n), [("check", n / 8), ("time", n / 8 + 1 / 16)], n / 8 + 1 / 8) for n in range(4000)]
+    svg = chart(timeline(*half, Turn(1, "relu", "last", [("build", 999.0)], 1000.0))).svg
+    checks = re.search(r'class="a-check" d="([^"]*)"', svg)[1]
+    assert re.fullmatch(r"M76\.0 14h508\.0v8h-508\.0z", checks)
+    assert 'class="a-other"' not in svg
+
+
+def test_the_chart_of_ten_thousand_grades_stays_small():
+    lanes = [*([Lane(LaneKind.GPU)] * 8), *([Lane(LaneKind.BUILD)] * 64)]
+    turns = [
+        Turn(n % 72, "relu", f"sample {n}", [(stage, n / 5 + part) for part, stage in enumerate(Activity)], n / 5 + 7.3)
+        for n in range(10_000)
+    ]
+    section = timeline_section([timeline(*turns, lanes=lanes)] * 5)
+    assert len(section.sessions) == 2
+    assert section.left_out.startswith("3 shorter sessions left out")
+    assert section.sessions[0].remarks == ["32 lanes not drawn."]
+    assert sum(len(each.svg) for each in section.sessions) < 4 << 20
+
+
+def test_a_session_without_length_is_drawn():
+    assert "<svg" in chart(timeline(Turn(0, "relu", "a", [("start", 0.0)], 0.0))).svg
+    assert timeline_section([]) is None
+
+
+def test_a_trace_has_a_thread_for_each_lane_and_a_slice_for_each_stage():
+    later = timeline(CHECKED, at=NOON + datetime.timedelta(seconds=60))
+    events = json.loads(trace_bytes([timeline(BUILT, CHECKED), later]))["traceEvents"]
+    threads = [each["args"]["name"] for each in events if each["name"] == "thread_name" and each["pid"] == 1]
+    assert threads == ["GPU 0", "build 0"]
+    slices = [(e["pid"], e["tid"], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
+    assert (1, 0, "check", 7_000_000, 2_000_000) in slices
+    assert (1, 1, "relu/a", 0, 4_000_000) in slices
+    assert (2, 0, "time", 69_000_000, 1_000_000) in slices
+    counters = [(e["ts"], e["args"]["submissions"]) for e in events if e["ph"] == "C"]
+    assert counters == [(4_000_000, 1), (5_000_000, 0)]
