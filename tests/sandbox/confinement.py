@@ -22,9 +22,7 @@ def make_fork_server(**options):
 
 def without_namespaces(fork_server):
     """Make a fork server treat the machine as one without namespaces, like most containers."""
-    fork_server._machine = msgspec.structs.replace(
-        fork_server.machine, namespaces=Namespaces.NONE, private_view=False, own_proc=False
-    )
+    fork_server._machine = msgspec.structs.replace(fork_server.machine, namespaces=Namespaces.NONE, private_view=False)
 
 
 def tell(child, value):

@@ -44,14 +44,6 @@ def full(fork_server):
 
 
 @pytest.fixture(scope="module")
-def with_proc(fork_server):
-    """A fork server whose runners can read a /proc, their own or the machine's."""
-    if fork_server.layers.private_view and not fork_server.machine.own_proc:
-        pytest.skip("the kernel refuses a fresh /proc here")
-    return fork_server
-
-
-@pytest.fixture(scope="module")
 def bare():
     with make_fork_server(mode=SandboxMode.NONE) as made:
         yield made

@@ -246,7 +246,6 @@ def _machine(**what):
     nothing = {
         "namespaces": Namespaces.NONE,
         "private_view": False,
-        "own_proc": False,
         "own_user": False,
         "landlock_abi": 0,
         "seccomp": True,

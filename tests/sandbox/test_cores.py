@@ -17,7 +17,7 @@ def on_one_core(fork_server):
     os.sched_setaffinity(fork_server._process.pid, before)
 
 
-def test_a_runner_cannot_compute_on_its_neighbours_cores(with_proc, fork_server, on_one_core, ask):
+def test_a_runner_cannot_compute_on_its_neighbours_cores(fork_server, on_one_core, ask):
     before, said, found, child = ask(fork_server, "burdens:take_other_cores")
     assert before[:2] == [str(on_one_core), os.SCHED_OTHER]
     assert found == [before, before]

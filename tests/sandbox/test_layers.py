@@ -124,12 +124,12 @@ def test_killing_everything_leaves_judge_fork_server_and_warden(fork_server, spa
     assert fork_server._process.poll() is None
 
 
-def test_no_other_process_is_seen(with_proc, full, ask):
+def test_no_other_process_is_seen(fork_server, full, ask):
     seen = ask(full, "processes")
     assert sorted(seen["pids"]) == sorted({"1", str(seen["pid"])})
 
 
-def test_other_processes_tell_nothing(with_proc, fork_server, ask):
+def test_other_processes_tell_nothing(fork_server, ask):
     seen = ask(fork_server, "processes")
     if fork_server.layers.private_view:
         assert seen["environ"]
@@ -182,7 +182,7 @@ def test_nobody_is_asked_to_wake_a_frozen_runner(fork_server, ask):
     }
 
 
-def test_the_runner_is_nobody(with_proc, fork_server, ask):
+def test_the_runner_is_nobody(fork_server, ask):
     me = ask(fork_server, "identity")
     status = me["status"]
     assert {status[name].strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {""}
@@ -197,13 +197,13 @@ def test_the_runner_is_nobody(with_proc, fork_server, ask):
     assert me["core"] == [0, 0]
 
 
-def test_two_runners_have_two_users(with_proc, fork_server, ask):
+def test_two_runners_have_two_users(fork_server, ask):
     if not fork_server.layers.own_user:
         pytest.skip("runners share the judge's user here")
     assert ask(fork_server, "identity")["uid"] != ask(fork_server, "identity")["uid"]
 
 
-def test_environment_and_descriptors_are_clean(with_proc, fork_server, ask):
+def test_environment_and_descriptors_are_clean(fork_server, ask):
     me = ask(fork_server, "identity")
     assert set(me["environ"]) == {"PATH", "HOME", "TMPDIR", "LANG", "OMP_NUM_THREADS"}
     assert me["environ"]["HOME"] == me["environ"]["TMPDIR"] == me["private"] == me["cwd"]

@@ -229,8 +229,7 @@ def unconfined(place, confined):
 def test_a_hostile_submission_that_is_right_is_correct(place, confined):
     graded, planted, running = confined
     assert (graded.card.status, graded.code) == (Status.CORRECT, 0), graded.card.reason
-    # A container may hide parts of /proc; the kernel then refuses to mount a new /proc inside the container.
-    assert set(graded.card.sandbox.missing) - {"own-proc"} == missing_in(place.setting) - {"own-proc"}
+    assert set(graded.card.sandbox.missing) == missing_in(place.setting)
     assert planted == []
     assert running == []
 
@@ -257,7 +256,7 @@ def test_strict_grades_or_names_the_missing_layers(place):
     missing = missing_in(place.setting)
     graded = place.grade("--strict")
     if not missing:
-        assert graded.code == 0 or "lacks own-proc" in graded.err
+        assert graded.code == 0, graded.err
         return
     assert graded.code == 3
     assert graded.card is None

@@ -8,6 +8,7 @@ from concurrent.futures import CancelledError, wait
 import pytest
 
 from evaluator.service.tokens import revoke_tokens
+from evaluator.submission.read import read_submission
 from tests.service.conftest import free_port, soon
 from warpgrade import Candidate, Grader, InfraError, ProblemText, RemoteGrader, UsageError
 
@@ -155,3 +156,15 @@ def test_threads_share_a_grader(shared):
             thread.join(60)
         assert not wait([grader.submit("relu", "# 0 last")], 60).not_done
     assert found == {number: f"# 1 thread {number}" for number in range(16)}
+
+
+def test_a_folder_is_sent_as_one_text(shared, tmp_path):
+    (tmp_path / "submission.toml").write_text('entry = "main.py"\nsources = ["main.py", "kernel.cuh"]\n')
+    (tmp_path / "main.py").write_text("# 1 from a folder\n")
+    (tmp_path / "kernel.cuh").write_text("#pragma once\n")
+    with RemoteGrader(shared.url, shared.alice) as grader:
+        card = grader.grade("relu", tmp_path)
+        with pytest.raises(UsageError):
+            grader.grade("relu", tmp_path / "absent.py")
+    assert card.submission.source == read_submission(tmp_path).source
+    assert "kernel.cuh" in card.submission.source

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluator.sandbox.filesystem.visible_files import PLAIN_DEVICES, PROCESSLESS_PROC, FileView
+from evaluator.sandbox.filesystem.visible_files import PLAIN_DEVICES, FileView
 from evaluator.sandbox.kernel import syscalls
 
 _OLD = "/.old-root"
@@ -26,22 +26,15 @@ class _Piece(NamedTuple):
     place: Callable[[str], None]
 
 
-class Built(NamedTuple):
-    """Result of building a view.
-
-    With `own_proc`, /proc is that of the process namespace. Where the kernel refuses such a mount (a container that
-    hides parts of its /proc), a few files about the machine stand in. `scratch_end` becomes readable when the in-memory
-    files are freed; None if the user has no inotify instance left.
-    """
-
-    own_proc: bool
-    scratch_end: int | None
-
-
-def build(view: FileView, owner: tuple[int, int]) -> Built:
+def build(view: FileView, owner: tuple[int, int]) -> int | None:
     """Turn this mount namespace into `view`; in-memory files belong to `owner` (user and group).
 
-    Raises OSError if the machine does not allow the view.
+    Returns:
+        A descriptor that becomes readable when the in-memory files are freed; None if the user has no inotify instance
+        left.
+
+    Raises:
+        OSError: the machine does not allow the view.
     """
     os.umask(0o022)
     pieces = sorted(_pieces(view), key=lambda piece: piece.path.count("/"))
@@ -50,7 +43,7 @@ def build(view: FileView, owner: tuple[int, int]) -> Built:
     scratch_end = _make_scratch(view.scratch_bytes, owner)
     for piece in pieces:
         piece.place(piece.path)
-    own_proc = _mount_proc()
+    _mount_proc()
     for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         Path("/dev", name).symlink_to(f"/proc/self/{target}")
     for leftover in (_SCRATCH, _OLD):
@@ -59,7 +52,7 @@ def build(view: FileView, owner: tuple[int, int]) -> Built:
     read_only = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
     for folder in ("/", *(path for path in view.hidden if Path(path).is_dir() and os.path.ismount(path))):
         syscalls.mount_setattr(folder, read_only, recursive=False)
-    return Built(own_proc, scratch_end)
+    return scratch_end
 
 
 def _pieces(view: FileView) -> Iterator[_Piece]:
@@ -109,16 +102,16 @@ def _make_scratch(size_bytes: int, owner: tuple[int, int]) -> int | None:
         return None
 
 
-def _mount_proc() -> bool:
+def _mount_proc() -> None:
+    """Mount the /proc of this process namespace. A runner needs it: its libraries are memory, opened by /proc/self/fd.
+
+    Raises PermissionError in a container that hides parts of its own /proc.
+    """
     Path("/proc").mkdir()
     try:
         syscalls.mount("proc", "/proc", "proc", _FLAGS | syscalls.MS_NOEXEC)
-    except PermissionError:
-        for path in PROCESSLESS_PROC:
-            if Path(_OLD + path).exists():
-                _read_only_window_on(path)(path)
-        return False
-    return True
+    except PermissionError as error:
+        raise PermissionError("the kernel refuses a fresh /proc, because parts of this one are hidden") from error
 
 
 def _make_mount_point(path: str, *, folder: bool) -> None:

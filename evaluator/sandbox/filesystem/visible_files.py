@@ -29,8 +29,6 @@ _SYSTEM = (
     "/sys/devices/system",  # torch's cpuinfo reads processor data here
 )
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-PROCESSLESS_PROC = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems")
-"""Files of /proc about the machine, not about processes."""
 _OWN_PACKAGES = ("evaluator", "warpgrade")
 """Packages of Warpgrade in site-packages, beside packages available to submissions."""
 

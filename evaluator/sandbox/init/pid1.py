@@ -129,7 +129,7 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
     """Build the view, start the runner, then serve the judge until the judge hangs up."""
     layers, users = order.layers, order.identities
     owner = (users.runner, users.runner) if users is not None else (os.geteuid(), os.getegid())
-    built = mounts.build(order.files, owner) if layers.private_view else mounts.Built(own_proc=False, scratch_end=None)
+    scratch_end = mounts.build(order.files, owner) if layers.private_view else None
     process_group.enter_before_fork(layers.process_group)
     child_events = _listen_for_children()
     report, report_end = os.pipe()
@@ -159,10 +159,10 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
     if problem:
         raise OSError(problem)
     # In the machine's /proc, other processes cannot be found within microseconds.
-    others = OtherProcesses(runner_pid) if built.own_proc else None
-    messages.send(judge, messages.Started(), [] if built.scratch_end is None else [built.scratch_end])
-    if built.scratch_end is not None:
-        os.close(built.scratch_end)
+    others = OtherProcesses(runner_pid) if layers.private_view else None
+    messages.send(judge, messages.Started(), [] if scratch_end is None else [scratch_end])
+    if scratch_end is not None:
+        os.close(scratch_end)
     _Watch(layers.process_group, judge, runner_pid, child_events, alarm, others).serve()
 
 

@@ -14,13 +14,12 @@ from evaluator.sandbox.layers.resource_limits import Limits
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Layers found to work on a machine; `refused` holds the reasons for the rest.
 
-    `private_view` includes a mount namespace. `own_proc` is a /proc showing only the runner's processes. `own_user`
-    means a separate user for each runner. `landlock_abi` is 0 without Landlock.
+    `private_view` includes a mount namespace and a /proc showing only the runner's processes. `own_user` means a
+    separate user for each runner. `landlock_abi` is 0 without Landlock.
     """
 
     namespaces: Namespaces
     private_view: bool
-    own_proc: bool
     own_user: bool
     landlock_abi: int
     seccomp: bool
@@ -97,7 +96,7 @@ def sandbox_facts(mode: SandboxMode, machine: Machine, layers: Layers, limits: L
         "process-namespace": separate,
         "network-namespace": separate,
         "ipc-namespace": separate,
-        "own-proc": layers.private_view and machine.own_proc,
+        "own-proc": layers.private_view,
         # A runner in a separate user namespace has no rights outside and is counted separately.
         "own-user": layers.own_user or layers.namespaces is Namespaces.USER,
         "landlock-files": abi > 0,

@@ -34,11 +34,10 @@ def examine() -> Machine:
     own_user = os.geteuid() == 0 and works("own-user", _try_own_user)
     kind = _namespaces(refused, own_user=own_user)
     private_view = kind is not Namespaces.NONE and works("private-file-view", lambda: _try_view(kind, own_user))
-    own_proc = private_view and works("own-proc", lambda: _try_view(kind, own_user, proc_needed=True))
     return Machine(
-        namespaces=kind,
+        # The layers of a runner with namespaces, but with the machine's files, are not tested.
+        namespaces=kind if private_view else Namespaces.NONE,
         private_view=private_view,
-        own_proc=own_proc,
         own_user=own_user,
         landlock_abi=landlock.abi() if works("landlock", _try_landlock) else 0,
         seccomp=works("seccomp", _try_seccomp),
@@ -74,7 +73,7 @@ def _try_seccomp() -> None:
     seccomp.apply(private_view=True, own_processes=True, gpu=False, tool=False)
 
 
-def _try_view(kind: Namespaces, own_user: bool, *, proc_needed: bool = False) -> None:  # noqa: FBT001 - private
+def _try_view(kind: Namespaces, own_user: bool) -> None:  # noqa: FBT001 - private
     user = privileges.fresh_identities().runner if own_user else None
     with tempfile.TemporaryDirectory(prefix="warpgrade-probe-") as folder:
         if user is not None:
@@ -89,9 +88,7 @@ def _try_view(kind: Namespaces, own_user: bool, *, proc_needed: bool = False) ->
         )
 
         def build() -> None:
-            built = mounts.build(trial_view, (os.geteuid(), os.getegid()))
-            if proc_needed and not built.own_proc:
-                raise PermissionError("the kernel refuses a fresh /proc; parts of this one are hidden")
+            mounts.build(trial_view, (os.geteuid(), os.getegid()))
 
         def enter_and_build() -> None:
             namespaces.enter(kind, user)

@@ -80,7 +80,7 @@ class Exited(Message, frozen=True, kw_only=True):
 class Frozen(Message, frozen=True, kw_only=True):
     """Warden to judge: every process was sent SIGSTOP; `settled` if all their threads have stopped.
 
-    Without a /proc of the runner's own (`own-proc` is missing), `settled` describes the first process only.
+    Without a private view, and so without a /proc of the runner's own, `settled` describes the first process only.
     """
 
     settled: bool

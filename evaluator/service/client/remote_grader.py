@@ -12,15 +12,17 @@ import time
 import uuid
 from collections.abc import Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
 
-from evaluator.api.candidate import Candidate
+from evaluator.api.candidate import Candidate, submission_of
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.inputs import ProblemText
 from evaluator.errors import UsageError
+from evaluator.grading.request import Unread
 from evaluator.service.client.event_reader import EventReader
 from evaluator.service.client.transport import Transport
 from evaluator.service.messages import Grade, GradeOrder, GradeState, TextProblem
@@ -135,7 +137,9 @@ class RemoteGrader:
         """Number of submissions to hand in ahead."""
         return self._at_once
 
-    def submit(self, problem: str | ProblemText, source: str | None, *, name: str = "candidate") -> Future[Scorecard]:
+    def submit(
+        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
+    ) -> Future[Scorecard]:
         """Submit Python text, or a model's answer with code. The future returns the scorecard.
 
         A future raises UsageError if the service refuses the submission, for example for an unknown problem, and
@@ -161,7 +165,7 @@ class RemoteGrader:
             waiting.future.add_done_callback(lambda future: self._on_done(key, future))
         return waiting.future
 
-    def grade(self, problem: str | ProblemText, source: str | None, *, name: str = "candidate") -> Scorecard:
+    def grade(self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate") -> Scorecard:
         """Grade a submission and wait. Raises like `submit` and its future."""
         return self.submit(problem, source, name=name).result()
 
@@ -198,7 +202,7 @@ class RemoteGrader:
                 future.cancel()
 
     async def grade_async(
-        self, problem: str | ProblemText, source: str | None, *, name: str = "candidate"
+        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
     ) -> Scorecard:
         """Grade a submission without blocking the event loop. Raises like `grade`."""
         return await asyncio.wrap_future(self.submit(problem, source, name=name))
@@ -285,6 +289,11 @@ def _encoded(candidate: Candidate) -> bytes:
     problem, source = candidate.problem, candidate.source
     if not isinstance(problem, str | ProblemText):
         raise TypeError(f"a problem is a name or a ProblemText, not {type(problem).__name__}")
+    if isinstance(source, Path):
+        read = submission_of(candidate)
+        if isinstance(read, Unread):
+            raise UsageError(f"not a valid submission: {source}: {read.finding.message}")
+        source = read.source
     if not isinstance(source, str | None):
         raise TypeError(f"a submission is text, not {type(source).__name__}: pass the content of the model's answer")
     sent = TextProblem(name=problem.name, source=problem.source) if isinstance(problem, ProblemText) else problem
