@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -86,7 +87,8 @@ async def refusals(client):
 
 
 @pytest.mark.slow
-def test_no_process_is_left_when_the_client_goes_during_a_grade(program):
+@pytest.mark.parametrize("killed", [False, True])
+def test_no_process_is_left_when_the_session_ends_during_a_grade(program, killed):
     pytest.importorskip("mcp", reason="pip install 'warpgrade[mcp]'")
     environment = {**os.environ, "WARPGRADE_READY": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
     server = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
@@ -98,12 +100,14 @@ def test_no_process_is_left_when_the_client_goes_during_a_grade(program):
         send(server, {"method": "notifications/initialized"})
         send(server, {"id": 2, "method": "tools/call", "params": grade})
         children = wait_for_children(psutil.Process(server.pid))
+        if killed:
+            server.kill()
         server.stdin.close()
         server.wait(60)
     finally:
         server.kill()
         server.stdout.close()
-    assert server.returncode == 0
+    assert server.returncode == (-signal.SIGKILL if killed else 0)
     _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
 
