@@ -21,7 +21,7 @@ from evaluator.grading import single_grade
 from evaluator.grading.card import card_of
 from evaluator.grading.card_remarks import remarks_on
 from evaluator.grading.request import Begun, GradeRequest, Unread
-from evaluator.grading.resources import nothing_collected
+from evaluator.grading.resources import keep_freed_memory, nothing_collected
 from evaluator.grading.run_until_deadline import LastResort, Worked, in_time
 from evaluator.interrupts import held_back
 from evaluator.judge.context.context_pool import ContextPool
@@ -151,6 +151,7 @@ def _outcome(
 def _import_judge(request: GradeRequest, context_pool: ContextPool, stopwatch: Stopwatch) -> None:
     """Import torch, which cheap commands and unreadable submissions do without."""
     with stopwatch.stage("read", request.terms.problem.name), held_back():
+        keep_freed_memory()
         with nothing_collected():
             import evaluator.devices.out_of_memory
             import evaluator.judge.verdict  # noqa: F401

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from evaluator.devices import driver
+from evaluator.judge.compare.overview import SMALL_ROW
 from evaluator.judge.compare.tensor_comparison import (
     LEVELS,
-    SMALL_ROW,
     Far,
     First,
     Reading,

@@ -2,13 +2,13 @@
 
 import functools
 import itertools
-import math
 import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
+from evaluator.judge.compare.overview import Overview, overview_of, row_scale
 from evaluator.judge.compare.reductions import all_finite, largest, ratio_to, selected
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
@@ -31,9 +31,6 @@ the number is smaller (computed from Poisson's distribution). If other orders we
 the limit is far higher."""
 _SPARE_PART = 16
 """For small outputs: an element in 16."""
-SMALL_ROW = 2.0**-4
-"""Minimum scale of a row, relative to the whole tensor. A row of a convolution can be small because large products
-cancel, and keeps their rounding."""
 
 
 class Sides(NamedTuple):
@@ -204,33 +201,12 @@ def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
     most = _CHUNK_ELEMENTS_ON_CPU if rows[0].device.type == "cpu" else _CHUNK_ELEMENTS
     step = max(1, most // width)
     chunks = [[side[start : start + step] for side in rows] for start in range(0, rows[0].shape[0], step)]
-    whole_square, honest_error = _overview(chunks, bounds)
-    tally = Tally(tolerance=tolerance(bounds, honest_error))
+    overview = overview_of(chunks, bounds)
+    tally = Tally(tolerance=tolerance(bounds, overview.honest_error))
     for index, (actual, exact, honest) in enumerate(chunks):
-        part = _compare_chunk(actual, exact, honest, bounds, whole_square, honest_error, start=index * step * width)
+        part = _compare_chunk(actual, exact, honest, bounds, overview, index, start=index * step * width)
         tally = _merged(tally, part)
     return lambda: tally
-
-
-def _overview(chunks: list[list[torch.Tensor]], bounds: Bounds) -> tuple[float, float]:
-    """Return the mean square of the whole tensor, and the honest reference's largest error relative to its row."""
-    if bounds.rule is ToleranceRule.KERNELBENCH:
-        return 0.0, 0.0
-    total, count = 0.0, 0
-    for _, exact, _ in chunks:
-        finite = (exact.reshape(-1) if all_finite(exact) else exact[torch.isfinite(exact)]).double()
-        total += float(finite.square().sum())
-        count += finite.numel()
-    whole_square = total / count if count else 0.0
-    honest_error = 0.0
-    for _, exact, honest in chunks:
-        wide, plain = exact.double(), honest.double()
-        error = (plain - wide).abs() / _row_scale(wide, whole_square)
-        furthest = largest(error)
-        if not math.isfinite(furthest):
-            furthest = largest(error[torch.isfinite(error)])
-        honest_error = max(honest_error, furthest)
-    return whole_square, honest_error
 
 
 def _compare_chunk(
@@ -238,12 +214,12 @@ def _compare_chunk(
     exact: torch.Tensor,
     honest: torch.Tensor,
     bounds: Bounds,
-    whole_square: float,
-    honest_error: float,
+    overview: Overview,
+    index: int,
     *,
     start: int,
 ) -> Tally:
-    got, plain, wide, scale, allowed = _allowed(actual, exact, honest, bounds, whole_square, honest_error)
+    got, plain, wide, scale, allowed = _allowed(actual, exact, honest, bounds, overview, index)
     error = (got - wide).abs()
     of_honest = (plain - wide).abs()
     bad = _beyond_allowed(got, plain, wide, allowed)
@@ -282,16 +258,20 @@ def _allowed(
     exact: torch.Tensor,
     honest: torch.Tensor,
     bounds: Bounds,
-    whole_square: float,
-    honest_error: float,
+    overview: Overview,
+    index: int,
 ) -> _Allowed:
     got, plain = actual.double(), honest.double()
     if bounds.rule is ToleranceRule.KERNELBENCH:
         return _Allowed(got, plain, plain, None, bounds.floor + bounds.unit * plain.abs())
-    wide = exact.double() if all_finite(exact) else torch.where(torch.isfinite(exact), exact.double(), plain)
-    scale = _row_scale(wide, whole_square)
+    scale = overview.scales[index]
+    if scale is None:
+        wide = torch.where(torch.isfinite(exact), exact.double(), plain)
+        scale = row_scale(wide, overview.whole_square)
+    else:
+        wide = exact.double()
     own = bounds.unit * wide.abs() + bounds.smallest
-    return _Allowed(got, plain, wide, scale, tolerance(bounds, honest_error) * scale + own)
+    return _Allowed(got, plain, wide, scale, tolerance(bounds, overview.honest_error) * scale + own)
 
 
 def _beyond_allowed(got: torch.Tensor, plain: torch.Tensor, wide: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
@@ -306,8 +286,7 @@ def _beyond_allowed(got: torch.Tensor, plain: torch.Tensor, wide: torch.Tensor, 
 def wrong_elements(sides: Sides, bounds: Bounds) -> torch.Tensor:
     """Return where an output is beyond the tolerance of its elements, as booleans in the output's shape."""
     actual, exact, honest = rows = [as_rows(side) for side in sides]
-    whole_square, honest_error = _overview([rows], bounds)
-    got, plain, wide, _, allowed = _allowed(actual, exact, honest, bounds, whole_square, honest_error)
+    got, plain, wide, _, allowed = _allowed(actual, exact, honest, bounds, overview_of([rows], bounds), 0)
     return _beyond_allowed(got, plain, wide, allowed).reshape(sides.honest.shape)
 
 
@@ -347,17 +326,6 @@ def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: 
     """Return the first `bad` element; its position counts from `start`."""
     position = int(bad.to(torch.uint8).argmax())
     return First(start + position, exact[position].item(), actual[position].item())
-
-
-def _row_scale(wide: torch.Tensor, whole_square: float) -> torch.Tensor:
-    """Return the root mean square of each row's finite elements, at least a small part of the whole tensor's."""
-    if all_finite(wide):
-        mean = wide.square().sum(1, keepdim=True) / max(wide.shape[1], 1)
-        return mean.clamp(min=whole_square * SMALL_ROW**2).sqrt()
-    finite = torch.isfinite(wide)
-    squares = torch.where(finite, wide, torch.zeros_like(wide)).square().sum(1, keepdim=True)
-    mean = squares / finite.sum(1, keepdim=True).clamp(min=1)
-    return mean.clamp(min=whole_square * SMALL_ROW**2).sqrt()
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:

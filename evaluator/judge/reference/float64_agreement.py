@@ -2,6 +2,7 @@
 
 import torch
 
+from evaluator.judge.compare.reductions import all_finite
 from evaluator.judge.tensors.pytree import is_number, leaves
 from evaluator.protocol import model_call
 
@@ -45,10 +46,13 @@ def near(wide: torch.Tensor, plain: torch.Tensor) -> bool:
     step = max(wide.numel() // _NEAR_ELEMENTS, 1)
     wide, plain = wide.reshape(-1)[::step], plain.reshape(-1)[::step]
     plain = plain.to(wide.dtype)
-    both = torch.isfinite(wide) & torch.isfinite(plain)
-    # No boolean index, since the host would wait for the GPU: large outputs call `near` for every block.
-    zero = torch.zeros_like(wide)
-    distance_square = torch.where(both, wide - plain, zero).abs().square().sum()
-    square = torch.where(both, wide, zero).abs().square().sum()
+    distance, size = wide - plain, wide
+    # On the CPU, a scan for NaN and infinity is much faster than the masks. On a GPU, the host would wait for a scan or
+    # a boolean index, and large outputs call `near` for every block.
+    if wide.device.type != "cpu" or wide.is_complex() or not all_finite(wide, plain):
+        both = torch.isfinite(wide) & torch.isfinite(plain)
+        zero = torch.zeros_like(wide)
+        distance, size = torch.where(both, distance, zero), torch.where(both, size, zero)
+    distance_square, square = distance.abs().square().sum(), size.abs().square().sum()
     # Rounding in the problem's own precision stays far below a tenth of the outputs' size.
     return bool(distance_square <= _NEAR**2 * square)

@@ -237,6 +237,29 @@ def test_chunks_do_not_change_the_verdict(monkeypatch):
     assert compare("output", sides(actual, exact), measured()) == whole
 
 
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_an_infinite_row_leaves_the_rows_of_other_chunks_as_they_are(monkeypatch, value):
+    exact = noise(33, 65)
+    exact[20, 3] = value
+    actual = (exact + 1e-6 * noise(33, 65, seed=5)).float()
+    actual[7, 9] += 1
+    whole = compare("output", sides(actual, exact), measured())
+    assert (whole.mismatches, whole.first_mismatch.index) == (1, [7, 9])
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS_ON_CPU", 100)
+    assert compare("output", sides(actual, exact), measured()) == whole
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_the_honest_value_counts_where_the_exact_value_is_not_finite(value):
+    exact = noise(4, 65)
+    honest = exact.float()
+    exact[2, 3] = value
+    assert compare("output", sides(honest, exact, honest), measured()).ok
+    wrong = honest.clone()
+    wrong[2, 3] += 1
+    assert compare("output", sides(wrong, exact, honest), measured()).first_mismatch.index == [2, 3]
+
+
 def test_kernelbench_rule_is_allclose_with_its_two_tolerances():
     rule = bounds(ToleranceRule.KERNELBENCH, problem(), torch.float32)
     honest = noise(50, 50).float()
