@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evaluator.runner.submission_module import describe
+from evaluator.runner import submission_module
 from evaluator.runner.triton.compile_errors import refused_kernel
 from tests.unit.runner.triton.conftest import HEAD
 
@@ -98,7 +98,7 @@ def test_a_submissions_own_exception_is_not_the_compilers(driver, submission, tm
     assert refused_kernel(ValueError("at 4:20: tl.relu"), path) is None
 
 
-def test_an_error_of_any_shape_is_described(driver, tmp_path):
+def test_an_error_of_any_shape_is_described(driver, monkeypatch, tmp_path):
     """A submission can make the compiler's exception say anything, and more than a frame holds."""
     from triton.compiler.errors import CompilationError
 
@@ -106,7 +106,8 @@ def test_an_error_of_any_shape_is_described(driver, tmp_path):
         def __init__(self):
             self.src, self.node, self.error_message = "def k(", None, "\udc80" * 100_000
 
-    found = describe(Odd(), tmp_path)
+    monkeypatch.setitem(submission_module._lines_before, str(tmp_path / "submission.py"), 0)
+    found = submission_module.describe(Odd())
     assert found.refused.reason == "?" * 8192
     assert (found.refused.line, found.refused.column) == (0, 0)
 
@@ -119,7 +120,7 @@ def test_an_error_of_any_shape_is_described(driver, tmp_path):
         def __str__(self):
             return "odd"
 
-    assert describe(Worse(), tmp_path).refused is None
+    assert submission_module.describe(Worse()).refused is None
 
 
 def test_without_triton_nothing_is_refused(tmp_path, monkeypatch):
