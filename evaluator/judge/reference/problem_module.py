@@ -16,24 +16,28 @@ from evaluator.records import Mode, Problem, SizeName
 
 
 class ProblemModule:
-    """Functions of a problem's file. `source` is its text at the size, `init` holds the arguments of `Model`."""
+    """Functions of a problem's file.
+
+    `source` is the text at the size, `namespace` what its execution defined, `init` the arguments of `Model`.
+    """
 
     def __init__(self, problem: Problem, size: SizeName) -> None:
         """Execute the file."""
         self._problem = problem
         self.source = sized_source(problem, size)
-        self._module = ModuleType("model")
+        module = ModuleType("model")
+        self.namespace = module.__dict__
         # dataclasses and torch.jit look up a class's module by name.
-        sys.modules["model"] = self._module
+        sys.modules["model"] = module
         with author_code(problem, "reading it"):
-            exec(compile(self.source, problem.path, "exec"), self._module.__dict__)  # noqa: S102 - the author's own code
+            exec(compile(self.source, problem.path, "exec"), self.namespace)  # noqa: S102 - the author's own code
         self.init = self._arguments("get_init_inputs")
 
     def construct(self, weight_seed: int) -> torch.nn.Module:
         """Construct `Model` under `weight_seed` on the CPU, in the problem's mode."""
         with author_code(self._problem, "Model(...)"):
             seed_torch(weight_seed)
-            model: torch.nn.Module = self._module.__dict__["Model"](*self.init.args, **self.init.kwargs)
+            model: torch.nn.Module = self.namespace["Model"](*self.init.args, **self.init.kwargs)
             return model.train(self._problem.mode is Mode.TRAIN)
 
     def draw(self, seed: int, device: torch.device) -> Arguments:
@@ -50,7 +54,7 @@ class ProblemModule:
 
     def _arguments(self, function: str) -> Arguments:
         with author_code(self._problem, f"{function}()"):
-            value = self._module.__dict__[function]()
+            value = self.namespace[function]()
         if isinstance(value, dict):
             return Arguments([], {str(key): item for key, item in value.items()})
         if isinstance(value, list | tuple):
