@@ -94,8 +94,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.WIDE_TOLERANCE: Entry(
         "the tolerance is wide",
         "On the problem's own inputs the fp32 reference, or a reordered sum of it, is far from float64. The tolerance "
-        "therefore exceeds 16 times the floor. If only few elements are far off (a function with steps), the "
-        "submission may have hardly more such elements. If most are, the verdict proves less.",
+        "therefore exceeds 16 times the floor (in half precision 4 times). If few elements are far off (a "
+        "function with steps), the submission may have hardly more of them. If most are, the verdict proves less.",
         "No action needed for a submission. The problem's author can draw inputs on which the reference is exact, or "
         "set [tolerance] in problem.toml.",
     ),

@@ -82,7 +82,9 @@ class FusedComparison:
         squares, counts, errors = torch.zeros(3, rows, dtype=torch.float64, device=actual.device)
         tally = torch.zeros(_TALLY + 1, dtype=torch.float64, device=actual.device)
         error = tally[_TALLY:]
-        self._launch(f"rows_{kinds}", [*_pointers(exact, honest), shape, *_pointers(squares, counts, errors)], tasks)
+        own = ctypes.c_double(bounds.honest_unit), ctypes.c_double(bounds.smallest)
+        arguments = [*_pointers(exact, honest), shape, *own, *_pointers(squares, counts, errors)]
+        self._launch(f"rows_{kinds}", arguments, tasks)
         driver.launch(
             driver.kernel(self._module, "warpgrade_scales"),
             blocks=1,

@@ -18,6 +18,8 @@ cancel, and keeps their rounding."""
 class Overview(NamedTuple):
     """Mean square of the whole tensor, and the honest reference's largest error relative to its row.
 
+    An error within the units in the last place that `Bounds.honest_unit` excludes is none.
+
     `scales` has the size of each row of a chunk, or None for a chunk whose exact values are not finite.
     """
 
@@ -43,7 +45,8 @@ def overview_of(chunks: list[list[torch.Tensor]], bounds: Bounds) -> Overview:
         wide, plain = exact.double(), honest.double()
         scale = row_scale(wide, whole_square)
         scales.append(scale if is_finite else None)
-        error = (plain - wide).abs() / scale
+        own = wide.abs().mul_(bounds.honest_unit).add_(bounds.smallest)
+        error = (plain - wide).abs_().sub_(own).clamp_(min=0.0).div_(scale)
         furthest = largest(error)
         if not math.isfinite(furthest):
             furthest = largest(error[torch.isfinite(error)])

@@ -83,17 +83,18 @@ __device__ void for_each_element(const Value* __restrict__ answer, const Exact* 
   }
 }
 
-// Adds up the squares of each row's finite elements and counts them, and finds the honest reference's largest error in it.
+// Adds up the squares of each row's finite elements and counts them, and finds the honest reference's largest error in it,
+// beyond `unit` of the element and `smallest`.
 template <typename Value, typename Exact>
-__device__ void rows(const void* exact, const void* honest, const Rows& shape, double* squares, double* counts,
-                     double* errors) {
+__device__ void rows(const void* exact, const void* honest, const Rows& shape, double unit, double smallest,
+                     double* squares, double* counts, double* errors) {
   for_each_piece(shape, [&](Index row, Index first, Index last) {
     double square = 0.0, count = 0.0, error = 0.0;
     const auto measure = [&](Index, double, double plain, double wide) {
       if (!isfinite(wide)) return;
       square += wide * wide;
       count += 1.0;
-      const double distance = fabs(plain - wide);
+      const double distance = fabs(plain - wide) - (unit * fabs(wide) + smallest);
       if (isfinite(distance)) error = fmax(error, distance);
     };
     for_each_element<Value, Exact, false>(nullptr, static_cast<const Exact*>(exact), static_cast<const Value*>(honest),
@@ -261,9 +262,10 @@ __device__ void values_at_first(const void* actual, const void* exact, Tally* ta
 
 // The kernels of one output type and one type of exact values, by name: warpgrade_rows_half_double, say.
 #define KERNELS(NAME, VALUE, EXACT)                                                                                   \
-  extern "C" __global__ void warpgrade_rows_##NAME(const void* exact, const void* honest, Rows shape,                 \
-                                                   double* squares, double* counts, double* errors) {                 \
-    rows<VALUE, EXACT>(exact, honest, shape, squares, counts, errors);                                                \
+  extern "C" __global__ void warpgrade_rows_##NAME(const void* exact, const void* honest, Rows shape, double unit,    \
+                                                   double smallest, double* squares, double* counts,                  \
+                                                   double* errors) {                                                  \
+    rows<VALUE, EXACT>(exact, honest, shape, unit, smallest, squares, counts, errors);                                \
   }                                                                                                                   \
   extern "C" __global__ void warpgrade_compare_##NAME(const void* actual, const void* exact, const void* honest,      \
                                                       Rows shape, const double* scales, const double* honest_error,   \

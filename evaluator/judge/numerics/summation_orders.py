@@ -7,7 +7,7 @@ import torch
 
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import RARE, Comparison, Sides, begin
-from evaluator.judge.compare.tolerance import WIDEST, Bounds, Rounding, bounds
+from evaluator.judge.compare.tolerance import Bounds, Rounding, bounds
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_operands
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -19,14 +19,15 @@ _CLOSELY = 1.1
 """Factor of accuracy for the bound below which the errors of all but few elements lie."""
 
 
-_WIDEST_OF_ORDERS = 2 * WIDEST
-"""Limit of a tolerance for other orders, in floors: 1.6e-3 of a row's root mean square in fp32. TF32 needs 2e-3. Where
-one element has 100 times the row's size, its own rounding in a single accumulator needs 1e-3."""
+_WIDEST_OF_ORDERS = 2.0
+"""Limit of a tolerance for other orders, as a multiple of the widest tolerance: 1.6e-3 of a row's root mean square in
+fp32. TF32 needs 2e-3. Where one element has 100 times the row's size, its own rounding in a single accumulator needs
+1e-3."""
 
 
 def decides(error: float, limit: Bounds) -> bool:
-    """Return whether an error of other orders would widen the tolerance too far: beyond `_WIDEST_OF_ORDERS` floors."""
-    return error * limit.multiple > _WIDEST_OF_ORDERS * limit.floor
+    """Return whether an error of other orders would widen the tolerance beyond `_WIDEST_OF_ORDERS`."""
+    return error * limit.multiple > _WIDEST_OF_ORDERS * limit.widest * limit.floor
 
 
 def larger(one: Rounding, other: Rounding) -> Rounding:
@@ -96,7 +97,7 @@ def error_of(path: str, sides: Sides, limit: Bounds | None, compare: Comparison 
 def _usual(path: str, sides: Sides, limit: Bounds, largest: float, compare: Comparison) -> float:
     """Return the error, in the unit of `error_of`, that at most 1 element in 1000 exceeds."""
     few = RARE * sides.honest.numel()
-    low, high = limit.far / WIDEST / limit.multiple, largest
+    low, high = limit.far / limit.widest / limit.multiple, largest
     if _held(path, sides, limit, low, compare).mismatches <= few:
         return low  # The floor allows smaller errors.
     while high > _CLOSELY * low:
@@ -109,13 +110,8 @@ def _usual(path: str, sides: Sides, limit: Bounds, largest: float, compare: Comp
 
 
 def _held(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparison) -> TensorCheck:
-    """Compare with a tolerance of `part` of the row's root mean square, plus a part of the units in the last place.
-
-    A tolerance is to allow `multiple` times the error, so only 1 / `multiple` of the units is subtracted; in half
-    precision the whole unit, since results are rounded to it.
-    """
-    unit = max(limit.unit / limit.multiple, min(limit.unit, torch.finfo(sides.honest.dtype).eps))
-    return compare(path, sides, limit._replace(multiple=0.0, floor=part, unit=unit, far=math.inf))()
+    """Compare with a tolerance of `part` of the row's root mean square, plus `honest_unit` of the element."""
+    return compare(path, sides, limit._replace(multiple=0.0, floor=part, unit=limit.honest_unit, far=math.inf))()
 
 
 def limits_of(problem: Problem, tensor: Value) -> Bounds | None:

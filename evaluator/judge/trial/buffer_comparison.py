@@ -14,7 +14,7 @@ import torch
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.findings import Code, finding
 from evaluator.judge.compare.tensor_comparison import Sides, compare
-from evaluator.judge.compare.tolerance import WIDEST, bounds, usual_floor
+from evaluator.judge.compare.tolerance import bounds, usual_floor
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
@@ -143,14 +143,16 @@ def differences(
 
 
 def _is_right(problem: Problem, sides: Sides) -> bool:
-    """Return whether a buffer is within 16 times the tolerance of an output.
+    """Return whether a buffer is within the widest tolerance of an output.
 
     A mean over values of both signs is small beside its terms. For a mean of 8 million values, one fp32 accumulator
     is off by 1.4 floors.
     """
     dtype = sides.honest.dtype
     limit = bounds(ToleranceRule.MEASURED, problem, dtype)
-    return compare("buffer", sides, limit._replace(floor=max(limit.floor, WIDEST * usual_floor(problem, dtype)))).ok
+    return compare(
+        "buffer", sides, limit._replace(floor=max(limit.floor, limit.widest * usual_floor(problem, dtype)))
+    ).ok
 
 
 def _listed(names: list[str]) -> str:

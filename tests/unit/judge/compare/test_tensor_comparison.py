@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional
 
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds, bounds
@@ -158,6 +159,59 @@ def test_a_few_roundings_of_elements_that_are_far_larger_than_their_row_are_not_
     honest = (exact * (1 + 2.0**-9)).bfloat16()
     honest[50, 0] = float(exact[50, 0]) * (1 + 2.0**-5)  # So that the tolerance itself allows this much.
     assert compare("output", Sides(actual.bfloat16(), exact, honest), measured(torch.bfloat16)).ok is ok
+
+
+def gated(dtype):
+    """Return operands and the exact result of a SwiGLU: the largest element is about 20 times its row's size."""
+    gate, up = (noise(256, 2048, seed=seed).to(dtype) for seed in (6, 7))
+    return gate, up, functional.silu(gate.double()) * up.double()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_last_place_of_a_large_element_does_not_widen_the_tolerance_in_half_precision(dtype):
+    gate, up, exact = gated(dtype)
+    honest, limits = functional.silu(gate) * up, measured(dtype)
+    once = (functional.silu(gate.float()) * up.float()).to(dtype)
+    thrice = gate * torch.sigmoid(gate) * up
+    for answer in (honest, once, thrice):
+        check = compare("output", Sides(answer, exact, honest), limits)
+        assert check.ok
+        assert check.tolerance == limits.floor
+    size = float(exact.square().mean().sqrt())
+    off = (exact + 6 * torch.finfo(dtype).eps * size * noise(*exact.shape, seed=8).sign()).to(dtype)
+    assert not compare("output", Sides(off, exact, honest), limits).ok
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("parts", [2, 8])
+def test_partial_sums_in_half_precision_pass(dtype, parts):
+    left, right = noise(128, 2048, seed=1).to(dtype), noise(2048, 128, seed=2).to(dtype)
+    exact = left.double() @ right.double()
+    honest = (left.float() @ right.float()).to(dtype)
+    added = torch.zeros_like(honest)
+    for one, other in zip(left.chunk(parts, 1), right.chunk(parts, 0), strict=True):
+        added = added + (one.float() @ other.float()).to(dtype)
+    assert compare("output", Sides(added, exact, honest), measured(dtype)).ok
+
+
+def test_operands_in_fp8_fail_in_bf16():
+    left, right = noise(128, 2048, seed=1).bfloat16(), noise(2048, 128, seed=2).bfloat16()
+    exact = left.double() @ right.double()
+    honest = (left.float() @ right.float()).bfloat16()
+    low = (left.to(torch.float8_e4m3fn).float() @ right.to(torch.float8_e4m3fn).float()).bfloat16()
+    assert not compare("output", Sides(low, exact, honest), measured(torch.bfloat16)).ok
+
+
+@pytest.mark.parametrize("units", [1.0, 10.0, 40.0])
+def test_four_times_the_error_of_the_reference_in_an_element_passes(units):
+    """Whatever is excluded from the honest error, the element's own tolerance gives back."""
+    exact = noise(8, 512)
+    exact[:, 0] *= 100
+    error = units * torch.finfo(torch.float32).eps * exact[3, 0]
+    honest, actual = exact.float(), exact.float()
+    honest[3, 0] = exact[3, 0] + error
+    actual[3, 0] = exact[3, 0] + 3.9 * error
+    assert compare("output", Sides(actual, exact, honest), measured()).ok
 
 
 def test_what_other_orders_do_to_few_elements_is_allowed_to_few():

@@ -54,7 +54,7 @@ def test_the_constants(output):
     precision, dtype = OUTPUTS[output]
     limit = bounds(ToleranceRule.MEASURED, replace(problem(), precision=precision), dtype)
     floor, ulps, _ = cells(output)
-    powers = {"2⁻⁸": 2.0**-8, "2⁻¹¹": 2.0**-11}
+    powers = {"2⁻⁶": 2.0**-6, "2⁻⁹": 2.0**-9}
     assert limit.floor == (powers[floor] if floor in powers else float(floor))
     assert limit.unit == int(ulps) * torch.finfo(dtype).eps
 
