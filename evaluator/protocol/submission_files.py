@@ -18,7 +18,9 @@ HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
 SUFFIXES = SOURCE_SUFFIXES | HEADER_SUFFIXES | {".py"}
 MOST_FILES = 64
 MOST_PARTS = 4
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
+_FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]{0,199}\Z")
+"""Without a dot: every file that a build writes beside the submission's files has one, so no folder takes its place."""
 
 
 class Part(NamedTuple):
@@ -54,14 +56,16 @@ def is_several(text: str) -> bool:
 def bad_path(path: str) -> str | None:
     """Return why `path` cannot be a file of a submission; None for a proper path.
 
-    >>> bad_path("csrc/kernel.cu"), bad_path("../kernel.cu"), bad_path("/kernel.cu")
-    (None, "'..' is no file name here", "'' is no file name here")
+    >>> bad_path("csrc/kernel.cu"), bad_path("../kernel.cu"), bad_path("csrc/")
+    (None, "'..' is no folder name here", "'' is no file name here")
     """
-    parts = path.split("/")
-    if len(parts) > MOST_PARTS:
+    *folders, file = path.split("/")
+    if len(folders) >= MOST_PARTS:
         return f"it lies more than {MOST_PARTS - 1} folders deep"
-    wrong = next((part for part in parts if not _PART.match(part)), None)
-    return None if wrong is None else f"{wrong[:60]!r} is no file name here"
+    wrong = next((folder for folder in folders if not _FOLDER.match(folder)), None)
+    if wrong is not None:
+        return f"{wrong[:60]!r} is no folder name here"
+    return None if _FILE.match(file) else f"{file[:60]!r} is no file name here"
 
 
 def clashing_path(paths: Iterable[str]) -> str | None:
@@ -110,6 +114,18 @@ def parts(text: str) -> list[Part]:
             found.append(Part(line.removeprefix(_MARK), "", number))
     bodies = re.split(rf"^{_MARK}[^\n]*(?:\n|\Z)", text, flags=re.MULTILINE)[1:]
     return [part._replace(text=body) for part, body in zip(found, bodies, strict=True)]
+
+
+def python_files(text: str) -> list[Part]:
+    """Return the Python files of a submission; a single file has no path."""
+    if not is_several(text):
+        return [Part("", text, 0)]
+    return [part for part in parts(text) if part.path.endswith(".py")]
+
+
+def cpp_files(text: str) -> list[Part]:
+    """Return the C++ and CUDA files of a submission of several files, headers included."""
+    return [part for part in parts(text) if PurePosixPath(part.path).suffix in SOURCE_SUFFIXES | HEADER_SUFFIXES]
 
 
 def place_of(text: str, line: int) -> Place:

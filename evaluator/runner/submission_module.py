@@ -83,7 +83,7 @@ def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
     for part in files:
         path = root / part.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_on_disk(part.text) if part.path == manifest.entry else part.text.encode())
+        path.write_bytes(_on_disk(part.text) if path.suffix == ".py" else part.text.encode())
         _lines_before[str(path)] = part.lines_before
     sys.path.insert(0, str(root))
     if (extension := manifest.extension) is not None:

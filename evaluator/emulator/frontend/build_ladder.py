@@ -12,9 +12,10 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from evaluator.emulator import headers
-from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES, HEADER_SUFFIXES, FrontEnd
+from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES, FrontEnd
 from evaluator.emulator.runtime import compiler_has
 from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.protocol.submission_files import HEADER_SUFFIXES
 from evaluator.records import Diagnostic
 from evaluator.toolchain import host_compiler
 from evaluator.toolchain.flags import words

@@ -65,9 +65,11 @@ class _Places:
 
     def _submission_line(self, file: str | None, line: int) -> int | None:
         # A launch is reported with a line but no file; only CUDA files contain launches.
-        names = [name for name in self._texts if file is None and PurePath(name).suffix in CUDA_SUFFIXES]
-        names += [name for name in self._texts if file is not None and PurePath(name).name == PurePath(file).name]
-        found = {self._map(name).submission_line(line) for name in names if name in self._texts} - {None}
+        if file is None:
+            names = [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
+        else:
+            names = [name for name in self._texts if PurePath(name).name == PurePath(file).name]
+        found = {self._map(name).submission_line(line) for name in names} - {None}
         return found.pop() if len(found) == 1 else None
 
     def _map(self, name: str) -> LineMap:
@@ -77,11 +79,11 @@ class _Places:
         return self._maps[name]
 
 
-def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding) -> Finding | None:
+def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding, submission: str) -> Finding | None:
     """Return a no-verdict finding if code that failed at a small size contains `numbers` (value, line) of full size."""
     if not numbers:
         return None
     number, line = numbers[0]
-    return finding(
-        Code.HARD_CODED_SIZE, f"{number} is written into the code (line {line}); at this size: {why.message}", line=line
-    )
+    place = place_of(submission, line).label
+    message = f"{number} is written into the code ({place}); at this size: {why.message}"
+    return finding(Code.HARD_CODED_SIZE, message, line=line)
