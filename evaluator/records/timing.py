@@ -31,11 +31,11 @@ class Windows(Record, frozen=True):
     A window of `calls` took `window_ms` longer than the median single call, so one call took `window_ms` / (`calls` -
     1): launch gaps are included, the host's time is not. `clock_error_ms` is half the interval of that median, per call
     of the shortest window. `single_ms` are the single calls, less the overhead. `host_ms` is the time of the runner's
-    host to queue one forward, as far as the judge can see: the runner reports the end.
+    host to queue one forward, with an end reported by the runner.
 
-    `spot_ms` are calls that the judge released one at a time, less the time of such a call without a forward. They can
-    only show `shared_work` of the windows' calls, because their inputs are warm in L2. The samples are then the single
-    calls.
+    `spot_ms` are times of calls that the judge released one at a time, less the time of an equal call without a
+    forward. Inputs of spot calls are warm in L2, so spot times serve only to show `shared_work` of the windows' calls.
+    With `shared_work`, the samples are the single calls.
     """
 
     calls: list[int]
@@ -71,12 +71,12 @@ class Clocks(Record, frozen=True):
 class Samples(Record, frozen=True):
     """Timed calls of one side, in order. The judge verifies each call's output before the next call starts.
 
-    `first_call_ms` is the time of the first call, which is not a sample. The runner of `reference_before` answers one
+    `first_call_ms` is the time of the first call, not a sample. The runner of `reference_before` answers one
     call before its clock starts, so `reference_after` has the comparable first call. `outliers` counts samples far from
     the rest; `samples_ms` includes them. `host_ms` is the time the host needs to queue a call's work on a GPU,
     `overhead_host_ms` the same for an empty call. With `waits_for_gpu`, forward waits for the GPU, or needs over 30 ms
     to queue its work: a time then includes the host's. A call is void if other work occupied the GPU while the judge
-    wrote its inputs; `unwatched_ms` bounds such work of this side's own streams that wait for each other. `overhead_ms`
+    wrote inputs; `unwatched_ms` bounds the work of a side's own streams that wait for each other. `overhead_ms`
     is the time of an empty call: the minimum on a host, the median on a GPU. `overhead_iqr_ms` is the spread of empty
     calls (on a host at least from minimum to median). `seeds` has the seeds of all calls, including void ones and the
     `other_calls` with other values than the problem's own. Samples come only from calls with the problem's own values.
@@ -125,7 +125,7 @@ class Timing(Record, frozen=True):
 
     `*_low*` and `*_high*` are the ends of 95 % intervals, which include the clock's resolution. An end of the speedup's
     interval is None if unbounded. The speedup is None if its interval is wider than 10 %. `significant`: the interval
-    excludes 1 and has two ends. Older cards have None in these fields.
+    excludes 1 and has two ends. Older cards have None in the intervals' fields.
     """
 
     clock: ClockKind

@@ -12,7 +12,7 @@ import pytest
 from evaluator.findings import Code
 from evaluator.judge.clock.host_clock import HostClock
 from evaluator.judge.runners.runner_client import RunnerClient
-from evaluator.judge.trial import trial_runner
+from evaluator.judge.trial import answer_judge
 from evaluator.records import Status
 from tests.grading.harness import module
 
@@ -87,7 +87,7 @@ def test_what_is_written_after_done_is_not_compared(judged, signalled, source):
 def test_it_would_be_if_the_runner_were_not_stopped(judged, signalled, source, monkeypatch):
     """Else the test above would show nothing."""
     monkeypatch.setattr(RunnerClient, "stop", lambda self: None)
-    monkeypatch.setattr(trial_runner, "late_on_host", lambda *_: None)
+    monkeypatch.setattr(answer_judge, "late_on_host", lambda *_: None)
     answers = signalled(at_most_s=60.0)
     outcome = judged(source)
     assert answers == [True]

@@ -18,7 +18,7 @@ from evaluator.judge.own_kernels import own_kernels
 from evaluator.judge.setup import seed_book
 from evaluator.compile.binaries.imported_symbols import ImportedSymbols
 from evaluator.judge import stages, verdict
-from evaluator.judge.trial import timing_loop, trial_runner as trial, window_loop
+from evaluator.judge.trial import answer_judge, timing_loop, window_loop
 from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.clock.host_clock import HostClock
 from evaluator.judge.own_kernels.ablation import AblationResults
@@ -50,7 +50,7 @@ class Mutation(NamedTuple):
 
 
 def _elements_may_share(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trial, "shared_elements", lambda answer, reference: None)
+    patch.setattr(answer_judge, "shared_elements", lambda answer, reference: None)
 
 
 def _windows_may_share(patch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def _shapes_broadcast(patch: pytest.MonkeyPatch) -> None:
             return [Pair("output", expected.reshape(-1)[:1], answer)]
         return pair_up(expected, answer)
 
-    patch.setattr(trial, "pair_up", paired)
+    patch.setattr(answer_judge, "pair_up", paired)
     _comparing(patch, lambda s: Sides(s.actual.expand_as(s.honest), s.exact, s.honest), _close)
     _as_given_alone(patch)
     _elements_may_share(patch)  # An answer that is broadcast has one element for all places.
@@ -171,22 +171,24 @@ def _work_after_done_counts(patch: pytest.MonkeyPatch) -> None:
         return answer
 
     patch.setattr(HostClock, "call", late)
-    patch.setattr(trial, "late_on_host", lambda *_: None)
+    patch.setattr(answer_judge, "late_on_host", lambda *_: None)
 
 
 def _outputs_may_share(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TrialRunner, "_not_of_this_call", lambda *_: None)
+    patch.setattr(answer_judge.AnswerJudge, "_not_of_this_call", lambda *_: None)
 
 
 def _reference_on_the_runners_inputs(patch: pytest.MonkeyPatch) -> None:
-    judged = TrialRunner._judge
+    judged = answer_judge.AnswerJudge.judge
 
-    def on_shared(self, answer, wanted, expected, placed, honest):
-        shared = Arguments([view for _, _, view in placed.pairs], {})
-        return judged(self, answer, wanted, [self._reference.expected(shared, 0, None)], placed, honest)
+    def on_shared(self, answer, wanted, plan, placed, honest):
+        plan.forget()
+        plan.inputs = Arguments([view for _, _, view in placed.pairs], {})
+        plan.blocks = [plan.inputs]
+        return judged(self, answer, wanted, plan, placed, honest)
 
-    patch.setattr(TrialRunner, "_judge", on_shared)
-    patch.setattr(trial, "changed_input", lambda placed, exempt: None)
+    patch.setattr(answer_judge.AnswerJudge, "judge", on_shared)
+    patch.setattr(answer_judge, "changed_input", lambda placed, exempt: None)
 
 
 def _forgiving(*codes: Code) -> Switch:

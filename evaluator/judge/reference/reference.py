@@ -5,15 +5,12 @@ The author of a problem is trusted. Prints of the code go to stderr; exceptions 
 
 import contextlib
 import copy
-import random
 import sys
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 import torch
 
-from evaluator.catalog import sized_source
 from evaluator.devices.out_of_memory import ran_out
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.judge.compare.tolerance import ARITHMETIC
@@ -22,6 +19,7 @@ from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.input_distributions import change, rehearse
 from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.problem_code import author_code
+from evaluator.judge.reference.problem_module import ProblemModule
 from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
@@ -29,7 +27,7 @@ from evaluator.judge.tensors.pytree import Value, is_number, leaves, tensors
 from evaluator.protocol import model_call
 from evaluator.protocol.model_call import mapped
 from evaluator.protocol.seeding import seed_torch
-from evaluator.records import Mode, Problem, Profile, SizeName
+from evaluator.records import Problem, Profile, SizeName
 
 
 class Honest(NamedTuple):
@@ -65,17 +63,10 @@ class Reference:
         """
         self.problem = problem
         self._device = torch.device(device)
-        self.source = sized_source(problem, size)
-        self._module = ModuleType("model")
-        # dataclasses and torch.jit look up a class's module by name.
-        sys.modules["model"] = self._module
-        with self._author("reading it"):
-            exec(compile(self.source, problem.path, "exec"), self._module.__dict__)  # noqa: S102 - the author's own code
-        self.init = self._arguments("get_init_inputs")
-        with self._author("Model(...)"):
-            seed_torch(weight_seed)
-            self.model = self._module.__dict__["Model"](*self.init.args, **self.init.kwargs)
-            self.model.train(problem.mode is Mode.TRAIN)
+        self._file = ProblemModule(problem, size)
+        self.source, self.init = self._file.source, self._file.init
+        self.model = self._file.construct(weight_seed)
+        with self._author("Model(...).to(device)"):
             self.model.to(self._device)
         self.exact_model = self._in_float64()
         self.weights = ChangingWeights(self.model)
@@ -106,11 +97,7 @@ class Reference:
         problem's own distribution, values of `decoy` are drawn and discarded: the time before a call must not reveal
         the distribution to a submission.
         """
-        seed_torch(seed)
-        random.seed(seed)
-        with self._device:  # Without a device in the author's code, inputs are drawn on the device of use.
-            inputs = self._arguments("get_inputs")
-        given = Arguments(mapped(inputs.args, self._own), mapped(inputs.kwargs, self._own))
+        given = self._file.draw(seed, self._device)
         values_seed = derived(seed, b"values")
         if profile is Profile.AS_GIVEN:
             rehearse(decoy, [given.args, given.kwargs], values_seed, self._device)
@@ -121,9 +108,6 @@ class Reference:
     def writable(self, inputs: Arguments) -> Arguments:
         """Return drawn inputs, or copies if `get_inputs` returns the same tensors in every call."""
         return cloned(inputs) if self._keeps_inputs else inputs
-
-    def _own(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().to(self._device)
 
     def settle(self, inputs: Arguments, outputs: Value) -> None:
         """Learn from a call the layout of outputs, the written inputs, and whether blocks reproduce the whole.
@@ -373,18 +357,6 @@ class Reference:
         except Exception:  # noqa: BLE001 - a model that cannot be copied or cast; the card then says NOT_FLOAT64
             return None
         return wide
-
-    def _arguments(self, function: str) -> Arguments:
-        with self._author(f"{function}()"):
-            value = self._module.__dict__[function]()
-        if isinstance(value, dict):
-            return Arguments([], {str(key): item for key, item in value.items()})
-        if isinstance(value, list | tuple):
-            return Arguments(list(value), {})
-        raise ProblemError(
-            f"{self.problem.name}: {function}() returns a {type(value).__name__}",
-            hint="return a list of positional arguments, or a dict of keyword arguments",
-        )
 
     def _author(self, doing: str) -> contextlib.AbstractContextManager[None]:
         return author_code(self.problem, doing)

@@ -1,4 +1,4 @@
-"""Records of a run's timeline, and what can be computed from them. Pure.
+"""Records of a run's timeline, and the use of lanes computed from the records. Pure.
 
 A *lane* is a slot of the batch: one GPU, or one place for a build or a whole grade. A *turn* is one submission's time
 on a lane. All times of a session are seconds since its start, on one monotonic clock.
@@ -99,7 +99,7 @@ class Turn(Record, frozen=True, tag="turn"):
 
     @property
     def spans(self) -> Iterator["Span"]:
-        """Stages with their activities. No span has a negative length, whatever the record says."""
+        """Stages with their activities. No span has a negative length, even for a damaged record."""
         ends = [start for _, start in self.stages[1:]] + [self.ended_s]
         for (name, start), end in zip(self.stages, ends, strict=True):
             yield Span(name, _ACTIVITIES.get(name, Activity.OTHER), start, max(start, end))

@@ -415,7 +415,7 @@ def test_it_is_right_where_the_reference_repeats_it_itself(trial_runner):
 def test_an_output_that_repeats_a_row_is_wrong_where_the_reference_is_computed_in_blocks(trial_runner, monkeypatch):
     made = trial_runner("torch.rand(8, 1, 64)", "(x * 2).repeat(1, 8, 1)", spoil=folded_within)
     reference = made._reference
-    made._outline = reference.outline
+    made._answers._outline = reference.outline
     monkeypatch.setattr(reference, "blocks", lambda given: [Arguments([part], {}) for part in given.args[0].split(4)])
     (trial,) = trials(made, 1)
     assert trial.fault.finding.code == Code.SHARED_ELEMENTS.value
@@ -477,7 +477,7 @@ def test_an_honest_answer_bears_to_be_looked_at_closely(trial_runner, answer):
 def test_kernelbenchs_rule_allows_what_is_within_it(trial_runner):
     made = trial_runner(*LONG, IN_TF32)
     trials(made)
-    made._rule = ToleranceRule.KERNELBENCH
+    made._answers.rule = ToleranceRule.KERNELBENCH
     assert made.look_closely() is None
 
 
@@ -537,7 +537,7 @@ def test_more_calls_are_wanted_until_there_are_enough_to_look_at_one_number(tria
         assert made.run(index, fresh_seed(), timeout_s=1, quick=index == 0).fault is None
         wanted.append(made.lacks_calls)
     assert wanted == [True] * 32 + [False]
-    made._rule = ToleranceRule.KERNELBENCH
+    made._answers.rule = ToleranceRule.KERNELBENCH
     trials(made, 1)
     assert not made.lacks_calls
 
@@ -576,7 +576,7 @@ def test_rounding_of_the_call_itself_counts_where_none_was_measured_beforehand(t
     measured = []
     for trial in trials(made, 4):
         assert trial.fault is None
-        measured.append(made._of_call)
+        measured.append(made._answers._of_call)
         assert max(tensor.error_ratio for tensor in trial.check.tensors) < 1
     assert any(rounding["output"].usual > 1e-4 for rounding in measured)
 
@@ -595,11 +595,11 @@ def test_a_wrong_answer_stays_wrong_and_far_errors_are_not_explained_at_all(tria
     made = trial_runner("torch.rand(16, 2048)", "x * 1.0", wrong)
     (trial,) = trials(made, 1)
     assert trial.fault.finding.code == Code.WRONG_VALUES.value
-    assert (made._of_call != {}) is is_near
+    assert (made._answers._of_call != {}) is is_near
 
 
 def test_the_rule_of_kernelbench_knows_no_rounding(trial_runner):
     made = trial_runner("torch.rand(16, 2048)", "x * 1.0", "x * 1.0 + 3e-4")
-    made._rule = ToleranceRule.KERNELBENCH
+    made._answers.rule = ToleranceRule.KERNELBENCH
     (trial,) = trials(made, 1)
-    assert (trial.fault.finding.code, made._of_call) == (Code.WRONG_VALUES.value, {})
+    assert (trial.fault.finding.code, made._answers._of_call) == (Code.WRONG_VALUES.value, {})

@@ -1,0 +1,222 @@
+"""Comparison of a call's answer with the reference, block by block, and with the outputs of the last call."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+
+from evaluator.devices.memory import SharedMemory
+from evaluator.judge.clock.clock import Clock, ClockedCall
+from evaluator.judge.compare.tensor_comparison import Comparison, Reading, Sides, joined, rows_from
+from evaluator.judge.compare.tolerance import Bounds, Rounding, bounds
+from evaluator.judge.inputs.cancelling_rows import Slices
+from evaluator.judge.inputs.changing_weights import Sites
+from evaluator.judge.integrity.output_checks import (
+    changed_input,
+    gradient_pairs,
+    late,
+    late_on_host,
+    reused,
+    same_as,
+    wrong_values,
+)
+from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
+from evaluator.judge.numerics.precision_sampler import PrecisionWatch
+from evaluator.judge.numerics.rounding_of_call import may_be_rounding, rounding_of_call
+from evaluator.judge.numerics.summation_orders import larger
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
+from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
+from evaluator.judge.tensors.output_views import OutputViews, output_views
+from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
+from evaluator.protocol import model_call
+from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
+
+
+class Judged(NamedTuple):
+    """Comparisons of an answer, whether all used float64, the problem found, and views of the outputs."""
+
+    tensors: list[TensorCheck] = []
+    in_float64: bool = True
+    problem: Finding | None = None
+    snapshots: list[OutputViews] = []
+
+
+class AnswerJudge:
+    """Compares answers of one runner. Remembers the addresses of the last outputs, and samples errors."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        clock: Clock,
+        memory: SharedMemory,
+        rule: ToleranceRule,
+        outline: Value,
+        comparison: Comparison,
+        distribution_mix: DistributionMix,
+        sites: Sites,
+    ) -> None:
+        """Compare with `reference` by `rule`, and with output shapes of `outline` if it is computed in blocks."""
+        self._reference = reference
+        self._outputs = memory.outputs
+        self._weights_lie = sites.layouts(memory.outputs)
+        self.rule = rule
+        self._outline = outline
+        self._comparison = comparison
+        self._distribution_mix = distribution_mix
+        self._profile = Profile.AS_GIVEN
+        self._of_call: dict[str, Rounding] = {}
+        self._slices: dict[str, list[Slices]] = {}
+        self._last_storages: dict[str, tuple[int, int]] = {}
+        self._memory_samples = clock.memory_samples
+        self.precision = PrecisionWatch(reference.problem.precision)
+        self.precomputed_output = None if self._memory_samples is None else PrecomputedOutputCheck(self._memory_samples)
+
+    def begin(self, plan: CallPlan) -> model_call.Result:
+        """Expect the answer of a call by `plan`, and return the plain result, or its shapes."""
+        self._profile = plan.profile
+        wanted = plan.wanted(model_call.Result(self._outline, None))
+        self._slices = _fitting(plan.slices, wanted)
+        self.precision.begin(len(plan.blocks), self._slices)
+        return wanted
+
+    def judge(
+        self,
+        answer: ClockedCall,
+        wanted: model_call.Result,
+        plan: CallPlan,
+        placed: LaidOut,
+        honest: Iterable[Honest] | None,
+    ) -> Judged:
+        """Compare an answer, block by block. An answer counts as wrong until all outputs are compared.
+
+        Outputs equal to given `honest` answers are compared no further.
+        """
+        self._of_call = {}
+        pairs = pair_up(wanted.outputs, answer.done.outputs)
+        if isinstance(pairs, Finding):
+            return Judged(problem=pairs)
+        if wanted.gradients is not None:
+            found = gradient_pairs(wanted.gradients, answer.done)
+            if isinstance(found, Finding):
+                return Judged(problem=found)
+            pairs += found
+        snapshots = output_views(pairs, self._outputs, self._reference.number)
+        if isinstance(snapshots, Finding):
+            return Judged(problem=snapshots)
+        on_host = None if self._memory_samples is None else late_on_host(pairs, self._memory_samples)
+        too_late = late(snapshots, answer.samples or {}) or on_host
+        if too_late is not None:
+            return Judged(problem=too_late)
+        # In blocks, the full values never exist at once; the memory layouts are those of the first call.
+        own = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
+        shared = shared_elements(views_laid_out(pairs), own)
+        if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
+            earlier = self._not_of_this_call(snapshots, pairs, owned)
+            problem = shared or changed_input(placed, self._reference.written) or earlier
+            return Judged(in_float64=False, problem=problem)
+        checks, borrowed, in_float64 = self._compared(plan, snapshots)
+        problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
+        if problem is not None and self._is_rounding_measured(plan, checks):
+            self.precision.begin(len(plan.blocks), self._slices)
+            checks, borrowed, in_float64 = self._compared(plan, snapshots)
+            problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
+        if problem is not None and self.precomputed_output is not None:
+            problem = self.precomputed_output.unwritten(pairs) or problem
+        # Always checked: the next call is compared with the addresses recorded here.
+        earlier = self._not_of_this_call(snapshots, pairs, borrowed)
+        problem = problem or shared or changed_input(placed, self._reference.written) or earlier
+        return Judged(checks, in_float64, problem, snapshots)
+
+    def _compared(self, plan: CallPlan, snapshots: list[OutputViews]) -> tuple[list[TensorCheck], frozenset[str], bool]:
+        """Compare all outputs, block by block. Return also which are borrowed, and whether all in float64."""
+        parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
+        starts = dict.fromkeys(parts, 0)
+        borrowed: frozenset[str] = frozenset()
+        in_float64 = True
+        for number, block in enumerate(plan.expected()):
+            borrowed, in_float64 = borrowed | block.borrowed, in_float64 and block.in_float64
+            self._begin(number, block, snapshots, parts, starts)
+            del block  # Free the block before the next block is computed.
+        return [joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64
+
+    def _is_rounding_measured(self, plan: CallPlan, checks: list[TensorCheck]) -> bool:
+        """Measure the rounding of a wrong call, and return whether the tolerance of an output is larger for it."""
+        if self.rule is ToleranceRule.KERNELBENCH or not may_be_rounding(checks):
+            return False
+        before = {check.path: self._rounding(check.path) for check in checks}
+        self._of_call = rounding_of_call(plan)
+        return any(self._rounding(path) != known for path, known in before.items())
+
+    def other_values(self, judged: Judged) -> str | None:
+        """Return what the wrong values of a call come from, if other values than the problem's own."""
+        if self._profile is not Profile.AS_GIVEN:
+            return self._profile.value
+        wrong = [(check.path, check.first_mismatch.index) for check in judged.tensors if check.first_mismatch]
+        cancelled = [
+            any(index[each.dim] in each.indices for each in self._slices.get(path, [])) for path, index in wrong
+        ]
+        return "rows with random signs" if cancelled and all(cancelled) else None
+
+    def _begin(
+        self,
+        number: int,
+        block: Expected,
+        snapshots: list[OutputViews],
+        parts: dict[str, list[Reading]],
+        starts: dict[str, int],
+    ) -> None:
+        """Start the comparison of each output's rows in a block of the reference; `starts` holds the first row."""
+        exact, honest = self._reference.values(block.exact), self._reference.values(block.honest)
+        for path, _, tensor, _ in snapshots:
+            if parts[path] and not tensor.dim():
+                continue  # A scalar is the same for all blocks (`Reference.settle`).
+            sides = rows_from(Sides(tensor, exact[path], honest[path]), starts[path])
+            parts[path].append(self._compare(path, sides))
+            self.precision.add(number, path, sides, in_float64=block.in_float64, start=starts[path])
+            starts[path] += sides.honest.shape[0] if sides.honest.dim() else 0
+
+    def _compare(self, path: str, sides: Sides) -> Reading:
+        """Start the comparison of an output, or of the rows in one block."""
+        actual, exact, honest = sides
+        limits = self.limits(path, honest.dtype)
+        return self._comparison(path, Sides(actual, exact if limits else exact.to(honest.dtype), honest), limits)
+
+    def limits(self, path: str, dtype: torch.dtype) -> Bounds | None:
+        """Return the bounds of an output of the current call; None for integers and booleans."""
+        if not (dtype.is_floating_point or dtype.is_complex):
+            return None
+        real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
+        return bounds(self.rule, self._reference.problem, real, self._rounding(path))
+
+    def _rounding(self, path: str) -> Rounding:
+        """Return the rounding of an output: as measured beforehand, or as measured for the current call if larger."""
+        known = self._distribution_mix.rounding_of(self._profile, path, cancelling=path in self._slices)
+        return larger(known, self._of_call[path]) if path in self._of_call else known
+
+    def _not_of_this_call(
+        self, snapshots: list[OutputViews], pairs: list[Pair], exempt: frozenset[str]
+    ) -> Finding | None:
+        """Find an output not made in this call: located in other memory, or present before the inputs.
+
+        If the reference itself returns a view of a weight or of an input, submissions may too.
+        """
+        reused = self._reused(snapshots, exempt)
+        lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
+        stood = None if self.precomputed_output is None else self.precomputed_output.found(pairs, exempt)
+        return reused or lent or stood
+
+    def _reused(self, snapshots: list[OutputViews], exempt: frozenset[str]) -> Finding | None:
+        """Find an output in memory of the last call's outputs, still held by the runner."""
+        found, self._last_storages = reused(snapshots, self._last_storages, exempt)
+        return found
+
+
+def _fitting(slices: dict[str, list[Slices]], wanted: model_call.Result) -> dict[str, list[Slices]]:
+    """Return the slices that the outputs have."""
+    found: dict[str, list[Slices]] = {}
+    for path, value in by_path(wanted).items():
+        fitting = [each for each in slices.get(path, []) if isinstance(value, torch.Tensor) and each.fit(value.shape)]
+        found |= {path: fitting} if fitting else {}
+    return found
