@@ -1,6 +1,7 @@
 """Emulator errors converted to findings, and failures at a small size that allow no verdict."""
 
 import itertools
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -11,7 +12,7 @@ from evaluator.protocol.submission_files import place_of
 from evaluator.records import Finding
 from evaluator.toolchain.diagnostics import LineMap
 
-_MOST_TEXT = 1000
+_MOST_TEXT = 2000
 _MOST_FILES = 64
 _FAULT = re.compile(r"emulator\[(?P<word>[a-z-]+)\]: (?P<text>.*)", re.DOTALL)
 _PLACE = re.compile(r"\((?:(?P<file>[\w./+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
@@ -56,26 +57,32 @@ class _Places:
         self.last: int | None = None
 
     def told(self, place: re.Match[str]) -> str:
-        """Return a location rewritten to the submission's line, or unchanged if the submission has no such line."""
+        """Return a location as the submission's line; as the file's name and line if the submission has no such line."""
         line = self._submission_line(place["file"], int(place["line"]))
         if line is None:
-            return place[0]
+            return place[0] if place["file"] is None else f"({PurePath(place['file']).name}:{place['line']})"
         self.last = line
         return f"({place['launch'] or ''}{place_of(self._submission, line).label})"
 
     def _submission_line(self, file: str | None, line: int) -> int | None:
-        # A launch is reported with a line but no file; only CUDA files contain launches.
-        if file is None:
-            names = [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
-        else:
-            names = [name for name in self._texts if PurePath(name).name == PurePath(file).name]
+        names = self._launching(line) if file is None else self._named(file)
         found = {self._map(name).submission_line(line) for name in names} - {None}
         return found.pop() if len(found) == 1 else None
+
+    def _launching(self, line: int) -> list[str]:
+        """Return the CUDA files with a launch in `line`, else all CUDA files: a launch is reported without a file."""
+        names = [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
+        return [name for name in names if "<<<" in self._map(name).source_line(line)] or names
+
+    def _named(self, file: str) -> list[str]:
+        """Return the file with the longest path that ends the compiler's path: other folders may have equal names."""
+        path = f"/{posixpath.normpath(file)}"
+        return sorted((name for name in self._texts if path.endswith(f"/{name}")), key=len)[-1:]
 
     def _map(self, name: str) -> LineMap:
         """Return the line map of a file, built at the first mention of the file."""
         if name not in self._maps:
-            self._maps[name] = LineMap(self._texts[name], self._submission)
+            self._maps[name] = LineMap(self._texts[name], self._submission, name)
         return self._maps[name]
 
 

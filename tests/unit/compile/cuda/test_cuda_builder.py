@@ -54,7 +54,7 @@ class Tools:
     def __call__(self, argv, *, work, timeout_s, limits):
         files = {path.name: path.read_text() for path in work.iterdir() if path.is_file() and path.suffix != ".o"}
         step = "prepare" if "support.cpp" in files else "split" if "host.cpp" in files else "plain"
-        if (work / "light").exists():
+        if (work / ".light").exists():
             step = "light"
         self.calls.append((step, list(argv), files, timeout_s))
         if step == "prepare":
