@@ -99,12 +99,12 @@ def clashing_path(paths: Iterable[str]) -> str | None:
 
 
 def bad_text(text: str) -> str | None:
-    """Return why `text` cannot be the text of a submission's file; None for a proper text.
+    r"""Return why `text` cannot be the text of a submission's file; None for a proper text.
 
     A reader of the submission's text must see the same files as the parser. Screens and pages leave out control
     characters and invisible characters, so a line can look like the line before another file without being one.
 
-    >>> bad_text("int f();"), bad_text("int f();\\n\\u200b#@ file b.cu")
+    >>> bad_text("int f();"), bad_text("int f();\n\u200b#@ file b.cu")
     (None, 'line 2 begins like the line before a file: #@')
     """
     if (control := _CONTROL.search(text)) is not None:

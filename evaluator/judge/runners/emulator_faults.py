@@ -57,7 +57,7 @@ class _Places:
         self.last: int | None = None
 
     def told(self, place: re.Match[str]) -> str:
-        """Return a location as the submission's line; as the file's name and line if the submission has no such line."""
+        """Return a location as the submission's line, or as the file's name and line without such a line."""
         line = self._submission_line(place["file"], int(place["line"]))
         if line is None:
             return place[0] if place["file"] is None else f"({PurePath(place['file']).name}:{place['line']})"

@@ -104,11 +104,11 @@ def _finding(finding: Finding, source: str) -> Part:
 
 
 def _place(source: str, line: int) -> tuple[str, Part]:
-    """Return the place of a line in words, and the quoted path of its file: the submission chose the path."""
+    """Return the place of a line in words, and the quoted path of the file: the submission chose the path."""
     place = place_of(source, line)
     if place.path is None:
         return f"line {line} of the submission", []
-    return f"line {place.line} of the file", quoted(place.path[:_READ], 1)
+    return f"line {place.line} of the file below", quoted(place.path[:_READ], 1)
 
 
 def _compiler(card: Scorecard) -> Part:
