@@ -13,7 +13,7 @@ from evaluator.cuda_source.lexer import Kind
 from evaluator.findings import Code
 from evaluator.lint.embedded import Piece, docstrings, texts
 from evaluator.lint.messages import Remark, shown
-from evaluator.protocol.submission_files import python_files
+from evaluator.protocol.submission_files import MANIFEST, parts, python_files
 
 _READER = (
     r"(?:judge|grader|reviewer|evaluator|auditor|verifier|examiner|scorer|checker|llm|language model|"
@@ -57,6 +57,7 @@ _LEAST_PROSE = 8
 def prompt_injection(source: str, nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Remark]:
     """Find addressed text in comments, strings, docstrings and names, in Python and embedded C++."""
     prose = [*_comments(source), *_cpp_comments(found)]
+    prose += [(file.lines_before + 1, file.text) for file in parts(source) if file.path == MANIFEST]
     code = {piece.first_line for piece in found}
     aside = docstrings(nodes)
     prose += [(node.lineno, text) for node, text in texts(nodes) if id(node) in aside or node.lineno not in code]

@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.emulator.frontend import hard_coded_sizes
 from evaluator.emulator.frontend.hard_coded_sizes import hard_coded
+from evaluator.protocol.submission_files import joined, place_of
 
 FULL = {"batch": 4096, "dim": 393216, "kernel": 3, "name": "x", "flag": True, "shape": [128, 500]}
 SMALL = {"batch": 64, "dim": 512, "kernel": 3, "name": "x", "flag": True, "shape": [16, 40]}
@@ -46,6 +47,26 @@ def test_numbers_of_the_full_size(source, expected):
 )
 def test_numbers_that_do_not_count(source):
     assert hard_coded(source, FULL, SMALL) == []
+
+
+def test_numbers_of_every_file_of_a_folder_count_in_lines_of_its_text():
+    source = joined(
+        [
+            ("submission.toml", 'entry = "main.py"\n# 4096\n'),
+            ("broken.py", "def (:\n4096\n"),
+            ("main.py", "import helper\n# 4096\n"),
+            ("helper.py", "x = f(4096)\nsrc = '''\n  m = 393216;\n'''\n"),
+            ("k.cu", "// 4096\n__global__ void k() {\n  int n = 393216;\n}\n"),
+            ("k.cuh", "constexpr int rows = 4096;\n"),
+        ]
+    )
+    found = [(number, place_of(source, line).label) for number, line in hard_coded(source, FULL, SMALL)]
+    assert found == [
+        (4096, "helper.py, line 1"),
+        (393216, "helper.py, line 3"),
+        (393216, "k.cu, line 3"),
+        (4096, "k.cuh, line 1"),
+    ]
 
 
 def test_block_sizes_and_the_small_sizes_own_numbers_do_not_count():

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from evaluator.protocol.submission_files import MANIFEST, bad_path, place_of
+from evaluator.protocol.submission_files import MANIFEST, Place, bad_path, place_of
 from evaluator.records import Finding, Scorecard, Status
 from evaluator.report.layout.text import one_line, ratio
 from evaluator.report.layout.workflow_commands import Level, annotation
@@ -88,14 +88,14 @@ def _inside(path: str, source: str, lines: Iterable[int | None]) -> dict[int, Lo
     """Return the locations of lines in the files of the folder whose manifest is at `path`."""
     if PurePosixPath(path).name != MANIFEST:
         return {}
-    places = {line: place_of(source, line) for line in lines if line is not None}
-    folder = PurePosixPath(path).parent
-    return {
-        line: Location((folder / place.path).as_posix(), place.line)
-        for line, place in places.items()
-        # A card of others may hold any text.
-        if place.path is not None and bad_path(place.path) is None
-    }
+    return {line: _located(path, place_of(source, line)) for line in lines if line is not None}
+
+
+def _located(manifest: str, place: Place) -> Location:
+    """Return the location of a place. A path that no file may have, from a card of others, is the manifest."""
+    if place.path is None or bad_path(place.path) is not None:
+        return Location(manifest, None)
+    return Location((PurePosixPath(manifest).parent / place.path).as_posix(), place.line)
 
 
 def concise(verdicts: Iterable[Verdict]) -> str:

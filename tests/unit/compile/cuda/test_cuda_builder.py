@@ -230,6 +230,7 @@ def test_an_architecture_of_the_submissions_is_replaced_and_told(made):
         {"cuda_sources": ["__global__ void k() {}\nvoid g() { at::cuda::getCurrentCUDAStream(); }"]},
         {"cuda_sources": ["#include <ATen/cuda/CUDAContext.h>\nvoid g() { c10::cuda::CUDAGuard guard(0); }"]},
         {"files": [SourceFile(name="a.cu", text=CUDA)]},
+        {"headers": [SourceFile(name="a.cuh", text="")]},
     ],
 )
 def test_what_the_shared_header_does_not_fit_is_not_split(made, change):
