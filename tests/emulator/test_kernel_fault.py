@@ -66,6 +66,13 @@ def test_a_launch_that_two_files_may_contain_has_no_line():
     assert kernel_fault("emulator[trap]: kernel k (launched in line 8)", texts, SEVERAL).line is None
 
 
+def test_a_launch_is_told_by_the_name_of_the_kernel():
+    submission = SEVERAL.replace("k<<<", "back<<<", 2).replace("back<<<", "k<<<", 1)
+    texts = {part.path: part.text for part in parts(submission)}
+    fault = kernel_fault("emulator[trap]: kernel back: WRITE (launched in line 8)", texts, submission)
+    assert fault.message == "kernel back: WRITE (launched in backward/kernel.cu, line 8)"
+
+
 def test_the_compilers_folder_is_not_told():
     assert told("kernel k: READ (/tmp/warpgrade-build-1/work/vector.h:4)") == ("kernel k: READ (vector.h:4)", None)
 

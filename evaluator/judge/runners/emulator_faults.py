@@ -16,6 +16,7 @@ _MOST_TEXT = 2000
 _MOST_FILES = 64
 _FAULT = re.compile(r"emulator\[(?P<word>[a-z-]+)\]: (?P<text>.*)", re.DOTALL)
 _PLACE = re.compile(r"\((?:(?P<file>[\w./+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
+_KERNEL = re.compile(r"kernel (?P<name>\w{1,200})")
 _CODES = {
     "illegal-access": Code.ILLEGAL_ACCESS,
     "shared-out-of-bounds": Code.ILLEGAL_ACCESS,
@@ -42,7 +43,8 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
     if match is None or match["word"] not in _CODES:
         return None
     text = next(iter(match["text"].strip().splitlines()), match["word"])
-    places = _Places(texts, submission)
+    kernel = _KERNEL.match(text)
+    places = _Places(texts, submission, "<<<" if kernel is None else kernel["name"])
     text = _PLACE.sub(places.told, text[:_MOST_TEXT])
     return finding(_CODES[match["word"]], text, line=places.last)
 
@@ -50,7 +52,8 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
 class _Places:
     """Converts lines of compiled files to lines of the submission. The last line of a message locates the error."""
 
-    def __init__(self, texts: Mapping[str, str], submission: str) -> None:
+    def __init__(self, texts: Mapping[str, str], submission: str, kernel: str) -> None:
+        self._kernel = kernel
         self._texts = dict(itertools.islice(texts.items(), _MOST_FILES))
         self._submission = submission
         self._maps: dict[str, LineMap] = {}
@@ -72,7 +75,11 @@ class _Places:
     def _launching(self, line: int) -> list[str]:
         """Return the CUDA files with a launch in `line`, else all CUDA files: a launch is reported without a file."""
         names = [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
-        return [name for name in names if "<<<" in self._map(name).source_line(line)] or names
+        lines = {name: re.findall(r"\w+|<<<", self._map(name).source_line(line)) for name in names}
+        for sign in (self._kernel, "<<<"):
+            if found := [name for name in names if sign in lines[name]]:
+                return found
+        return names
 
     def _named(self, file: str) -> list[str]:
         """Return the file with the longest path that ends the compiler's path: other folders may have equal names."""
