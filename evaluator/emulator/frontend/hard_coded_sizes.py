@@ -8,11 +8,12 @@ import re
 import tokenize
 from collections.abc import Iterator, Mapping
 
-from evaluator.cuda_source.lexer import Kind, tokens
+from evaluator.cuda_source.lexer import Kind, Token, tokens
 from evaluator.protocol.parsed_python import ParsedPython, parsed_python
 from evaluator.protocol.submission_files import cpp_files
 from evaluator.records import Constant
 
+_MACRO = re.compile(r"\s*#\s*define\b")
 _LEAST_NUMBER = 1000
 _LEAST_ODD_NUMBER = 100
 _WARP = 32
@@ -146,9 +147,20 @@ def _file_numbers(source: str) -> Iterator[tuple[int, int]]:
 
 
 def _numbers_in(code: str, first_line: int) -> Iterator[tuple[int, int]]:
-    for token in tokens(code):
+    for token in _with_macros(code):
         if token.kind is Kind.NUMBER and (number := _cpp_number(token.text)) is not None:
             yield number, first_line + token.line - 1
+
+
+def _with_macros(code: str) -> Iterator[Token]:
+    """Yield the tokens of C++ code, with those of macros instead of their directives."""
+    for token in tokens(code):
+        macro = _MACRO.match(token.text) if token.kind is Kind.DIRECTIVE else None
+        if macro is None:
+            yield token
+        else:
+            inside = tokens(token.text[macro.end() :])
+            yield from (each._replace(line=token.line + each.line - 1) for each in inside)
 
 
 def _unquoted(text: str) -> str:
