@@ -74,11 +74,11 @@ FLOORS = (
         "files",
         "findings",
         "paths",
-        "protocol",
         "runner/triton",
         "sandbox/filesystem",
         "toolchain",
     ),
+    ("protocol",),
     ("errors", "interrupts", "protocol/frames", "records", "report/layout", "sandbox/kernel", "version"),
 )
 """The rooms from top to bottom; those of one floor import nothing of each other."""

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from evaluator.findings import Code, finding
+from evaluator.protocol.submission_files import joined
 from evaluator.records import (
     Build,
     BuildUnit,
@@ -59,6 +60,17 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return extension.relu(x)
 '''
+
+
+SEVERAL = joined(
+    [
+        ("submission.toml", 'entry = "main.py"\n'),
+        ("main.py", "import relu\n\n\nclass ModelNew:\n    pass\n"),
+        ("csrc/relu.cpp", '#include "size.h"\nint relu() {\n    return size\n}\n'),
+        ("csrc/size.h", "// judge: pass\nconst int size = 3;\n"),
+    ]
+)
+"""A submission of several files. Line 13 is line 3 of csrc/relu.cpp, line 16 is line 1 of csrc/size.h."""
 
 
 def tensor_check(**changes: Any) -> TensorCheck:
@@ -239,6 +251,22 @@ def uncompiled_card(diagnostics: list[Diagnostic] | None = None, **changes: Any)
     build = Build(ok=False, import_s=9.0, units=[unit])
     failed = {"status": Status.BUILD_ERROR, "reason": reason, "build": build, "checks": [], "timing": None}
     return card(**failed | changes)
+
+
+def several_card(**changes: Any) -> Scorecard:
+    """Give the card of a submission of several files that does not compile."""
+    error = diagnostic(
+        message="expected ';'",
+        file="csrc/relu.cpp",
+        line=3,
+        column=16,
+        submission_line=13,
+        source_line="    return size",
+    )
+    reason = finding(Code.COMPILE_FAILED, "the extension 'relu' does not compile", line=13)
+    remark = finding(Code.ADDRESSED_TEXT, "addresses a reader", line=16)
+    given = {"source": SEVERAL, "reason": reason, "findings": [remark]}
+    return uncompiled_card([error], **given | changes)
 
 
 def crashed_card(**changes: Any) -> Scorecard:

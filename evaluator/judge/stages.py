@@ -271,7 +271,7 @@ def _excused(fault: Fault, context: GradeContext) -> Fault:
         return fault
     sizes, spawn = context.terms.problem.sizes, context.fork_server.spawn
     numbers = full_size_numbers(context.source, sizes[SizeName.FULL], sizes[context.terms.size], spawn)
-    excuse = hard_coded_size(numbers, fault.finding)
+    excuse = hard_coded_size(numbers, fault.finding, context.source)
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 
 

@@ -3,27 +3,31 @@
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from evaluator.cuda_source.lexer import Code, Function, Kind, Token, tokens
-from evaluator.protocol.submission_files import HEADER_SUFFIXES, SOURCE_SUFFIXES, parts
+from evaluator.protocol.submission_files import cpp_files
 from evaluator.toolchain.diagnostics import LineMap
 
 _CODE_LINE = re.compile(r"[;{}]\s*\\?$|^\s*#\s*\w", re.MULTILINE)
 
 
 class Piece(NamedTuple):
-    """String with code: all tokens, the parsed code with functions, a line map, and the string's first line."""
+    """String or file with code: all tokens, the parsed code with functions, a line map, and the first line.
+
+    A file has no line map: its lines follow its first line.
+    """
 
     all_tokens: list[Token]
     code: Code
     functions: list[Function]
-    lines: LineMap
+    lines: LineMap | None
     first_line: int
 
     def line(self, token: Token) -> int:
         """Return the submission line of a token; the string's first line if the token's line is ambiguous."""
+        if self.lines is None:
+            return self.first_line + token.line - 1
         return self.lines.submission_line(token.line) or self.first_line
 
 
@@ -62,12 +66,10 @@ def pieces(nodes: Sequence[ast.AST], source: str) -> list[Piece]:
 def file_pieces(source: str) -> list[Piece]:
     """Tokenize the C++ and CUDA files of a submission of several files."""
     found = []
-    for part in parts(source):
-        if PurePosixPath(part.path).suffix in SOURCE_SUFFIXES | HEADER_SUFFIXES:
-            all_tokens = tokens(part.text)
-            code = Code(all_tokens)
-            lines = LineMap(part.text, source)
-            found.append(Piece(all_tokens, code, code.functions(), lines, part.lines_before + 1))
+    for part in cpp_files(source):
+        all_tokens = tokens(part.text)
+        code = Code(all_tokens)
+        found.append(Piece(all_tokens, code, code.functions(), None, part.lines_before + 1))
     return found
 
 

@@ -96,9 +96,8 @@ def fallbacks(module: Module, bodies: list[Body]) -> Iterator[Remark]:
                 swallowing = [handler for handler in node.handlers if _goes_on(handler)]
                 if what is not None and swallowing:
                     line = swallowing[0].lineno
-                    yield Remark(
-                        Code.FAILURE_WORKED_AROUND, line, f"continues after {what} fails (try in line {node.lineno})"
-                    )
+                    before = f"the try is {line - node.lineno} above"
+                    yield Remark(Code.FAILURE_WORKED_AROUND, line, f"continues after {what} fails ({before})")
             case ast.With(items=items, body=body):
                 dotted = [
                     module.names.dotted(i.context_expr.func) for i in items if isinstance(i.context_expr, ast.Call)

@@ -1,6 +1,5 @@
 """Analysis of one submission: findings about Python and embedded C++, and predicted builds."""
 
-import ast
 import warnings
 
 import msgspec
@@ -13,7 +12,7 @@ from evaluator.lint.reachable import Module, in_forward, take_apart
 from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
-from evaluator.protocol.submission_files import parts
+from evaluator.protocol.parsed_python import parsed_python
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
@@ -26,7 +25,7 @@ def look(source: str) -> Looked:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = _tree(source)
+            tree = parsed_python(source).tree
     except (SyntaxError, ValueError):
         return Looked(thinned(list(prompt_injection.prompt_injection(source, [], []))))
     except (RecursionError, MemoryError):
@@ -37,19 +36,6 @@ def look(source: str) -> Looked:
     except (RecursionError, MemoryError) as error:
         return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
     return Looked(noticed, builds=_builds(module))
-
-
-def _tree(source: str) -> ast.Module:
-    """Parse a submission. The Python files of several become one module, with lines of the whole text."""
-    files = [part for part in parts(source) if part.path.endswith(".py")]
-    if not files:
-        return ast.parse(source)
-    body: list[ast.stmt] = []
-    for part in files:
-        tree = ast.parse(part.text)
-        ast.increment_lineno(tree, part.lines_before)
-        body += tree.body
-    return ast.Module(body, [])
 
 
 def _builds(module: Module) -> list[BuildRequest]:

@@ -13,6 +13,7 @@ from evaluator.cuda_source.lexer import Kind
 from evaluator.findings import Code
 from evaluator.lint.embedded import Piece, docstrings, texts
 from evaluator.lint.messages import Remark, shown
+from evaluator.protocol.submission_files import MANIFEST, parts, python_files
 
 _READER = (
     r"(?:judge|grader|reviewer|evaluator|auditor|verifier|examiner|scorer|checker|llm|language model|"
@@ -56,6 +57,7 @@ _LEAST_PROSE = 8
 def prompt_injection(source: str, nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Remark]:
     """Find addressed text in comments, strings, docstrings and names, in Python and embedded C++."""
     prose = [*_comments(source), *_cpp_comments(found)]
+    prose += [(file.lines_before + 1, file.text) for file in parts(source) if file.path == MANIFEST]
     code = {piece.first_line for piece in found}
     aside = docstrings(nodes)
     prose += [(node.lineno, text) for node, text in texts(nodes) if id(node) in aside or node.lineno not in code]
@@ -109,12 +111,13 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _comment_lines(source: str) -> Iterator[tuple[int, str]]:
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
-    except (tokenize.TokenError, SyntaxError, UnicodeError):
-        return  # Text after a tokenizer error is not Python.
+    for file in python_files(source):
+        try:
+            for token in tokenize.generate_tokens(io.StringIO(file.text).readline):
+                if token.type == tokenize.COMMENT:
+                    yield token.start[0] + file.lines_before, token.string
+        except (tokenize.TokenError, SyntaxError, UnicodeError):
+            continue  # Text after a tokenizer error is not Python.
 
 
 def _cpp_comments(found: list[Piece]) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,10 @@ like any other. Line numbers of findings are lines of the text; `place_of` gives
 is linear in the text.
 """
 
+import functools
 import re
+import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -18,7 +21,16 @@ HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
 SUFFIXES = SOURCE_SUFFIXES | HEADER_SUFFIXES | {".py"}
 MOST_FILES = 64
 MOST_PARTS = 4
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")
+_FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]{0,99}\Z")
+"""Without a dot: every file that a build writes beside the submission's files has one, so no folder takes its place.
+
+Compilers add up to a hundred bytes to a name, and a name has at most 255.
+"""
+_OF_NVCC = "cuda_runtime.h"
+"""nvcc includes this header in every file and searches for it first in its working folder."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+_LIKE_MARK = re.compile(r"^[^\S\n]*#@[^\S\n]", re.MULTILINE)
 
 
 class Part(NamedTuple):
@@ -54,30 +66,63 @@ def is_several(text: str) -> bool:
 def bad_path(path: str) -> str | None:
     """Return why `path` cannot be a file of a submission; None for a proper path.
 
-    >>> bad_path("csrc/kernel.cu"), bad_path("../kernel.cu"), bad_path("/kernel.cu")
-    (None, "'..' is no file name here", "'' is no file name here")
+    >>> bad_path("csrc/kernel.cu"), bad_path("../kernel.cu"), bad_path("csrc/")
+    (None, "'..' is no folder name here", "'' is no file name here")
     """
-    parts = path.split("/")
-    if len(parts) > MOST_PARTS:
+    *folders, file = path.split("/")
+    if len(folders) >= MOST_PARTS:
         return f"it lies more than {MOST_PARTS - 1} folders deep"
-    wrong = next((part for part in parts if not _PART.match(part)), None)
-    return None if wrong is None else f"{wrong[:60]!r} is no file name here"
+    wrong = next((folder for folder in folders if not _FOLDER.match(folder)), None)
+    if wrong is not None:
+        return f"{wrong[:60]!r} is no folder name here"
+    if path == _OF_NVCC:
+        return "nvcc would include this file instead of CUDA's own header"
+    return None if _FILE.match(file) else f"{file[:60]!r} is no file name here"
 
 
 def clashing_path(paths: Iterable[str]) -> str | None:
     """Return a path that occurs twice or is also a folder of another path; None without such a path.
 
-    >>> clashing_path(["a.cu", "a.cu/b.cu"]), clashing_path(["a.cu", "b/a.cu"])
-    ('a.cu', None)
+    Two paths that differ only in case count as one path, as on macOS and Windows.
+
+    >>> clashing_path(["a.cu", "a.cu/b.cu"]), clashing_path(["a.cu", "b/a.cu"]), clashing_path(["a.cu", "A.cu"])
+    ('a.cu', None, 'A.cu')
     """
     listed = list(paths)
-    folders = {str(folder) for path in listed for folder in PurePosixPath(path).parents}
+    folders = {str(folder).lower() for path in listed for folder in PurePosixPath(path).parents}
     seen: set[str] = set()
     for path in listed:
-        if path in seen or path in folders:
+        if path.lower() in seen or path.lower() in folders:
             return path
-        seen.add(path)
+        seen.add(path.lower())
     return None
+
+
+def bad_text(text: str) -> str | None:
+    r"""Return why `text` cannot be the text of a submission's file; None for a proper text.
+
+    A reader of the submission's text must see the same files as the parser. Screens and pages leave out control
+    characters and invisible characters, so a line can look like the line before another file without being one.
+
+    >>> bad_text("int f();"), bad_text("int f();\n\u200b#@ file b.cu")
+    (None, 'line 2 begins like the line before a file: #@')
+    """
+    if (control := _CONTROL.search(text)) is not None:
+        return f"line {_line_at(text, control)} has the control character {control[0]!r}"
+    seen = text if text.isascii() else _seen(text)
+    mark = _LIKE_MARK.search(seen)
+    return None if mark is None else f"line {_line_at(seen, mark)} begins like the line before a file: #@"
+
+
+def _seen(text: str) -> str:
+    """Return a text without invisible characters, and with wide forms and rare spaces as plain ones."""
+    rare = [each for each in set(text) if not each.isascii()]
+    plain = {ord(each): unicodedata.normalize("NFKC", each)[:1] for each in rare}
+    return text.translate(plain | {ord(each): "" for each in rare if unicodedata.category(each).startswith("C")})
+
+
+def _line_at(text: str, found: re.Match[str]) -> int:
+    return text.count("\n", 0, found.start()) + 1
 
 
 def joined(files: Iterable[tuple[str, str]]) -> str:
@@ -90,8 +135,8 @@ def joined(files: Iterable[tuple[str, str]]) -> str:
     for path, text in files:
         if (why := bad_path(path)) is not None:
             raise BadFiles(f"{path[:100]!r}: {why}")
-        if text.startswith(_MARK) or f"\n{_MARK}" in text:
-            raise BadFiles(f"{path}: no line of a file may begin with {_MARK!r}")
+        if (why := bad_text(text)) is not None:
+            raise BadFiles(f"{path}: {why}")
         lines += [_MARK, path, "\n", text, "" if not text or text.endswith("\n") else "\n"]
     return "".join(lines)
 
@@ -102,19 +147,34 @@ def parts(text: str) -> list[Part]:
     >>> parts(joined([("a.py", "x"), ("b.cu", "y\nz")]))
     [Part(path='a.py', text='x\n', lines_before=2), Part(path='b.cu', text='y\nz\n', lines_before=4)]
     """
+    return list(_parts(text)) if is_several(text) else []
+
+
+@functools.lru_cache(maxsize=1)
+def _parts(text: str) -> tuple[Part, ...]:
+    """Split a text of several files. Cached: a card has up to hundreds of lines to place."""
+    marks = [number for number, line in enumerate(text.split("\n"), 1) if line.startswith(_MARK)]
+    pieces = re.split(rf"^{_MARK}([^\n]*)(?:\n|\Z)", text, flags=re.MULTILINE)[1:]
+    return tuple(map(Part, pieces[::2], pieces[1::2], marks))
+
+
+def python_files(text: str) -> list[Part]:
+    """Return the Python files of a submission; a single file has no path."""
     if not is_several(text):
-        return []
-    found: list[Part] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.startswith(_MARK):
-            found.append(Part(line.removeprefix(_MARK), "", number))
-    bodies = re.split(rf"^{_MARK}[^\n]*(?:\n|\Z)", text, flags=re.MULTILINE)[1:]
-    return [part._replace(text=body) for part, body in zip(found, bodies, strict=True)]
+        return [Part("", text, 0)]
+    return [part for part in parts(text) if part.path.endswith(".py")]
+
+
+def cpp_files(text: str) -> list[Part]:
+    """Return the C++ and CUDA files of a submission of several files, headers included."""
+    return [part for part in parts(text) if PurePosixPath(part.path).suffix in SOURCE_SUFFIXES | HEADER_SUFFIXES]
 
 
 def place_of(text: str, line: int) -> Place:
     """Return the place of a line of a submission's text."""
-    inside = [part for part in parts(text) if part.lines_before < line]
+    files = _parts(text) if is_several(text) else ()
+    inside = bisect_left(files, line, key=lambda part: part.lines_before)
     if not inside:
         return Place(None, text, line)
-    return Place(inside[-1].path, inside[-1].text, line - inside[-1].lines_before)
+    part = files[inside - 1]
+    return Place(part.path, part.text, line - part.lines_before)

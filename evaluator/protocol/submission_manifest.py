@@ -12,10 +12,12 @@ from evaluator.protocol.submission_files import (
     BadFiles,
     Part,
     bad_path,
+    bad_text,
     clashing_path,
 )
 
-MOST_MANIFEST_BYTES = 16 << 10
+MOST_MANIFEST_BYTES = 8 << 10
+"""Time of the TOML parser is quadratic in the length of a dotted key."""
 
 
 class Extension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,11 +63,11 @@ def checked(files: Sequence[Part]) -> Manifest:
     texts = {part.path: part.text for part in files}
     if len(files) > MOST_FILES:
         raise BadFiles(f"{len(files)} files; a submission has at most {MOST_FILES}")
-    for path in texts:
-        if (why := bad_path(path) or _bad_suffix(path)) is not None:
+    for path, text in texts.items():
+        if (why := bad_path(path) or _bad_suffix(path) or bad_text(text)) is not None:
             raise BadFiles(f"{path[:100]!r}: {why}")
     if (twice := clashing_path(part.path for part in files)) is not None:
-        raise BadFiles(f"{twice} occurs twice, or is also the name of a folder")
+        raise BadFiles(f"{twice} occurs twice, differs from another path only in case, or is also a folder's name")
     if MANIFEST not in texts:
         raise BadFiles(f"no file is named {MANIFEST}")
     manifest = read_manifest(texts[MANIFEST])

@@ -127,7 +127,7 @@ class ExtensionLoader:
         """Read a source. A relative path may begin in the submission's own folder."""
         if not path.is_absolute() and not path.exists():
             path = self._own / path
-        return SourceFile(name=self._own_path(path) or path.name, text=path.read_text(encoding="utf-8"))
+        return SourceFile(name=self._own_path(path) or path.name, text=path.read_bytes().decode())
 
     def _own_path(self, path: Path) -> str | None:
         """Return a path below the submission's own folder, which is the compiler's folder; None for another path."""

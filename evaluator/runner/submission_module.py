@@ -26,6 +26,7 @@ from evaluator.runner.triton.compile_errors import interpreted_cause, refused_ke
 
 SUBMISSION_FILE = "submission.py"
 MODEL_FILE = "model.py"
+_MODULE = "submission"
 _MAX_MESSAGE = 8000
 _MAX_LINES = 16
 _lines_before: dict[str, int] = {}
@@ -39,8 +40,8 @@ class NoModelNew(Exception):
 class _Loader(SourceFileLoader):
     """Loader that executes the text read by the judge, whatever encoding the text's first lines declare."""
 
-    def __init__(self, path: Path, text: str) -> None:
-        super().__init__("submission", str(path))
+    def __init__(self, name: str, path: Path, text: str) -> None:
+        super().__init__(name, str(path))
         self._text = text
 
     def get_code(self, _: str) -> CodeType:
@@ -57,24 +58,31 @@ def read_in(folder: Path, submission: str, model: str) -> type:
     """
     (folder / MODEL_FILE).write_text(model, encoding="utf-8")
     sys.path.insert(0, str(folder))
-    path, text = folder / SUBMISSION_FILE, submission
+    name, path, text = _MODULE, folder / SUBMISSION_FILE, submission
     if files := parts(submission):
         path, text = _unpack(folder / FILES_FOLDER, files)
+        name = _module_name(path.relative_to(folder / FILES_FOLDER))
     else:
         path.write_bytes(_on_disk(submission))
         _lines_before[str(path)] = 0
     # Without a modification time, linecache never re-reads the file.
     linecache.cache[str(path)] = (len(text), None, _lines(text), str(path))
-    spec = importlib.util.spec_from_file_location("submission", path, loader=_Loader(path, text))
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Loader(name, path, text))
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported")
     module: ModuleType = importlib.util.module_from_spec(spec)
-    sys.modules["submission"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     found = getattr(module, "ModelNew", None)
     if not isinstance(found, type):
         raise NoModelNew("the submission defines no class ModelNew")
     return found
+
+
+def _module_name(entry: Path) -> str:
+    """Return the name by which the other files import the entry; a name that is in use stays with its module."""
+    name = ".".join(entry.with_suffix("").parts)
+    return _MODULE if name in sys.modules else name
 
 
 def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
@@ -83,7 +91,7 @@ def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
     for part in files:
         path = root / part.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_on_disk(part.text) if part.path == manifest.entry else part.text.encode())
+        path.write_bytes(_on_disk(part.text) if path.suffix == ".py" else part.text.encode())
         _lines_before[str(path)] = part.lines_before
     sys.path.insert(0, str(root))
     if (extension := manifest.extension) is not None:

@@ -5,6 +5,7 @@ limits.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from evaluator.files.safe_open import NotRegular, read_found
@@ -12,7 +13,6 @@ from evaluator.findings import Code, finding
 from evaluator.protocol.submission_files import (
     MANIFEST,
     MOST_FILES,
-    MOST_PARTS,
     SUFFIXES,
     BadFiles,
     bad_path,
@@ -39,10 +39,14 @@ def read_folder_text(folder: Path, most_bytes: int, found_in: Path | None = None
     Raises:
         OSError: the folder cannot be listed, or a file cannot be read.
     """
+    top = folder if found_in is None else found_in
     try:
-        return _read(folder, most_bytes, folder if found_in is None else found_in)
+        text = _read(folder, most_bytes, top)
+        # An editor or a download may replace files one after the other: no mixture of two states is graded.
+        is_same = _read(folder, most_bytes, top) == text
     except BadFiles as error:
         return finding(Code.BAD_FILES, str(error))
+    return text if is_same else finding(Code.BAD_FILES, "the folder changed while its files were read")
 
 
 def _read(folder: Path, most_bytes: int, top: Path) -> str:
@@ -69,16 +73,13 @@ def _text(folder: Path, path: str, most_bytes: int, top: Path) -> str:
     except NotRegular as error:
         raise BadFiles(f"{path[:100]!r} is refused: {error.strerror}") from error
     except FileNotFoundError as error:
-        raise BadFiles(f"{MANIFEST} names {path[:100]!r}, which does not exist") from error
+        raise BadFiles(f"{path[:100]!r} does not exist") from error
     if len(data) > most_bytes:
         raise BadFiles(f"{path}: the files of a submission are larger than allowed together")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadFiles(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from error
-    if "\0" in text:
-        raise BadFiles(f"{path} has a NUL byte")
-    return text
 
 
 def _listed(folder: Path) -> list[str]:
@@ -88,17 +89,20 @@ def _listed(folder: Path) -> list[str]:
     entries = 0
     while left:
         top = left.pop()
-        with os.scandir(folder / top) as listed:
-            for entry in sorted(listed, key=lambda each: each.name):
-                entries += 1
-                if entries > _MOST_ENTRIES:
-                    raise BadFiles(f"the folder lists more than {_MOST_ENTRIES} names; list `sources` in {MANIFEST}")
-                path = f"{top}{entry.name}"
-                if entry.name.startswith((".", "__pycache__")):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    if path.count("/") + 1 < MOST_PARTS:
-                        left.append(f"{path}/")
-                elif os.path.splitext(entry.name)[1] in SUFFIXES:  # noqa: PTH122 - a plain name
-                    found.append(path)
+        for entry in _entries(folder / top):
+            entries += 1
+            if entries > _MOST_ENTRIES:
+                raise BadFiles(f"the folder lists more than {_MOST_ENTRIES} names; list `sources` in {MANIFEST}")
+            if entry.name.startswith((".", "__pycache__")):
+                continue
+            path = f"{top}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                left.append(f"{path}/")
+            elif os.path.splitext(entry.name)[1] in SUFFIXES:  # noqa: PTH122 - a plain name
+                found.append(path)
     return sorted(found)
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as listed:
+        yield from listed

@@ -111,13 +111,15 @@ def read_submission(
     text = _decode(data)
     if isinstance(text, Finding):
         return text
-    code = _several(text) if is_several(text) else _Code(text) if suffix == ".py" else _code_in(text)
+    code = _Code(text) if suffix == ".py" or is_several(text) else _code_in(text)
     if isinstance(code, Finding):
         return code
     source_bytes = code.source.encode()
     if len(source_bytes) > MAX_CODE_BYTES:
         message = f"the code is {len(source_bytes)} bytes; a submission is at most {MAX_CODE_BYTES >> 20} MiB"
         return _too_large(message, MAX_CODE_BYTES)
+    if (wrong := _wrong_files(code.source)) is not None:
+        return wrong
     sha256 = hashlib.sha256(source_bytes).hexdigest()
     return Submission(
         # Different texts from a pipe are different submissions.
@@ -131,13 +133,15 @@ def read_submission(
     )
 
 
-def _several(text: str) -> _Code | Finding:
-    """Return a text of several files, if its files are allowed."""
+def _wrong_files(source: str) -> Finding | None:
+    """Return why the files of a submission of several files are not allowed; None for any other submission."""
+    if not is_several(source):
+        return None
     try:
-        checked(parts(text))
+        checked(parts(source))
     except BadFiles as error:
         return finding(Code.BAD_FILES, str(error))
-    return _Code(text)
+    return None
 
 
 def _name_of(path: Path, *, is_folder: bool) -> str:

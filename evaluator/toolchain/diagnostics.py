@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from evaluator.protocol.submission_files import parts
 from evaluator.records import Diagnostic
 
 _MESSAGE = re.compile(
@@ -60,12 +61,18 @@ class LineMap:
     """Mapping from lines of a generated file to lines of a submission. Both count from 1, as compilers do.
 
     A text line can occur several times in the submission. Within one source string, the difference between the two line
-    numbers is constant. The candidate whose difference is shared by most other lines wins.
+    numbers is constant. The candidate whose difference is shared by most other lines wins. A file of a submission of
+    several files has its lines in one place.
     """
 
-    def __init__(self, text: str, submission: str) -> None:
-        """Index all lines once. Only newlines separate lines: compilers ignore form feeds and U+2028."""
+    def __init__(self, text: str, submission: str, name: str = "") -> None:
+        """Index all lines once. Only newlines separate lines: compilers ignore form feeds and U+2028.
+
+        `name` is the path of a file; of several files, the same path with the same text is the same file.
+        """
         self.lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
+        same = (part.lines_before for part in parts(submission) if (part.path, part.text) == (name, text))
+        self._lines_before = next(same, None)
         self._places = _places(submission)
         self._votes: Counter[int] = Counter()
         for number, content in enumerate(self.lines, 1):
@@ -75,6 +82,8 @@ class LineMap:
 
     def submission_line(self, line: int) -> int | None:
         """Return the submission's line for `line`; None if the submission lacks the line's text."""
+        if self._lines_before is not None:
+            return line + self._lines_before if 1 <= line <= len(self.lines) else None
         content = self.source_line(line).rstrip()
         candidates = self._places.get(content, []) if content else []
         return max(candidates[:_MOST_CANDIDATES], key=lambda number: self._votes[number - line], default=None)
@@ -98,7 +107,7 @@ def _located(entry: Diagnostic, files: Mapping[str, str], submission: str, maps:
     if entry.file not in files:
         return entry
     if entry.file not in maps:
-        maps[entry.file] = LineMap(files[entry.file], submission)
+        maps[entry.file] = LineMap(files[entry.file], submission, entry.file)
     lines = maps[entry.file]
     return replace(
         entry, submission_line=lines.submission_line(entry.line), source_line=lines.source_line(entry.line)[:500]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from evaluator.toolchain import host_compiler
 
-LIGHT_FOLDER = "light"
-"""Folder of the light headers, relative to the compiler's folder."""
+LIGHT_FOLDER = ".light"
+"""Folder of the light headers, relative to the compiler's folder. A submission's paths have no such part."""
 
 _FUNCTIONS = "ATen/Functions.h"
 _FUNCTION = "#include <ATen/ops/"

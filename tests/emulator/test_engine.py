@@ -17,6 +17,9 @@ from evaluator.emulator.frontend.build_ladder import KERNEL_FLAGS
 from evaluator.toolchain import host_compiler
 from tests import once
 
+_FOLDER = re.compile(r"\(/[^\s():]*/(?=[^/\s():]+:\d+\))")
+"""Folder of a place: the tests name files without the folder in which they were compiled."""
+
 pytestmark = pytest.mark.slow
 
 CASES = Path(__file__).parent / "engine_cases.cpp"
@@ -72,7 +75,7 @@ def run(emulator: ctypes.CDLL, libraries: tuple[Path, Path]) -> Iterator[Run]:
         text = ctypes.create_string_buffer(2000)
         padded = [*args, 0, 0, 0][:3]
         getattr(cases, name)(text, ctypes.c_int(len(text)), *map(ctypes.c_int, padded))
-        return text.value.decode()
+        return _FOLDER.sub("(", text.value.decode())
 
     yield call
     emulator.warpgrade_emu_schedule(ASCENDING, ctypes.c_uint64(0), 1, 0)

@@ -4,6 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.judge.runners.emulator_faults import kernel_fault
+from evaluator.protocol.submission_files import joined, parts, place_of
 
 SUBMISSION = """import torch
 cuda = '''
@@ -17,6 +18,15 @@ cpp = "void run();"
 """
 CUDA = "#include <torch/types.h>\n" + SUBMISSION.split("'''")[1]
 TEXTS = {"main.cpp": "#include <torch/extension.h>\nvoid run();\nreturn 1;", "cuda.cu": CUDA}
+
+
+SEVERAL = joined(
+    [
+        ("submission.toml", 'entry = "main.py"\n'),
+        ("forward/kernel.cu", f"int forward;\n{CUDA}"),
+        ("backward/kernel.cu", f"int backward;\n{CUDA}"),
+    ]
+)
 
 
 def told(message, texts=None):
@@ -37,7 +47,34 @@ def test_the_last_place_is_the_errors_own():
 
 def test_a_launch_is_told_by_the_line_of_the_one_file_that_can_launch():
     assert told("kernel k (launched in line 7)") == ("kernel k (launched in line 7)", 7)
-    assert told("kernel k (launched in line 7)", TEXTS | {"other.cu": CUDA.replace("\n", "\n\n")})[1] is None
+    assert told("kernel k (launched in line 7)", TEXTS | {"other.cu": CUDA.replace("\n", "\n\n")})[1] == 7
+    assert told("kernel k (launched in line 7)", TEXTS | {"other.cu": CUDA.replace("void run", "void walk")})[1] == 7
+
+
+@pytest.mark.parametrize("folder", ["forward", "backward"])
+def test_equal_lines_of_two_files_are_told_apart_by_the_path(folder):
+    """Both files have the line, and the same name: without the folder, the line of the other file was told."""
+    texts = {part.path: part.text for part in parts(SEVERAL)}
+    message = f"emulator[illegal-access]: kernel k: WRITE (/tmp/x/work/csrc/../{folder}/kernel.cu:5)"
+    fault = kernel_fault(message, texts, SEVERAL)
+    assert fault.message == f"kernel k: WRITE ({folder}/kernel.cu, line 5)"
+    assert place_of(SEVERAL, fault.line).label == f"{folder}/kernel.cu, line 5"
+
+
+def test_a_launch_that_two_files_may_contain_has_no_line():
+    texts = {part.path: part.text for part in parts(SEVERAL)}
+    assert kernel_fault("emulator[trap]: kernel k (launched in line 8)", texts, SEVERAL).line is None
+
+
+def test_a_launch_is_told_by_the_name_of_the_kernel():
+    submission = SEVERAL.replace("k<<<", "back<<<", 2).replace("back<<<", "k<<<", 1)
+    texts = {part.path: part.text for part in parts(submission)}
+    fault = kernel_fault("emulator[trap]: kernel back: WRITE (launched in line 8)", texts, submission)
+    assert fault.message == "kernel back: WRITE (launched in backward/kernel.cu, line 8)"
+
+
+def test_the_compilers_folder_is_not_told():
+    assert told("kernel k: READ (/tmp/warpgrade-build-1/work/vector.h:4)") == ("kernel k: READ (vector.h:4)", None)
 
 
 @pytest.mark.parametrize("place", ["(vector.h:4)", "(cuda.cu:1)", "(cuda.cu:99)", "(main.cpp:3)", ""])

@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.compile.emulated.nvcc_check import nvcc_version
 from evaluator.emulator import runtime
-from evaluator.emulator.frontend.build_ladder import build_steps
+from evaluator.emulator.frontend.build_ladder import UNIT, build_steps
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.emulator.frontend.nvcc_macros import as_nvcc
 from evaluator.protocol.frames import BuildRequest
@@ -60,7 +60,7 @@ def test_every_line_keeps_its_number(tmp_path):
 
 def test_host_files_see_none_of_it():
     (light, *_) = steps_of(BuildRequest(name="x", cpp_sources=["int f();"], cuda_sources=["int g();"], with_cuda=True))
-    unit = light.files["unit.cpp"]
+    unit = light.files[UNIT]
     assert unit.index('"main.cpp"') < unit.index("emu/nvcc.h") < unit.index('"cuda.cu"')
 
 

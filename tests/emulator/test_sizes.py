@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.emulator.frontend import hard_coded_sizes
 from evaluator.emulator.frontend.hard_coded_sizes import hard_coded
+from evaluator.protocol.submission_files import joined, place_of
 
 FULL = {"batch": 4096, "dim": 393216, "kernel": 3, "name": "x", "flag": True, "shape": [128, 500]}
 SMALL = {"batch": 64, "dim": 512, "kernel": 3, "name": "x", "flag": True, "shape": [16, 40]}
@@ -23,6 +24,7 @@ SMALL = {"batch": 64, "dim": 512, "kernel": 3, "name": "x", "flag": True, "shape
         ("src = '''\n__global__ void k() {\n  int n = 393'216;\n  m = 1 / 4096.0f;\n}'''", [(393216, 3), (4096, 4)]),
         ("src = f'''\n__global__ void k() {{\n  if (i < 4096u) x;\n}}'''", [(4096, 3)]),
         ("load(cpp_sources='int f() { return 0x1000; }')", [(4096, 1)]),
+        ("src = QQQ\n#define ROWS 4096\n# define N(x) \\\\\n  (x * 393216)\nint x;\nQQQ".replace("QQQ", "'''"), [(4096, 2), (393216, 4)]),
     ],
 )  # fmt: skip
 def test_numbers_of_the_full_size(source, expected):
@@ -46,6 +48,27 @@ def test_numbers_of_the_full_size(source, expected):
 )
 def test_numbers_that_do_not_count(source):
     assert hard_coded(source, FULL, SMALL) == []
+
+
+def test_numbers_of_every_file_of_a_folder_count_in_lines_of_its_text():
+    source = joined(
+        [
+            ("submission.toml", 'entry = "main.py"\n# 4096\n'),
+            ("broken.py", "def (:\n4096\n"),
+            ("main.py", "import helper\n# 4096\n"),
+            ("helper.py", "x = f(4096)\nsrc = '''\n  m = 393216;\n'''\n"),
+            ("k.cu", "// 4096\n__global__ void k() {\n  int n = 393216;\n}\n"),
+            ("k.cuh", "constexpr int rows = 4096;\n#include <4096.h>\n#define N 393216\n"),
+        ]
+    )
+    found = [(number, place_of(source, line).label) for number, line in hard_coded(source, FULL, SMALL)]
+    assert found == [
+        (4096, "helper.py, line 1"),
+        (393216, "helper.py, line 3"),
+        (393216, "k.cu, line 3"),
+        (4096, "k.cuh, line 1"),
+        (393216, "k.cuh, line 3"),
+    ]
 
 
 def test_block_sizes_and_the_small_sizes_own_numbers_do_not_count():

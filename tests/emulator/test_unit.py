@@ -1,15 +1,18 @@
 """From a build request to units and commands: order, line markers, flags, and which errors are believed."""
 
 import re
+import subprocess
 
 import pytest
 
 from evaluator.cuda_source.source_files import source_files
 from evaluator.emulator import headers
-from evaluator.emulator.frontend.build_ladder import StepName, build_steps, final_errors
+from evaluator.emulator.frontend.build_ladder import UNIT, StepName, build_steps, final_errors
 from evaluator.emulator.frontend.front_end import Lacking, front_end, lacking_constructs
 from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.protocol.submission_files import bad_path
 from evaluator.records import Diagnostic
+from evaluator.toolchain import host_compiler
 
 KERNEL = """__global__ void k(float* p) { p[0] = 1; }
 torch::Tensor run(torch::Tensor x) {
@@ -61,30 +64,30 @@ def test_every_line_is_the_line_of_the_file_that_is_reported(step):
 
 
 def test_one_unit_declares_binds_and_then_defines():
-    text = steps_of(INLINE)[1].files["unit.cpp"]
+    text = steps_of(INLINE)[1].files[UNIT]
     places = [text.index(part) for part in ("run(torch::Tensor x);", "PYBIND11_MODULE", "cuda_runtime.h", "__global__")]
     assert places == sorted(places)
 
 
 def test_the_c_plus_plus_part_is_not_cuda():
     steps = steps_of(BuildRequest(name="e", cpp_sources=["void f() { k<<<1, 2>>>(x); }"], functions={}))
-    assert "k<<<1, 2>>>(x)" in steps[0].files["unit.cpp"]
-    assert "cuda_runtime.h" not in steps[0].files["unit.cpp"]
+    assert "k<<<1, 2>>>(x)" in steps[0].files[UNIT]
+    assert "cuda_runtime.h" not in steps[0].files[UNIT]
 
 
 def test_only_the_first_step_has_light_headers():
     light, full, split = steps_of(INLINE)
-    assert "light/torch/extension.h" in light.files
-    assert light.argv.index("-Ilight") < light.argv.index(f"-isystem{headers.INCLUDE}")
+    assert ".light/torch/extension.h" in light.files
+    assert light.argv.index("-I.light") < light.argv.index(f"-isystem{headers.INCLUDE}")
     for step in (full, split):
-        assert "-Ilight" not in step.argv
-        assert not any(name.startswith("light/") for name in step.files)
+        assert "-I.light" not in step.argv
+        assert not any(name.startswith(".light/") for name in step.files)
 
 
 def test_two_files_are_two_units():
     split = steps_of(INLINE)[2]
-    assert sorted(split.files) == ["0.cpp", "1.cpp"]
-    assert {"0.cpp", "1.cpp"} <= set(split.argv)
+    assert sorted(split.files) == [".0.cpp", ".1.cpp", "cuda.cu", "main.cpp"]
+    assert {".0.cpp", ".1.cpp"} <= set(split.argv)
     assert split.argv[split.argv.index("-o") + 1] == split.library == "ext.so"
 
 
@@ -136,11 +139,46 @@ def test_files_of_load_keep_their_names_and_headers_stay_files():
         ],
     )
     light, _, split = steps_of(request)
-    assert lines_by_file(light.files["unit.cpp"])["bind.cpp", 1] == "void f();"
-    assert light.files["unit.cpp"].index("bind.cpp") < light.files["unit.cpp"].index("kernel.cu")
-    assert 'emu::launch<true>("k", 2,' in light.files["unit.cpp"]
+    assert lines_by_file(light.files[UNIT])["bind.cpp", 1] == "void f();"
+    assert light.files[UNIT].index("bind.cpp") < light.files[UNIT].index("kernel.cu")
+    assert 'emu::launch<true>("k", 2,' in light.files[UNIT]
     assert "emu::shared<int>(0)" in light.files["k.cuh"] == split.files["k.cuh"]
-    assert sorted(split.files) == ["0.cpp", "1.cpp", "k.cuh"]
+    assert sorted(split.files) == [".0.cpp", ".1.cpp", "bind.cpp", "k.cuh", "kernel.cu"]
+
+
+IN_FOLDERS = BuildRequest(
+    name="e",
+    files=[
+        SourceFile(name="a/k.cpp", text='#include "tile.h"\n#include "../top.h"'),
+        SourceFile(name="b/k.cpp", text='#define TILE "tile.h"\n#include TILE'),
+    ],
+    headers=[
+        SourceFile(name="a/tile.h", text="int of_a;"),
+        SourceFile(name="b/tile.h", text="int of_b;"),
+        SourceFile(name="top.h", text="int of_top;"),
+    ],
+)
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_a_quoted_include_begins_in_the_folder_of_its_file(step, tmp_path):
+    """As for nvcc: with one search path for all units, b/k.cpp was compiled with the header of a/k.cpp."""
+    built = steps_of(IN_FOLDERS)[step]
+    for name, text in built.files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    folders = [word for word in built.argv if word.startswith("-iquote")]
+    units = [word for word in built.argv if word.endswith(".cpp")]
+    command = [host_compiler.cxx().path, "-E", "-P", *folders, *units]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line for line in done.stdout.splitlines() if line] == ["int of_a;", "int of_top;", "int of_b;"]
+
+
+def test_no_file_of_a_submission_takes_the_place_of_a_file_of_the_build():
+    own = {file.name for file in [*IN_FOLDERS.files, *IN_FOLDERS.headers]}
+    made = {name for step in steps_of(IN_FOLDERS) for name in step.files} - own
+    assert made
+    assert all(bad_path(name) for name in made)
 
 
 def test_lacking_constructs_have_the_file_and_line_of_the_build():

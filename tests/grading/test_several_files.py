@@ -2,99 +2,126 @@
 
 import json
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from evaluator.files.card_files import read_card
+from evaluator.findings import Code
+from evaluator.protocol.submission_files import place_of
+from evaluator.records import Status
+from evaluator.submission.read import read_submission
+from tests import once
+from tests.grading.folders import BY_LOAD, FAULT_LINE, FILES, FULL_SIZE, HALVES, PAST_THE_END, write
+from tests.grading.harness import COMMAND
+from tests.serve.judge import Judge
+
 pytestmark = pytest.mark.slow
 
-COMMAND = [sys.executable, str(Path(__file__).parents[2] / "cli.py")]
-
-FILES = {
-    "submission.toml": 'entry = "main.py"\n\n[extension]\nname = "relu_kernels"\n',
-    "main.py": (
-        "import relu_kernels\nimport torch\nfrom helper import launch\n\n\n"
-        "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return launch(relu_kernels, x)\n"
-    ),
-    "helper.py": "def launch(kernels, x):\n    return kernels.relu(x)\n",
-    "include/relu.h": "#pragma once\ninline float relu_of(float x) { return x > 0.f ? x : 0.f; }\n",
-    "csrc/relu.cpp": (
-        '#include <torch/extension.h>\n#include "../include/relu.h"\n'
-        "torch::Tensor relu(torch::Tensor x) {\n    auto y = torch::empty_like(x);\n"
-        "    const float* from = x.data_ptr<float>();\n    float* to = y.data_ptr<float>();\n"
-        "    for (long i = 0; i < x.numel(); ++i) to[i] = relu_of(from[i]);\n    return y;\n}\n"
-        'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("relu", &relu); }\n'
-    ),
-}
-BY_LOAD = {
-    "submission.toml": 'entry = "main.py"\n',
-    "main.py": (
-        "import os\nimport torch\nfrom torch.utils.cpp_extension import load\nfrom helper import launch\n\n"
-        "HERE = os.path.dirname(__file__)\n"
-        'kernels = load("relu_kernels", [os.path.join(HERE, "csrc/relu.cpp")], extra_include_paths=[HERE])\n\n\n'
-        "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return launch(kernels, x)\n"
-    ),
-    "csrc/relu.cpp": FILES["csrc/relu.cpp"].replace("../include/relu.h", "include/relu.h"),
-}
+EMULATED = ("--device", "emulated", "--size", "awkward")
 
 
 @pytest.fixture
-def graded(tmp_path):
+def graded(grader, tmp_path):
+    """Grade FILES with changes on the CPU."""
+
     def grade(changed, *options):
-        folder = tmp_path / "mine"
-        shutil.rmtree(folder, ignore_errors=True)
-        for name, text in (FILES | changed).items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        card = tmp_path / "card.json"
-        arguments = ["grade", "relu", str(folder), "--device", "cpu", "--no-ready", "--output", str(card), *options]
-        result = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
-        return json.loads(Path(card).read_text()), result.stdout
+        shutil.rmtree(tmp_path / "mine", ignore_errors=True)
+        return grader(tmp_path, None, write(tmp_path / "mine", FILES | changed).name, *options)
 
     return grade
+
+
+@pytest.fixture
+def command(grader, tmp_path):
+    """Run a command in the folder of the test."""
+
+    def run(*arguments):
+        return COMMAND.run(list(map(str, arguments)), cwd=tmp_path, env=grader.environment, stdin=None, timeout_s=1500)
+
+    return run
 
 
 @pytest.mark.parametrize(
     "files", [pytest.param({}, id="manifest"), pytest.param(BY_LOAD, id="load", marks=pytest.mark.long)]
 )
 def test_a_folder_is_built_with_its_headers(graded, files):
-    card, _ = graded(files)
-    assert card["status"] == "correct", card["reason"]
-    assert [unit["ok"] for unit in card["build"]["units"]] == [True]
+    card = graded(files).verdict(Status.CORRECT)
+    assert [unit.ok for unit in card.build.units] == [True]
 
 
 @pytest.mark.long
-def test_a_header_is_part_of_the_key_and_its_error_names_file_and_line(graded, tmp_path):
+def test_a_header_is_part_of_the_key_and_its_error_names_file_and_line(graded):
     broken = FILES["include/relu.h"].replace("? x", "? missing_name")
-    card, screen = graded({"include/relu.h": broken})
-    assert (card["status"], card["reason"]["code"]) == ("build_error", "B203")
-    assert "include/relu.h, line 2" in screen
-    lines = screen.splitlines()
+    run = graded({"include/relu.h": broken})
+    run.verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED)
+    assert "include/relu.h, line 2" in run.out
+    lines = run.out.splitlines()
     shown = next(number for number, line in enumerate(lines) if ">    2" in line)
     assert lines[shown + 1].index("^") == lines[shown].index("missing_name")
 
 
 def test_an_exception_names_the_file(graded):
-    card, screen = graded({"helper.py": "def launch(kernels, x):\n    return undefined_name\n"})
-    assert card["status"] == "runtime_error"
-    assert "helper.py, line 2" in screen
-    assert card["submission"]["source"].split("\n")[card["reason"]["line"] - 1] == "    return undefined_name"
+    run = graded({"helper.py": "def launch(kernels, x):\n    return undefined_name\n"})
+    card = run.verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED)
+    assert "helper.py, line 2" in run.out
+    assert card.submission.source.split("\n")[card.reason.line - 1] == "    return undefined_name"
 
 
 def test_flags_of_the_manifest_are_checked(graded):
     manifest = FILES["submission.toml"] + 'extra_cflags = ["-fplugin=./x.so"]\n'
-    card, _ = graded({"submission.toml": manifest})
-    assert card["reason"]["code"] == "B204"
+    graded({"submission.toml": manifest}).verdict(Status.BUILD_ERROR, Code.FLAG_REFUSED)
 
 
 @pytest.mark.long
-def test_a_replay_needs_the_card_alone(graded, tmp_path):
-    card, _ = graded({})
+def test_a_replay_needs_the_card_alone(graded, grader, tmp_path):
+    card = graded({}).verdict(Status.CORRECT)
     shutil.rmtree(tmp_path / "mine")
-    again = tmp_path / "again.json"
-    arguments = ["grade", "--replay", str(tmp_path / "card.json"), "--no-ready", "--output", str(again)]
-    assert subprocess.run([*COMMAND, *arguments], capture_output=True, check=False).returncode == 0
-    assert json.loads(again.read_text())["submission"]["sha256"] == card["submission"]["sha256"]
+    (tmp_path / "card.json").rename(tmp_path / "before.json")
+    again = grader.run(tmp_path, "--replay", "before.json").verdict(Status.CORRECT)
+    assert again.submission.sha256 == card.submission.sha256
+
+
+def test_kernels_of_a_folder_run_on_the_emulated_device_in_a_batch(command, tmp_path):
+    """Each file is compiled with the headers of its own folder, and a fault is placed in its own file."""
+    submissions = tmp_path / "submissions"
+    write(submissions / "relu" / "right", HALVES)
+    write(submissions / "relu" / "wrong", HALVES | PAST_THE_END)
+    done = command("batch", submissions, "--run", "run", *EMULATED)
+    cards = {path.stem: read_card(path) for path in (tmp_path / "run").rglob("relu/*.json")}
+    assert set(cards) == {"right", "wrong"}, done.stderr.decode()
+    right, wrong = cards["right"], cards["wrong"]
+    assert right.status is Status.CORRECT, right.reason
+    assert right.checks[0].launches == 2
+    assert (wrong.status, wrong.reason.code) == (Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS.value)
+    assert place_of(wrong.submission.source, wrong.reason.line).label == f"csrc/second/kernel.cu, line {FAULT_LINE}"
+    assert f"(csrc/second/kernel.cu, line {FAULT_LINE})" in wrong.reason.message
+    file = "submissions/relu/wrong/csrc/second/kernel.cu"
+    assert (
+        f"{file}:{FAULT_LINE}: runtime_error R309".encode()
+        in command("report", "run", "--output-format", "concise").stdout
+    )
+    (result,) = json.loads(command("report", "run", "--output-format", "sarif").stdout)["runs"][0]["results"]
+    physical = result["locations"][0]["physicalLocation"]
+    assert physical == {"artifactLocation": {"uri": file}, "region": {"startLine": FAULT_LINE}}
+
+
+@pytest.mark.long
+def test_the_ready_judge_grades_a_folder(grader, tmp_path):
+    judge = Judge("emulated", tmp_path, once.folder_for("cache"), grader.temporary)
+    judge.start()
+    try:
+        write(tmp_path / "right", HALVES)
+        write(tmp_path / "full", HALVES | FULL_SIZE)
+        found = {}
+        for name in ("right", "full"):
+            done = judge.run("grade", "relu", name, *EMULATED, "--output", f"{name}.json")
+            assert "graded by the ready judge" in done.stderr
+            found[name] = read_card(tmp_path / f"{name}.json")
+    finally:
+        judge.end()
+    assert found["right"].status is Status.CORRECT, found["right"].reason
+    assert found["right"].submission.sha256 == read_submission(tmp_path / "right").sha256
+    full = found["full"]
+    assert (full.status, full.reason.code) == (Status.INCONCLUSIVE, Code.HARD_CODED_SIZE.value), full.reason
+    assert place_of(full.submission.source, full.reason.line).label == "csrc/second/place.cuh, line 2"
+    assert "4096 is written into the code (csrc/second/place.cuh, line 2)" in full.reason.message

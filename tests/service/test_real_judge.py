@@ -1,6 +1,7 @@
 """The service of the command line with real workers, which are killed."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,18 +9,25 @@ import sys
 import psutil
 import pytest
 
+from evaluator.records import Status
+from evaluator.submission.read import read_submission
+from tests import once
+from tests.grading.folders import HALVES, write
 from tests.service.conftest import MODEL, TOP, Service, soon
-from warpgrade import RemoteGrader
+from warpgrade import RemoteGrader, UsageError
 
 
 class RealService(Service):
     """`warpgrade serve --http` on device cpu."""
 
+    options = ("--device", "cpu", "--require-own-kernel", "0.5")
+    environment = None
+
     def start(self):
         place = ["--http", f"127.0.0.1:{self.port}", "--state", str(self.state)]
-        command = [sys.executable, "cli.py", "serve", *place, "--device", "cpu", "--require-own-kernel", "0.5"]
+        command = [sys.executable, "cli.py", "serve", *place, *self.options]
         with (self.state / "stderr").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=TOP, stderr=log)
+            self.process = subprocess.Popen(command, cwd=TOP, stderr=log, env=self.environment)
         soon(self.is_up)
         return self
 
@@ -79,3 +87,18 @@ def test_workers_and_server_killed_in_turn_cost_no_grade(real):
         cards = [future.result(300) for future in futures]
     assert [card.submission.source for card in cards] == sources
     assert {card.status.value for card in cards} == {"rejected"}
+
+
+@pytest.mark.long
+def test_a_folder_is_graded_by_a_service_elsewhere(real, tmp_path):
+    real.end()
+    real.options = ("--device", "emulated", "--size", "awkward")
+    real.environment = os.environ | {"WARPGRADE_CACHE": str(once.folder_for("cache"))}
+    real.start()
+    folder = write(tmp_path / "right", HALVES)
+    with RemoteGrader(real.url, real.alice) as grader:
+        card = grader.grade("relu", folder)
+        with pytest.raises(UsageError, match=r"csrc/-k\.cu"):
+            grader.grade("relu", write(tmp_path / "wrong", HALVES | {"csrc/-k.cu": ""}))
+    assert card.status is Status.CORRECT, card.reason
+    assert card.submission.source == read_submission(folder).source

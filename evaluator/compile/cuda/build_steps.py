@@ -31,7 +31,7 @@ CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
 _BINDINGS = re.compile(r"\bPYBIND11_|\bpy::|\bpybind11\b")
 _MOST_LISTING_BYTES = 1 << 20
 """Size limit of nm's output for an object. Parsing takes the judge 1 us per character."""
-_LIGHTER_FOLDER = "lighter"
+_LIGHTER_FOLDER = ".lighter"
 """Light headers for nvcc without pybind11, which takes as long to parse as all others and is rarely needed."""
 
 

@@ -108,7 +108,7 @@ class SplitBuild(NamedTuple):
 def split_build(request: BuildRequest, architecture: str, prepared: Precompiled) -> SplitBuild:
     """Split a request. Raises NotSplittable with the reason."""
     files = {file.name: file.text for file in source_files(request)}
-    if request.files or set(files) != {"main.cpp", "cuda.cu"}:
+    if request.files or request.headers or set(files) != {"main.cpp", "cuda.cu"}:
         raise NotSplittable("it has files of its own, or no CUDA")
     if request.functions is None or not request.python_module or not request.error_handling:
         raise NotSplittable("its bindings are its own")

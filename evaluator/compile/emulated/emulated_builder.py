@@ -147,7 +147,7 @@ class EmulatedBuilder:
             return None
         first = front.lacking[0]
         text = next((file.text for file in files if file.name == first.file), "")
-        line = LineMap(text, self._submission).submission_line(first.line)
+        line = LineMap(text, self._submission, first.file).submission_line(first.line)
         return finding(Code.NOT_EMULATED, f"the emulator lacks {first.construct}", line=line, construct=first.construct)
 
 

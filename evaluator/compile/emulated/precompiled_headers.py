@@ -7,7 +7,7 @@ macro tested by the headers falls back to the text.
 
 from typing import NamedTuple
 
-from evaluator.emulator.frontend.build_ladder import build_steps
+from evaluator.emulator.frontend.build_ladder import UNIT, build_steps
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.protocol.frames import BuildRequest
 from evaluator.toolchain import host_compiler
@@ -34,6 +34,6 @@ def precompilation() -> Precompilation | None:
         return None
     request = BuildRequest(name="unused", cpp_sources=[""], with_cuda=True)
     light = build_steps(request, front_end(request))[0]
-    flags = [flag for flag in light.argv[: light.argv.index("unit.cpp")] if not flag.startswith(_OF_ONE_EXTENSION)]
-    files = {name: text for name, text in light.files.items() if name != "unit.cpp"}
+    flags = [flag for flag in light.argv[: light.argv.index(UNIT)] if not flag.startswith(_OF_ONE_EXTENSION)]
+    files = {name: text for name, text in light.files.items() if name != UNIT}
     return Precompilation(files, [*flags, "-x", "c++-header", _HEADER, "-o", PRECOMPILED])

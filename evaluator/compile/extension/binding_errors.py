@@ -15,6 +15,7 @@ from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.frames.bounds import total_bytes
 from evaluator.protocol.frames.oversize import text_bytes
+from evaluator.protocol.submission_files import is_several
 from evaluator.records import Diagnostic, Finding
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}\Z")
@@ -60,6 +61,9 @@ def explained_load(kind: str, said: str, texts: Sequence[str], submission: str) 
     if _NO_INIT.search(said):
         names = defined_names(texts)
         step = f"Add functions={names[:4] or ['f']} to the call of load_inline."
+        if is_several(submission):
+            bound = " ".join(f'm.def("{name}", &{name});' for name in names[:4] or ["f"])
+            step = f"Add to a source: PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ {bound} }}"
         return _finding("the extension compiles, but binds no function for Python", step, submission)
     if (symbol := _UNDEFINED_SYMBOL.search(said)) is None:
         return None

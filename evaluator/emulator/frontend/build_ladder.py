@@ -12,9 +12,10 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from evaluator.emulator import headers
-from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES, HEADER_SUFFIXES, FrontEnd
+from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES, FrontEnd
 from evaluator.emulator.runtime import compiler_has
 from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.protocol.submission_files import HEADER_SUFFIXES
 from evaluator.records import Diagnostic
 from evaluator.toolchain import host_compiler
 from evaluator.toolchain.flags import words
@@ -47,6 +48,10 @@ _IMPLICIT = "#include <cuda_runtime.h>\n#include <emu/nvcc.h>\n"
 """nvcc includes cuda_runtime.h at the start of every file; emu/nvcc.h defines nvcc's predefined macros."""
 
 
+UNIT = ".unit.cpp"
+"""Unit of all sources. A submission's paths do not begin with a dot."""
+
+
 class StepName(StrEnum):
     """Way of building an extension."""
 
@@ -72,14 +77,13 @@ def build_steps(request: BuildRequest, front: FrontEnd) -> list[Step]:
     """
     files = front.rewritten
     sources = [file for file in files if PurePath(file.name).suffix not in HEADER_SUFFIXES]
-    # Sources in folders are written only for their folders: a quoted include begins there.
-    local = {file.name: file.text for file in files if file not in sources or "/" in file.name}
-    single = {**local, "unit.cpp": _joined(sources)}
-    separate = {f"{index}.cpp": _marked(file) for index, file in enumerate(sources)}
+    local = {file.name: file.text for file in files}
+    single = {**local, UNIT: _joined(sources)}
+    separate = {f".{index}.cpp": _marked(file) for index, file in enumerate(sources)}
     flags = _flags(request, front)
     return [
-        _step(StepName.LIGHT, request, {**single, **light_headers()}, ["unit.cpp"], [f"-I{LIGHT_FOLDER}", *flags]),
-        _step(StepName.FULL, request, single, ["unit.cpp"], flags),
+        _step(StepName.LIGHT, request, {**single, **light_headers()}, [UNIT], [f"-I{LIGHT_FOLDER}", *flags]),
+        _step(StepName.FULL, request, single, [UNIT], flags),
         _step(StepName.SPLIT, request, {**local, **separate}, list(separate), flags),
     ]
 
@@ -112,6 +116,10 @@ def _joined(sources: Sequence[SourceFile]) -> str:
 
 def _marked(file: SourceFile) -> str:
     implicit = _IMPLICIT if PurePath(file.name).suffix in CUDA_SUFFIXES else ""
+    # A quoted include begins in the folder of its own file, so a file in a folder is included from there. Other files
+    # are copied: g++ uses the precompiled header only in the unit itself.
+    if "/" in file.name:
+        return f'{implicit}#line 1 "{UNIT}"\n#include "{file.name}"\n'
     return f'{implicit}#line 1 "{file.name}"\n{file.text}\n'
 
 
@@ -139,15 +147,9 @@ def _flags(request: BuildRequest, front: FrontEnd) -> list[str]:
         *_NVCC_DEFAULTS,
         *_macros(own),
         *(f"-I{path}" for path in request.extra_include_paths if path),
-        # The unit of all files lies in the top folder; a quoted include begins in the folder of its own file.
-        *(word for folder in _folders(request) for word in ("-iquote", folder)),
         f"-isystem{headers.INCLUDE}",
         *host_compiler.compile_flags(request.name),
     ]
-
-
-def _folders(request: BuildRequest) -> list[str]:
-    return sorted({PurePath(file.name).parent.as_posix() for file in request.files} - {"."})
 
 
 def _macros(flags: Sequence[str]) -> list[str]:

@@ -20,9 +20,9 @@ from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, re
 from evaluator.emulator.frontend.unsupported_features import unsupported
 from evaluator.protocol.frames import BuildRequest, Frame, SourceFile
 from evaluator.protocol.frames.bounds import Name
+from evaluator.protocol.submission_files import HEADER_SUFFIXES
 
 CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
-HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
 _VECTORS = re.compile(
     r"\b(?:u?(?:char|short|int|long|longlong)[248]|(?:float|double)[24]|half2|__half2|(?:__)?nv_bfloat162"
     r"|alignas|__align__|aligned(?:_vector)?|AlignedVector)\b"

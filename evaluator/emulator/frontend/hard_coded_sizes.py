@@ -8,9 +8,12 @@ import re
 import tokenize
 from collections.abc import Iterator, Mapping
 
-from evaluator.cuda_source.lexer import Kind, tokens
+from evaluator.cuda_source.lexer import Kind, Token, tokens
+from evaluator.protocol.parsed_python import ParsedPython, parsed_python
+from evaluator.protocol.submission_files import cpp_files
 from evaluator.records import Constant
 
+_MACRO = re.compile(r"\s*#\s*define\b")
 _LEAST_NUMBER = 1000
 _LEAST_ODD_NUMBER = 100
 _WARP = 32
@@ -29,16 +32,16 @@ def hard_coded(
     To exclude coincidences, a match must be at least 1000 but not 1024 (the maximal block size), or at least 100 and no
     multiple of 32.
 
-    The search covers Python code and strings with C++ code, but no comments, docstrings or other text. Code used only
-    by `get_inputs` and `get_init_inputs` repeats the problem and is skipped.
+    The search covers Python code, and strings and files with C++ code, but no comments, docstrings or other text. Code
+    used only by `get_inputs` and `get_init_inputs` repeats the problem and is skipped.
 
     >>> hard_coded("rows = 4096\nprint(rows // 8)", {"rows": 4096, "dim": 512}, {"rows": 64, "dim": 512})
     [(4096, 1)]
     """
     wanted = _full_numbers(full_constants, small_constants)
     try:
-        tree = ast.parse(source)
-        found = [*_python_numbers(tree), *_embedded_numbers(source, tree)]
+        parsed = parsed_python(source)
+        found = [*_python_numbers(parsed.tree), *_embedded_numbers(parsed), *_file_numbers(source)]
     except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
         return []
     return sorted({(number, line) for number, line in found if number in wanted}, key=lambda item: (item[1], item[0]))
@@ -122,19 +125,42 @@ def _whole(value: object) -> int | None:
     return int(value) if math.isfinite(value) and value == int(value) else None
 
 
-def _embedded_numbers(source: str, tree: ast.Module) -> Iterator[tuple[int, int]]:
+def _embedded_numbers(parsed: ParsedPython) -> Iterator[tuple[int, int]]:
     """Yield the numbers in C++ strings. The raw string text preserves the file's line numbers."""
     docstrings = {
         node.value.lineno
-        for node in ast.walk(tree)
+        for node in ast.walk(parsed.tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr)
     }
     parts = [tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)]
-    for piece in tokenize.generate_tokens(io.StringIO(source).readline):
-        if piece.type in parts and piece.start[0] not in docstrings and _CODE_LINE.search(_unquoted(piece.string)):
-            for token in tokens(_unquoted(piece.string)):
-                if token.kind is Kind.NUMBER and (number := _cpp_number(token.text)) is not None:
-                    yield number, piece.start[0] + token.line - 1
+    for file in parsed.files:
+        for piece in tokenize.generate_tokens(io.StringIO(file.text).readline):
+            line = piece.start[0] + file.lines_before
+            if piece.type in parts and line not in docstrings and _CODE_LINE.search(_unquoted(piece.string)):
+                yield from _numbers_in(_unquoted(piece.string), line)
+
+
+def _file_numbers(source: str) -> Iterator[tuple[int, int]]:
+    """Yield the numbers in C++ and CUDA files."""
+    for file in cpp_files(source):
+        yield from _numbers_in(file.text, file.lines_before + 1)
+
+
+def _numbers_in(code: str, first_line: int) -> Iterator[tuple[int, int]]:
+    for token in _with_macros(code):
+        if token.kind is Kind.NUMBER and (number := _cpp_number(token.text)) is not None:
+            yield number, first_line + token.line - 1
+
+
+def _with_macros(code: str) -> Iterator[Token]:
+    """Yield the tokens of C++ code, with those of macros instead of their directives."""
+    for token in tokens(code):
+        macro = _MACRO.match(token.text) if token.kind is Kind.DIRECTIVE else None
+        if macro is None:
+            yield token
+        else:
+            inside = tokens(token.text[macro.end() :])
+            yield from (each._replace(line=token.line + each.line - 1) for each in inside)
 
 
 def _unquoted(text: str) -> str:

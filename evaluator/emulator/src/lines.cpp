@@ -29,8 +29,7 @@ bool is_own(const char* file) {
 // libbacktrace callback for each call inlined at an address, innermost first. A nonzero result stops the iteration.
 int take_first_own(void* place, std::uintptr_t, const char* file, int line, const char*) {
   if (file == nullptr || line == 0 || !is_own(file)) return 0;
-  const char* slash = std::strrchr(file, '/');
-  *static_cast<Lines::Place*>(place) = {slash == nullptr ? file : slash + 1, line};
+  *static_cast<Lines::Place*>(place) = {file, line};
   return 1;
 }
 

@@ -10,7 +10,7 @@ namespace emu {
 // Reads the line tables of loaded libraries (compiled with -g1) on first use. Without libbacktrace no lines are known.
 class Lines {
  public:
-  // Source position in the submission. Line 0: unknown.
+  // Source position in the submission. `file` is the path as the compiler saw it. Line 0: unknown.
   struct Place {
     std::string file;
     int line = 0;
@@ -22,7 +22,7 @@ class Lines {
   // and system headers.
   const Place& at(const void* pc);
 
-  // Returns " (cuda.cu:12)", or an empty string.
+  // Returns " (/build/csrc/tile.cuh:12)", or an empty string. The judge shortens the path.
   std::string describe(const void* pc);
 
   // Returns whether two addresses are known to be in different lines.

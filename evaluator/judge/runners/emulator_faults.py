@@ -1,6 +1,7 @@
 """Emulator errors converted to findings, and failures at a small size that allow no verdict."""
 
 import itertools
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -11,10 +12,11 @@ from evaluator.protocol.submission_files import place_of
 from evaluator.records import Finding
 from evaluator.toolchain.diagnostics import LineMap
 
-_MOST_TEXT = 1000
+_MOST_TEXT = 2000
 _MOST_FILES = 64
 _FAULT = re.compile(r"emulator\[(?P<word>[a-z-]+)\]: (?P<text>.*)", re.DOTALL)
 _PLACE = re.compile(r"\((?:(?P<file>[\w./+-]+):|(?P<launch>launched in )line )(?P<line>\d{1,9})\)")
+_KERNEL = re.compile(r"kernel (?P<name>\w{1,200})")
 _CODES = {
     "illegal-access": Code.ILLEGAL_ACCESS,
     "shared-out-of-bounds": Code.ILLEGAL_ACCESS,
@@ -41,7 +43,8 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
     if match is None or match["word"] not in _CODES:
         return None
     text = next(iter(match["text"].strip().splitlines()), match["word"])
-    places = _Places(texts, submission)
+    kernel = _KERNEL.match(text)
+    places = _Places(texts, submission, "<<<" if kernel is None else kernel["name"])
     text = _PLACE.sub(places.told, text[:_MOST_TEXT])
     return finding(_CODES[match["word"]], text, line=places.last)
 
@@ -49,39 +52,52 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
 class _Places:
     """Converts lines of compiled files to lines of the submission. The last line of a message locates the error."""
 
-    def __init__(self, texts: Mapping[str, str], submission: str) -> None:
+    def __init__(self, texts: Mapping[str, str], submission: str, kernel: str) -> None:
+        self._kernel = kernel
         self._texts = dict(itertools.islice(texts.items(), _MOST_FILES))
         self._submission = submission
         self._maps: dict[str, LineMap] = {}
         self.last: int | None = None
 
     def told(self, place: re.Match[str]) -> str:
-        """Return a location rewritten to the submission's line, or unchanged if the submission has no such line."""
+        """Return a location as the submission's line, or as the file's name and line without such a line."""
         line = self._submission_line(place["file"], int(place["line"]))
         if line is None:
-            return place[0]
+            return place[0] if place["file"] is None else f"({PurePath(place['file']).name}:{place['line']})"
         self.last = line
         return f"({place['launch'] or ''}{place_of(self._submission, line).label})"
 
     def _submission_line(self, file: str | None, line: int) -> int | None:
-        # A launch is reported with a line but no file; only CUDA files contain launches.
-        names = [name for name in self._texts if file is None and PurePath(name).suffix in CUDA_SUFFIXES]
-        names += [name for name in self._texts if file is not None and PurePath(name).name == PurePath(file).name]
-        found = {self._map(name).submission_line(line) for name in names if name in self._texts} - {None}
+        names = self._launching(line) if file is None else self._named(file)
+        found = {self._map(name).submission_line(line) for name in names} - {None}
         return found.pop() if len(found) == 1 else None
+
+    def _launching(self, line: int) -> list[str]:
+        """Return the CUDA files with a launch in `line`, else all CUDA files: a launch is reported without a file."""
+        names = [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
+        lines = {name: re.findall(r"\w+|<<<", self._map(name).source_line(line)) for name in names}
+        for sign in (self._kernel, "<<<"):
+            if found := [name for name in names if sign in lines[name]]:
+                return found
+        return names
+
+    def _named(self, file: str) -> list[str]:
+        """Return the file with the longest path that ends the compiler's path: other folders may have equal names."""
+        path = f"/{posixpath.normpath(file)}"
+        return sorted((name for name in self._texts if path.endswith(f"/{name}")), key=len)[-1:]
 
     def _map(self, name: str) -> LineMap:
         """Return the line map of a file, built at the first mention of the file."""
         if name not in self._maps:
-            self._maps[name] = LineMap(self._texts[name], self._submission)
+            self._maps[name] = LineMap(self._texts[name], self._submission, name)
         return self._maps[name]
 
 
-def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding) -> Finding | None:
+def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding, submission: str) -> Finding | None:
     """Return a no-verdict finding if code that failed at a small size contains `numbers` (value, line) of full size."""
     if not numbers:
         return None
     number, line = numbers[0]
-    return finding(
-        Code.HARD_CODED_SIZE, f"{number} is written into the code (line {line}); at this size: {why.message}", line=line
-    )
+    place = place_of(submission, line).label
+    message = f"{number} is written into the code ({place}); at this size: {why.message}"
+    return finding(Code.HARD_CODED_SIZE, message, line=line)

@@ -30,7 +30,7 @@ from evaluator.report.card.printed_output import printed_rows
 from evaluator.report.card.profile import profiling_rows
 from evaluator.report.card.roofline import roofline_row, show_roofline
 from evaluator.report.card.samples import counted_samples, show_samples
-from evaluator.report.card.source_excerpt import show_diagnostic, show_line
+from evaluator.report.card.source_excerpt import lines_of, show_diagnostic, show_line
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
 from evaluator.report.layout.text import counted, duration, printable, ratio, side_by_side, significant
 
@@ -103,7 +103,7 @@ def _place(sheet: Sheet, card: Scorecard) -> None:
     if card.status is Status.BUILD_ERROR and not _names_its_line(card) and _compiler_messages(sheet, card):
         return
     line = card.reason.line if card.reason is not None else None
-    if line is not None and 1 <= line <= len(card.submission.source.splitlines()):
+    if line is not None and 1 <= line <= len(lines_of(card.submission.source)):
         sheet.blank()
         if (place := place_of(card.submission.source, line)).path is not None:
             sheet.paragraph(Text(), sheet.say(f"{place.label}:", 160, "bold"))
@@ -113,7 +113,7 @@ def _place(sheet: Sheet, card: Scorecard) -> None:
 def _caret(reason: Finding | None, source: str, line: int) -> int | None:
     """Return the cell (from 0) of the column that a kernel's compiler named; None without a column in the line."""
     column = None if reason is None else reason.details.get("column")
-    own = source.splitlines()[line - 1]
+    own = lines_of(source)[line - 1]
     return cell_len(printable(own[: column - 1])) if isinstance(column, int) and 1 <= column <= len(own) + 1 else None
 
 

@@ -82,21 +82,33 @@ def _verdict(card: Scorecard) -> Part:
             meaning = "inconclusive. This device allows no verdict."
         case other:
             meaning = f"{other.value}."
-    return [f"Verdict: {meaning}", *(_finding(card.reason) if card.reason is not None else [])]
+    return [f"Verdict: {meaning}", *(_finding(card.reason, card.submission.source) if card.reason is not None else [])]
 
 
-def _finding(finding: Finding) -> Part:
+def _finding(finding: Finding, source: str) -> Part:
     """Return title and next step of a finding in plain text, and the message quoted.
 
     The next step comes first, because a message may be long. A next step for this submission alone may quote its text.
     """
     entry = ENTRIES[Code(finding.code)] if finding.code in set(Code) else None
-    place = "" if finding.line is None else f", line {finding.line} of the submission"
+    place = ""
+    path: Part = []
+    if finding.line is not None:
+        words, path = _place(source, finding.line)
+        place = f", {words}"
     title = "A finding" if entry is None else f"{finding.code} ({entry.title})"
-    message = quoted(finding.message[:_READ], _MOST_LINES)
+    message = [*path, *quoted(finding.message[:_READ], _MOST_LINES)]
     if entry is not None and finding.next_step == entry.next_step:
         return [f"{title}{place}. Next step: {entry.next_step}", *message]
     return [f"{title}{place}:", *message, "Next step:", *quoted(finding.next_step[:_READ], _MOST_LINES)]
+
+
+def _place(source: str, line: int) -> tuple[str, Part]:
+    """Return the place of a line in words, and the quoted path of the file: the submission chose the path."""
+    place = place_of(source, line)
+    if place.path is None:
+        return f"line {line} of the submission", []
+    return f"line {place.line} of the file below", quoted(place.path[:_READ], 1)
 
 
 def _compiler(card: Scorecard) -> Part:
@@ -114,14 +126,12 @@ def _compiler(card: Scorecard) -> Part:
 
 def _diagnostic(each: Diagnostic, source: str) -> Part:
     own = each.submission_line
-    place = f"line {each.line} of a generated file"
-    if own is not None:
-        place = f"{place_of(source, own).label} of the submission"
+    place, path = (f"line {each.line} of a generated file", []) if own is None else _place(source, own)
     text = each.source_line[:_READ].strip("\n")
     shown = quoted(text, 1)
     if shown == [MARK + text.rstrip()] and 1 <= each.column <= len(text) + 1:
         shown.append(f"{MARK}{' ' * (each.column - 1)}^")
-    return [f"At {place}:", *quoted(each.message[:_READ], _MOST_LINES), *shown]
+    return [f"At {place}:", *path, *quoted(each.message[:_READ], _MOST_LINES), *shown]
 
 
 def _own_line(card: Scorecard) -> Part:
@@ -184,7 +194,7 @@ def _other_findings(card: Scorecard) -> Part:
     others = [each for each in card.findings if each != card.reason]
     lines = ["Further findings:"] if others else []
     for each in others[:_MOST_FINDINGS]:
-        lines += _finding(each)
+        lines += _finding(each, card.submission.source)
     if len(others) > _MOST_FINDINGS:
         lines.append(f"({counted(len(others) - _MOST_FINDINGS, 'more finding')})")
     return lines

@@ -13,14 +13,18 @@ _AFTER = 1
 _GUTTER = 10  # "  > 1234 | "
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text as compilers count them: a form feed or U+2028 ends no line."""
+    return text.removesuffix("\n").split("\n")
+
+
 def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None, offset: int = 0) -> None:
     """Show line `line` (from 1) of `source` with its neighbours, and a `caret` under a cell (from 0).
 
     `offset` is added to the line numbers if `source` is an excerpt. Of several files, only the line's own is shown.
     """
     place = place_of(source, line)
-    source, line = place.text, place.line
-    lines = source.splitlines()
+    lines, line = lines_of(place.text), place.line
     first = max(1, line - _BEFORE)
     last = min(len(lines), line + _AFTER)
     room = sheet.text_width - _GUTTER - 1
@@ -35,7 +39,7 @@ def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None,
 
 def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
     """Show a compiler's message at the submission's line, or in the compiler's text if that line is unknown."""
-    lines = source.splitlines()
+    lines = lines_of(source)
     own = diagnostic.submission_line
     if own is not None and not 1 <= own <= len(lines):
         own = None

@@ -67,11 +67,11 @@ def _result(verdict: Verdict, finding: Finding, level: str) -> dict[str, Any]:
     }
     if finding.code in set(Code):
         found["ruleId"] = finding.code
-    if verdict.path is not None:
-        location: dict[str, Any] = {"artifactLocation": {"uri": quote(verdict.path)}}
-        if (line := verdict.line_of(finding)) is not None and line >= 1:
-            location["region"] = {"startLine": line}
-        found["locations"] = [{"physicalLocation": location}]
+    if (location := verdict.location_of(finding)) is not None:
+        physical: dict[str, Any] = {"artifactLocation": {"uri": quote(location.path)}}
+        if location.line is not None and location.line >= 1:
+            physical["region"] = {"startLine": location.line}
+        found["locations"] = [{"physicalLocation": physical}]
     return found
 
 

@@ -1,8 +1,10 @@
 """A submission's verdict for continuous integration, and the forms with a line for each submission. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from evaluator.protocol.submission_files import MANIFEST, Place, bad_path, place_of
 from evaluator.records import Finding, Scorecard, Status
 from evaluator.report.layout.text import one_line, ratio
 from evaluator.report.layout.workflow_commands import Level, annotation
@@ -13,11 +15,19 @@ _MOST_ANNOTATIONS = 50
 """GitHub shows ten errors and ten warnings of a step."""
 
 
+class Location(NamedTuple):
+    """A file relative to the current folder, and a line of the file, if known."""
+
+    path: str
+    line: int | None
+
+
 class Verdict(NamedTuple):
     """Verdict on a submission; `status` is None without a card.
 
-    `path` is the submission's file relative to the current folder, if the submission has one. `in_file`: lines of the
-    findings are lines of the file at `path`, because the submission was not extracted from an answer.
+    `path` is the submission's file relative to the current folder, if the submission has one: of several files, the
+    manifest. `in_file`: lines of the findings are lines of the file at `path`, because the submission was not extracted
+    from an answer. `inside` maps lines of several files to their files.
     """
 
     problem: str
@@ -28,6 +38,7 @@ class Verdict(NamedTuple):
     reason: Finding | None = None
     findings: tuple[Finding, ...] = ()
     speedup: float | None = None
+    inside: Mapping[int, Location] = {}
 
     @property
     def label(self) -> str:
@@ -40,13 +51,16 @@ class Verdict(NamedTuple):
         return MISSING if self.status is None else self.status.value
 
     @property
-    def line(self) -> int | None:
-        """Line of the reason in the submission's file."""
-        return self.line_of(self.reason)
+    def location(self) -> Location | None:
+        """Location of the reason."""
+        return self.location_of(self.reason)
 
-    def line_of(self, finding: Finding | None) -> int | None:
-        """Return the line of a finding in the submission's file, if both exist."""
-        return finding.line if finding is not None and self.in_file and self.path is not None else None
+    def location_of(self, finding: Finding | None) -> Location | None:
+        """Return the location of a finding; None without a file."""
+        if self.path is None:
+            return None
+        line = finding.line if finding is not None and self.in_file else None
+        return Location(self.path, None) if line is None else self.inside.get(line, Location(self.path, line))
 
     @property
     def message(self) -> str:
@@ -56,6 +70,7 @@ class Verdict(NamedTuple):
 
 def verdict_of(card: Scorecard, path: str | None) -> Verdict:
     """Return the verdict of a card, for the submission's file at `path`."""
+    found = [*card.findings] if card.reason is None else [card.reason, *card.findings]
     return Verdict(
         problem=card.problem.name,
         name=card.submission.name,
@@ -65,7 +80,22 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
         reason=card.reason,
         findings=tuple(each for each in card.findings if each != card.reason),
         speedup=card.timing.speedup if card.status is Status.CORRECT and card.timing is not None else None,
+        inside={} if path is None else _inside(path, card.submission.source, {each.line for each in found}),
     )
+
+
+def _inside(path: str, source: str, lines: Iterable[int | None]) -> dict[int, Location]:
+    """Return the locations of lines in the files of the folder whose manifest is at `path`."""
+    if PurePosixPath(path).name != MANIFEST:
+        return {}
+    return {line: _located(path, place_of(source, line)) for line in lines if line is not None}
+
+
+def _located(manifest: str, place: Place) -> Location:
+    """Return the location of a place. A path that no file may have, from a card of others, is the manifest."""
+    if place.path is None or bad_path(place.path) is not None:
+        return Location(manifest, None)
+    return Location((PurePosixPath(manifest).parent / place.path).as_posix(), place.line)
 
 
 def concise(verdicts: Iterable[Verdict]) -> str:
@@ -74,10 +104,10 @@ def concise(verdicts: Iterable[Verdict]) -> str:
 
 
 def _place(verdict: Verdict) -> str:
-    if verdict.path is None:
+    if (location := verdict.location) is None:
         return verdict.label
-    path = one_line(verdict.path, 400)
-    return path if verdict.line is None else f"{path}:{verdict.line}"
+    path = one_line(location.path, 400)
+    return path if location.line is None else f"{path}:{location.line}"
 
 
 def _said(verdict: Verdict) -> str:
@@ -95,8 +125,8 @@ def annotations(verdicts: Iterable[Verdict]) -> str:
             _level(each),
             f"{each.message or each.status_text}\n{each.reason.next_step if each.reason else ''}".strip(),
             title=f"{each.label}: {each.status_text}",
-            file=each.path,
-            line=each.line,
+            file=None if each.location is None else each.location.path,
+            line=None if each.location is None else each.location.line,
         )
         for each in found[:_MOST_ANNOTATIONS]
     ]

@@ -6,12 +6,14 @@ load anything.
 
 import base64
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from evaluator.protocol.submission_files import parts, place_of
 from evaluator.records import Finding, Samples, Scorecard
 from evaluator.report.layout.text import duration, one_line, printable, significant
 from evaluator.report.run.charts import Speedup, fast_curve, speedup_chart
@@ -37,19 +39,18 @@ class Frame(NamedTuple):
 
 
 class Detail(NamedTuple):
-    """Collapsed details below a submission's row."""
+    """Collapsed details below a submission's row.
+
+    `numbers` are those of the source's lines, `findings` have their places in words.
+    """
 
     source: str
-    findings: list[Finding]
+    numbers: str
+    findings: list[tuple[str, Finding]]
     samples: list[tuple[str, str]]
     output: str
     machine_code: str = ""
     frames: list[Frame] = []
-
-    @property
-    def numbers(self) -> str:
-        """Numbers of the source's lines."""
-        return "\n".join(map(str, range(1, len(self.source.splitlines()) + 1)))
 
     @property
     def size(self) -> int:
@@ -85,9 +86,11 @@ def detail_of(card: Scorecard) -> Detail:
     """Return the details of a card for the page."""
     findings = ([card.reason] if card.reason else []) + list(card.findings)
     sides = [card.timing.reference_before, card.timing.submission] if card.timing else []
+    source = card.submission.source
     return Detail(
-        source=printable(card.submission.source),
-        findings=findings,
+        source=printable(source),
+        numbers="\n".join(_numbers(source)),
+        findings=[("" if each.line is None else _place(source, each.line), each) for each in findings],
         samples=[(side.side, _samples(side)) for side in sides],
         output=printable(card.output.text),
         frames=list(_frames(card)),
@@ -101,8 +104,22 @@ def _frames(card: Scorecard) -> Iterator[Frame]:
     errors = [each for unit in units for each in unit.diagnostics if "error" in each.severity]
     for each in errors[:_MOST_FRAMES]:
         own = each.submission_line
-        place = f"line {own}" if own is not None else f"{one_line(each.file, 80)}, line {each.line}"
+        own_place = None if own is None else _place(card.submission.source, own)
+        place = own_place or f"{one_line(each.file, 80)}, line {each.line}"
         yield Frame(place, printable(each.message[:_LONGEST_FRAME]), one_line(each.source_line[:_LONGEST_FRAME], 240))
+
+
+def _place(source: str, line: int) -> str:
+    return one_line(place_of(source, line).label, 200)
+
+
+def _numbers(source: str) -> Iterator[str]:
+    """Yield the numbers of a source's lines. Each of several files begins at 1, after a line without number."""
+    lines = source.count("\n") + (not source.endswith("\n"))
+    marks = [part.lines_before for part in parts(source)]
+    for mark, following in itertools.pairwise([0, *marks, lines + 1]):
+        yield from [""] * bool(mark)
+        yield from map(str, range(1, following - mark))
 
 
 def _samples(side: Samples) -> str:

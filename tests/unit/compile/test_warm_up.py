@@ -15,7 +15,7 @@ from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler, nvcc
 
 EVERY = [DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU]
-RUNTIME_FILES = ("runtime.so", "light/torch/extension.h.gch", "native.so")
+RUNTIME_FILES = ("runtime.so", ".light/torch/extension.h.gch", "native.so")
 
 
 class Tool:

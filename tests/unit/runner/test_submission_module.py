@@ -9,8 +9,11 @@ import sys
 
 import pytest
 import torch
+from torch.utils import cpp_extension
 
+from evaluator.protocol.submission_files import joined, place_of
 from evaluator.runner import submission_module
+from evaluator.runner.extensions import ExtensionLoader
 
 HIDDEN = """# -*- coding: utf-7 -*-
 class ModelNew:
@@ -54,7 +57,7 @@ def read_in(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "model", raising=False)
     monkeypatch.setattr(linecache, "cache", dict(linecache.cache))
     yield lambda text: submission_module.read_in(tmp_path, text, MODEL)
-    for name in ("submission", "model"):
+    for name in ("submission", "model", "main", "helper", "own", "own.net", "own.parts"):
         sys.modules.pop(name, None)
 
 
@@ -107,3 +110,71 @@ def test_ends_of_lines_are_as_python_reads_them(read_in):
     model_new = read_in("class ModelNew:\r\n    kind = 1\r\n    other = 2")
     assert (model_new.kind, model_new.other) == (1, 2)
     assert inspect.getsource(model_new) == "class ModelNew:\n    kind = 1\n    other = 2\n"
+
+
+def several(entry="main.py", **files):
+    texts = {"submission.toml": f'entry = "{entry}"\n'}
+    texts |= {name.replace("__", "/").replace("_py", ".py"): text for name, text in files.items()}
+    return joined(texts.items())
+
+
+def test_other_files_import_the_entry_by_its_own_name(read_in):
+    """As the module `submission`, the entry hid the file submission.py, and ran again for another file's import."""
+    model_new = read_in(
+        several(
+            main_py="import helper, submission\nclass ModelNew:\n    found = helper.ENTRY, submission.kind\n",
+            helper_py="import main\nENTRY = main\n",
+            submission_py="kind = 'a helper'\n",
+        )
+    )
+    assert model_new.found == (sys.modules["main"], "a helper")
+    assert model_new.__module__ == "main"
+
+
+def test_an_entry_takes_the_place_of_no_module(read_in):
+    assert read_in(several("torch.py", torch_py="class ModelNew: pass\n")).__module__ == "submission"
+    assert sys.modules["torch"] is torch
+
+
+def test_an_entry_in_a_folder_imports_its_neighbours(read_in):
+    net = "from .parts import kind\nclass ModelNew:\n    kind = kind\n"
+    assert read_in(several("own/net.py", own__net_py=net, own__parts_py="kind = 1\n")).kind == 1
+
+
+class Asked(Exception):
+    """Ends an import at its first build."""
+
+
+class Listening:
+    """A channel that hears the first request."""
+
+    def send(self, frame):
+        raise Asked(frame)
+
+
+def test_what_is_built_is_what_the_text_shows(read_in, tmp_path, monkeypatch):
+    """The texts, the names and the flags of an extension are those of the card, byte by byte."""
+    monkeypatch.setattr(cpp_extension, "load", ExtensionLoader(Listening(), tmp_path / "extensions").load)
+    manifest = 'entry = "main.py"\n[extension]\nname = "ext"\nextra_cflags = ["-O2"]\n'
+    files = [
+        ("submission.toml", manifest),
+        ("main.py", "class ModelNew: pass\n"),
+        ("csrc/k.cu", "int k;\r\n// \u00e9\r\n"),
+        ("b.cpp", "int b;\n"),
+        ("csrc/tile.cuh", "int t;\r\n"),
+        ("stdio.h", "int s;\n"),
+    ]
+    with pytest.raises(Asked) as asked:
+        read_in(joined(files))
+    (request,) = asked.value.args
+    assert [(file.name, file.text) for file in request.files] == files[2:4]
+    assert [(file.name, file.text) for file in request.headers] == files[4:]
+    assert (request.name, request.extra_cflags, request.with_cuda) == ("ext", ["-O2"], True)
+
+
+def test_an_error_in_another_file_has_the_line_of_the_whole_text(read_in):
+    text = several(main_py="import helper\nclass ModelNew: pass\n", helper_py="x = 1\nraise ValueError('here')\n")
+    with pytest.raises(ValueError, match="here") as raised:
+        read_in(text)
+    line = submission_module.describe(raised.value).lines[-1][0]
+    assert place_of(text, line).label == "helper.py, line 2"

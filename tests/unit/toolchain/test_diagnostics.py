@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from evaluator.cuda_source.source_files import source_files
 from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.submission_files import joined, place_of
 from evaluator.toolchain.diagnostics import LineMap, parse
 from tests.cards import SOURCE
 
@@ -168,6 +169,22 @@ def test_a_brace_that_stands_everywhere_is_found_by_its_neighbours():
     submission = 'source = """\n' + "\n".join(blocks) + '\n"""\n'
     text = "#include <x>\n" + "\n".join(blocks)
     assert [LineMap(text, submission).submission_line(n) for n in (4, 7, 91)] == [4, 7, 91]
+
+
+def test_equal_files_of_a_folder_are_told_apart_by_their_paths():
+    """By its text alone, each line of b.cu is also a line of a.cu."""
+    text = "int f() {\n    return y;\n}\n"
+    submission = joined([("submission.toml", 'entry = "main.py"\n'), ("a/k.cu", text), ("b/k.cu", text)])
+    for path in ("a/k.cu", "b/k.cu"):
+        found = only(f"./{path}:2:12: error: x", {"a/k.cu": text, "b/k.cu": text}, submission)
+        assert place_of(submission, found.submission_line).label == f"{path}, line 2"
+        assert LineMap(text, submission, path).submission_line(99) is None
+
+
+def test_a_file_that_the_submission_changed_before_its_build_is_found_by_its_text():
+    submission = joined([("submission.toml", 'entry = "main.py"\n'), ("k.cu", "int a;\nint b;\n")])
+    found = only("k.cu:1:1: error: x", {"k.cu": "int b;\n"}, submission)
+    assert place_of(submission, found.submission_line).label == "k.cu, line 2"
 
 
 def test_text_that_is_not_in_the_submission_has_no_line_there():

@@ -17,7 +17,7 @@ torch::Tensor run(torch::Tensor x, torch::Tensor weight) {
 
 
 def named(headers):
-    return set(re.findall(r"ATen/ops/(\w+)\.h", headers["light/ATen/Functions.h"]))
+    return set(re.findall(r"ATen/ops/(\w+)\.h", headers[".light/ATen/Functions.h"]))
 
 
 def test_the_words_that_are_functions_are_declared():

@@ -54,7 +54,7 @@ class Tools:
     def __call__(self, argv, *, work, timeout_s, limits):
         files = {path.name: path.read_text() for path in work.iterdir() if path.is_file() and path.suffix != ".o"}
         step = "prepare" if "support.cpp" in files else "split" if "host.cpp" in files else "plain"
-        if (work / "light").exists():
+        if (work / ".light").exists():
             step = "light"
         self.calls.append((step, list(argv), files, timeout_s))
         if step == "prepare":
@@ -230,6 +230,7 @@ def test_an_architecture_of_the_submissions_is_replaced_and_told(made):
         {"cuda_sources": ["__global__ void k() {}\nvoid g() { at::cuda::getCurrentCUDAStream(); }"]},
         {"cuda_sources": ["#include <ATen/cuda/CUDAContext.h>\nvoid g() { c10::cuda::CUDAGuard guard(0); }"]},
         {"files": [SourceFile(name="a.cu", text=CUDA)]},
+        {"headers": [SourceFile(name="a.cuh", text="")]},
     ],
 )
 def test_what_the_shared_header_does_not_fit_is_not_split(made, change):

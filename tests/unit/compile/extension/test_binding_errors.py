@@ -6,6 +6,7 @@ from evaluator.compile.extension.binding_errors import explained, explained_load
 from evaluator.compile.extension.definitions import declaration_of, defined_names, definition_of
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.protocol.submission_files import joined
 from evaluator.records import Diagnostic
 
 CUDA = """#include <torch/extension.h>
@@ -164,3 +165,11 @@ def test_a_declaration_is_told_from_a_definition():
     assert declaration_of("f", ["int f(int x);"]).parameters == "int x"
     assert declaration_of("f", ["int f(int x) { }"]) is None
     assert defined_names([CUDA]) == ["relu_cuda"]
+
+
+def test_a_folder_without_bindings_is_told_the_module_to_write():
+    """A folder has no call of load_inline."""
+    submission = joined([("submission.toml", 'entry = "main.py"\n'), ("k.cu", CUDA)])
+    missing = "dynamic module does not define module export function (PyInit_x)"
+    why = explained_load("ImportError", missing, [CUDA], submission)
+    assert 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("relu_cuda", &relu_cuda); }' in why.next_step

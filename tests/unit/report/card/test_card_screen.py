@@ -42,6 +42,23 @@ def test_a_correct_and_faster_submission() -> None:
     )
 
 
+def test_of_several_files_an_error_has_its_file_and_line() -> None:
+    shown = screen(cards.several_card())
+    assert "csrc/relu.cpp, line 3: expected ';'\n" in shown
+    lines = shown.splitlines()
+    at = next(number for number, line in enumerate(lines) if ">    3" in line)
+    assert lines[at].endswith("    return size")
+    assert lines[at + 1].index("^") == lines[at].index("size") + 4
+    assert '#include "size.h"' in lines[at - 2]
+    assert "#@ file" not in shown
+
+
+def test_a_form_feed_ends_no_line() -> None:
+    reason = finding(Code.FORWARD_FAILED, "no", line=3)
+    shown = screen(cards.crashed_card(source="a = 1\n\fb = 2\nraise ValueError\n", reason=reason))
+    assert ">    3 \u2502 raise ValueError" in shown
+
+
 def test_a_wrong_result_names_the_first_mismatch_and_quotes_no_time() -> None:
     assert screen(cards.wrong_card(timing=cards.timing())) == (
         "✗ wrong result  call 3: output differs; the largest error is 812 times what is\n"

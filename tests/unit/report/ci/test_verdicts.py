@@ -9,7 +9,7 @@ from evaluator.findings import Code, finding
 from evaluator.records import Status
 from evaluator.report.ci.sarif import sarif
 from evaluator.report.ci.step_summary import card_markdown
-from evaluator.report.ci.verdicts import Verdict, annotations, concise, verdict_of
+from evaluator.report.ci.verdicts import Location, Verdict, annotations, concise, verdict_of
 from evaluator.report.layout.markup import folded
 from evaluator.report.layout.workflow_commands import disarmed, disarmed_json
 from tests import cards
@@ -85,6 +85,30 @@ def test_a_disarmed_text_holds_no_command(text):
 def test_harmless_text_stays():
     text = "std::cout << a; #[x] ## y\nat::Tensor x"
     assert disarmed(text) == text
+
+
+def test_of_several_files_each_form_names_file_and_line():
+    found = verdict_of(cards.several_card(), "my subs/relu/submission.toml")
+    assert concise([found]) == "my subs/relu/csrc/relu.cpp:3: build_error B203 the extension 'relu' does not compile\n"
+    assert annotations([found]).startswith("::error file=my subs/relu/csrc/relu.cpp,line=3,title=")
+    places = [each["locations"][0]["physicalLocation"] for each in sarif([found])["runs"][0]["results"]]
+    assert places == [
+        {"artifactLocation": {"uri": "my%20subs/relu/csrc/relu.cpp"}, "region": {"startLine": 3}},
+        {"artifactLocation": {"uri": "my%20subs/relu/csrc/size.h"}, "region": {"startLine": 1}},
+    ]
+
+
+def test_of_several_files_a_reason_without_a_line_is_at_the_manifest():
+    card = cards.several_card(reason=finding(Code.BAD_FILES, "no entry"), build=None)
+    assert concise([verdict_of(card, "relu/submission.toml")]).startswith("relu/submission.toml: build_error S109")
+
+
+@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "a%0A::error", "a,line=9", "."])
+def test_a_path_in_a_card_of_others_names_no_file_outside(path):
+    card = cards.several_card(source=cards.SEVERAL.replace("csrc/relu.cpp", path))
+    found = verdict_of(card, "relu/submission.toml")
+    assert found.location == Location("relu/submission.toml", None)
+    assert "passwd" not in concise([found]) + annotations([found]) + str(sarif([found]))
 
 
 def test_sarif_has_verdicts_as_results_and_faults_as_notifications():

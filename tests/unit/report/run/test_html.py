@@ -1,7 +1,8 @@
 """The page of a run: the evidence of a card as escaped text."""
 
+from evaluator.findings import Code, finding
 from evaluator.records import MachineCode
-from evaluator.report.run.html import PageEntry, detail_of, write_page
+from evaluator.report.run.html import Frame, PageEntry, detail_of, write_page
 from tests import cards
 from tests.unit.compile.binaries.test_sass import recorded
 
@@ -22,3 +23,29 @@ def test_the_machine_code_is_beside_the_other_evidence(tmp_path):
 def test_a_card_without_machine_code_has_no_line(tmp_path):
     for nothing in (None, MachineCode()):
         assert "Machine code" not in page(tmp_path, nothing)
+
+
+def test_of_several_files_each_place_has_its_file_and_line(tmp_path):
+    detail = detail_of(cards.several_card())
+    assert [place for place, _ in detail.findings] == ["csrc/relu.cpp, line 3", "csrc/size.h, line 1"]
+    assert detail.frames == [Frame("csrc/relu.cpp, line 3", "expected ';'", "return size")]
+    write_page(tmp_path / "page.html", "a run", [], [PageEntry("relu", 1, "mine", "x", "", None, 1.0, detail)])
+    page = (tmp_path / "page.html").read_text()
+    assert "<b>B203</b> csrc/relu.cpp, line 3: the extension" in page
+    assert "<b>S120</b> csrc/size.h, line 1: addresses a reader" in page
+    assert "<b>csrc/relu.cpp, line 3</b>: expected &#39;;&#39;" in page
+
+
+def test_the_numbers_beside_the_code_are_those_of_the_places():
+    lines = cards.SEVERAL.removesuffix("\n").split("\n")
+    numbers = detail_of(cards.several_card()).numbers.split("\n")
+    assert len(numbers) == len(lines)
+    assert dict(zip(lines, numbers, strict=True))["    return size"] == "3"
+    assert [number for line, number in zip(lines, numbers, strict=True) if line.startswith("#@ file")] == [""] * 4
+    alone = detail_of(cards.card(source="a\n\fb\u2028c\nd"))
+    assert alone.numbers == "1\n2\n3"
+
+
+def test_a_finding_without_a_line_has_no_place():
+    card = cards.card(findings=[finding(Code.FILES, "x")])
+    assert [place for place, _ in detail_of(card).findings] == [""]

@@ -1,0 +1,37 @@
+"""The syntax tree of a submission's Python files."""
+
+import ast
+from typing import NamedTuple
+
+from evaluator.protocol.submission_files import Part, is_several, python_files
+
+
+class ParsedPython(NamedTuple):
+    """The Python files that were parsed, and their statements as one module, with lines of the submission's text."""
+
+    files: list[Part]
+    tree: ast.Module
+
+
+def parsed_python(submission: str) -> ParsedPython:
+    """Parse the Python files of a submission.
+
+    Of several files, a file that is not valid Python is left out: nothing need import that file, and the others run.
+
+    Raises:
+        SyntaxError, ValueError: the only file is not valid Python.
+        RecursionError, MemoryError: a file nests too deeply.
+    """
+    if not is_several(submission):
+        return ParsedPython(python_files(submission), ast.parse(submission))
+    files: list[Part] = []
+    body: list[ast.stmt] = []
+    for part in python_files(submission):
+        try:
+            tree = ast.parse(part.text)
+        except (SyntaxError, ValueError):
+            continue
+        ast.increment_lineno(tree, part.lines_before)
+        files.append(part)
+        body += tree.body
+    return ParsedPython(files, ast.Module(body, []))

@@ -1,0 +1,89 @@
+"""Submissions of several files for tests: paths with texts."""
+
+FILES = {
+    "submission.toml": 'entry = "main.py"\n\n[extension]\nname = "relu_kernels"\n',
+    "main.py": (
+        "import relu_kernels\nimport torch\nfrom helper import launch\n\n\n"
+        "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return launch(relu_kernels, x)\n"
+    ),
+    "helper.py": "def launch(kernels, x):\n    return kernels.relu(x)\n",
+    "include/relu.h": "#pragma once\ninline float relu_of(float x) { return x > 0.f ? x : 0.f; }\n",
+    "csrc/relu.cpp": (
+        '#include <torch/extension.h>\n#include "../include/relu.h"\n'
+        "torch::Tensor relu(torch::Tensor x) {\n    auto y = torch::empty_like(x);\n"
+        "    const float* from = x.data_ptr<float>();\n    float* to = y.data_ptr<float>();\n"
+        "    for (long i = 0; i < x.numel(); ++i) to[i] = relu_of(from[i]);\n    return y;\n}\n"
+        'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("relu", &relu); }\n'
+    ),
+}
+BY_LOAD = {
+    "submission.toml": 'entry = "main.py"\n',
+    "main.py": (
+        "import os\nimport torch\nfrom torch.utils.cpp_extension import load\nfrom helper import launch\n\n"
+        "HERE = os.path.dirname(__file__)\n"
+        'kernels = load("relu_kernels", [os.path.join(HERE, "csrc/relu.cpp")], extra_include_paths=[HERE])\n\n\n'
+        "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return launch(kernels, x)\n"
+    ),
+    "csrc/relu.cpp": FILES["csrc/relu.cpp"].replace("../include/relu.h", "include/relu.h"),
+}
+HALF = """#include <torch/types.h>
+#include "place.cuh"
+#include "../../include/relu.cuh"
+
+__global__ void NAME_kernel(const float* from, float* to, long half, long n) {
+    const long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    if (i < half && PLACE(i, half) < n) {
+        to[PLACE(i, half)] = relu_of(from[PLACE(i, half)]);
+    }
+}
+
+void NAME_half(torch::Tensor from, torch::Tensor to) {
+    const long n = from.numel(), half = (n + 1) / 2;
+    NAME_kernel<<<(half + 255) / 256, 256>>>(from.data_ptr<float>(), to.data_ptr<float>(), half, n);
+}
+"""
+HALVES = {
+    "submission.toml": 'entry = "main.py"\n\n[extension]\nname = "halves"\nextra_cuda_cflags = ["-O3"]\n',
+    "main.py": (
+        "import halves\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return halves.relu(x)\n"
+    ),
+    "csrc/bind.cpp": """#include <torch/extension.h>
+
+void first_half(torch::Tensor from, torch::Tensor to);
+void second_half(torch::Tensor from, torch::Tensor to);
+
+torch::Tensor relu(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    first_half(x, y);
+    second_half(x, y);
+    return y;
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("relu", &relu); }
+""",
+    "csrc/first/kernel.cu": HALF.replace("NAME", "first"),
+    "csrc/first/place.cuh": "#define PLACE(i, half) (i)\n",
+    "csrc/second/kernel.cu": HALF.replace("NAME", "second"),
+    "csrc/second/place.cuh": "#undef PLACE\n#define PLACE(i, half) ((half) + (i))\n",
+    "include/relu.cuh": "#pragma once\n__device__ inline float relu_of(float x) { return x > 0.f ? x : 0.f; }\n",
+}
+"""A CUDA file for each half of the tensor. Both files, and both headers, have the same name."""
+PAST_THE_END = {
+    "csrc/second/kernel.cu": HALVES["csrc/second/kernel.cu"].replace("from[PLACE", "from[100000000 + PLACE")
+}
+FAULT_LINE = 8
+FULL_SIZE = {
+    "csrc/second/place.cuh": (
+        "#undef PLACE\n#define PLACE(i, half) ((half) * 2 == 4096L * 393216 ? (half) + (i) : (i))\n"
+    )
+}
+"""Leaves the second half of a smaller tensor as it was."""
+
+
+def write(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
