@@ -7,6 +7,7 @@ grader of the row is the judge without the invariant.
 
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from evaluator.findings import Code
 from evaluator.protocol.frames import Constructed
 from evaluator.emulator.frontend import build_ladder
 from evaluator.compile.binaries.imported_symbols import ImportedSymbols
+from evaluator.compile.emulated import emulated_builder
 from evaluator.judge import stages, verdict
 from evaluator.judge.trial import answer_judge, timing_loop, window_loop
 from evaluator.judge.compare.tensor_comparison import Sides
@@ -277,8 +279,10 @@ def _one_fill(patch: Patch) -> None:
 
 
 def _no_nvcc(patch: Patch) -> None:
-    marked = build_ladder._marked
+    marked, key = build_ladder._marked, emulated_builder._key
     patch.setattr(build_ladder, "_marked", lambda file: marked(file).replace("#include <emu/nvcc.h>\n", ""))
+    # Neither is a library of the cache built without the switch, nor does the cache get one for other grades.
+    patch.setattr(emulated_builder, "_key", lambda *args: sha256(f"mutated {key(*args)}".encode()).hexdigest())
 
 
 def _as_given_alone(patch: Patch) -> None:
