@@ -135,7 +135,7 @@ def _mutated(judge: Judge, entry: Entry) -> str:
     mutation = BITES.get(entry.name)
     if mutation is None:
         return "structure"
-    return "bites" if judge.passes(entry, mutation) else "**does not bite**"
+    return "**does not bite**" if judge.stopped(entry, mutation) else "bites"
 
 
 def _controlled(entry: Entry, *, on_gpu: bool) -> str:

@@ -35,7 +35,9 @@ SEEDS = os.environ.get("WARPGRADE_SEEDS")
 
 @pytest.mark.skipif(SEEDS is None, reason="WARPGRADE_SEEDS names no folder of seeds")
 def test_the_seeds_are_inline_cuda(grader, tmp_path):
-    for path in sorted(Path(SEEDS or "").glob("00[0-4]_*.txt")):
+    paths = sorted(Path(SEEDS or "").glob("00[0-4]_*.txt"))
+    assert paths
+    for path in paths:
         card = grader(tmp_path, None, path).verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
         assert card.submission.extracted_from_answer
         (tmp_path / "card.json").unlink()

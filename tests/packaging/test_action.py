@@ -68,9 +68,10 @@ def test_what_is_left_out_is_no_option(act):
 
 
 def test_no_input_is_part_of_a_script():
-    for line in ACTION.splitlines():
-        if "${{" in line:
-            assert re.fullmatch(r" +(?:[A-Z_]+|value|python-version): \$\{\{ [\w.-]+ \}\}", line), line
+    lines = [line for line in ACTION.splitlines() if "${{" in line]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r" +(?:[A-Z_]+|value|python-version): \$\{\{ [\w.-]+ \}\}", line), line
 
 
 def test_every_option_exists():

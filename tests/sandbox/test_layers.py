@@ -37,7 +37,9 @@ def test_secrets_and_own_sources_cannot_be_read(fork_server, ask, secret):
         paths.remove(Path.home())
         if Path(sys.prefix).is_relative_to(CHECKOUT):
             paths.remove(CHECKOUT)
-    for path, result in ask(fork_server, "read_files", list(map(str, paths))).items():
+    results = ask(fork_server, "read_files", list(map(str, paths)))
+    assert results.keys() == set(map(str, paths))
+    for path, result in results.items():
         assert result in REFUSED, path
 
 
@@ -109,7 +111,9 @@ def test_services_of_the_host_cannot_be_called(fork_server, ask, tmp_path):
 
 def test_no_other_process_can_be_signalled(fork_server, ask):
     pids = [os.getpid(), fork_server._process.pid, os.getppid()]
-    for pid, result in ask(fork_server, "signal_processes", pids).items():
+    results = ask(fork_server, "signal_processes", pids)
+    assert results.keys() == set(map(str, pids))
+    for pid, result in results.items():
         assert result in {"EPERM", "ESRCH"}, pid
 
 

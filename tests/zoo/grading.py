@@ -31,6 +31,7 @@ from evaluator.admission.validation import validate
 from tests.zoo.confine import NO_LANDLOCK
 from tests.zoo.entries import Entry, Evidence, Expectation
 from tests.zoo.mutations import Mutation
+from tests.zoo.switches import Switched
 
 NAIVE_GRADER = Path(__file__).with_name("naive_grader.py")
 CONFINE = Path(__file__).with_name("confine.py")
@@ -108,24 +109,28 @@ class Judge:
             self._honest[key] = self._judged(entry, source, own_kernel)
         return self._honest[key]
 
-    def passes(self, entry: Entry, mutation: Mutation) -> bool:
-        """Whether the cheat is accepted, and gains what its row is about, while an invariant is switched off."""
+    def stopped(self, entry: Entry, mutation: Mutation) -> str:
+        """Say what stops the cheat while an invariant is switched off: empty if it passes, with its row's gain."""
         evidence = entry.expected.evidence
-        outcome = self.mutated(entry, mutation)
-        if outcome.status is not Status.CORRECT or evidence is None:
-            return outcome.status is Status.CORRECT
+        outcome = self.mutated(entry, mutation, entry.cheat)
+        if outcome.status is not Status.CORRECT:
+            reason = outcome.reason
+            return outcome.status.value if reason is None else f"{outcome.status}, {reason.code}: {reason.message}"
+        if evidence is None:
+            return ""
         if evidence.prints_never is not None:
-            return evidence.prints_never in outcome.output.text
-        return outcome.timing is not None and bool(gained(evidence, outcome, self.honest(entry)))
+            return "" if evidence.prints_never in outcome.output.text else f"never printed {evidence.prints_never!r}"
+        gains = outcome.timing is not None and gained(evidence, outcome, self.honest(entry))
+        return "" if gains else "it gains nothing"
 
-    def mutated(self, entry: Entry, mutation: Mutation) -> Outcome:
-        """Grade the cheat while an invariant is switched off, in a context set up and ended under the switch."""
+    def mutated(self, entry: Entry, mutation: Mutation, submission: Path) -> Outcome:
+        """Grade a submission while an invariant is switched off, in a context set up and ended under the switch."""
         self.close()
         with pytest.MonkeyPatch.context() as patch:
-            mutation.off(patch)
+            mutation.off(Switched(patch))
             try:
                 return [
-                    self._judged(entry, entry.cheat.read_text(), entry.expected.own_kernel)
+                    self._judged(entry, submission.read_text(), entry.expected.own_kernel)
                     for _ in range(entry.expected.runs)
                 ][-1]
             finally:

@@ -1,22 +1,27 @@
 """The zoo: every cheat is rejected for its row's reason, its honest twin passes, and a naive grader takes the cheat in.
 
 Every run grades the cheats of all rows that need no compiler, and a sample of the twins and of the naive graders: a
-twin is timed to the end, which takes longer than a rejection. `WARPGRADE_ZOO=all` grades everything.
+twin is timed to the end, which takes longer than a rejection. `WARPGRADE_ZOO=all` grades everything. `make long` tries
+all mutations: only there shows a check that stands behind another one.
 """
 
 import os
+import uuid
 from types import SimpleNamespace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from evaluator.findings import Code
+from evaluator.judge import stages
 from evaluator.records import DeviceKind, Status
 from tests import once
 from tests.cards import timing
 from tests.zoo.entries import ROWS, ZOO, Entry, Evidence, entries
 from tests.zoo.grading import Judge, control, gained
 from tests.zoo.mutations import BITES, MUTATIONS
+from tests.zoo.switches import Stale, Survey, Switched, assign, counted
 
 ENTRIES = sorted(entries(), key=lambda entry: (entry.expected.device, entry.expected.problem, entry.expected.row))
 ALL = os.environ.get("WARPGRADE_ZOO") == "all"
@@ -29,11 +34,17 @@ SAMPLE = {
 
 ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 QUICK = {"nan-wildcard", "output-aliases-input-or-state", "shape-broadcast-accept", "forge-result-fd"}
-"""Rows whose mutations every run tries."""
+"""Rows whose mutations every run tries; `make long` tries the others."""
 
 
 class Hole(AssertionError):
     """A cheat of which we know that it still passes, passed."""
+
+
+def tried_long(entry):
+    if entry.expected.device is DeviceKind.CUDA:
+        return [*ON_GPU, pytest.mark.long]
+    return [] if entry.name in QUICK else [pytest.mark.long]
 
 
 def marked(entry):
@@ -58,10 +69,16 @@ def known_hole(entry):
 
 
 @pytest.fixture(scope="module")
-def grader():
-    with pytest.MonkeyPatch.context() as patch, Judge() as judge:
+def cache():
+    with pytest.MonkeyPatch.context() as patch:
         if "WARPGRADE_CACHE" not in os.environ:
             patch.setenv("WARPGRADE_CACHE", str(once.folder_for("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def grader(cache):
+    with Judge() as judge:
         yield judge
 
 
@@ -96,11 +113,71 @@ def test_without_the_policy_it_is_correct_with_findings(grader, entry):
     assert set(entry.expected.findings) <= {finding.code for finding in outcome.findings}
 
 
-@each([entry for entry in ENTRIES if entry.name in BITES])
+@pytest.mark.parametrize(
+    "entry", [pytest.param(entry, id=entry.name, marks=tried_long(entry)) for entry in ENTRIES if entry.name in BITES]
+)
 def test_without_its_invariant_the_cheat_passes(grader, entry):
-    if not ALL and entry.name not in QUICK:
-        pytest.skip("WARPGRADE_ZOO=all tries every mutation")
-    assert grader.passes(entry, BITES[entry.name]), BITES[entry.name].invariant
+    """What stops it is a second check: part of the invariant, which the mutation leaves in, or one for the row's text."""
+    assert grader.stopped(entry, BITES[entry.name]) == "", BITES[entry.name].invariant
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.rows[0])
+def test_without_an_invariant_a_wrong_answer_is_still_wrong(grader, mutation, tmp_path):
+    """Else a switch would show nothing: without a judge everything passes."""
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from torch import nn\nclass ModelNew(nn.Module):\n    def forward(self, x): return 1.0 - x.abs()\n")
+    (entry,) = (entry for entry in ENTRIES if entry.name == "correct-then-corrupt")
+    outcome = grader.mutated(entry, mutation, wrong)
+    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.WRONG_VALUES.value), outcome.reason
+
+
+LIKE = {
+    "nan-wildcard": [pytest.mark.slow],
+    "decoy-launch-beside-library": [pytest.mark.slow, pytest.mark.long],
+    "window-in-the-first-call": ON_GPU,
+}
+"""Rows whose twins are graded for all rows that are like them: on the same device, and with a compiler or without."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, id=name, marks=marks) for name, marks in LIKE.items()])
+def test_an_honest_grade_calls_what_the_mutations_of_rows_like_it_replace(cache, monkeypatch, tmp_path, name):
+    """A switch for a function that nobody calls any longer would switch nothing off."""
+    (entry,) = (entry for entry in ENTRIES if entry.name == name)
+    survey = Survey()
+    for other in ENTRIES:
+        kind = (other.expected.device, other.expected.compiles)
+        if other.name in BITES and kind == (entry.expected.device, entry.expected.compiles):
+            BITES[other.name].off(survey)
+    honest = tmp_path / "honest.py"  # No cache has its build.
+    honest.write_text(entry.honest.read_text().replace("__global__", f"/* {uuid.uuid4()} */ __global__"))
+    calls = counted(monkeypatch, set(survey.functions))
+    with Judge() as judge:
+        outcome = judge.cheat(replace(entry, path=honest)).outcome
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert name in BITES
+    assert [str(function) for function, count in calls.items() if count == 0] == []
+
+
+def test_every_mutation_replaces_functions_that_are_there():
+    for mutation in MUTATIONS:
+        survey = Survey()
+        mutation.off(survey)
+        assert survey.functions, mutation.invariant
+
+
+@pytest.mark.parametrize(
+    "name", ["no_such_function", "TimeOutcome", "_EXCUSABLE"], ids=["gone", "a class", "a constant"]
+)
+@pytest.mark.parametrize("patch", [Survey(), Switched(pytest.MonkeyPatch())], ids=["survey", "switched"])
+def test_a_switch_without_its_function_is_an_error(patch, name):
+    with pytest.raises(Stale, match=f"stages has no function {name}"):
+        patch.setattr(stages, name, lambda: None)
+
+
+def test_a_switch_without_its_attribute_is_an_error():
+    with pytest.raises(Stale, match="SimpleNamespace has no attribute other"):
+        assign(SimpleNamespace(known=1), known=2, other=3)
 
 
 def on_its_device(entry):

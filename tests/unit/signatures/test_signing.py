@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ from evaluator.signatures.keys import (
     signing_key,
     take_from_environment,
 )
-from evaluator.signatures.signing import State, signature_of, signed
+from evaluator.signatures.signing import Seen, State, signature_of, signed
 from tests import cards
 
 KEY = SigningKey(b"k" * 32, "a lab")
@@ -115,7 +115,6 @@ def test_any_change_of_any_value_shows(path):
         lambda made: made.pop("roofline"),
         lambda made: made["checks"].pop(),
         lambda made: made["checks"].reverse(),
-        lambda made: made["signature"].update(extra=1),
         lambda made: made["signature"].update(value=OTHER.public.line.split()[1]),
         lambda made: made["signature"].update(public_key=keys.encoded(OTHER.public.raw)),
         lambda made: made["signature"].update(public_key=""),
@@ -127,8 +126,14 @@ def test_any_change_of_any_value_shows(path):
 def test_what_is_added_left_out_or_put_elsewhere_shows(change):
     made = document()
     change(made)
-    with contextlib.suppress(ValueError):  # a signature that is none
-        assert state(made) is State.CHANGED
+    assert state(made) is State.CHANGED
+
+
+def test_a_signature_with_more_in_it_is_none():
+    made = document()
+    made["signature"].update(extra=1)
+    with pytest.raises(ValueError, match="extra"):
+        state(made)
 
 
 def test_a_key_that_stands_twice_is_no_card_to_believe():
@@ -138,9 +143,11 @@ def test_a_key_that_stands_twice_is_no_card_to_believe():
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_what_is_no_card_raises_nothing_but_a_value_error(content):
+@example(b"{}")
+@example(b"[" * 100_000)
+def test_what_is_no_card_is_unsigned_or_raises_a_value_error(content):
     with contextlib.suppress(ValueError):
-        signature_of(content)
+        assert signature_of(content) == Seen(State.UNSIGNED, None)
 
 
 def test_who_signs_anew_replaces_the_signature_and_without_a_key_there_is_none():

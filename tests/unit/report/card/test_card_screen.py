@@ -357,11 +357,15 @@ def test_quiet_progress_is_nothing() -> None:
 
 
 def test_a_reader_that_went_away_stops_no_grade() -> None:
+    tried = []
+
     class Closed(io.StringIO):
-        def write(self, _: str) -> int:
+        def write(self, text: str) -> int:
+            tried.append(text)
             raise BrokenPipeError
 
     Lines(Closed()).stage("build")
+    assert tried == ["build\n"]
 
 
 def test_the_moving_line_shows_the_stage_and_cleans_up() -> None:
