@@ -131,13 +131,13 @@ def _write_with_timeline(
     results: "Results", runs: tuple[Path, ...], *, html: Path | None, timeline: Path | None
 ) -> None:
     """Write the page, which has the timelines of the runs, and the timelines' own file."""
-    from evaluator.batch.runs import report_files
+    from evaluator.batch.runs import page_files
     from evaluator.batch.runs.timeline_report import read_timelines, write_trace
     from evaluator.report.timeline.page_section import use_lines
 
     recorded = read_timelines(runs)
     if html is not None:
-        report_files.write_html(results, html, recorded.sessions)
+        page_files.write_pieces(html, page_files.run_page_of(results, recorded.sessions))
     if timeline is None:
         return
     write_trace(recorded, timeline)
@@ -192,16 +192,26 @@ def _write_kernelbench(results: "Results", folder: Path) -> None:
     metavar="RULE",
     help="Exit with 1 if RUN_B is worse: speedup:-5%, correct:-2% (both significant), or status (any).",
 )
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a self-contained HTML page to FILE, with code and evidence of both runs.",
+)
 @json_option
-def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: bool) -> ExitCode:
+def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], html: Path | None, as_json: bool) -> ExitCode:
     """Compare the submissions of two runs: which broke, which were fixed, and how much faster RUN_B is."""
-    from evaluator.batch.runs.results import compare_runs
+    from evaluator.batch.runs.page_files import comparison_page_of, write_pieces
+    from evaluator.batch.runs.results import compare_results, read_run
     from evaluator.report.run.comparison_screen import comparison_document, render_comparison
     from evaluator.report.run.run_comparison import failures, parse_rule
 
     rules = [parse_rule(rule) for rule in fail_on]
-    comparison = compare_runs(before, after)
+    runs = read_run(before), read_run(after)
+    comparison = compare_results(*runs)
     failed = failures(comparison, rules)
+    if html is not None:
+        write_pieces(html, comparison_page_of(*runs))
     if as_json:
         terminal.emit(terminal.json_text(comparison_document(comparison, failed)))
     else:
