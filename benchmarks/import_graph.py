@@ -21,7 +21,7 @@ FLOORS = (
     ("commands", "service/client"),
     ("agents", "service"),
     ("api",),
-    ("batch", "serve"),
+    ("batch", "serve", "view"),
     ("batch/workers", "schema"),
     ("batch/runs",),
     ("grading",),

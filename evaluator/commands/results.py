@@ -1,5 +1,6 @@
-"""Commands about results: report, compare, regrade and show."""
+"""Commands about results: report, view, compare, regrade and show."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,33 @@ def report(
     for broken in results.broken:
         terminal.complain("broken", broken)
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
+
+
+@click.command(short_help="Show a run in the browser, live while its batch runs.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=run_argument)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port on 127.0.0.1.  [default: a free one]",
+)
+def view(*, runs: tuple[Path, ...], port: int) -> None:
+    """Serve the page of RUN on 127.0.0.1, and write its address to stdout. Ctrl-C ends the server.
+
+    The page follows the run. Several RUNs are the shards of one batch. `report --html` writes the same page to a file.
+    """
+    from evaluator.view.live_run import LiveRun
+    from evaluator.view.server import ViewServer
+
+    live = LiveRun(runs)
+    live.page()  # a run that cannot be read is an error here, and not in the browser
+    with ViewServer(live, port, terminal.tell) as server:
+        terminal.emit(f"{server.address}\n")
+        terminal.tell("Ctrl-C ends the server")
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+    terminal.tell("ended")
 
 
 def _write_files(results: "Results", *, submissions: Path | None, junit: Path | None, kernelbench: Path | None) -> None:

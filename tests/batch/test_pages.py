@@ -82,17 +82,17 @@ def test_a_page_is_one_file_and_a_hostile_name_is_text(run, tmp_path):
 def test_every_submission_is_on_the_page_with_its_code(run, tmp_path):
     run("report", "run", "--html", "page.html")
     text = (tmp_path / "page.html").read_text()
-    assert text.count("<details>") == 4
+    assert text.count("<summary>code, findings and samples</summary>") == 4
     for line in ("# right", "# wrong", "# lost 3", "hello, world"):
         assert line in text
 
 
 def test_details_beyond_the_limit_are_left_out_and_counted(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("evaluator.report.run.html._DETAILS_BYTES", 10)
+    monkeypatch.setattr("evaluator.report.page.writer.DETAILS_BYTES", 10)
     run("report", "run", "--html", "page.html")
     text = (tmp_path / "page.html").read_text()
     assert "Code and findings of 4 submissions are omitted" in text
-    assert text.count("<details>") == 0
+    assert text.count("<summary>code, findings and samples</summary>") == 0
 
 
 def test_junit(run, tmp_path):

@@ -41,10 +41,10 @@ _CUDA = re.compile(
 _CUDA_WORDS = frozenset(
     re.findall(
         r"\w+",
-        "alignas auto bool break case char class const constexpr continue default delete do double else enum extern false "
-        "float for goto if inline int long namespace new nullptr operator private public return short signed sizeof static "
-        "struct switch template this true typedef typename union unsigned using virtual void volatile while "
-        "__constant__ __device__ __forceinline__ __global__ __host__ __launch_bounds__ __restrict__ __shared__",
+        "alignas auto bool break case char class const constexpr continue default delete do double else enum extern "
+        "false float for goto if inline int long namespace new nullptr operator private public return short signed "
+        "sizeof static struct switch template this true typedef typename union unsigned using virtual void volatile "
+        "while __constant__ __device__ __forceinline__ __global__ __host__ __launch_bounds__ __restrict__ __shared__",
     )
 )
 _PYTHON_WORDS = frozenset(keyword.kwlist)

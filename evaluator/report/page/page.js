@@ -102,8 +102,8 @@ table.addEventListener("toggle", (event) => {
   if (!event.target.open || !beside || beside.childElementCount) return;
   const reference = document.getElementById(beside.dataset.reference);
   if (!reference) return;
-  const title = document.createElement("p");
-  title.textContent = "The reference";
+  const title = document.createElement("h3");
+  title.textContent = "Reference";
   beside.append(title, reference.querySelector(".code").cloneNode(true));
 }, true);
 

@@ -3,7 +3,7 @@
 The size of the chart does not grow with the number of samples: each column is the range of neighbouring samples.
 """
 
-import math
+import statistics
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -16,8 +16,8 @@ _WIDTH, _HEIGHT = 720, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 18, 24
 _GAP = 16
 _COLUMNS = 60
-_USUAL, _ROOM = 0.98, 1.25
-"""The axis ends above this quantile of each side, times the room: one slow call would flatten all others."""
+_MEDIANS = 3.0
+"""The axis ends at so many times the largest median: one slow call would flatten all other calls."""
 
 
 def samples_chart(timing: Timing) -> Markup:
@@ -47,11 +47,10 @@ def samples_chart(timing: Timing) -> Markup:
 
 
 def _top_ms(sides: Sequence[Sequence[float]]) -> float:
-    """Return the end of the axis."""
-    finite = [sorted(value for value in side if math.isfinite(value)) for side in sides]
-    usual = [side[math.ceil(len(side) * _USUAL) - 1] for side in finite if side]
-    top_ms = max(usual, default=0.0) * _ROOM
-    return top_ms if math.isfinite(top_ms) else max(usual)
+    """Return the end of the axis: at most the largest sample."""
+    largest_ms = max((max(side) for side in sides if side), default=0.0)
+    medians_ms = _MEDIANS * max((statistics.median(side) for side in sides if side), default=0.0)
+    return min(largest_ms, medians_ms) if medians_ms > 0 else largest_ms
 
 
 def _columns(parts: Sequence[float], left: float, width: float) -> str:

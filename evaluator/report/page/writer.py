@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from evaluator.report.layout.text import counted
 from evaluator.report.page.code_colours import coloured
 from evaluator.report.page.entries import shown_name, times
 
@@ -77,7 +78,7 @@ def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined)
-    made.filters |= {"name": shown_name, "times": times}
+    made.filters |= {"name": shown_name, "times": times, "counted": counted}
     return made
 
 

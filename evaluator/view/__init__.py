@@ -1,0 +1,1 @@
+"""The page of a run, served live to a browser of this machine."""
