@@ -46,6 +46,7 @@ class ViewServer(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 64
 
     def __init__(self, live: Live, port: int, tell: Callable[[str], None]) -> None:
         """Listen on `port`; 0 selects a free port. `tell` prints a line about a fault.
@@ -94,6 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: ViewServer
     timeout = _PATIENCE_S
+    default_request_version = "HTTP/1.0"
+    """Version before a request is read: an answer in HTTP/0.9 has no status."""
 
     def do_GET(self) -> None:
         """Answer the page, or its version."""

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -20,7 +19,7 @@ _OPTIONS = (
     "--disable-dev-shm-usage",
     "--no-first-run",
     "--disable-background-networking",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-pipe",
 )
 
@@ -44,10 +43,11 @@ class Tab:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
-    def open(self, path: Path) -> None:
-        """Open a file, and wait until it is loaded."""
-        self.call("Page.navigate", url=path.as_uri())
-        self._wait(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events))
+    def open(self, address: str) -> None:
+        """Open a page, and wait until it is loaded."""
+        seen = len(self.events)
+        self.call("Page.navigate", url=address)
+        self._wait(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events[seen:]))
 
     def evaluate(self, expression: str) -> Any:
         """Give the value of an expression in the page; a promise is waited for."""

@@ -26,7 +26,7 @@ def run_page_of(results: Results, timelines: Sequence[SessionTimeline], version:
         CardError: the run has no manifest any more.
     """
     page = RunPage(
-        title=_title(results),
+        title=f"Run {_name(results)}",
         sections=sections(results.samples, results.asked),
         terms=_run_terms(results),
         references=references(results),
@@ -40,7 +40,7 @@ def run_page_of(results: Results, timelines: Sequence[SessionTimeline], version:
 def comparison_page_of(before: Results, after: Results) -> Iterator[bytes]:
     """Yield the parts of the page of two runs. Raises UsageError if the runs cannot be compared."""
     comparison = compare_results(before, after)
-    runs = [ComparedRun(_title(each), _run_terms(each)) for each in (before, after)]
+    runs = [ComparedRun(_name(each), _run_terms(each)) for each in (before, after)]
     found = [{(entry.sample.problem, entry.sample.name): entry for entry in each.entries} for each in (before, after)]
 
     def evidence(problem: str, name: str) -> tuple[Detail | None, Detail | None]:
@@ -75,16 +75,20 @@ def references(results: Results) -> dict[str, str]:
     return {name: sources[name, sha256] for name, sha256 in graded if (name, sha256) in sources}
 
 
-def _title(results: Results) -> str:
-    return one_line(f"Run {results.folder.resolve().name}", 120)
+def _name(results: Results) -> str:
+    return one_line(results.folder.resolve().name, 120)
 
 
 def _run_terms(results: Results) -> list[tuple[str, str]]:
     """Return the terms of the run, and the machine of its first card, without paths of this machine."""
     manifest = RunFolder(results.folder).read_manifest()
-    terms = {name: value for name, value in msgspec.to_builtins(manifest.terms).items() if value not in (None, [])}
+    terms = {name: value for name, value in msgspec.to_builtins(manifest.terms).items() if value not in (None, [], ())}
     said = [(name, str(value)) for name, value in terms.items()]
-    said += [("started", manifest.started_at), ("warpgrade", manifest.warpgrade), ("torch", manifest.torch)]
+    said += [
+        ("started", manifest.started_at.replace("T", " ", 1)),
+        ("warpgrade", manifest.warpgrade),
+        ("torch", manifest.torch),
+    ]
     card = next((card for card in (entry.read_card() for entry in results.entries) if card is not None), None)
     if card is not None:
         machine = card.environment

@@ -11,7 +11,7 @@ from evaluator.report.page import svg
 from evaluator.report.run.intervals import share
 
 _WIDTH, _HEIGHT = 560, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 16, 14, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 16, 14, 36
 _MOST_P = 5.0
 _NAMES, _VALUES, _ROW = 200, 64, 22
 _LONGEST_NAME = 26
@@ -38,8 +38,8 @@ def fast_curve(speedups: Sequence[float], submissions: int) -> Markup:
         svg.line(root, (_LEFT, y, _WIDTH - _RIGHT, y), "grid")
         svg.text(root, _LEFT - 6, y + 4, f"{percent} %", "end")
     for tick in range(int(_MOST_P) + 1):
-        svg.text(root, _x(tick), _HEIGHT - 16, f"{tick}x", "middle")
-    svg.text(root, (_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 2, "p: more than p times as fast", "middle")
+        svg.text(root, _x(tick), _HEIGHT - 19, f"{tick}x", "middle")
+    svg.text(root, (_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, "p: more than p times as fast", "middle")
     svg.line(root, (_x(1), _y(0), _x(1), _y(1)), "one")
     middle, low, high = [], [], []
     for step in range(101):

@@ -97,15 +97,17 @@ filter.addEventListener("input", () => {
 });
 
 // The page has each reference once. Opened details show a copy beside the submission's code.
-table.addEventListener("toggle", (event) => {
-  const beside = event.target.querySelector(".beside");
-  if (!event.target.open || !beside || beside.childElementCount) return;
+function compare(details) {
+  const beside = details.querySelector(".beside");
+  if (!details.open || !beside || beside.childElementCount) return;
   const reference = document.getElementById(beside.dataset.reference);
   if (!reference) return;
   const title = document.createElement("h3");
   title.textContent = "Reference";
   beside.append(title, reference.querySelector(".code").cloneNode(true));
-}, true);
+}
+
+table.addEventListener("toggle", (event) => compare(event.target), true);
 
 // A link to a submission opens its details.
 function follow() {
@@ -138,14 +140,18 @@ function take(fresh) {
   const top = seen ? seen.getBoundingClientRect().top : 0;
   for (const id of ["summary", "notes"]) swap(fresh, id);
   document.getElementById("chips").replaceChildren(...fresh.getElementById("chips").children);
-  bodies = Array.from(fresh.getElementById("submissions").tBodies, (body) => {
+  // The collection shrinks when a body moves to this page.
+  bodies = Array.from(fresh.getElementById("submissions").tBodies).map((body) => {
     const before = known.get(body.id);
     known.delete(body.id);
     if (!before) return body;
     if (before.dataset.made === body.dataset.made) return before;
     const details = body.querySelector("details");
-    if (details && before.querySelector("details[open]")) details.open = true;
     before.replaceWith(body);
+    if (details && before.querySelector("details[open]")) {
+      details.open = true;
+      compare(details);
+    }
     return body;
   });
   for (const gone of known.values()) gone.remove();
