@@ -135,7 +135,7 @@ def view(*, runs: tuple[Path, ...], port: int) -> None:
     from evaluator.view.server import ViewServer
 
     live = LiveRun(runs)
-    live.page()  # a run that cannot be read is an error here, and not in the browser
+    live.page()  # an unreadable run is an error of the command
     with ViewServer(live, port, terminal.tell) as server:
         terminal.emit(f"{server.address}\n")
         terminal.tell("Ctrl-C ends the server")

@@ -1,1 +1,1 @@
-"""The page of a run, served live to a browser of this machine."""
+"""The page of a run, served live to local browsers."""

@@ -1,4 +1,4 @@
-"""Page of a run that a batch may still extend."""
+"""Page of a run during the batch."""
 
 import hashlib
 import threading
@@ -14,11 +14,11 @@ from evaluator.batch.runs.timeline_report import read_timelines
 
 _LEAST_S = 1.0
 _REST = 4.0
-"""Pause after a page was made, in multiples of the time that this took: at most a fifth of a core makes pages."""
+"""Pause after the making of a page, in multiples of the duration: pages take at most a fifth of a core."""
 
 
 class LiveRun:
-    """Current page of one or several runs; several are the shards of one batch. Threads may share an object."""
+    """Current page of a run, or of the shards of a batch. Threads may share an object."""
 
     def __init__(self, runs: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
         self._runs = runs
@@ -29,7 +29,7 @@ class LiveRun:
         self._rests_until_s = clock()
 
     def version(self) -> str:
-        """Return the version of the page that `page` would return."""
+        """Return the version of the next result of `page`."""
         with self._lock:
             return self._newest()
 
@@ -38,7 +38,7 @@ class LiveRun:
 
         Raises:
             CardError: a run cannot be read.
-            UsageError: the runs are not shards of one batch.
+            UsageError: the runs are not shards of a single batch.
         """
         with self._lock:
             newest = self._newest()

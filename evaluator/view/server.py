@@ -1,7 +1,7 @@
-"""HTTP server of a live page: for browsers of this machine alone, GET alone, at a secret address.
+"""HTTP server of a live page: only for local browsers, only GET, at a secret address.
 
 Every local user and every web page in a browser can reach a port of 127.0.0.1. The secret in the path keeps other users
-out. The check of the Host header keeps out web pages whose own name was rebound to 127.0.0.1.
+out. The check of the Host header keeps out web pages after a DNS rebinding to 127.0.0.1.
 """
 
 import hmac
@@ -32,13 +32,13 @@ _HEADERS = {
 
 
 class Live(Protocol):
-    """Source of the page and its version."""
+    """Source of the page and the version."""
 
     def page(self) -> bytes:
         """Return the page."""
 
     def version(self) -> str:
-        """Return a text that changes with the page."""
+        """Return a text; a changed page has a changed text."""
 
 
 class ViewServer(socketserver.ThreadingTCPServer):
@@ -84,14 +84,14 @@ class ViewServer(socketserver.ThreadingTCPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
-        """Print a surprise on one line. A lost connection is none."""
+        """Print a surprise on a single line. A lost connection is no surprise."""
         error = sys.exception()
         if not isinstance(error, OSError):
             self._tell(f"error: a request was not answered: {error!r}")
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request on one connection."""
+    """A single request on a connection."""
 
     server: ViewServer
     timeout = _PATIENCE_S
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Version before a request is read: an answer in HTTP/0.9 has no status."""
 
     def do_GET(self) -> None:
-        """Answer the page, or its version."""
+        """Answer the page, or the version."""
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
             self._answer(HTTPStatus.FORBIDDEN, b"The page has another address: see `warpgrade view`.\n")
@@ -117,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}\n".encode("utf-8", "replace"))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """Answer a request that is not HTTP, or has another method. The base class would repeat text of the request."""
+        """Answer an invalid request or another method. The base class would repeat text of the request."""
         status = HTTPStatus(code)
         if status is HTTPStatus.NOT_IMPLEMENTED:
             status = HTTPStatus.METHOD_NOT_ALLOWED
@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "warpgrade"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's
-        """Print nothing: a page asks for its version every two seconds."""
+        """Print nothing: a page asks for the version every two seconds."""
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str = "text/plain") -> None:
         self.close_connection = True

@@ -1,4 +1,4 @@
-"""HTML pages of runs: the page of one run, and the page of a comparison."""
+"""HTML pages of runs: the page of a run, and the page of a comparison."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -62,8 +62,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 def references(results: Results) -> dict[str, str]:
     """Return the source of each problem's reference.
 
-    A problem that changed after its grades is left out: its hash differs from the plan's. So the manifest of a run from
-    elsewhere cannot name other files of this machine.
+    A problem with a changed hash is left out. A manifest from elsewhere therefore cannot publish files of this machine.
     """
     folder = RunFolder(results.folder).read_manifest().problems
     try:

@@ -1,1 +1,1 @@
-"""HTML pages of a run and of a comparison: one file each, without a network, and with escaped text alone."""
+"""HTML pages of a run and of a comparison: a single file each, without network access, with escaped text only."""

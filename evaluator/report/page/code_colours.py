@@ -1,7 +1,7 @@
 """Python source, and the CUDA text in its string literals, as escaped HTML with classes for colours.
 
-Submissions write the source, so the scanner takes linear time for every text. No repeat backtracks, and an alternative
-reads at most ten characters before its last point of failure. Pygments needs 1 s for the 4 kB of `"%000...`, and time
+Submissions write the source: the scanner takes linear time for every text. No repeat backtracks, and an alternative
+reads at most ten characters before the last point of failure. Pygments needs 1 s for the 4 kB of `"%000...`, and time
 grows with the square of the length.
 """
 
@@ -53,7 +53,7 @@ _OPENING = re.compile(r"""[bBfFrRuU]{0,2}(\"{3}|'{3}|"|')""")
 
 
 def coloured(source: str) -> Markup:
-    """Return `source` as HTML. The text between the tags is `source` itself.
+    """Return `source` as HTML. The text between the tags equals `source`.
 
     >>> str(coloured("def f(): '<'"))
     '<span class="k">def</span> <span class="f">f</span>(): <span class="s">&#39;&lt;&#39;</span>'
@@ -70,7 +70,7 @@ def _pieces(source: str) -> Iterator[str]:
 
 
 def _native(literal: str) -> Iterator[tuple[str, str]]:
-    """Yield the tokens of a string literal that holds CUDA: its quotes as a string, the text between as CUDA."""
+    """Yield the tokens of a string literal that holds CUDA: the quotes as a string, the text between as CUDA."""
     opening = _OPENING.match(literal)
     begin = 0 if opening is None else opening.end()
     end = (

@@ -22,14 +22,14 @@ Evidence = Callable[[str, str], tuple[Detail | None, Detail | None]]
 
 
 class ComparedRun(NamedTuple):
-    """One of the runs: its title, and the names and values of its terms."""
+    """Title of a run, and the names and values of the run's terms."""
 
     title: str
     terms: list[tuple[str, str]]
 
 
 class PairRow(NamedTuple):
-    """Row of a submission. A submission of only one run is unpaired, and its other status is empty."""
+    """Row of a submission. A submission of a single run is unpaired, with an empty status for the missing run."""
 
     problem: str
     name: str
@@ -42,12 +42,12 @@ class PairRow(NamedTuple):
 
     @property
     def fragment(self) -> str:
-        """Fragment of a link to this submission: the same as in the page of a run."""
+        """Fragment of a link to the submission: equal to the fragment in the page of a run."""
         return fragment("s", f"{self.problem}/{self.name}")
 
     @property
     def faster_text(self) -> str:
-        """The ratio of speedups with its interval."""
+        """The ratio of speedups with the interval."""
         if self.faster is None:
             return ""
         low, high = self.faster.low, self.faster.high

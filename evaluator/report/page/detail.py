@@ -43,7 +43,7 @@ class Note(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """An error of the compiler: its place, its message, and the line of code."""
+    """An error of the compiler: place, message, and line of code."""
 
     place: str
     message: str

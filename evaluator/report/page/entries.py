@@ -16,7 +16,7 @@ _LONGEST_FRAGMENT = 300
 class PageEntry(NamedTuple):
     """One submission's row. `status` is `missing` without a card.
 
-    `made` changes with the card, so that an open page keeps the rows of unchanged cards.
+    `made` changes with the card: an open page keeps the rows of unchanged cards.
     """
 
     problem: str
@@ -33,7 +33,7 @@ class PageEntry(NamedTuple):
 
     @property
     def fragment(self) -> str:
-        """Fragment of a link to this submission: the same in every page of the run."""
+        """Fragment of a link to the submission: equal in all pages of the run."""
         return fragment("s", f"{self.problem}/{self.name}")
 
     @property
@@ -48,7 +48,7 @@ class PageEntry(NamedTuple):
 
 
 class Best(NamedTuple):
-    """A problem with its fastest correct submission; None if no submission is correct."""
+    """A problem with the fastest correct submission; None if no submission is correct."""
 
     problem: str
     samples: int
@@ -62,7 +62,7 @@ class Best(NamedTuple):
 
     @property
     def interval(self) -> str:
-        """The speedup of the best submission, with its interval."""
+        """The speedup of the best submission, with the interval."""
         if self.entry is None or self.entry.speedup is None:
             return ""
         low, high = self.entry.speedup_low, self.entry.speedup_high
@@ -71,7 +71,7 @@ class Best(NamedTuple):
 
 
 def fragment(kind: str, name: str) -> str:
-    """Return the fragment of a link. A long name ends with its hash, because fragments are unique.
+    """Return the fragment of a link. A long name ends with a hash, because fragments are unique.
 
     >>> fragment("s", "relu/a <b>")
     's/relu/a%20%3Cb%3E'

@@ -21,7 +21,7 @@ class RunPage(NamedTuple):
     """Content of a page.
 
     `terms` are the names and values of the run's terms, `references` the source of each problem's reference. `broken`
-    counts the cards that could not be read or were rejected. A live page has a `version`, which changes with the run.
+    counts unreadable and rejected cards. A live page has a `version`, which changes with the run.
     """
 
     title: str

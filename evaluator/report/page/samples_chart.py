@@ -17,7 +17,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 18, 24
 _GAP = 16
 _COLUMNS = 60
 _MEDIANS = 3.0
-"""The axis ends at so many times the largest median: one slow call would flatten all other calls."""
+"""The axis ends at this multiple of the largest median: a slow call would flatten all other calls."""
 
 
 def samples_chart(timing: Timing) -> Markup:
@@ -54,7 +54,7 @@ def _top_ms(sides: Sequence[Sequence[float]]) -> float:
 
 
 def _columns(parts: Sequence[float], left: float, width: float) -> str:
-    """Return a path with a stroke for each column, from its smallest to its largest part of the axis."""
+    """Return a path with a stroke for each column, from the smallest to the largest part of the axis."""
     columns = min(len(parts), _COLUMNS)
     strokes = []
     for column in range(columns):

@@ -1,6 +1,6 @@
-"""Elements of the page's charts. Colours come from the page's style, so that charts follow dark mode. Pure.
+"""Elements of the page's charts. Colours come from the page's style, and follow dark mode. Pure.
 
-Every text is one line and an escaped text node; every number is finite.
+Every text is a single line and an escaped text node; every number is finite.
 """
 
 from xml.etree import ElementTree
@@ -14,7 +14,7 @@ _LONGEST = 200
 
 
 def picture(width: int, height: int, title: str) -> Picture:
-    """Return an empty picture. The title is its text for readers of a screen."""
+    """Return an empty picture. Screen readers read the title."""
     root = ElementTree.Element("svg", {"viewBox": f"0 0 {width} {height}", "role": "img", "aria-label": title})
     ElementTree.SubElement(root, "title").text = title
     return root
@@ -26,7 +26,7 @@ def markup(root: Picture) -> Markup:
 
 
 def text(root: Picture, x: float, y: float, content: str, anchor: str = "start") -> None:
-    """Add a text on one line."""
+    """Add a text on a single line."""
     place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor}
     ElementTree.SubElement(root, "text", place).text = one_line(content, _LONGEST)
 

@@ -1,6 +1,6 @@
 """Parts common to all pages: templates, the content security policy, and the bounds of a page's size.
 
-The policy permits one style and one script by hash. Even unescaped text could neither run nor load anything.
+The policy permits a single style and a single script, by hash. Unescaped text could neither run nor load anything.
 """
 
 import base64
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from evaluator.report.layout.text import counted
+from evaluator.report.layout.text import counted, printable
 from evaluator.report.page.code_colours import coloured
 from evaluator.report.page.entries import shown_name, times
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parent / "templates"
 DETAILS_BYTES = 32 << 20
 """Limit of all details of a page."""
 COLOURED_CHARACTERS = 4 << 20
@@ -27,7 +27,7 @@ COLOURED_CHARACTERS = 4 << 20
 
 
 class Room:
-    """The space that is left for details and colours. A page of 10 000 submissions stays small enough to open."""
+    """Remaining space for details and colours. A page of 10 000 submissions stays small enough to open."""
 
     def __init__(self) -> None:
         self.left_out = 0
@@ -35,7 +35,7 @@ class Room:
         self._characters = COLOURED_CHARACTERS
 
     def details(self, macro: str, size: int, **content: Any) -> Markup:
-        """Return the details that the macro makes of `content`; nothing if they do not fit."""
+        """Return the details of `content`, made by the macro; nothing if the details do not fit."""
         if size <= self._bytes:
             made: Markup = getattr(_parts(), macro)(**content, coloured=self.coloured)
             length = len(made.encode("utf-8", "replace"))
@@ -45,16 +45,16 @@ class Room:
         self.left_out += 1
         return Markup("")
 
-    def coloured(self, source: str) -> str:
-        """Return code, with colours if there is room. The template escapes plain text."""
+    def coloured(self, source: str) -> Markup:
+        """Return escaped code, with colours as long as room is left."""
         if len(source) > self._characters:
-            return source
+            return escape(source)
         self._characters -= len(source)
         return coloured(source)
 
 
 def page_pieces(template: str, *, is_live: bool = False, **content: Any) -> Iterator[bytes]:
-    """Yield the parts of a page. A live page may ask its own server for news."""
+    """Yield the parts of a page. A live page may ask the page's own server for news."""
     style, script = (_trusted(f"page.{end}") for end in ("css", "js"))
     stream = (
         _environment()
@@ -77,9 +77,14 @@ def page_pieces(template: str, *, is_live: bool = False, **content: Any) -> Iter
 def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined)
+    made = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_visible)
     made.filters |= {"name": shown_name, "times": times, "counted": counted}
     return made
+
+
+def _visible(value: object) -> object:
+    """Return text without control characters and marks of direction. Markup is made of such text already."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @functools.cache

@@ -78,6 +78,7 @@ def test_a_hostile_name_is_text_wherever_it_is_shown(name):
     assert reader.names <= OWN | {"dl", "dt", "dd"}
     allowed = {"src", "style", "action", "onerror"}
     assert not allowed & {key for _, attributes in reader.tags for key in attributes}
+    assert not set("\u202e\u2066\u200f\x00\x1b") & set(reader.text)
     identities = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
     assert len(identities) == len(set(identities))
     assert max(map(len, identities)) < 400
