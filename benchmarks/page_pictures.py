@@ -38,7 +38,7 @@ from evaluator.submission.read import Submission  # noqa: E402
 from evaluator.timing import stats  # noqa: E402
 from evaluator.timing.quote import quote  # noqa: E402
 from tests import cards  # noqa: E402
-from tests.batch.chromium import tab  # noqa: E402
+from tests.batch.chromium import browser  # noqa: E402
 
 PROBLEMS = ("relu", "softmax", "layer_norm", "matmul", "attention", "cumsum", "cross_entropy", "gelu")
 SAMPLES = 3
@@ -164,7 +164,7 @@ def example_pages() -> Iterator[tuple[Path, Path]]:
 
 def picture(page: Path, width: int, height: int, *, dark: bool = False, script: str = "") -> bytes:
     """Return the picture of a page in a window of this size, after a script."""
-    with tab() as opened:
+    with browser() as running, running.tab() as opened:
         size: dict[str, Any] = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 640}
         opened.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

@@ -229,7 +229,6 @@ def _write_kernelbench(results: "Results", folder: Path) -> None:
 @json_option
 def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], html: Path | None, as_json: bool) -> ExitCode:
     """Compare the submissions of two runs: which broke, which were fixed, and how much faster RUN_B is."""
-    from evaluator.batch.runs.page_files import comparison_page_of, write_pieces
     from evaluator.batch.runs.results import compare_results, read_run
     from evaluator.report.run.comparison_screen import comparison_document, render_comparison
     from evaluator.report.run.run_comparison import failures, parse_rule
@@ -239,6 +238,8 @@ def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], html: Path |
     comparison = compare_results(*runs)
     failed = failures(comparison, rules)
     if html is not None:
+        from evaluator.batch.runs.page_files import comparison_page_of, write_pieces
+
         write_pieces(html, comparison_page_of(*runs))
     if as_json:
         terminal.emit(terminal.json_text(comparison_document(comparison, failed)))

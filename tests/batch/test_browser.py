@@ -7,10 +7,12 @@ import pytest
 from evaluator.commands import main as cli
 from evaluator.view.live_run import LiveRun
 from evaluator.view.server import ViewServer
-from tests.batch.chromium import chromium, tab
+from tests.batch import chromium
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium; WARPGRADE_CHROMIUM may name one")
+pytestmark = pytest.mark.skipif(
+    chromium.chromium() is None, reason="there is no Chromium; WARPGRADE_CHROMIUM may name one"
+)
 
 SCRIPT = "<script>window.owned = 1; alert(1)<-script>"
 IMAGE = '<img src=x onerror="window.owned = 1">'
@@ -30,12 +32,18 @@ def heading(column):
     return f"document.querySelector('#submissions').tHead.rows[0].cells[{column}]"
 
 
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.browser() as running:
+        yield running
+
+
 @pytest.fixture
-def page(batch, hand_in, tmp_path):  # noqa: F811
+def page(batch, hand_in, tmp_path, browser):  # noqa: F811
     hand_in(FILES)
     batch()
     assert cli.run(["report", "run", "--html", "page.html"]) == 0
-    with tab() as opened:
+    with browser.tab() as opened:
         opened.open((tmp_path / "page.html").as_uri())
         yield opened
 
@@ -112,7 +120,7 @@ def test_a_chip_keeps_its_status_and_a_link_opens_its_submission(page):
     assert page.evaluate("document.getElementById('s/relu/a').querySelector('details').open") is True
 
 
-def test_a_link_to_a_view_shows_the_same_rows_in_the_same_order(page, tmp_path):
+def test_a_link_to_a_view_shows_the_same_rows_in_the_same_order(page, browser):
     page.type_into("filter", "r")
     for status in ("correct", "wrong_result"):
         page.click(f"document.querySelector('#chips button[data-kind={status}]')")
@@ -123,7 +131,7 @@ def test_a_link_to_a_view_shows_the_same_rows_in_the_same_order(page, tmp_path):
     assert len(seen) == 3
     link = page.evaluate("location.href")
     assert link.endswith("#f/show=r&kind=correct&kind=wrong_result&sort=-submission")
-    with tab() as other:
+    with browser.tab() as other:
         other.open(link)
         assert other.evaluate(NAMES) == seen
         assert other.evaluate("document.getElementById('filter').value") == "r"
@@ -133,7 +141,7 @@ def test_a_link_to_a_view_shows_the_same_rows_in_the_same_order(page, tmp_path):
         assert other.evaluate(pressed) == ["correct", "wrong_result"]
 
 
-def test_a_hostile_fragment_is_text(page, tmp_path):
+def test_a_hostile_fragment_is_text(page):
     page.evaluate("location.hash = 'f/show=<img src=x onerror=window.owned=1>&kind=__proto__&sort=-<b>'")
     page.evaluate("new Promise(done => setTimeout(done, 200))")
     assert page.evaluate("typeof window.owned") == "undefined"
@@ -184,10 +192,10 @@ def test_a_comparison_is_sorted_filtered_and_linked_to(page, hand_in, batch, tmp
 
 
 @pytest.fixture
-def live(batch, hand_in, tmp_path):  # noqa: F811
+def live(batch, hand_in, tmp_path, browser):  # noqa: F811
     hand_in(FILES)
     batch()
-    with ViewServer(LiveRun([tmp_path / "run"]), 0, print) as server, tab() as opened:
+    with ViewServer(LiveRun([tmp_path / "run"]), 0, print) as server, browser.tab() as opened:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
