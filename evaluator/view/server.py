@@ -22,6 +22,7 @@ _HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.IGNORECASE)
 """With any port: a tunnel of SSH may have another."""
 _MOST_CONNECTIONS = 32
 _PATIENCE_S = 10.0
+_PIECE_BYTES = 1 << 16
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -140,4 +141,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        # The patience is that of one write: a page of megabytes may take longer through a tunnel.
+        for start in range(0, len(body), _PIECE_BYTES):
+            self.wfile.write(body[start : start + _PIECE_BYTES])

@@ -147,6 +147,9 @@ def test_a_hostile_fragment_is_text(page):
     assert page.evaluate("typeof window.owned") == "undefined"
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate(NAMES) == []
+    page.evaluate("location.hash = 'f/kind=__proto__&kind=missing'")  # statuses that this page has not
+    page.evaluate("new Promise(done => setTimeout(done, 200))")
+    assert len(page.evaluate(NAMES)) == len(FILES)
 
 
 def test_the_reference_is_beside_the_code(page):

@@ -158,6 +158,14 @@ def test_silent_clients_keep_nobody_out_and_are_bounded(served, monkeypatch):
             connection.close()
 
 
+def test_a_large_page_arrives_whole(served):
+    large = bytes(range(256)) * (32 << 10)
+    served.live.page = lambda: large
+    answer, content = ask(served)
+    assert content == large
+    assert int(answer.getheader("Content-Length")) == 8 << 20
+
+
 def test_a_used_port_is_named(served):
     port = served.server_address[1]
     with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):

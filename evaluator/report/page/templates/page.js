@@ -37,12 +37,18 @@ function apply() {
     heading.removeAttribute("aria-sort");
     if (heading.dataset.column === state.column) heading.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
   }
-  for (const chip of document.querySelectorAll("#chips button")) chip.setAttribute("aria-pressed", String(state.kinds.has(chip.dataset.kind)));
+  // A kind without a chip is ignored: nobody could unset it.
+  const pressed = new Set();
+  for (const chip of document.querySelectorAll("#chips button")) {
+    const isPressed = state.kinds.has(chip.dataset.kind);
+    chip.setAttribute("aria-pressed", String(isPressed));
+    if (isPressed) pressed.add(chip.dataset.kind);
+  }
   const wanted = state.words.toLowerCase().split(/\s+/).filter(Boolean);
   let count = 0;
   for (const body of bodies) {
     const text = Array.from(body.rows[0].cells, (cell) => cell.textContent).join(" ").toLowerCase();
-    const chosen = state.kinds.size === 0 || state.kinds.has(body.dataset.kind);
+    const chosen = pressed.size === 0 || pressed.has(body.dataset.kind);
     body.hidden = !chosen || !wanted.every((word) => text.includes(word));
     if (!body.hidden) count += 1;
   }
