@@ -144,6 +144,11 @@ def test_a_long_source_is_cut_and_the_rest_counted():
     assert "400000 more characters omitted; see the card." in page(entry(with_source("a = 1\n" * 100_000)))
 
 
+def test_lines_have_their_numbers_although_a_browser_drops_the_first_line_break():
+    shown = page(entry(with_source("\n\nx\n")))
+    assert '<span class="lines" aria-hidden="true">1\n2\n3</span><pre>\n\n\nx\n</pre>' in shown
+
+
 @pytest.mark.slow
 def test_a_page_of_ten_thousand_submissions_is_small_enough_to_open():
     made = entry()
