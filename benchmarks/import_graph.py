@@ -21,7 +21,7 @@ FLOORS = (
     ("commands", "service/client"),
     ("agents", "service"),
     ("api",),
-    ("batch", "serve"),
+    ("batch", "serve", "view"),
     ("batch/workers", "schema"),
     ("batch/runs",),
     ("grading",),
@@ -35,7 +35,7 @@ FLOORS = (
     ("doctor", "judge/runners"),
     ("compile",),
     ("compile/cuda", "compile/emulated", "judge/numerics"),
-    ("compile/extension", "emulator/parsing", "judge/reference", "lint", "sizes"),
+    ("compile/extension", "emulator/parsing", "judge/reference", "lint", "report/page", "sizes"),
     (
         "cards",
         "emulator/frontend",

@@ -28,7 +28,7 @@ _MODULES = {
     "grading": ("grade", "batch"),
     "serving": ("serve", "token"),
     "agents": ("mcp",),
-    "results": ("report", "compare", "regrade", "show"),
+    "results": ("report", "view", "compare", "regrade", "show"),
     "signatures": ("check-card", "keygen"),
     "problems": ("problems", "new"),
     "machine": ("doctor", "cache"),

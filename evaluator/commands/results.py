@@ -1,5 +1,6 @@
-"""Commands about results: report, compare, regrade and show."""
+"""Commands about results: report, view, compare, regrade and show."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,6 +117,33 @@ def report(
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
 
 
+@click.command(short_help="Show a run in the browser, live while its batch runs.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=run_argument)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port on 127.0.0.1.  [default: a free one]",
+)
+def view(*, runs: tuple[Path, ...], port: int) -> None:
+    """Serve the page of RUN on 127.0.0.1, and write its address to stdout. Ctrl-C ends the server.
+
+    The page follows the run. Several RUNs are the shards of one batch. `report --html` writes the same page to a file.
+    """
+    from evaluator.view.live_run import LiveRun
+    from evaluator.view.server import ViewServer
+
+    live = LiveRun(runs)
+    live.page()  # an unreadable run is an error of the command
+    with ViewServer(live, port, terminal.tell) as server:
+        terminal.emit(f"{server.address}\n")
+        terminal.tell("Ctrl-C ends the server")
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+    terminal.tell("ended")
+
+
 def _write_files(results: "Results", *, submissions: Path | None, junit: Path | None, kernelbench: Path | None) -> None:
     from evaluator.batch.runs import report_files
 
@@ -131,13 +159,13 @@ def _write_with_timeline(
     results: "Results", runs: tuple[Path, ...], *, html: Path | None, timeline: Path | None
 ) -> None:
     """Write the page, which has the timelines of the runs, and the timelines' own file."""
-    from evaluator.batch.runs import report_files
+    from evaluator.batch.runs import page_files
     from evaluator.batch.runs.timeline_report import read_timelines, write_trace
     from evaluator.report.timeline.page_section import use_lines
 
     recorded = read_timelines(runs)
     if html is not None:
-        report_files.write_html(results, html, recorded.sessions)
+        page_files.write_pieces(html, page_files.run_page_of(results, recorded.sessions))
     if timeline is None:
         return
     write_trace(recorded, timeline)
@@ -192,16 +220,27 @@ def _write_kernelbench(results: "Results", folder: Path) -> None:
     metavar="RULE",
     help="Exit with 1 if RUN_B is worse: speedup:-5%, correct:-2% (both significant), or status (any).",
 )
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a self-contained HTML page to FILE, with code and evidence of both runs.",
+)
 @json_option
-def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], as_json: bool) -> ExitCode:
+def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], html: Path | None, as_json: bool) -> ExitCode:
     """Compare the submissions of two runs: which broke, which were fixed, and how much faster RUN_B is."""
-    from evaluator.batch.runs.results import compare_runs
+    from evaluator.batch.runs.results import compare_results, read_run
     from evaluator.report.run.comparison_screen import comparison_document, render_comparison
     from evaluator.report.run.run_comparison import failures, parse_rule
 
     rules = [parse_rule(rule) for rule in fail_on]
-    comparison = compare_runs(before, after)
+    runs = read_run(before), read_run(after)
+    comparison = compare_results(*runs)
     failed = failures(comparison, rules)
+    if html is not None:
+        from evaluator.batch.runs.page_files import comparison_page_of, write_pieces
+
+        write_pieces(html, comparison_page_of(*runs))
     if as_json:
         terminal.emit(terminal.json_text(comparison_document(comparison, failed)))
     else:

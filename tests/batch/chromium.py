@@ -8,8 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -20,7 +19,7 @@ _OPTIONS = (
     "--disable-dev-shm-usage",
     "--no-first-run",
     "--disable-background-networking",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-pipe",
 )
 
@@ -30,24 +29,71 @@ def chromium() -> str | None:
     return os.environ.get("WARPGRADE_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
-class Tab:
-    """A page in a browser. What it logs, what it is refused, and what dialogues it opens is kept in `events`."""
+class Browser:
+    """A running Chromium. Its tabs share nothing but the pipe."""
 
     def __init__(self, reader: int, writer: int) -> None:
         self._reader, self._writer = reader, writer
         self._buffer = b""
         self._number = 0
-        self._session: str | None = None
-        self.events: list[dict[str, Any]] = []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._events: dict[str, list[dict[str, Any]]] = {}
+
+    @contextlib.contextmanager
+    def tab(self) -> Iterator["Tab"]:
+        """Have a page, with storage of its own."""
+        context = self.call("Target.createBrowserContext")["browserContextId"]
+        target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        events = self._events[session] = []
+        try:
+            yield Tab(self, session, events)
+        finally:
+            self.call("Target.disposeBrowserContext", browserContextId=context)
+
+    def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
+        """Have the browser do something, and wait for its answer."""
+        self._number += 1
+        number = self._number
+        message = {"id": number, "method": method, "params": parameters}
+        if session is not None:
+            message["sessionId"] = session
+        os.write(self._writer, json.dumps(message).encode() + b"\0")
+        self.wait(lambda: number in self._answers)
+        answer = self._answers.pop(number)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def wait(self, over: Callable[[], bool]) -> None:
+        """Receive messages until a condition holds."""
+        until_s = time.monotonic() + _LIMIT_S
+        while not over():
+            readable, _, _ = select.select([self._reader], [], [], max(0.0, until_s - time.monotonic()))
+            assert readable, "the browser does not answer"
+            piece = os.read(self._reader, 1 << 16)
+            assert piece, "the browser has ended"
+            *whole, self._buffer = (self._buffer + piece).split(b"\0")
+            for message in map(json.loads, whole):
+                if "id" in message:
+                    self._answers[message["id"]] = message
+                else:
+                    self._events.get(message.get("sessionId", ""), []).append(message)
+
+
+class Tab:
+    """A page in a browser. What it logs, what it is refused, and what dialogues it opens is kept in `events`."""
+
+    def __init__(self, browser: Browser, session: str, events: list[dict[str, Any]]) -> None:
+        self._browser, self._session = browser, session
+        self.events = events
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
-    def open(self, path: Path) -> None:
-        """Open a file, and wait until it is loaded."""
-        self.call("Page.navigate", url=path.as_uri())
-        self._wait(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events))
+    def open(self, address: str) -> None:
+        """Open a page, and wait until it is loaded."""
+        seen = len(self.events)
+        self.call("Page.navigate", url=address)
+        self._browser.wait(lambda: any(each["method"] == "Page.loadEventFired" for each in self.events[seen:]))
 
     def evaluate(self, expression: str) -> Any:
         """Give the value of an expression in the page; a promise is waited for."""
@@ -71,37 +117,13 @@ class Tab:
             self.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Have the browser do something, and wait for its answer."""
-        self._number += 1
-        number = self._number
-        message = {"id": number, "method": method, "params": parameters}
-        if self._session is not None:
-            message["sessionId"] = self._session
-        os.write(self._writer, json.dumps(message).encode() + b"\0")
-        answers: list[dict[str, Any]] = []
-        self._wait(lambda: bool(answers), answers, number)
-        assert "error" not in answers[0], answers[0]
-        return answers[0]["result"]
-
-    def _wait(self, over: Any, answers: list[dict[str, Any]] | None = None, number: int = 0) -> None:
-        until_s = time.monotonic() + _LIMIT_S
-        while not over():
-            readable, _, _ = select.select([self._reader], [], [], max(0.0, until_s - time.monotonic()))
-            assert readable, "the browser does not answer"
-            piece = os.read(self._reader, 1 << 16)
-            assert piece, "the browser has ended"
-            *whole, self._buffer = (self._buffer + piece).split(b"\0")
-            for text in whole:
-                message = json.loads(text)
-                if message.get("id") == number and answers is not None:
-                    answers.append(message)
-                elif "method" in message:
-                    self.events.append(message)
+        """Have the page do something, and wait for its answer."""
+        return self._browser.call(method, self._session, **parameters)
 
 
 @contextlib.contextmanager
-def tab() -> Iterator[Tab]:
-    """Have a browser with one page."""
+def browser() -> Iterator[Browser]:
+    """Have a browser without a page."""
     program = chromium()
     assert program is not None
     to_it, from_us = os.pipe()
@@ -122,7 +144,7 @@ def tab() -> Iterator[Tab]:
         os.close(to_it)
         os.close(to_us)
         try:
-            yield Tab(from_it, from_us)
+            yield Browser(from_it, from_us)
         finally:
             process.kill()
             process.wait()

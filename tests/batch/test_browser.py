@@ -1,12 +1,18 @@
 """The page of a run as a browser shows it: sorted, filtered, read; and what submissions wrote stays text."""
 
+import threading
+
 import pytest
 
 from evaluator.commands import main as cli
-from tests.batch.chromium import chromium, tab
+from evaluator.view.live_run import LiveRun
+from evaluator.view.server import ViewServer
+from tests.batch import chromium
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium; WARPGRADE_CHROMIUM may name one")
+pytestmark = pytest.mark.skipif(
+    chromium.chromium() is None, reason="there is no Chromium; WARPGRADE_CHROMIUM may name one"
+)
 
 SCRIPT = "<script>window.owned = 1; alert(1)<-script>"
 IMAGE = '<img src=x onerror="window.owned = 1">'
@@ -26,13 +32,19 @@ def heading(column):
     return f"document.querySelector('#submissions').tHead.rows[0].cells[{column}]"
 
 
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.browser() as running:
+        yield running
+
+
 @pytest.fixture
-def page(batch, hand_in, tmp_path):  # noqa: F811
+def page(batch, hand_in, tmp_path, browser):  # noqa: F811
     hand_in(FILES)
     batch()
     assert cli.run(["report", "run", "--html", "page.html"]) == 0
-    with tab() as opened:
-        opened.open(tmp_path / "page.html")
+    with browser.tab() as opened:
+        opened.open((tmp_path / "page.html").as_uri())
         yield opened
 
 
@@ -101,8 +113,137 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(page):
 
 
 def test_a_chip_keeps_its_status_and_a_link_opens_its_submission(page):
-    page.click("document.querySelector('#chips button[data-status=wrong_result]')")
+    page.click("document.querySelector('#chips button[data-kind=wrong_result]')")
     assert page.evaluate(NAMES) == ["b"]
     page.evaluate("location.hash = 's/relu/a'")
     page.evaluate("new Promise(done => setTimeout(done, 200))")
     assert page.evaluate("document.getElementById('s/relu/a').querySelector('details').open") is True
+
+
+def test_a_link_to_a_view_shows_the_same_rows_in_the_same_order(page, browser):
+    page.type_into("filter", "r")
+    for status in ("correct", "wrong_result"):
+        page.click(f"document.querySelector('#chips button[data-kind={status}]')")
+    page.click(heading(2))
+    page.click(heading(2))
+    seen = page.evaluate(NAMES)
+    assert seen == sorted(seen, reverse=True)
+    assert len(seen) == 3
+    link = page.evaluate("location.href")
+    assert link.endswith("#f/show=r&kind=correct&kind=wrong_result&sort=-submission")
+    with browser.tab() as other:
+        other.open(link)
+        assert other.evaluate(NAMES) == seen
+        assert other.evaluate("document.getElementById('filter').value") == "r"
+        pressed = (
+            "Array.from(document.querySelectorAll('#chips [aria-pressed=true]'), chip => chip.dataset.kind).sort()"
+        )
+        assert other.evaluate(pressed) == ["correct", "wrong_result"]
+
+
+def test_a_hostile_fragment_is_text(page):
+    page.evaluate("location.hash = 'f/show=<img src=x onerror=window.owned=1>&kind=__proto__&sort=-<b>'")
+    page.evaluate("new Promise(done => setTimeout(done, 200))")
+    assert page.evaluate("typeof window.owned") == "undefined"
+    assert page.evaluate("document.querySelectorAll('img').length") == 0
+    assert page.evaluate(NAMES) == []
+    page.evaluate("location.hash = 'f/kind=__proto__&kind=missing'")  # statuses that this page has not
+    page.evaluate("new Promise(done => setTimeout(done, 200))")
+    assert len(page.evaluate(NAMES)) == len(FILES)
+
+
+def test_the_reference_is_beside_the_code(page):
+    body = "document.getElementById('s/relu/a')"
+    beside = f"{body}.querySelector('.beside')"
+    page.call("Emulation.setDeviceMetricsOverride", width=1240, height=900, deviceScaleFactor=1, mobile=False)
+    assert page.evaluate(f"{beside}.textContent") == ""
+    page.evaluate(f"{body}.querySelector('details').open = true")
+    page.evaluate("new Promise(done => setTimeout(done, 200))")
+    assert "class Model(nn.Module)" in page.evaluate(f"{beside}.textContent")
+    boxes = [page.evaluate(f"{each}.getBoundingClientRect().left") for each in (f"{body}.querySelector('pre')", beside)]
+    assert boxes[0] < boxes[1]
+    assert page.evaluate(f"{body}.querySelector('svg .samples.submission').getBoundingClientRect().width") > 100
+
+
+def test_dark_mode_changes_the_colours_of_text_and_charts(page):
+    styles = "[getComputedStyle(document.body), getComputedStyle(document.querySelector('.charts svg text'))]"
+    colours = f"(([body, text]) => [body.color, body.backgroundColor, text.fill])({styles})"
+    found = []
+    for scheme in ("light", "dark"):
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        found.append(page.evaluate(colours))
+    assert all(light != dark for light, dark in zip(*found, strict=True))
+
+
+def test_a_comparison_is_sorted_filtered_and_linked_to(page, hand_in, batch, tmp_path, capsys):  # noqa: F811
+    (tmp_path / "run").rename(tmp_path / "before")
+    capsys.readouterr()
+    hand_in({"relu/a.py": "# wrong now", "relu/b.py": "# right now"})
+    batch()
+    assert cli.run(["compare", "before", "run", "--html", "compared.html"]) == 0
+    page.open((tmp_path / "compared.html").as_uri() + "#f/kind=broken")
+    names = NAMES.replace("cells[2]", "cells[1]")
+    assert page.evaluate(names) == ["a"]
+    page.click("document.querySelector('#chips button[data-kind=fixed]')")
+    assert sorted(page.evaluate(names)) == ["a", "b"]
+    page.evaluate("document.getElementById('s/relu/a').querySelector('details').open = true")
+    code = "Array.from(document.getElementById('s/relu/a').querySelectorAll('pre'), pre => pre.textContent)"
+    assert page.evaluate(code) == ["# right 1", "# wrong now"]
+    assert page.evaluate("typeof window.owned") == "undefined"
+    page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.fixture
+def live(batch, hand_in, tmp_path, browser):  # noqa: F811
+    hand_in(FILES)
+    batch()
+    with ViewServer(LiveRun([tmp_path / "run"]), 0, print) as server, browser.tab() as opened:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            opened.open(server.address)
+            opened.server = server
+            yield opened
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+UNTIL = "new Promise(done => { const look = () => %s ? done(true) : setTimeout(look, 50); look() })"
+
+
+def test_a_live_page_takes_over_results_and_keeps_what_its_reader_chose(live, hand_in, batch):  # noqa: F811
+    live.type_into("filter", "relu")
+    live.click(heading(2))
+    live.evaluate("document.getElementById('s/relu/b').querySelector('details').open = true")
+    live.evaluate("window.same = document.getElementById('s/relu/a')")
+    live.evaluate("scrollTo(0, document.body.scrollHeight)")
+    place = "document.getElementById('s/relu/b').getBoundingClientRect().top"
+    before = live.evaluate(place)
+    hand_in({"relu/_first.py": "# crashing 1", "relu/b.py": "# wrong again"})
+    batch()
+    assert live.evaluate(UNTIL % "document.getElementById('s/relu/_first')")
+    assert live.evaluate(NAMES) == ["_first", "a", "b", "c"]
+    assert live.evaluate("document.getElementById('shown').textContent") == f"4 of {len(FILES) + 1}"
+    assert live.evaluate("document.getElementById('filter').value") == "relu"
+    assert live.evaluate("document.getElementById('s/relu/a') === window.same") is True
+    assert live.evaluate("document.getElementById('s/relu/b').querySelector('details').open") is True
+    assert "# wrong again" in live.evaluate("document.getElementById('s/relu/b').textContent")
+    assert abs(live.evaluate(place) - before) <= 1  # although there is a row more above
+    assert live.evaluate("document.querySelector('#chips [data-kind=runtime_error]').textContent") == "runtime_error 2"
+    assert live.evaluate("typeof window.owned") == "undefined"
+    assert live.evaluate("document.querySelectorAll('img, iframe, object, link').length") == 0
+
+
+def test_a_live_page_says_when_its_server_has_ended(live):
+    assert live.evaluate("document.getElementById('live').textContent") == "live"
+    live.server.live.page = live.server.live.version = None  # every request fails
+    assert live.evaluate(UNTIL % "document.getElementById('live').textContent.startsWith('not live')")
+
+
+def test_a_live_page_asks_nobody_but_its_server(live):
+    live.evaluate("fetch('https://example.com/').catch(() => 0)")
+    live.evaluate("new Promise(done => setTimeout(done, 300))")
+    said = [event["params"]["entry"]["text"] for event in live.events if event["method"] == "Log.entryAdded"]
+    assert any("connect-src 'self'" in text for text in said)

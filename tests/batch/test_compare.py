@@ -8,7 +8,7 @@ from rich.console import Console
 from evaluator.errors import UsageError
 from evaluator.records import Status
 from evaluator.report.run.comparison_screen import render_comparison
-from evaluator.report.run.run_comparison import Rule, Timed, compare, failures, parse_rule
+from evaluator.report.run.run_comparison import Change, Rule, Timed, compare, failures, parse_rule
 
 
 def run(*speedups, problem="relu", noise=0.01, status=Status.CORRECT):
@@ -134,3 +134,27 @@ def test_a_rule_that_says_nothing_is_refused(text):
 
 def test_a_rule():
     assert parse_rule("correct:-2.5%") == Rule("correct", 2.5)
+
+
+def one(status=Status.CORRECT, speedup=None, noise=0.01):
+    return run(speedup, status=status, noise=noise)[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        (one(), one(Status.WRONG_RESULT), Change.BROKEN),
+        (one(), one(None), Change.BROKEN),
+        (one(Status.WRONG_RESULT), one(), Change.FIXED),
+        (one(Status.WRONG_RESULT), one(Status.BUILD_ERROR), Change.OTHER),
+        (one(Status.WRONG_RESULT), one(Status.WRONG_RESULT), Change.SAME),
+        (one(speedup=2.0), one(speedup=1.8), Change.SLOWER),
+        (one(speedup=2.0), one(speedup=2.2), Change.FASTER),
+        (one(speedup=2.0, noise=0.2), one(speedup=2.2, noise=0.2), Change.SAME),
+        (one(speedup=2.0), one(), Change.SAME),
+        (Timed("relu", "s0", Status.CORRECT, 2.0), one(speedup=9.0), Change.SAME),
+    ],
+)
+def test_the_change_of_a_submission(before, after, change):
+    (pair,) = compare([before], [after]).pairs
+    assert pair.change is change

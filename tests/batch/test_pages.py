@@ -82,17 +82,17 @@ def test_a_page_is_one_file_and_a_hostile_name_is_text(run, tmp_path):
 def test_every_submission_is_on_the_page_with_its_code(run, tmp_path):
     run("report", "run", "--html", "page.html")
     text = (tmp_path / "page.html").read_text()
-    assert text.count("<details>") == 4
+    assert text.count("<summary>code, findings and samples</summary>") == 4
     for line in ("# right", "# wrong", "# lost 3", "hello, world"):
         assert line in text
 
 
 def test_details_beyond_the_limit_are_left_out_and_counted(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("evaluator.report.run.html._DETAILS_BYTES", 10)
+    monkeypatch.setattr("evaluator.report.page.writer.DETAILS_BYTES", 10)
     run("report", "run", "--html", "page.html")
     text = (tmp_path / "page.html").read_text()
     assert "Code and findings of 4 submissions are omitted" in text
-    assert text.count("<details>") == 0
+    assert text.count("<summary>code, findings and samples</summary>") == 0
 
 
 def test_junit(run, tmp_path):
@@ -220,3 +220,44 @@ def test_runs_of_different_rules_are_not_one(before, after, told):
     runs = [results.Results(Path("run"), results.device_of("cuda", ""), [], [], **rules) for rules in (before, after)]
     with contextlib.nullcontext() if told is None else pytest.raises(UsageError, match=told):
         results._refuse_other_rules(runs)
+
+
+def test_a_page_has_the_references_of_graded_problems_alone(run, tmp_path):
+    run("report", "run", "--html", "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert text.count("<summary>reference</summary>") == 2
+    for line in (tmp_path / "run/plan.jsonl").read_text().splitlines():
+        if '"softmax"' in line:
+            changed = json.loads(line) | {"problem_sha256": "0" * 64}
+            path = tmp_path / "run/plan.jsonl"
+            path.write_text(path.read_text().replace(line, json.dumps(changed)))
+    run("report", "run", "--html", "page.html")
+    assert (tmp_path / "page.html").read_text().count("<summary>reference</summary>") == 1
+
+
+def test_a_manifest_from_elsewhere_publishes_no_other_file(run, tmp_path):
+    other = tmp_path / "private" / "relu"
+    other.mkdir(parents=True)
+    (other / "problem.toml").write_text('title = "x"\nlevel = 1\n')
+    (other / "reference.py").write_text(
+        "SECRET = 1\nclass Model: pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n"
+    )
+    manifest = tmp_path / "run/manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"problems": str(other.parent)}))
+    run("report", "run", "--html", "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "SECRET" not in text
+    assert "<summary>reference</summary>" not in text
+
+
+def test_a_run_of_unreadable_cards_says_so_on_its_page(run, tmp_path):
+    (tmp_path / "run/cards/relu/a.json").write_text("{")
+    assert run("report", "run", "--html", "page.html") == 3
+    assert "1 card could not be read or was rejected, and counts as missing." in (tmp_path / "page.html").read_text()
+
+
+def test_a_comparison_has_a_page(run, tmp_path):
+    assert run("compare", "run", "run", "--html", "page.html") == 0
+    assert (tmp_path / "page.html").read_text().count('data-kind="same"') == 5  # four rows, and a chip
+    assert run("compare", "run", "run", "--html", "no/such/folder.html") == 2
+    assert "cannot write" in run.err

@@ -1,4 +1,4 @@
-"""What a grade imports before it asks the ready judge: each of these modules takes milliseconds of every grade."""
+"""Modules that a grade imports before the ready judge is asked: each import adds milliseconds to every grade."""
 
 import subprocess
 import sys

@@ -107,7 +107,7 @@ class Index:
 
     def _refresh(self) -> None:
         there: dict[str, tuple[int, int]] = {}
-        for card, found in _files(self._folder.cards):
+        for card, found in card_files(self._folder.cards):
             if isinstance(found, CardError):
                 self.broken.append(found)
             else:
@@ -198,7 +198,7 @@ def _lay_out(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA user_version = {_LAYOUT}")
 
 
-def _files(top: Path) -> Iterator[tuple[str, tuple[int, int] | CardError]]:
+def card_files(top: Path) -> Iterator[tuple[str, tuple[int, int] | CardError]]:
     """Yield the path of each card with size and modification time; yield an error for special files."""
     folders = [""]
     while folders:

@@ -1,31 +1,23 @@
 """Files written by `warpgrade report`."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from evaluator.batch.runs.results import Entry, Results
-from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.errors import CardError, UsageError
-from evaluator.files.card_files import read_card, write_whole
+from evaluator.errors import UsageError
+from evaluator.files.card_files import write_whole
 from evaluator.files.file_here import file_here
-from evaluator.findings import ENTRIES, Code
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
-from evaluator.report.layout.text import one_line
-from evaluator.report.run.charts import Speedup
-from evaluator.report.run.html import Detail, PageEntry, detail_of, write_page
 from evaluator.report.run.junit import Case, junit
 from evaluator.report.run.kernelbench import Graded, documents
 from evaluator.report.run.rows import SubmissionRow, write_rows
 from evaluator.report.run.run_tables import MOST_FAILED, Failed
-from evaluator.report.run.summary import MISSING, sections
-from evaluator.report.timeline.page_section import timeline_section
-from evaluator.report.timeline.recording import SessionTimeline
 
 _BODY = 2000
 """Maximum length of the feedback in a report, in characters."""
@@ -39,10 +31,10 @@ def failed(results: Results) -> list[Failed]:
 
 
 def _failed(entry: Entry, *, detailed: bool) -> Failed:
-    card = _card(entry) if detailed else None
+    card = entry.read_card() if detailed else None
     reason = card.reason.message if card is not None and card.reason is not None else ""
     code = (entry.row and entry.row.reason) or ""
-    return Failed(entry.sample.name, entry.sample.problem, _status(entry), code, reason, _body(card))
+    return Failed(entry.sample.name, entry.sample.problem, entry.status_text, code, reason, _body(card))
 
 
 def _body(card: Scorecard | None) -> str:
@@ -52,7 +44,7 @@ def _body(card: Scorecard | None) -> str:
 def verdicts(results: Results) -> Iterator[Verdict]:
     """Read the card of each submission, and return its verdict. The cards are read one after another."""
     for entry in results.entries:
-        card = _card(entry)
+        card = entry.read_card()
         path = None if entry.planned is None else file_here(entry.planned.origin)
         yield Verdict(entry.sample.problem, entry.sample.name, None, path) if card is None else verdict_of(card, path)
 
@@ -68,7 +60,7 @@ def _submission_row(entry: Entry) -> SubmissionRow:
         problem=sample.problem,
         level=sample.level,
         name=sample.name,
-        status=_status(entry),
+        status=entry.status_text,
         reason=sample.reason,
         built=sample.built,
         speedup=sample.speedup,
@@ -89,55 +81,6 @@ def write_junit(results: Results, path: Path) -> None:
     _written(path, lambda: path.write_bytes(junit(map(_case, results.entries), str(results.folder))))
 
 
-def write_html(results: Results, path: Path, timelines: Sequence[SessionTimeline]) -> None:
-    """Write one HTML file with all submissions and the run's `timelines`.
-
-    Raises UsageError if the file cannot be written.
-    """
-    said = sections(results.samples, results.asked)
-    title = f"Run {results.folder.resolve().name}"
-    # A chart never mixes devices.
-    timed = results.entries if len(said) == 1 else []
-    speedups = [each for each in map(_speedup, timed) if each is not None]
-    _written(
-        path,
-        lambda: write_page(
-            path,
-            title,
-            said,
-            _pages(results),
-            terms=_run_terms(results),
-            speedups=speedups,
-            timeline=timeline_section(timelines),
-        ),
-    )
-
-
-def _speedup(entry: Entry) -> Speedup | None:
-    row = entry.row
-    if row is None or not entry.sample.correct or row.speedup is None or not row.speedup > 0:
-        return None
-    return Speedup(one_line(f"{row.problem}/{row.name}", 26), row.speedup, row.speedup_low, row.speedup_high)
-
-
-def _run_terms(results: Results) -> list[tuple[str, str]]:
-    """Return the terms of the run, and the machine of its first card, without paths of this machine."""
-    manifest = RunFolder(results.folder).read_manifest()
-    terms = {name: value for name, value in msgspec.to_builtins(manifest.terms).items() if value not in (None, [])}
-    said = [(name, str(value)) for name, value in terms.items()]
-    said += [("started", manifest.started_at), ("warpgrade", manifest.warpgrade), ("torch", manifest.torch)]
-    card = next((card for card in map(_card, results.entries) if card is not None), None)
-    if card is not None:
-        machine = card.environment
-        said += [("graded on", card.device.name), ("size of the first card", card.problem.size.value)]
-        said += [("compiler", machine.compiler), ("cores", str(machine.cpu_cores))]
-        if card.device.gpu is not None:
-            said.append(("GPU driver", card.device.gpu.driver))
-        missing = [] if card.sandbox is None else card.sandbox.missing
-        said.append(("missing sandbox layers", ", ".join(missing) or "none"))
-    return [(name, one_line(value, 200)) for name, value in said]
-
-
 class Written(NamedTuple):
     """Paths of the written files, and the numbers of left-out and unquoted submissions, as in `Documents`."""
 
@@ -154,7 +97,7 @@ def write_kernelbench(results: Results, folder: Path) -> Written:
     Raises:
         UsageError: no problem comes from KernelBench, or a file cannot be written.
     """
-    made = documents(Graded(entry.sample.problem, entry.sample.name, _card(entry)) for entry in results.entries)
+    made = documents(Graded(entry.sample.problem, entry.sample.name, entry.read_card()) for entry in results.entries)
     written: dict[Path, object] = {
         folder / f"level{level}" / "eval_results.json": document for level, document in made.results.items()
     }
@@ -178,47 +121,5 @@ def _written(path: Path, write: Callable[[], object]) -> None:
 
 def _case(entry: Entry) -> Case:
     sample, row = entry.sample, entry.row
-    body = "" if sample.correct else _body(_card(entry))
-    return Case(sample.problem, sample.name, sample.status, _reason(entry), row.wall_s if row else 0.0, body)
-
-
-def _pages(results: Results) -> Iterator[PageEntry]:
-    for entry in results.entries:
-        sample, row = entry.sample, entry.row
-        yield PageEntry(
-            problem=sample.problem,
-            level=sample.level,
-            name=sample.name,
-            status=_status(entry),
-            reason=_reason(entry),
-            speedup=sample.speedup,
-            wall_s=row.wall_s if row else 0.0,
-            detail=_detail(entry),
-        )
-
-
-def _detail(entry: Entry) -> Detail | None:
-    card = _card(entry)
-    return None if card is None else detail_of(card)
-
-
-def _card(entry: Entry) -> Scorecard | None:
-    """Read the full card; None if the card is missing or unreadable."""
-    if entry.row is None:
-        return None
-    try:
-        return read_card(entry.cards / entry.row.card, entry.cards)
-    except CardError:
-        return None
-
-
-def _status(entry: Entry) -> str:
-    status = entry.sample.status
-    return status.value if status else MISSING
-
-
-def _reason(entry: Entry) -> str:
-    code = entry.row.reason if entry.row else None
-    if code is None:
-        return ""
-    return f"{code} {ENTRIES[Code(code)].title}" if code in set(Code) else code
+    body = "" if sample.correct else _body(entry.read_card())
+    return Case(sample.problem, sample.name, sample.status, entry.reason_text, row.wall_s if row else 0.0, body)

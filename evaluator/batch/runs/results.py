@@ -9,10 +9,11 @@ from evaluator.batch.runs.index import Index, Row, row_of
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import Planned
 from evaluator.errors import CardError, UsageError
-from evaluator.files.card_files import card_of, read_bytes
-from evaluator.records import DeviceKind, L2Rule, Status, ValuesRule, WeightsRule
+from evaluator.files.card_files import card_of, read_bytes, read_card
+from evaluator.findings import ENTRIES, Code
+from evaluator.records import DeviceKind, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
 from evaluator.report.run.run_comparison import Comparison, Timed, compare
-from evaluator.report.run.summary import Device, Sample
+from evaluator.report.run.summary import MISSING, Device, Sample
 from evaluator.signatures.signing import Seen, State
 from evaluator.signatures.trust import Trust
 
@@ -41,6 +42,35 @@ class Entry(NamedTuple):
             return Sample(row.problem, row.level, row.name, device, status, bool(row.built), row.speedup, row.reason)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
         return Sample(self.planned.problem, self.planned.level, self.planned.name, None, None)
+
+    @property
+    def status_text(self) -> str:
+        """The status, or `missing`."""
+        status = self.sample.status
+        return status.value if status else MISSING
+
+    @property
+    def reason_text(self) -> str:
+        """Code and title of the finding that decided the status; empty without a reason."""
+        code = self.row.reason if self.row else None
+        if code is None:
+            return ""
+        return f"{code} {ENTRIES[Code(code)].title}" if code in set(Code) else code
+
+    @property
+    def problem_sha256(self) -> str:
+        """Hash of the problem."""
+        known = self.row or self.planned
+        return "" if known is None else known.problem_sha256
+
+    def read_card(self) -> Scorecard | None:
+        """Read the full card; None if the card is missing or unreadable."""
+        if self.row is None:
+            return None
+        try:
+            return read_card(self.cards / self.row.card, self.cards)
+        except CardError:
+            return None
 
     @property
     def timed(self) -> Timed:
@@ -146,14 +176,9 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
     )
 
 
-def compare_runs(before: Path, after: Path) -> Comparison:
-    """Compare two runs.
-
-    Raises:
-        CardError: one of the paths is no run folder.
-        UsageError: devices, `--weights`, `--values` or `--l2` of the runs differ.
-    """
-    runs = [read_run(path) for path in (before, after)]
+def compare_results(before: Results, after: Results) -> Comparison:
+    """Compare two runs. Raises UsageError if devices, `--weights`, `--values` or `--l2` of the runs differ."""
+    runs = (before, after)
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
     if devices[0] and devices[1] and devices[0] != devices[1]:
         first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in devices)

@@ -1,6 +1,6 @@
-"""Timeline of a run, RUN/timeline.jsonl: a line for each session, and one for each turn of a submission on a lane.
+"""Timeline of a run, RUN/timeline.jsonl: a line for each session, and for each turn of a submission on a lane.
 
-A turn is about 250 bytes. A line that a crash cut is ignored, and so are turns of lanes that the session does not have.
+A turn is about 250 bytes. A line cut by a crash is ignored, like turns on lanes unknown to the session.
 """
 
 import datetime
@@ -17,13 +17,13 @@ from evaluator.report.layout.text import one_line
 from evaluator.report.timeline.recording import MOST_STAGES, Lane, Session, SessionTimeline, Turn
 
 _MAX_BYTES = 64 << 20
-"""Limit of what is read: about 250 000 turns."""
+"""Maximum number of bytes read: about 250 000 turns."""
 _BUILT = "built"
 _NAME = 200
 
 
 class RecordedRun(NamedTuple):
-    """The sessions of a run. `is_cut` tells whether the file is longer than what was read."""
+    """The sessions of a run. `is_cut` tells whether the file continues after the last byte read."""
 
     sessions: list[SessionTimeline]
     is_cut: bool
@@ -37,11 +37,11 @@ class TimelineWriter:
         self._began_s = began_s
         self._open: dict[int, Turn] = {}
         self._file: BinaryIO = open_to_append(folder.path, folder.timeline.name)
-        self._file.write(b"\n")  # ends a line that was cut by a crash or a full disk
+        self._file.write(b"\n")  # ends a line cut by a crash or a full disk
         self._write(Session(datetime.datetime.now(datetime.UTC), platform.node(), list(lanes)))
 
     def close(self) -> None:
-        """Close the file. Turns that have not ended are not written."""
+        """Close the file. Unfinished turns are not written."""
         self._file.close()
 
     def stage(self, lane: int, submission: tuple[str, str], stage: str, at_s: float) -> None:

@@ -58,6 +58,17 @@ def _speed(comparison: Comparison) -> str:
     )
 
 
+def summary_lines(comparison: Comparison) -> list[str]:
+    """Return how many submissions are compared, how many verdicts are the same, and the relative speed."""
+    lines = [f"{counted(len(comparison.pairs), 'submission')} in both runs"]
+    for name, found in (("first", comparison.only_before), ("second", comparison.only_after)):
+        if found:
+            lines.append(f"{len(found)} only in the {name} run, not compared")
+    if comparison.pairs:
+        lines.append(f"same verdict: {sum(map(_same, comparison.pairs))} of {len(comparison.pairs)}")
+    return [*lines, _speed(comparison)]
+
+
 def render_comparison(comparison: Comparison, console: "Console") -> None:
     """Print the summary, the changed verdicts, and the largest changes of speed."""
     from rich.text import Text
@@ -67,13 +78,8 @@ def render_comparison(comparison: Comparison, console: "Console") -> None:
     def line(text: str, style: str = "") -> None:
         console.print(Text(one_line(text, 200, encoding), style), soft_wrap=True)
 
-    line(f"{counted(len(comparison.pairs), 'submission')} in both runs", "bold")
-    for name, found in (("first", comparison.only_before), ("second", comparison.only_after)):
-        if found:
-            line(f"{len(found)} only in the {name} run, not compared")
-    if comparison.pairs:
-        line(f"same verdict: {sum(map(_same, comparison.pairs))} of {len(comparison.pairs)}")
-    line(_speed(comparison))
+    for number, text in enumerate(summary_lines(comparison)):
+        line(text, "" if number else "bold")
     for title, pairs, style in (("broken", comparison.broken, "red"), ("fixed", comparison.mended, "green")):
         for pair in pairs[:_MOST]:
             before, after = (side.status or MISSING for side in pair)

@@ -8,6 +8,7 @@ uncertainty of each speedup. One pair is therefore enough for a decision.
 import math
 import re
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from evaluator.errors import UsageError
@@ -34,6 +35,20 @@ class Timed(NamedTuple):
         return self.status is Status.CORRECT
 
 
+class Change(StrEnum):
+    """Change of a submission from the first run to the second.
+
+    `faster` and `slower`: the interval of the ratio of speedups excludes 1. `other`: two different failures.
+    """
+
+    BROKEN = "broken"
+    FIXED = "fixed"
+    SLOWER = "slower"
+    FASTER = "faster"
+    OTHER = "other"
+    SAME = "same"
+
+
 class Pair(NamedTuple):
     """One submission in both runs."""
 
@@ -46,6 +61,23 @@ class Pair(NamedTuple):
         if not (self.before.correct and self.after.correct and self.before.speedup and self.after.speedup):
             return None
         return self.after.speedup / self.before.speedup
+
+    @property
+    def faster(self) -> Estimate | None:
+        """The ratio with the interval of the clock's uncertainty; None without a ratio."""
+        return _faster([self]) if self.ratio is not None else None
+
+    @property
+    def change(self) -> Change:
+        """The change of the verdict, or of the speed if both verdicts are correct."""
+        if self.before.correct != self.after.correct:
+            return Change.BROKEN if self.before.correct else Change.FIXED
+        if not self.before.correct:
+            return Change.SAME if self.before.status is self.after.status else Change.OTHER
+        faster = self.faster
+        if faster is None or faster.low is None or faster.high is None or faster.low <= 1 <= faster.high:
+            return Change.SAME
+        return Change.FASTER if faster.value > 1 else Change.SLOWER
 
 
 class Comparison(NamedTuple):

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from evaluator.report.layout.text import counted, duration, one_line
 from evaluator.report.timeline.chart import chart
 from evaluator.report.timeline.recording import MEANINGS, Activity, LaneKind, SessionTimeline, Use, uses, waits
@@ -16,7 +18,7 @@ class DrawnSession(NamedTuple):
 
     title: str
     remarks: list[str]
-    svg: str
+    svg: Markup
     header: list[str]
     rows: list[list[str]]
 
@@ -53,7 +55,8 @@ def _drawn(timeline: SessionTimeline) -> DrawnSession:
             f"{duration(sum_s / len(waiting) * 1000)} on average, {duration(longest_s * 1000)} at most."
         )
     header = ["lanes", "busy", *(f"{activity.value}, s" for activity in Activity)]
-    return DrawnSession(title, remarks, drawn.svg, header, [_row(use) for use in uses(timeline)])
+    svg = Markup(drawn.svg)  # noqa: S704 - a serialised tree of escaped text
+    return DrawnSession(title, remarks, svg, header, [_row(use) for use in uses(timeline)])
 
 
 def _row(use: Use) -> list[str]:

@@ -1,4 +1,4 @@
-"""Agreement of float64 with the problem's precision: what is near, with and without values that are not finite."""
+"""Agreement of float64 with the problem's precision: accepted differences, also with infinite values and NaN."""
 
 import math
 

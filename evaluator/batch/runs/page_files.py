@@ -1,0 +1,122 @@
+"""HTML pages of runs: the page of a run, and the page of a comparison."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from evaluator.batch.runs.results import Entry, Results, compare_results
+from evaluator.batch.runs.run_folder import RunFolder
+from evaluator.catalog import list_problems
+from evaluator.errors import ProblemError, UsageError
+from evaluator.report.layout.text import one_line
+from evaluator.report.page.comparison_page import ComparedRun, comparison_page
+from evaluator.report.page.detail import Detail, detail_of
+from evaluator.report.page.entries import PageEntry
+from evaluator.report.page.run_page import RunPage, run_page
+from evaluator.report.run.summary import sections
+from evaluator.report.timeline.page_section import timeline_section
+from evaluator.report.timeline.recording import SessionTimeline
+
+
+def run_page_of(results: Results, timelines: Sequence[SessionTimeline], version: str = "") -> Iterator[bytes]:
+    """Yield the parts of a run's page. A live page has a `version`.
+
+    Raises:
+        CardError: the run has no manifest any more.
+    """
+    page = RunPage(
+        title=f"Run {_name(results)}",
+        sections=sections(results.samples, results.asked),
+        terms=_run_terms(results),
+        references=references(results),
+        timeline=timeline_section(timelines),
+        broken=len(results.broken),
+        version=version,
+    )
+    return run_page(page, map(_page_entry, results.entries))
+
+
+def comparison_page_of(before: Results, after: Results) -> Iterator[bytes]:
+    """Yield the parts of the page of two runs. Raises UsageError if the runs cannot be compared."""
+    comparison = compare_results(before, after)
+    runs = [ComparedRun(_name(each), _run_terms(each)) for each in (before, after)]
+    found = [{(entry.sample.problem, entry.sample.name): entry for entry in each.entries} for each in (before, after)]
+
+    def evidence(problem: str, name: str) -> tuple[Detail | None, Detail | None]:
+        first, second = (entries.get((problem, name)) for entries in found)
+        return first and _detail(first), second and _detail(second)
+
+    return comparison_page(comparison, runs[0], runs[1], evidence)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write the parts of a page to a file. Raises UsageError if the file cannot be written."""
+    try:
+        with path.open("wb") as file:
+            file.writelines(pieces)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def references(results: Results) -> dict[str, str]:
+    """Return the source of each problem's reference.
+
+    A problem with a changed hash is left out. A manifest from elsewhere therefore cannot publish files of this machine.
+    """
+    folder = RunFolder(results.folder).read_manifest().problems
+    try:
+        listed = list_problems(None if folder is None else Path(folder)).problems
+    except ProblemError:
+        return {}
+    sources = {(problem.name, problem.sha256): problem.source for problem in listed}
+    graded = dict.fromkeys((entry.sample.problem, entry.problem_sha256) for entry in results.entries)
+    return {name: sources[name, sha256] for name, sha256 in graded if (name, sha256) in sources}
+
+
+def _name(results: Results) -> str:
+    return one_line(results.folder.resolve().name, 120)
+
+
+def _run_terms(results: Results) -> list[tuple[str, str]]:
+    """Return the terms of the run, and the machine of its first card, without paths of this machine."""
+    manifest = RunFolder(results.folder).read_manifest()
+    terms = {name: value for name, value in msgspec.to_builtins(manifest.terms).items() if value not in (None, [], ())}
+    said = [(name, str(value)) for name, value in terms.items()]
+    said += [
+        ("started", manifest.started_at.replace("T", " ", 1)),
+        ("warpgrade", manifest.warpgrade),
+        ("torch", manifest.torch),
+    ]
+    card = next((card for card in (entry.read_card() for entry in results.entries) if card is not None), None)
+    if card is not None:
+        machine = card.environment
+        said += [("graded on", card.device.name), ("size of the first card", card.problem.size.value)]
+        said += [("compiler", machine.compiler), ("cores", str(machine.cpu_cores))]
+        if card.device.gpu is not None:
+            said.append(("GPU driver", card.device.gpu.driver))
+        missing = [] if card.sandbox is None else card.sandbox.missing
+        said.append(("missing sandbox layers", ", ".join(missing) or "none"))
+    return [(name, one_line(value, 200)) for name, value in said]
+
+
+def _page_entry(entry: Entry) -> PageEntry:
+    sample, row = entry.sample, entry.row
+    return PageEntry(
+        problem=sample.problem,
+        level=sample.level,
+        name=sample.name,
+        status=entry.status_text,
+        reason=entry.reason_text,
+        speedup=sample.speedup,
+        speedup_low=row.speedup_low if row else None,
+        speedup_high=row.speedup_high if row else None,
+        wall_s=row.wall_s if row else 0.0,
+        made=f"{row.mtime_ns:x}" if row else "",
+        detail=_detail(entry),
+    )
+
+
+def _detail(entry: Entry) -> Detail | None:
+    card = entry.read_card()
+    return None if card is None else detail_of(card)

@@ -1,0 +1,95 @@
+"""Charts of a run's page: the curve of fast_p, and ratios with intervals on a logarithmic axis. Pure."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from evaluator.report.layout.text import one_line, ratio
+from evaluator.report.page import svg
+from evaluator.report.run.intervals import share
+
+_WIDTH, _HEIGHT = 560, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 16, 14, 36
+_MOST_P = 5.0
+_NAMES, _VALUES, _ROW = 200, 64, 22
+_LONGEST_NAME = 26
+MOST_ROWS = 30
+
+
+class Ratio(NamedTuple):
+    """A positive ratio of a submission with its interval; unknown ends are None."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+
+
+def fast_curve(speedups: Sequence[float], submissions: int) -> Markup:
+    """Return fast_p over p from 0 to 5, with the 95 % band; empty without any speedup."""
+    if not speedups or not submissions:
+        return Markup("")
+    title = "Share of submissions that are correct and more than p times as fast as the reference"
+    root = svg.picture(_WIDTH, _HEIGHT, title)
+    for percent in (0, 25, 50, 75, 100):
+        y = _y(percent / 100)
+        svg.line(root, (_LEFT, y, _WIDTH - _RIGHT, y), "grid")
+        svg.text(root, _LEFT - 6, y + 4, f"{percent} %", "end")
+    for tick in range(int(_MOST_P) + 1):
+        svg.text(root, _x(tick), _HEIGHT - 19, f"{tick}x", "middle")
+    svg.text(root, (_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, "p: more than p times as fast", "middle")
+    svg.line(root, (_x(1), _y(0), _x(1), _y(1)), "one")
+    middle, low, high = [], [], []
+    for step in range(101):
+        p = step * _MOST_P / 100
+        estimate = share(sum(value > p for value in speedups), submissions)
+        if estimate is not None:
+            middle.append((_x(p), _y(estimate.value)))
+            low.append((_x(p), _y(estimate.low or 0.0)))
+            high.append((_x(p), _y(estimate.high or 0.0)))
+    svg.area(root, [*high, *reversed(low)], "band")
+    svg.curve(root, middle, "curve")
+    return svg.markup(root)
+
+
+def ratio_chart(found: Sequence[Ratio], title: str, one: str) -> Markup:
+    """Return the first `MOST_ROWS` ratios with their intervals on a logarithmic axis; empty without any.
+
+    `one` names the line at ratio 1.
+    """
+    shown = [each for each in found if _drawable(each.value)][:MOST_ROWS]
+    if not shown:
+        return Markup("")
+    logs = [math.log(end) for each in shown for end in each[1:] if end is not None and _drawable(end)]
+    low, high = min(0.0, *logs) - 0.1, max(0.0, *logs) + 0.1
+    height = _ROW * len(shown) + 30
+    root = svg.picture(_WIDTH, height, title)
+
+    def place(value: float) -> float:
+        return _NAMES + (math.log(value) - low) / (high - low) * (_WIDTH - _NAMES - _VALUES)
+
+    svg.line(root, (place(1.0), 4, place(1.0), height - 24), "one")
+    svg.text(root, place(1.0), height - 8, one, "middle")
+    for number, each in enumerate(shown):
+        y = 16 + number * _ROW
+        svg.text(root, _NAMES - 10, y + 4, one_line(each.name, _LONGEST_NAME), "end")
+        if each.low is not None and each.high is not None and _drawable(each.low) and _drawable(each.high):
+            svg.line(root, (place(each.low), y, place(each.high), y), "interval")
+        svg.dot(root, place(each.value), y)
+        svg.text(root, _WIDTH - 4, y + 4, f"{ratio(each.value)}x", "end")
+    return svg.markup(root)
+
+
+def _drawable(value: float) -> bool:
+    """Whether a value has a place on a logarithmic axis."""
+    return 0 < value < math.inf
+
+
+def _x(p: float) -> float:
+    return _LEFT + p / _MOST_P * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _y(part: float) -> float:
+    return _HEIGHT - _BOTTOM - part * (_HEIGHT - _BOTTOM - _TOP)

@@ -1,0 +1,133 @@
+"""Evidence of one card as texts and drawings for a page, each of a bounded length."""
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from evaluator.protocol.submission_files import parts, place_of
+from evaluator.records import Finding, Scorecard, Timing
+from evaluator.report.layout.text import counted, duration, one_line, printable
+from evaluator.report.page.samples_chart import samples_chart
+
+_MOST_FRAMES = 8
+_MOST_FINDINGS = 20
+_LONGEST_CODE = 200_000
+_LONGEST_TEXT = 2000
+_LONGEST_OUTPUT = 20_000
+
+
+class Code(NamedTuple):
+    """Source text for a page, and the number of characters beyond the limit."""
+
+    text: str
+    left_out: int
+
+    @property
+    def numbers(self) -> str:
+        """Numbers of the lines. Each of several files begins at 1, after a line without number."""
+        return "\n".join(_numbers(self.text))
+
+    @property
+    def remark(self) -> str:
+        """Remark about the omitted characters, if any."""
+        return f"{counted(self.left_out, 'more character')} omitted; see the card." if self.left_out else ""
+
+
+class Note(NamedTuple):
+    """A finding. `place` is empty for a finding without a line."""
+
+    code: str
+    place: str
+    message: str
+    next_step: str
+
+
+class Frame(NamedTuple):
+    """An error of the compiler: place, message, and line of code."""
+
+    place: str
+    message: str
+    line: str
+
+
+class Detail(NamedTuple):
+    """Collapsed details below a submission's row. `drawn` is the chart of the samples, if any."""
+
+    code: Code
+    notes: list[Note]
+    frames: list[Frame] = []
+    machine_code: str = ""
+    times: str = ""
+    drawn: Markup = Markup("")
+    output: str = ""
+
+    @property
+    def size(self) -> int:
+        """Length in characters before escaping."""
+        said = [text for note in self.notes for text in note[2:]] + [text for frame in self.frames for text in frame]
+        return sum(map(len, (self.code.text, self.machine_code, self.drawn, self.output, *said)))
+
+
+def code_of(source: str, longest: int = _LONGEST_CODE) -> Code:
+    """Return a source with at most `longest` characters."""
+    return Code(printable(source[:longest]), max(0, len(source) - longest))
+
+
+def detail_of(card: Scorecard) -> Detail:
+    """Return the details of a card."""
+    findings = ([card.reason] if card.reason else []) + list(card.findings)
+    source = card.submission.source
+    return Detail(
+        code=code_of(source),
+        notes=[_note(source, each) for each in findings[:_MOST_FINDINGS]],
+        frames=list(_frames(card)),
+        machine_code="" if card.machine_code is None else _text(card.machine_code.text),
+        times="" if card.timing is None else _times(card.timing),
+        drawn=Markup("") if card.timing is None else samples_chart(card.timing),
+        output=printable(card.output.text[:_LONGEST_OUTPUT]),
+    )
+
+
+def _note(source: str, finding: Finding) -> Note:
+    place = "" if finding.line is None else _place(source, finding.line)
+    return Note(one_line(finding.code, 20), place, _text(finding.message), _text(finding.next_step))
+
+
+def _place(source: str, line: int) -> str:
+    return one_line(place_of(source, line).label, 200)
+
+
+def _numbers(source: str) -> Iterator[str]:
+    lines = source.count("\n") + (not source.endswith("\n"))
+    marks = [part.lines_before for part in parts(source)]
+    for mark, following in itertools.pairwise([0, *marks, lines + 1]):
+        yield from [""] * bool(mark)
+        yield from map(str, range(1, following - mark))
+
+
+def _text(text: str) -> str:
+    return printable(text[:_LONGEST_TEXT])
+
+
+def _frames(card: Scorecard) -> Iterator[Frame]:
+    """Yield the first errors of the compiler."""
+    units = [] if card.build is None else [unit for unit in card.build.units if not unit.ok]
+    errors = [each for unit in units for each in unit.diagnostics if "error" in each.severity]
+    for each in errors[:_MOST_FRAMES]:
+        own = each.submission_line
+        own_place = None if own is None else _place(card.submission.source, own)
+        place = own_place or f"{one_line(each.file, 80)}, line {each.line}"
+        yield Frame(place, _text(each.message), one_line(each.source_line[:_LONGEST_TEXT], 240))
+
+
+def _times(timing: Timing) -> str:
+    reference = _median(timing.reference_median_ms, timing.reference_low_ms, timing.reference_high_ms)
+    submission = _median(timing.submission_median_ms, timing.submission_low_ms, timing.submission_high_ms)
+    return f"Medians with 95 % intervals: reference {reference}, submission {submission}."
+
+
+def _median(median_ms: float, low_ms: float | None, high_ms: float | None) -> str:
+    between = "" if low_ms is None or high_ms is None else f" ({duration(low_ms)} to {duration(high_ms)})"
+    return f"{duration(median_ms)}{between}"

@@ -1,0 +1,83 @@
+"""A run as a single HTML file: no network, no other file, and only escaped text of submissions."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from evaluator.report.layout.text import counted
+from evaluator.report.page.charts import Ratio, fast_curve, ratio_chart
+from evaluator.report.page.detail import Code, code_of
+from evaluator.report.page.entries import PageEntry, best_by_problem
+from evaluator.report.page.writer import Room, page_pieces
+from evaluator.report.run.run_tables import described
+from evaluator.report.run.summary import Section
+from evaluator.report.timeline.page_section import TimelineSection
+
+_REFERENCES_CHARACTERS = 4 << 20
+_LONGEST_REFERENCE = 64 << 10
+
+
+class RunPage(NamedTuple):
+    """Content of a page.
+
+    `terms` are the names and values of the run's terms, `references` the source of each problem's reference. `broken`
+    counts unreadable and rejected cards. A live page has a `version`, which changes with the run.
+    """
+
+    title: str
+    sections: Sequence[Section]
+    terms: Sequence[tuple[str, str]] = ()
+    references: Mapping[str, str] = {}
+    timeline: TimelineSection | None = None
+    broken: int = 0
+    version: str = ""
+
+
+def run_page(page: RunPage, entries: Iterable[PageEntry]) -> Iterator[bytes]:
+    """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
+    room = Room()
+    rows = [_row(entry, room) for entry in entries]
+    kept = [entry for entry, _ in rows]
+    # A chart never mixes devices.
+    timed = kept if len(page.sections) == 1 else []
+    speedups = [_ratio(entry) for entry in timed if entry.is_correct and entry.speedup is not None]
+    fastest = sorted(speedups, key=lambda each: -each.value)
+    return page_pieces(
+        "run.html.j2",
+        is_live=bool(page.version),
+        page=page,
+        curve=fast_curve([each.value for each in speedups], len(kept)),
+        speedups=ratio_chart(fastest, "Speedups of the fastest submissions with 95 % intervals", "1x: the reference"),
+        kinds=Counter(entry.status for entry in kept).most_common(),
+        sections=[described(section) for section in page.sections],
+        best=best_by_problem(kept),
+        references=_within(page.references),
+        rows=rows,
+        coloured=room.coloured,
+        broken=f"{counted(page.broken, 'card')} could not be read or was rejected, and counts as missing."
+        if page.broken
+        else "",
+        left_out=room.left_out,
+    )
+
+
+def _row(entry: PageEntry, room: Room) -> tuple[PageEntry, str]:
+    """Return an entry without its detail, and the detail as a part of the page."""
+    if entry.detail is None:
+        return entry, ""
+    made = room.details("detail", entry.detail.size, entry=entry, detail=entry.detail)
+    return entry._replace(detail=None), made
+
+
+def _ratio(entry: PageEntry) -> Ratio:
+    return Ratio(f"{entry.problem}/{entry.name}", entry.speedup or 0.0, entry.speedup_low, entry.speedup_high)
+
+
+def _within(references: Mapping[str, str]) -> dict[str, Code]:
+    left, kept = _REFERENCES_CHARACTERS, {}
+    for problem, source in references.items():
+        code = code_of(source, _LONGEST_REFERENCE)
+        left -= len(code.text)
+        if left >= 0:
+            kept[problem] = code
+    return kept

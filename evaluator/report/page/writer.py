@@ -1,0 +1,100 @@
+"""Parts common to all pages: templates, the content security policy, and the bounds of a page's size.
+
+The policy permits a single style and a single script, by hash. Unescaped text could neither run nor load anything.
+"""
+
+import base64
+import functools
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from evaluator.report.layout.text import counted, printable
+from evaluator.report.page.code_colours import coloured
+from evaluator.report.page.entries import shown_name, times
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_FOLDER = Path(__file__).parent / "templates"
+DETAILS_BYTES = 32 << 20
+"""Limit of all details of a page."""
+COLOURED_CHARACTERS = 4 << 20
+"""Limit of the code with colours: a few seconds of work. Further code is plain."""
+
+
+class Room:
+    """Remaining space for details and colours. A page of 10 000 submissions stays small enough to open."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self._bytes = DETAILS_BYTES
+        self._characters = COLOURED_CHARACTERS
+
+    def details(self, macro: str, size: int, **content: Any) -> Markup:
+        """Return the details of `content`, made by the macro; nothing if the details do not fit."""
+        if size <= self._bytes:
+            made: Markup = getattr(_parts(), macro)(**content, coloured=self.coloured)
+            length = len(made.encode("utf-8", "replace"))
+            if length <= self._bytes:
+                self._bytes -= length
+                return made
+        self.left_out += 1
+        return Markup("")
+
+    def coloured(self, source: str) -> Markup:
+        """Return escaped code, with colours as long as room is left."""
+        if len(source) > self._characters:
+            return escape(source)
+        self._characters -= len(source)
+        return coloured(source)
+
+
+def page_pieces(template: str, *, is_live: bool = False, **content: Any) -> Iterator[bytes]:
+    """Yield the parts of a page. A live page may ask the page's own server for news."""
+    style, script = (_trusted(f"page.{end}") for end in ("css", "js"))
+    stream = (
+        _environment()
+        .get_template(template)
+        .stream(
+            style=style,
+            script=script,
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+            is_live=is_live,
+            **content,
+        )
+    )
+    stream.enable_buffering(64)
+    for piece in stream:
+        yield piece.encode("utf-8", "replace")
+
+
+@functools.cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_visible)
+    made.filters |= {"name": shown_name, "times": times, "counted": counted}
+    return made
+
+
+def _visible(value: object) -> object:
+    """Return text without control characters and marks of direction. Markup is made of such text already."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@functools.cache
+def _parts() -> Any:
+    return _environment().get_template("parts.html.j2").module
+
+
+def _trusted(name: str) -> Markup:
+    return Markup((_FOLDER / name).read_text("utf-8"))  # noqa: S704 - a file of this package
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

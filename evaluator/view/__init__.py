@@ -1,0 +1,1 @@
+"""The page of a run, served live to local browsers."""

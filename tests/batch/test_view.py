@@ -1,0 +1,120 @@
+"""`warpgrade view`: the page follows the run, and Ctrl-C ends the server."""
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from evaluator.commands import main as cli
+from evaluator.errors import CardError
+from evaluator.view.live_run import LiveRun
+from tests.batch.test_session import batch  # noqa: F401 - a fixture
+
+TOP = Path(__file__).parents[2]
+
+
+class Clock:
+    """Seconds that a test advances."""
+
+    now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def run(batch, hand_in):  # noqa: F811
+    hand_in({"relu/a.py": "# right", "relu/b.py": "# wrong"})
+    batch()
+    return batch
+
+
+def shown(page):
+    return re.findall(r'<tbody id="s/relu/(\w+)" data-kind="(\w+)"', page.decode())
+
+
+def test_the_page_follows_the_run(run, hand_in, tmp_path):
+    clock = Clock()
+    live = LiveRun([tmp_path / "run"], clock)
+    first = live.page()
+    assert shown(first) == [("a", "correct"), ("b", "wrong_result")]
+    assert f'data-version="{live.version()}"' in first.decode()
+    hand_in({"relu/c.py": "# crashing", "relu/b.py": "# right now"})
+    run()
+    clock.now_s += 0.5
+    assert live.page() is first  # the server rests
+    clock.now_s += 1.0
+    assert live.version() != re.search(r'data-version="(\w+)"', first.decode())[1]
+    assert shown(live.page()) == [("a", "correct"), ("b", "correct"), ("c", "runtime_error")]
+
+
+def test_an_unchanged_run_is_read_once(run, tmp_path, monkeypatch):
+    clock = Clock()
+    live = LiveRun([tmp_path / "run"], clock)
+    first = live.page()
+    monkeypatch.setattr("evaluator.view.live_run.read_runs", lambda runs: pytest.fail("read again"))
+    clock.now_s += 100
+    assert live.page() is first
+
+
+def test_pages_are_made_a_fifth_of_the_time_at_most(run, hand_in, tmp_path, monkeypatch):
+    clock = Clock()
+    live = LiveRun([tmp_path / "run"], clock)
+
+    def slow(*arguments):
+        clock.now_s += 10
+        return [b"page"]
+
+    monkeypatch.setattr("evaluator.view.live_run.run_page_of", slow)
+    assert live.page() == b"page"
+    before = live.version()
+    (tmp_path / "run/cards/relu/a.json").unlink()
+    clock.now_s += 39
+    assert live.version() == before
+    clock.now_s += 1
+    assert live.version() != before
+
+
+def test_a_run_that_vanished_is_an_error_and_comes_back(run, tmp_path):
+    clock = Clock()
+    live = LiveRun([tmp_path / "run"], clock)
+    live.page()
+    (tmp_path / "run").rename(tmp_path / "away")
+    clock.now_s += 10
+    with pytest.raises(CardError, match="is not a run folder"):
+        live.page()
+    (tmp_path / "away").rename(tmp_path / "run")
+    assert shown(live.page())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["submissions"], "submissions is not a run folder"),
+        (["run", "run"], "two runs contain relu/a"),
+        (["run", "--port", "70000"], "70000 is not in the range"),
+    ],
+)
+def test_mistakes_are_told(run, capsys, arguments, message):
+    assert cli.run(["view", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_server(run, tmp_path):
+    command = [sys.executable, str(TOP / "cli.py"), "view", str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            address = process.stdout.readline().strip()
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{24}/", address)
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                assert len(shown(answer.read())) == 2
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert said.splitlines() == ["Ctrl-C ends the server", "ended"]

@@ -1,0 +1,91 @@
+"""The page of two runs: changes, terms that differ, and hostile names as text."""
+
+import functools
+import re
+
+import pytest
+
+from evaluator.records import Status
+from evaluator.report.page import writer
+from evaluator.report.page.comparison_page import ComparedRun, comparison_page
+from evaluator.report.page.detail import Code, Detail, code_of, detail_of
+from evaluator.report.run.run_comparison import Timed, compare
+from tests import cards
+from tests.unit.report.page.reader import HOSTILE_NAMES, Reader
+
+TERMS = [("device", "cuda"), ("l2", "cold")]
+
+
+def nothing(problem, name):
+    return None, None
+
+
+def timed(name, status=Status.CORRECT, speedup=2.0):
+    return Timed("relu", name, status, speedup, speedup and speedup * 0.99, speedup and speedup * 1.01)
+
+
+def page(before, after, evidence=nothing, terms=TERMS):
+    runs = ComparedRun("one", TERMS), ComparedRun("two", terms)
+    return b"".join(comparison_page(compare(before, after), *runs, evidence)).decode()
+
+
+def rows(shown):
+    return dict(re.findall(r'<tbody id="s/relu/(\w+)" data-kind="(\w+)"', shown))
+
+
+def test_each_submission_has_its_change():
+    before = [timed("a"), timed("b"), timed("c"), timed("old", Status.WRONG_RESULT, None)]
+    after = [timed("a", speedup=3.0), timed("b", Status.WRONG_RESULT, None), timed("c"), timed("new")]
+    shown = page(before, after)
+    assert rows(shown) == {"a": "faster", "b": "broken", "c": "same", "old": "unpaired", "new": "unpaired"}
+    assert "1.50x (1.48x to 1.52x)" in shown
+    assert "<p>1 only in the first run, not compared</p>" in shown
+    assert re.search(r"<td>correct</td><td>wrong_result</td><td>1</td>", shown)
+    unpaired = re.search(r'<tbody id="s/relu/new".*?</tbody>', shown, re.DOTALL)[0]
+    assert '<td class="kind">unpaired</td><td></td><td>correct</td>' in unpaired
+
+
+def test_only_terms_that_differ_are_shown():
+    assert "<p>None.</p>" in page([timed("a")], [timed("a")])
+    shown = page([timed("a")], [timed("a")], terms=[("device", "cuda"), ("l2", "warm"), ("size", "full")])
+    assert "<tr><td>l2</td><td>cold</td><td>warm</td></tr>" in shown
+    assert "<tr><td>size</td><td></td><td>full</td></tr>" in shown
+    assert "<tr><td>device</td>" not in shown
+
+
+def test_equal_code_is_shown_once():
+    detail = Detail(Code("only = 1", 0), [])
+    shown = page([timed("a")], [timed("a")], lambda problem, name: (detail, detail))
+    assert shown.count("only = ") == 1
+    assert "The code is the same." in shown
+    other = detail._replace(code=Code("only = 2", 0))
+    shown = page([timed("a")], [timed("a")], lambda problem, name: (detail, other))
+    assert shown.count("only = ") == 2
+
+
+def test_a_submission_of_the_second_run_alone_has_its_code():
+    detail = Detail(Code("only = 1", 0), [])
+    shown = page([], [timed("a")], lambda problem, name: (None, detail))
+    assert shown.count("only = ") == 1
+    assert "<p>No card.</p>" in shown
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_a_hostile_name_is_text(name):
+    detail = Detail(code_of(name), [], output=name)
+    side = Timed(name, name, Status.CORRECT, 2.0, 1.9, 2.1)
+    shown = page([side], [side], lambda problem, name: (detail, None))
+    reader = Reader(re.sub(r"<(script|style)>.*?</\1>", "", shown, flags=re.DOTALL))
+    assert not {"script", "img", "b"} & reader.names
+    assert not {"src", "style", "onerror"} & {key for _, attributes in reader.tags for key in attributes}
+    assert not set("\u202e\u2066\u200f\x00\x1b") & set(reader.text)
+    assert len(shown) < 400_000
+
+
+def test_the_details_have_a_bound(monkeypatch):
+    monkeypatch.setattr(writer, "DETAILS_BYTES", 40_000)
+    detail = functools.cache(lambda: detail_of(cards.card()))
+    sides = [timed(str(number)) for number in range(50)]
+    shown = page(sides, sides, lambda problem, name: (detail(), detail()))
+    left_out = int(re.search(r"Code and findings of (\d+) submissions are omitted", shown)[1])
+    assert 40 < left_out < 50
