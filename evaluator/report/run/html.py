@@ -41,7 +41,7 @@ class Frame(NamedTuple):
 class Detail(NamedTuple):
     """Collapsed details below a submission's row.
 
-    `numbers` are those of the source's lines, `findings` have their places in words.
+    `numbers` are the numbers of the source's lines. Each finding has a place in words.
     """
 
     source: str
