@@ -177,9 +177,8 @@ def test_the_functions_are_to_python_what_pybind11_makes_them(built):
 def test_nvcc_compiles_a_folder_with_the_headers_of_each_file(tmp_path):
     """Both kernels have the same file name, and a header of the same name beside the file. One name is the longest."""
     texts = {path: text for path, text in HALVES.items() if path.startswith(("csrc/", "include/"))}
-    texts["x" * 97 + ".cu"] = (
-        texts.pop("csrc/first/kernel.cu").replace('"place', '"csrc/first/place').replace("../", "")
-    )
+    first = texts.pop("csrc/first/kernel.cu").replace('"place', '"csrc/first/place').replace("../", "")
+    texts["x" * 97 + ".cu"] = first
     files = [SourceFile(path, text) for path, text in texts.items()]
     request = BuildRequest(
         name="halves",
