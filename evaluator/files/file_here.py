@@ -8,7 +8,7 @@ from evaluator.protocol.submission_files import MANIFEST
 def file_here(origin: str) -> str | None:
     """Return the path of a submission's file relative to the current folder; None for another origin or folder.
 
-    A submission of several files is represented by its manifest.
+    The manifest represents a submission of several files.
     """
     try:
         path = Path(origin).resolve()

@@ -52,8 +52,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.BAD_FILES: Entry(
         "the files of the submission are not allowed",
         "A submission of several files is a folder with `submission.toml`, which names the entry. Its files are "
-        "regular UTF-8 files below the folder, at most 64 of them and 1 MiB together. Links, absolute paths and `..` "
-        "are refused.",
+        "regular UTF-8 files below the folder, at most 64 of them and 1 MiB together. Links, absolute paths, `..`, "
+        "names that differ only in case, control characters, and a folder that changes during the reading are refused.",
         "Correct the file or the line of submission.toml that the message names.",
     ),
     Code.FAILURE_WORKED_AROUND: Entry(

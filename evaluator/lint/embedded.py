@@ -15,7 +15,7 @@ _CODE_LINE = re.compile(r"[;{}]\s*\\?$|^\s*#\s*\w", re.MULTILINE)
 class Piece(NamedTuple):
     """String or file with code: all tokens, the parsed code with functions, a line map, and the first line.
 
-    A file has no line map: its lines follow its first line.
+    A file has no line map: all lines follow the first line.
     """
 
     all_tokens: list[Token]

@@ -7,7 +7,7 @@ from evaluator.protocol.submission_files import Part, is_several, python_files
 
 
 class ParsedPython(NamedTuple):
-    """The Python files that were parsed, and their statements as one module, with lines of the submission's text."""
+    """The parsed Python files, and all statements as a module with lines of the submission's text."""
 
     files: list[Part]
     tree: ast.Module
@@ -16,7 +16,7 @@ class ParsedPython(NamedTuple):
 def parsed_python(submission: str) -> ParsedPython:
     """Parse the Python files of a submission.
 
-    Of several files, a file that is not valid Python is left out: nothing need import that file, and the others run.
+    Of several files, invalid Python is left out: perhaps no file imports the invalid file.
 
     Raises:
         SyntaxError, ValueError: the only file is not valid Python.

@@ -23,12 +23,12 @@ MOST_FILES = 64
 MOST_PARTS = 4
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")
 _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]{0,99}\Z")
-"""Without a dot: every file that a build writes beside the submission's files has one, so no folder takes its place.
+"""Without a dot: the files of a build, beside the submission's files, have names with dots.
 
 Compilers add up to a hundred bytes to a name, and a name has at most 255.
 """
 _OF_NVCC = "cuda_runtime.h"
-"""nvcc includes this header in every file and searches for it first in its working folder."""
+"""Header included by nvcc in every file, and searched first in the working folder."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 _LIKE_MARK = re.compile(r"^[^\S\n]*#@[^\S\n]", re.MULTILINE)
 
@@ -81,9 +81,9 @@ def bad_path(path: str) -> str | None:
 
 
 def clashing_path(paths: Iterable[str]) -> str | None:
-    """Return a path that occurs twice or is also a folder of another path; None without such a path.
+    """Return a path listed twice, or equal to a folder of another path; None for distinct paths.
 
-    Two paths that differ only in case count as one path, as on macOS and Windows.
+    Case does not distinguish paths, as on macOS and Windows.
 
     >>> clashing_path(["a.cu", "a.cu/b.cu"]), clashing_path(["a.cu", "b/a.cu"]), clashing_path(["a.cu", "A.cu"])
     ('a.cu', None, 'A.cu')
@@ -102,7 +102,7 @@ def bad_text(text: str) -> str | None:
     r"""Return why `text` cannot be the text of a submission's file; None for a proper text.
 
     A reader of the submission's text must see the same files as the parser. Screens and pages leave out control
-    characters and invisible characters, so a line can look like the line before another file without being one.
+    characters and invisible characters. Without them, a line may look like the line before a file.
 
     >>> bad_text("int f();"), bad_text("int f();\n\u200b#@ file b.cu")
     (None, 'line 2 begins like the line before a file: #@')
@@ -115,7 +115,7 @@ def bad_text(text: str) -> str | None:
 
 
 def _seen(text: str) -> str:
-    """Return a text without invisible characters, and with wide forms and rare spaces as plain ones."""
+    """Return a text without invisible characters, and with plain forms of wide characters and rare spaces."""
     rare = [each for each in set(text) if not each.isascii()]
     plain = {ord(each): unicodedata.normalize("NFKC", each)[:1] for each in rare}
     return text.translate(plain | {ord(each): "" for each in rare if unicodedata.category(each).startswith("C")})

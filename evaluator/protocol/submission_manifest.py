@@ -58,7 +58,7 @@ def checked(files: Sequence[Part]) -> Manifest:
     """Return the manifest of the files of a submission, checked against the files.
 
     Raises:
-        BadFiles: a file is not allowed, or the manifest names a file that is missing.
+        BadFiles: a file is not allowed, or the manifest names a missing file.
     """
     texts = {part.path: part.text for part in files}
     if len(files) > MOST_FILES:

@@ -80,7 +80,7 @@ def read_in(folder: Path, submission: str, model: str) -> type:
 
 
 def _module_name(entry: Path) -> str:
-    """Return the name by which the other files import the entry; a name that is in use stays with its module."""
+    """Return the entry's name for imports by the other files. A name in use stays with the earlier module."""
     name = ".".join(entry.with_suffix("").parts)
     return _MODULE if name in sys.modules else name
 

@@ -1,6 +1,6 @@
 """Reading of a submission's folder into one text: the manifest, then the files. Nothing is run.
 
-The folder is hostile: only regular files below it are read, no part of a path may be a link, and numbers and sizes have
+The folder is hostile: only regular files are read, no part of a path may be a link, and numbers and sizes have
 limits.
 """
 
@@ -27,14 +27,14 @@ _MOST_ENTRIES = 1024
 
 
 def is_submission_folder(folder: Path | str) -> bool:
-    """Return whether `folder` holds a submission: it has a manifest."""
+    """Return whether `folder` has a manifest, and is therefore a submission."""
     return os.path.lexists(os.path.join(folder, MANIFEST))  # noqa: PTH118 - a batch asks this of each folder
 
 
 def read_folder_text(folder: Path, most_bytes: int, found_in: Path | None = None) -> str | Finding:
     """Return the files of a submission's folder as one text, or a finding with the reason why not.
 
-    `found_in` is the folder whose listing contained `folder`; no part of the path below may be a link.
+    `found_in` is the folder with `folder` in the listing; no part of the path below may be a link.
 
     Raises:
         OSError: the folder cannot be listed, or a file cannot be read.
@@ -42,7 +42,7 @@ def read_folder_text(folder: Path, most_bytes: int, found_in: Path | None = None
     top = folder if found_in is None else found_in
     try:
         text = _read(folder, most_bytes, top)
-        # An editor or a download may replace files one after the other: no mixture of two states is graded.
+        # An editor or a download replaces file after file: no mixture of two states is graded.
         is_same = _read(folder, most_bytes, top) == text
     except BadFiles as error:
         return finding(Code.BAD_FILES, str(error))

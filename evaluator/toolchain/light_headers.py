@@ -13,7 +13,7 @@ from pathlib import Path
 from evaluator.toolchain import host_compiler
 
 LIGHT_FOLDER = ".light"
-"""Folder of the light headers, relative to the compiler's folder. A submission's paths have no such part."""
+"""Folder of the light headers, relative to the compiler's folder. No path of a submission begins with a dot."""
 
 _FUNCTIONS = "ATen/Functions.h"
 _FUNCTION = "#include <ATen/ops/"
@@ -54,8 +54,8 @@ def light_headers() -> dict[str, str]:
 def light_headers_for(sources: Iterable[str]) -> dict[str, str]:
     """Return the light headers, with only the free PyTorch functions (`at::relu`) named in `sources`.
 
-    The tensor operators include the header of all free functions, and nvcc spends most of its parse time there. The
-    replacement declares only the named functions, plus overloads that the original header defines itself.
+    The tensor operators include the header of all free functions, and nvcc spends most of the parse time on the header.
+    The replacement declares only the named functions, plus overloads that the original header defines itself.
     """
     headers = light_headers()
     if (own := _defined_beside_functions()) is not None:

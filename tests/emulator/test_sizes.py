@@ -24,11 +24,15 @@ SMALL = {"batch": 64, "dim": 512, "kernel": 3, "name": "x", "flag": True, "shape
         ("src = '''\n__global__ void k() {\n  int n = 393'216;\n  m = 1 / 4096.0f;\n}'''", [(393216, 3), (4096, 4)]),
         ("src = f'''\n__global__ void k() {{\n  if (i < 4096u) x;\n}}'''", [(4096, 3)]),
         ("load(cpp_sources='int f() { return 0x1000; }')", [(4096, 1)]),
-        ("src = QQQ\n#define ROWS 4096\n# define N(x) \\\\\n  (x * 393216)\nint x;\nQQQ".replace("QQQ", "'''"), [(4096, 2), (393216, 4)]),
     ],
 )  # fmt: skip
 def test_numbers_of_the_full_size(source, expected):
     assert hard_coded(source, FULL, SMALL) == expected
+
+
+def test_numbers_of_macros_count_in_every_line_of_the_macro():
+    source = "src = '''\n#define ROWS 4096\n# define N(x) \\\\\n  (x * 393216)\n#include <4096.h>\nint x;\n'''"
+    assert hard_coded(source, FULL, SMALL) == [(4096, 2), (393216, 4)]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ _NVCC_DEFAULTS = [
     "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
     "-D__CUDA_NO_HALF2_OPERATORS__",
 ]
-"""nvcc flags of PyTorch's builder. Without them, comparing two c10::Half values is ambiguous."""
+"""nvcc flags of PyTorch's builder. Without the flags, comparing two c10::Half values is ambiguous."""
 KERNEL_FLAGS = [
     "-O1",
     "-g1",  # Fault lines; without -g1 only the launch line is known.
@@ -116,8 +116,8 @@ def _joined(sources: Sequence[SourceFile]) -> str:
 
 def _marked(file: SourceFile) -> str:
     implicit = _IMPLICIT if PurePath(file.name).suffix in CUDA_SUFFIXES else ""
-    # A quoted include begins in the folder of its own file, so a file in a folder is included from there. Other files
-    # are copied: g++ uses the precompiled header only in the unit itself.
+    # A quoted include begins in the folder of the including file: the unit includes files in folders. Other files are
+    # copied, because g++ uses the precompiled header only in the unit.
     if "/" in file.name:
         return f'{implicit}#line 1 "{UNIT}"\n#include "{file.name}"\n'
     return f'{implicit}#line 1 "{file.name}"\n{file.text}\n'

@@ -153,7 +153,7 @@ def _numbers_in(code: str, first_line: int) -> Iterator[tuple[int, int]]:
 
 
 def _with_macros(code: str) -> Iterator[Token]:
-    """Yield the tokens of C++ code, with those of macros instead of their directives."""
+    """Yield the tokens of C++ code, with the tokens of macros instead of directives."""
     for token in tokens(code):
         macro = _MACRO.match(token.text) if token.kind is Kind.DIRECTIVE else None
         if macro is None:

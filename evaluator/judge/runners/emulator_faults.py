@@ -60,7 +60,7 @@ class _Places:
         self.last: int | None = None
 
     def told(self, place: re.Match[str]) -> str:
-        """Return a location as the submission's line, or as the file's name and line without such a line."""
+        """Return a location as the submission's line; outside the submission, as the file's name and line."""
         line = self._submission_line(place["file"], int(place["line"]))
         if line is None:
             return place[0] if place["file"] is None else f"({PurePath(place['file']).name}:{place['line']})"
@@ -82,7 +82,7 @@ class _Places:
         return names
 
     def _named(self, file: str) -> list[str]:
-        """Return the file with the longest path that ends the compiler's path: other folders may have equal names."""
+        """Return the file with the longest path at the end of the compiler's path: file names may be equal."""
         path = f"/{posixpath.normpath(file)}"
         return sorted((name for name in self._texts if path.endswith(f"/{name}")), key=len)[-1:]
 

@@ -22,7 +22,7 @@ _MOST_ERRORS = 4
 _MOST_FINDINGS = 6
 _MOST_LINES = 12
 _READ = 1 << 16
-"""Characters read of a text that the submission wrote. Longer texts are cut before any work on them."""
+"""Characters read of a text by the submission. Longer texts are cut before any work."""
 _AROUND = 2
 
 Part = list[str]

@@ -38,7 +38,7 @@ def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None,
 
 
 def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
-    """Show a compiler's message at the submission's line, or in the compiler's text if that line is unknown."""
+    """Show a compiler's message at the submission's line, or in the compiler's text if the line is unknown."""
     lines = lines_of(source)
     own = diagnostic.submission_line
     if own is not None and not 1 <= own <= len(lines):

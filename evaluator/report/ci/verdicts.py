@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
 
     `path` is the submission's file relative to the current folder, if the submission has one: of several files, the
     manifest. `in_file`: lines of the findings are lines of the file at `path`, because the submission was not extracted
-    from an answer. `inside` maps lines of several files to their files.
+    from an answer. `inside` maps lines of several files to files.
     """
 
     problem: str
@@ -85,14 +85,14 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
 
 
 def _inside(path: str, source: str, lines: Iterable[int | None]) -> dict[int, Location]:
-    """Return the locations of lines in the files of the folder whose manifest is at `path`."""
+    """Return the locations of lines in the files beside the manifest at `path`."""
     if PurePosixPath(path).name != MANIFEST:
         return {}
     return {line: _located(path, place_of(source, line)) for line in lines if line is not None}
 
 
 def _located(manifest: str, place: Place) -> Location:
-    """Return the location of a place. A path that no file may have, from a card of others, is the manifest."""
+    """Return the location of a place. A forged card's impossible path is replaced by the manifest."""
     if place.path is None or bad_path(place.path) is not None:
         return Location(manifest, None)
     return Location((PurePosixPath(manifest).parent / place.path).as_posix(), place.line)

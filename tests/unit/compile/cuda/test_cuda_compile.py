@@ -13,9 +13,10 @@ import pytest
 from evaluator.compile.binaries.kernel_resources import VERBOSE, kernel_resources
 from evaluator.compile.cuda.build_steps import steps
 from evaluator.compile.cuda.precompiled import precompile
-from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.toolchain import nvcc
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, stand_ins
+from tests.grading.folders import HALVES
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")]
 
@@ -171,3 +172,24 @@ def test_the_functions_are_to_python_what_pybind11_makes_them(built):
         answers[name] = [json.loads(line.partition(" ")[2]) for line in lines]
     assert answers["light"] == answers["plain"]
     assert answers["split"] == answers["plain"]
+
+
+def test_nvcc_compiles_a_folder_with_the_headers_of_each_file(tmp_path):
+    """Both kernels have the same file name, and a header of the same name beside the file. One name is the longest."""
+    texts = {path: text for path, text in HALVES.items() if path.startswith(("csrc/", "include/"))}
+    first = texts.pop("csrc/first/kernel.cu").replace('"place', '"csrc/first/place').replace("../", "")
+    texts["x" * 97 + ".cu"] = first
+    files = [SourceFile(path, text) for path, text in texts.items()]
+    request = BuildRequest(
+        name="halves",
+        files=[file for file in files if file.name.endswith((".cu", ".cpp"))],
+        headers=[file for file in files if file.name.endswith(".cuh")],
+        with_cuda=True,
+    )
+    tool = local_tool(stand_ins(tmp_path / "stand-ins"))
+    built = {step.name: step.build(tool, 600.0) for step in steps(request, ARCHITECTURE, tmp_path).steps}
+    assert set(built) == {"light", "plain"}
+    for name, attempt in built.items():
+        assert attempt.library is not None, f"{name}: {attempt.result.output}"
+        assert b"first_kernel" in attempt.library
+        assert b"second_kernel" in attempt.library
