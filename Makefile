@@ -1,7 +1,7 @@
 # make demo   a virtual environment, the installation, and one grade
 # make check  the linters, the type checker, doctests and quick unit tests: under two minutes on two cores
 # make test   the linters, the type checker and the tests that need no GPU: 16 minutes on two cores
-# make long   the tests that build PyTorch's headers or an environment, each for a minute or more: 8 minutes
+# make long   tests that take a minute or more, and every mutation of the judge against its cheats: 11 minutes
 # make triton the tests of Triton in its interpreter; installs Triton, a download of 200 MB
 # make docs   the documentation's pages, in build/site; a broken link is an error
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)

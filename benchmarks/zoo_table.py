@@ -46,9 +46,10 @@ Ten rows also have a form in Triton (`tests/zoo/triton/`), which `tests/zoo/test
 Rows without own kernels are graded with `--require-own-kernel 0.5`; without this option they are `correct`, with
 findings.
 
-*Mutation*: the cheat must pass when the invariant of its row is switched off (`tests/zoo/mutations.py`). Some
-invariants are part of the architecture and have no switch: separate processes, bytes instead of objects, the sandbox.
-The naive grader then serves as the judge without the invariant, and the column says *structure*.
+*Mutation*: the cheat must pass when the invariant of its row is switched off, with all checks that stand for it
+(`tests/zoo/mutations.py`, `make long`). Some invariants are part of the architecture and have no switch: separate
+processes, bytes instead of objects, the sandbox. The naive grader then serves as the judge without the invariant, and
+the column says *structure*.
 
 Two cheats would pass only on a weaker emulator. `emulator-told-by-macros` needs an emulator without nvcc's macros;
 `uninitialised-shared-memory` needs one that fills fresh memory with a single pattern. Naive graders run on a GPU, so

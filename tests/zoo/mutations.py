@@ -1,8 +1,8 @@
 """Switch off one invariant of the judge at a time: then its rows must pass. The product cannot reach this.
 
 A switch replaces functions of the judge, in this process, for as long as its context lasts. Where several checks stand
-for one invariant, its switch turns all of them off. An invariant of the architecture (separate process, bytes instead of objects, sandbox) cannot be switched off: the naive
-grader of the row is the judge without the invariant.
+for one invariant, its switch turns all of them off. An invariant of the architecture (separate process, bytes instead of
+objects, sandbox) cannot be switched off: the naive grader of the row is the judge without the invariant.
 """
 
 import time
@@ -300,6 +300,7 @@ NEEDLESS = (
 )
 _PROFILES = ("identity-on-positive-inputs",)
 _SCALED = ("zeros-under-atol", "precision-downgrade")
+_PARTIAL = ("partial-or-sampled-compute",)
 _FRESH = ("cache-by-data-ptr", "cache-by-content-fingerprint")
 _READ_WHEN_DONE = ("background-thread",)
 _FRAMES = ("forge-result-fd", "unpickle-in-judge")
@@ -313,7 +314,7 @@ MUTATIONS = (
     Mutation("values are drawn from profiles too", _as_given_alone, _PROFILES),
     Mutation("tolerances are scaled to rows, values from profiles, precision is looked at", _one_tolerance_for_all, _SCALED),
     Mutation("rows with random signs are in every call", _no_cancelling_rows, ("random-rounding-behind-a-look",)),
-    Mutation("every element must be within its bound, errors are of rounding's size", _most_elements_will_do, ("partial-or-sampled-compute",)),
+    Mutation("every element must be within its bound, errors are of rounding's size", _most_elements_will_do, _PARTIAL),
     Mutation("an element passes on proof only", _nan_is_no_error, ("nan-wildcard",)),
     Mutation(
         "shapes are equal, tolerances scaled, values from profiles", _shapes_broadcast, ("shape-broadcast-accept",)

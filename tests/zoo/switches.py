@@ -1,4 +1,4 @@
-"""Replace functions of the judge by name. A name that the judge no longer has is an error, never a switch without effect."""
+"""Replace functions of the judge by name: one that is gone is an error, and no switch that has no effect."""
 
 import functools
 from collections import Counter

@@ -117,7 +117,7 @@ def test_without_the_policy_it_is_correct_with_findings(grader, entry):
     "entry", [pytest.param(entry, id=entry.name, marks=tried_long(entry)) for entry in ENTRIES if entry.name in BITES]
 )
 def test_without_its_invariant_the_cheat_passes(grader, entry):
-    """What stops it is a second check: part of the invariant, which the mutation leaves in, or one for the row's text."""
+    """What stops it else is a second check, which the mutation should turn off too."""
     assert grader.stopped(entry, BITES[entry.name]) == "", BITES[entry.name].invariant
 
 

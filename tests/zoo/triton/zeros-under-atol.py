@@ -7,14 +7,14 @@ from torch import nn
 
 
 @triton.jit
-def relu_kernel(x, out, count, BLOCK: tl.constexpr):
+def zeros_kernel(x, out, count, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + i, mask=i < count)
     tl.store(out + i, value * 0.0, mask=i < count)
 
 
 def zeros(x, out):
-    relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+    zeros_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
     return out
 
 
