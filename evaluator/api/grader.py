@@ -9,16 +9,15 @@ async with Grader() as grader:
     card = await grader.grade_async("relu", source)
 """
 
-import asyncio
 import atexit
 import queue
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from evaluator.api.any_grader import AnyGrader, cards_of
 from evaluator.api.candidate import Candidate, task_for
 from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
@@ -39,7 +38,7 @@ class _Waiting(NamedTuple):
     future: Future[Scorecard]
 
 
-class Grader:
+class Grader(AnyGrader):
     """Grader of submissions, with as many concurrent grades as the device allows.
 
     Grades between `start` and `close`; a context manager, sync or async, calls both. All methods that grade may be
@@ -99,23 +98,6 @@ class Grader:
             worker_pool.__exit__(None, None, None)
         self._cancel(None)
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Same as `close`."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
-
     @property
     def at_once(self) -> int:
         """Number of submissions to hand in ahead: two for each slot."""
@@ -157,10 +139,6 @@ class Grader:
         """
         return self._submitted(task_for(Candidate(problem, source, name), self._problems))
 
-    def grade(self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate") -> Scorecard:
-        """Grade a submission and wait. Status `infra_error` is a failure of the machine. Raises like `submit`."""
-        return self.submit(problem, source, name=name).result()
-
     def grade_many(self, candidates: Iterable[Candidate]) -> list[Scorecard]:
         """Grade candidates concurrently. Return the cards in the order of the candidates.
 
@@ -168,19 +146,7 @@ class Grader:
         read before the first grade: an unknown problem raises without any grade. Raises like `submit`.
         """
         tasks = [task_for(candidate, self._problems) for candidate in candidates]
-        futures = [self._submitted(task) for task in tasks]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
-
-    async def grade_async(
-        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
-    ) -> Scorecard:
-        """Grade a submission without blocking the event loop. Raises like `submit`."""
-        return await asyncio.wrap_future(self.submit(problem, source, name=name))
+        return cards_of([self._submitted(task) for task in tasks])
 
     def _submitted(self, task: Task) -> Future[Scorecard]:
         waiting = _Waiting(task, Future())

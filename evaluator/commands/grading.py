@@ -10,6 +10,7 @@ import click
 
 from evaluator.commands import streams, terminal, workflow
 from evaluator.commands.options import (
+    FOLDER_PATH,
     OutputFormat,
     ValueMayFollow,
     chosen_format,
@@ -213,7 +214,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
 @click.option(
     "--run",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER_PATH,
     metavar="DIR",
     help="Folder of the run; repeat the command to resume the run.",
 )
