@@ -26,6 +26,7 @@ from evaluator.batch.runs.inputs import ProblemText
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.worker_handle import Slot
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError
@@ -139,6 +140,12 @@ class Grader(AnyGrader):
         """
         return self._submitted(task_for(Candidate(problem, source, name), self._problems))
 
+    def infra_card(
+        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate", reason: str
+    ) -> Scorecard:
+        """Return a card of status `infra_error` with the given reason, without a grade. Raises like `submit`."""
+        return self._infra_card(task_for(Candidate(problem, source, name), self._problems), reason, self._slots[0])
+
     def grade_many(self, candidates: Iterable[Candidate]) -> list[Scorecard]:
         """Grade candidates concurrently. Return the cards in the order of the candidates.
 
@@ -187,10 +194,12 @@ class Grader(AnyGrader):
         if not waiting.future.set_running_or_notify_cancel():
             return
         try:
-            card = infra_card(waiting.task, self._options, reason, self._slots[slot])
-            waiting.future.set_result(Scorecard.of(signed(card, self._key)))
+            waiting.future.set_result(self._infra_card(waiting.task, reason, self._slots[slot]))
         except Exception as error:  # noqa: BLE001 - a caller waits for this future, in any case
             waiting.future.set_exception(error)
+
+    def _infra_card(self, task: Task, reason: str, slot: Slot) -> Scorecard:
+        return Scorecard.of(signed(infra_card(task, self._options, reason, slot), self._key))
 
     def _fail(self, error: BaseException, worker_pool: WorkerPool) -> None:
         """Answer all waiting futures after the loss of the workers; no worker would finish the futures.

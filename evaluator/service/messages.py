@@ -77,3 +77,18 @@ class Refusal(Record, frozen=True):
 
     error: str
     hint: str = ""
+
+
+class Refused(Exception):
+    """A request is refused, with an HTTP status and the body of the response."""
+
+    def __init__(self, status: int, error: str, hint: str = "") -> None:
+        super().__init__(error)
+        self.status = status
+        self.refusal = Refusal(error, hint)
+
+
+def too_large() -> Refused:
+    """Return the refusal of a large body."""
+    hint = "a submission has at most 4 MiB of text"
+    return Refused(413, f"the body is larger than {MOST_BODY_BYTES >> 20} MiB", hint)

@@ -1,7 +1,5 @@
-"""Tokens, journal, OpenAPI description, command line."""
+"""Tokens, OpenAPI description, command line."""
 
-import asyncio
-import datetime
 import json
 import re
 import socket
@@ -13,15 +11,10 @@ from click.testing import CliRunner
 
 from evaluator import schema
 from evaluator.commands.main import warpgrade
-from evaluator.errors import InfraError, UsageError
-from evaluator.service import journal as journals
+from evaluator.errors import UsageError
 from evaluator.service import openapi, server
-from evaluator.service.journal import Added, Arrival, Final, Journal, Limits
-from evaluator.service.messages import GradeState
 from evaluator.service.tokens import Tokens, add_token, revoke_tokens
 from tests.service.conftest import TOP
-
-LIMITS = Limits(100, 1000)
 
 
 def test_the_file_of_tokens_is_private_and_holds_no_token(tmp_path):
@@ -77,66 +70,6 @@ def test_a_public_or_foreign_or_broken_file_of_tokens_is_refused(tmp_path):
     link.symlink_to(path)
     with pytest.raises(UsageError):
         add_token(link, "bob")
-
-
-@pytest.fixture
-def journal(tmp_path):
-    made = Journal(tmp_path)
-    yield made
-    made.close()
-
-
-def arrival(client="alice", key=None, text="x"):
-    return Arrival(client, key, text.encode(), text, "relu", "candidate")
-
-
-def test_a_second_result_changes_nothing(journal):
-    async def program():
-        grade = (await journal.add(arrival(), LIMITS)).grade.id
-        await journal.finish(grade, Final(GradeState.FINISHED, None, b"first"))
-        await journal.finish(grade, Final(GradeState.FAILED, reason="second"))
-        return await journal.card("alice", grade), await journal.final_after("alice", 0, 10), await journal.waiting()
-
-    card, final, waiting = asyncio.run(program())
-    assert (card, [each.number for each in final], waiting) == (b"first", [1], [])
-
-
-def test_a_commit_survives_a_power_cut(journal):
-    settings = [journal._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
-    assert settings == ["wal", 2]
-
-
-def test_old_grades_are_forgotten_and_numbers_are_not_used_again(journal):
-    async def program():
-        for _ in range(3):
-            added = await journal.add(arrival(), LIMITS)
-            await journal.finish(added.grade.id, Final(GradeState.CANCELLED))
-        await journal.add(arrival(), LIMITS)
-        later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=1)
-        forgotten = await journal.forget(later)
-        added = await journal.add(arrival(), LIMITS)
-        await journal.finish(added.grade.id, Final(GradeState.CANCELLED))
-        return forgotten, await journal.last_final("alice"), len(await journal.waiting())
-
-    assert asyncio.run(program()) == (2, 4, 1)
-
-
-def test_a_failed_disk_is_an_infra_error_and_stores_nothing(journal, monkeypatch):
-    async def program():
-        whole = journals._add
-
-        def fails(connection, *rest):
-            whole(connection, *rest)
-            raise OSError("no space")
-
-        monkeypatch.setattr(journals, "_add", fails)
-        with pytest.raises(InfraError, match="no space"):
-            await journal.add(arrival(), LIMITS)
-        monkeypatch.undo()
-        assert await journal.waiting() == []
-        assert isinstance(await journal.add(arrival(), LIMITS), Added)
-
-    asyncio.run(program())
 
 
 def test_the_description_has_the_schema_of_the_card_and_every_route(shared):
