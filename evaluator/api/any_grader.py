@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.runs.inputs import ProblemText
+from evaluator.batch.runs.problem_texts import ProblemText
 
 
 class AnyGrader(ABC):

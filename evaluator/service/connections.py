@@ -23,14 +23,14 @@ STALL_S = 30.0
 class LimitedConnection(H11Protocol):
     """Connection of uvicorn with time limits for the head of a request, and for a reader that reads nothing."""
 
-    _made_s: float
+    made_s: float
     _head_limit: "_Limit"
     _stall_limit: "_Limit"
 
     def connection_made(self, transport: Any) -> None:
         """Start the time limit of the first head. Close a connection beyond the limit."""
         super().connection_made(transport)
-        self._made_s = self.loop.time()
+        self.made_s = self.loop.time()
         self._head_limit, self._stall_limit = _Limit(self.loop), _Limit(self.loop)
         self._head_limit.start(HEAD_S, transport.abort)
         if len(self.connections) > MOST_CONNECTIONS:
@@ -59,7 +59,7 @@ class LimitedConnection(H11Protocol):
     def _make_room(self) -> None:
         """Close the oldest connection without a client's request; this connection, if all have one."""
         others = [each for each in self.connections if isinstance(each, LimitedConnection) and each.is_idle]
-        min(others, key=lambda each: each._made_s, default=self).transport.abort()
+        min(others, key=lambda each: each.made_s, default=self).transport.abort()
 
     @property
     def is_idle(self) -> bool:

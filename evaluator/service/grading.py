@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.runs.inputs import ProblemText
+from evaluator.batch.runs.problem_texts import ProblemText
 from evaluator.service.messages import GradeOrder, TextProblem
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.service.messages import MOST_BODY_BYTES
+from evaluator.service.messages import MOST_BODY_BYTES, MOST_PROBLEM
 from evaluator.service.tokens import revoke_tokens
 from tests.service.conftest import soon
 
@@ -219,6 +219,10 @@ def test_a_reader_that_reads_nothing_loses_its_connection(service):
         (b'{"problem": "relu", "source": "\\ud800"}', 400),
         ({"problem": "../../etc/passwd", "source": "x"}, 422),
         ({"problem": {"name": "mine", "source": "import os"}, "source": "x"}, 403),
+        ({"problem": {"name": "mine", "source": "#" * (MOST_PROBLEM + 1)}, "source": "x"}, 400),
+        ({"problem": "relu", "source": "x", "more": [[[[]]]]}, 400),
+        (b'{"problem": {"name": ' + b'{"a":' * 1_000_000, 400),
+        (b'{"problem": ' + b"9" * 5_000_000 + b"}", 400),
     ],
 )
 def test_an_invalid_submission_is_refused_with_a_reason(shared, body, status):

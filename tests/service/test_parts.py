@@ -1,10 +1,13 @@
 """Tokens, OpenAPI description, command line."""
 
+import errno
 import json
+import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 from click.testing import CliRunner
@@ -12,23 +15,23 @@ from click.testing import CliRunner
 from evaluator import schema
 from evaluator.commands.main import warpgrade
 from evaluator.errors import UsageError
-from evaluator.service import openapi, server
+from evaluator.service import openapi, server, tokens
 from evaluator.service.tokens import Tokens, add_token, revoke_tokens
 from tests.service.conftest import TOP
 
 
 def test_the_file_of_tokens_is_private_and_holds_no_token(tmp_path):
     path = tmp_path / "new" / "tokens"
-    tokens = [add_token(path, client) for client in ("alice", "bob", "alice")]
+    made = [add_token(path, client) for client in ("alice", "bob", "alice")]
     assert path.stat().st_mode & 0o777 == 0o600
-    assert not any(token in path.read_text() for token in tokens)
-    assert len(set(tokens)) == 3
+    assert not any(token in path.read_text() for token in made)
+    assert len(set(made)) == 3
     read = Tokens(path)
-    assert [read.client_of(token) for token in tokens] == ["alice", "bob", "alice"]
-    assert [read.client_of(token) for token in ("", tokens[0][:-1], tokens[0] + " ", "\ud800")] == [None] * 4
+    assert [read.client_of(token) for token in made] == ["alice", "bob", "alice"]
+    assert [read.client_of(token) for token in ("", made[0][:-1], made[0] + " ", "\ud800")] == [None] * 4
     assert revoke_tokens(path, "alice") == 2
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [read.client_of(token) for token in tokens] == [None, "bob", None]
+    assert [read.client_of(token) for token in made] == [None, "bob", None]
     with pytest.raises(UsageError, match="no token"):
         revoke_tokens(path, "alice")
 
@@ -70,6 +73,81 @@ def test_a_public_or_foreign_or_broken_file_of_tokens_is_refused(tmp_path):
     link.symlink_to(path)
     with pytest.raises(UsageError):
         add_token(link, "bob")
+
+
+def test_of_two_changes_at_the_same_time_neither_is_lost(tmp_path, monkeypatch):
+    """Otherwise a revoked token might be valid again."""
+    path = tmp_path / "tokens"
+    for client in ("alice", "bob", "carol"):
+        add_token(path, client)
+    threads = [
+        threading.Thread(target=revoke_tokens, args=(path, "bob")),
+        threading.Thread(target=add_token, args=(path, "dave")),
+    ]
+    write = tokens._write
+
+    def write_late(*arguments):
+        monkeypatch.undo()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(0.3)  # Both wait for the lock, or both are done.
+        write(*arguments)
+
+    monkeypatch.setattr(tokens, "_write", write_late)
+    revoke_tokens(path, "alice")
+    for thread in threads:
+        thread.join(60)
+    assert sorted(line.split()[1] for line in path.read_text().splitlines()) == ["carol", "dave"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "fdopen"])
+def test_a_full_disk_leaves_the_file_of_tokens_as_before(tmp_path, monkeypatch, call):
+    path = tmp_path / "tokens"
+    token = add_token(path, "alice")
+    running = Tokens(path)
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for use in (lambda: add_token(path, "bob"), lambda: revoke_tokens(path, "alice")):
+        with monkeypatch.context() as full:
+            if call == "fsync":
+                full.setattr("os.fsync", fail)
+            else:
+                full.setattr(tokens, "_write", fail)
+            with pytest.raises(UsageError, match="No space left"):
+                use()
+        assert [each.name for each in tmp_path.iterdir()] == ["tokens"]
+    assert running.client_of(token) == Tokens(path).client_of(token) == "alice"
+
+
+def test_a_change_that_keeps_size_and_time_of_the_file_is_noticed(tmp_path):
+    path = tmp_path / "tokens"
+    token = add_token(path, "alice")
+    running = Tokens(path)
+    before = path.stat()
+    path.write_text(f"sha256:{'0' * 64} alice\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert running.client_of(token) is None
+
+
+def test_a_file_that_takes_the_place_of_the_checked_one_is_refused(tmp_path, monkeypatch):
+    path, public = tmp_path / "tokens", tmp_path / "public"
+    add_token(path, "alice")
+    add_token(public, "mallory")
+    public.chmod(0o666)
+    real = os.open
+
+    def late(name, *arguments, **named):
+        if name == path and public.exists():
+            public.replace(path)
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr("os.open", late)
+    with pytest.raises(UsageError, match="other users"):
+        Tokens(path)
 
 
 def test_the_description_has_the_schema_of_the_card_and_every_route(shared):
