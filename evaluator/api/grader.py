@@ -14,6 +14,7 @@ import queue
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -24,9 +25,10 @@ from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import setup_for
 from evaluator.batch.runs.problem_texts import ProblemText
 from evaluator.batch.runs.tasks import Task
+from evaluator.batch.workers.cluster_places import cluster_places
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
-from evaluator.batch.workers.worker_handle import Slot
+from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError
@@ -47,13 +49,17 @@ class Grader(AnyGrader):
     """
 
     @with_options
-    def __init__(self, *, jobs: int | None = None, ready: bool | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, jobs: int | None = None, ready: bool | None = None, ray: str | None = None, **options: Any
+    ) -> None:
         """Read the options. Workers start with `start`.
 
         Args:
             jobs: number of concurrent grades (on cuda: builds); None takes the limit of the device.
             ready: whether a ready judge (`warpgrade serve`), if running, makes the grades; None means yes, unless the
                 environment variable WARPGRADE_READY is 0.
+            ray: address of a Ray cluster, whose machines make the grades instead: `auto` for a running one of this
+                machine, `local` for a new one.
             **options: see `GradeOptions`.
 
         Raises:
@@ -61,8 +67,13 @@ class Grader(AnyGrader):
             UsageError: the value of an option is invalid.
             InfraError: the machine has no GPU.
         """
-        self._options, slots, self._problems, self._key, _ = setup_for(options, jobs)
-        self._slots, self._hire = places(self._options, slots, jobs=jobs, ready=ready)
+        setup = setup_for(options, jobs, on_cluster=ray is not None)
+        self._options, self._slots, self._problems, self._key, _ = setup
+        self._jobs, self._ray = jobs, ray
+        self._hire: Hire | None = None
+        self._cluster = ExitStack()
+        if ray is None:
+            self._slots, self._hire = places(self._options, self._slots, jobs=jobs, ready=ready)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._waiting: dict[int, _Waiting] = {}
         self._changing = threading.Lock()
@@ -75,13 +86,19 @@ class Grader(AnyGrader):
 
         Raises:
             RuntimeError: the grader has started already.
+            UsageError: Ray is not installed, or an option has no effect on a cluster.
+            InfraError: no Ray cluster answers, or the cluster lacks the resources to grade.
         """
         with self._changing:
             if self._worker_pool is not None:
                 raise RuntimeError("this Grader has started already")
+            if self._ray is not None:
+                self._slots, self._hire = cluster_places(self._ray, self._options, self._jobs, self._cluster)
             self._tasks = queue.SimpleQueue()
             self._lost, self._closed = None, False
-            self._worker_pool = WorkerPool(self._slots, self._options, self._tasks.get, hire=self._hire).__enter__()
+            tasks = self._tasks
+            worker_pool = WorkerPool(self._slots, self._options, tasks.get, hire=self._hire, give_back=tasks.put)
+            self._worker_pool = worker_pool.__enter__()
         atexit.register(self.close)
         reader = threading.Thread(target=self._read, args=(self._worker_pool,), name="grader", daemon=True)
         reader.start()
@@ -98,6 +115,7 @@ class Grader(AnyGrader):
         if worker_pool is not None:
             worker_pool.__exit__(None, None, None)
         self._cancel(None)
+        self._cluster.close()
 
     @property
     def at_once(self) -> int:

@@ -73,6 +73,11 @@ problems_option = click.option(
     envvar="WARPGRADE_PROBLEMS",
     help="Folder of problems to use instead of the shipped ones.",
 )
+ray_option = click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Grade on a Ray cluster: its address, auto for a running one, or local for a new one.",
+)
 sign_option = click.option(
     "--sign",
     type=FILE_PATH,

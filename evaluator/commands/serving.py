@@ -9,7 +9,14 @@ import click
 from click.core import ParameterSource
 
 from evaluator.commands import terminal
-from evaluator.commands.options import FILE_PATH, FOLDER_PATH, options_besides_device, sign_option, taken_options
+from evaluator.commands.options import (
+    FILE_PATH,
+    FOLDER_PATH,
+    options_besides_device,
+    ray_option,
+    sign_option,
+    taken_options,
+)
 from evaluator.errors import UsageError
 from evaluator.grade_options import AUTO
 from evaluator.records import DeviceKind, SandboxMode
@@ -61,6 +68,7 @@ _OF_THE_JUDGE = frozenset({"idle_minutes", "asks_status", "asks_stop"})
     metavar="DIR",
     help="Folder of queue and cards.  [default: warpgrade/service in XDG_STATE_HOME]",
 )
+@ray_option
 @_tokens_option(help="File of `warpgrade token`.  [default: the file `tokens` in the state folder]")
 @click.option(
     "--keep-days",
@@ -147,7 +155,7 @@ def _serve_http(http: str, named: dict[str, Any], jobs: int | None) -> None:
     from evaluator.api.grader import Grader
     from evaluator.service.state import default_state, default_tokens
 
-    options = taken_options(named)
+    options, ray = taken_options(named), named["ray"]
     state = named["state"] or default_state()
     settings = Settings(
         address=address_of(http),
@@ -157,7 +165,7 @@ def _serve_http(http: str, named: dict[str, Any], jobs: int | None) -> None:
         allows_problem_text=named["allow_problem_text"],
     )
     # Workers of the service's own: a ready judge of the user may end at any time.
-    serve(settings, lambda: Grader(jobs=jobs, ready=False, **options), terminal.tell)
+    serve(settings, lambda: Grader(jobs=jobs, ready=False, ray=ray, **options), terminal.tell)
 
 
 def _refuse_given(ctx: click.Context, names: Collection[str], why: str) -> None:

@@ -150,7 +150,7 @@ def test_a_stranger_writes_no_traceback_into_the_log(service):
 
 
 def test_strangers_with_many_connections_do_not_keep_a_client_out(service):
-    served = service(connections=20)
+    served = service(connections=20, head_s=600)
     stream = served.events(served.alice)
     with contextlib.ExitStack() as held:
         for number in range(60):

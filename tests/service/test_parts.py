@@ -198,6 +198,7 @@ def test_a_token_of_the_command_line_is_for_the_default_service(tmp_path):
         (["--state", "x"], "--state needs --http"),
         (["--require-own-kernel", "0.5"], "--require-own-kernel needs --http"),
         (["--allow-problem-text"], "--allow-problem-text needs --http"),
+        (["--ray", "auto"], "--ray needs --http"),
         (["--http", "127.0.0.1:0", "--stop"], "--stop has no effect with --http"),
         (["--http", "127.0.0.1:0", "--idle-minutes", "1"], "--idle-minutes has no effect with --http"),
         (["--http", "127.0.0.1:0", "--sandbox", "none"], "only in the sandbox"),
