@@ -13,13 +13,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from evaluator.errors import InfraError, UsageError
-from evaluator.service import metrics, openapi
+from evaluator.service import metrics
 from evaluator.service.bodies import Bodies
 from evaluator.service.dispatcher import Dispatcher, until
-from evaluator.service.events import stream
-from evaluator.service.gate import CLIENT, HEALTH, STILL_VALID, Gate
-from evaluator.service.grading import Grading, problem_of
-from evaluator.service.messages import (
+from evaluator.service.documents import openapi
+from evaluator.service.documents.messages import (
     MOST_KEY,
     MOST_WAIT_S,
     Grade,
@@ -28,6 +26,9 @@ from evaluator.service.messages import (
     Refused,
     TextProblem,
 )
+from evaluator.service.events import stream
+from evaluator.service.gate import CLIENT, HEALTH, STILL_VALID, Gate
+from evaluator.service.grading import Grading, problem_of
 from evaluator.service.metrics import Metrics
 from evaluator.service.store.grades_table import Added, Arrival, OtherRequest, QueueFull
 from evaluator.service.store.journal import Journal

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
-from evaluator.service.messages import MOST_BODY_BYTES, Refused, too_large
+from evaluator.service.documents.messages import MOST_BODY_BYTES, Refused, too_large
 
 BODY_S = 60.0
 """Time limit for a client to send a body."""

@@ -11,9 +11,9 @@ import msgspec
 from evaluator.api.scorecard import Scorecard
 from evaluator.errors import InfraError, UsageError
 from evaluator.report.layout.text import one_line
+from evaluator.service.documents.messages import Grade, GradeOrder, GradeState
 from evaluator.service.fair_queue import FairQueue
 from evaluator.service.grading import Grading, problem_of
-from evaluator.service.messages import Grade, GradeOrder, GradeState
 from evaluator.service.metrics import Metrics
 from evaluator.service.store.grades_table import Added, Arrival, Begun, Final, OtherRequest, QueueFull
 from evaluator.service.store.journal import Journal

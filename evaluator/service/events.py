@@ -10,7 +10,7 @@ import msgspec
 
 from evaluator.records import Record
 from evaluator.service.dispatcher import Dispatcher, until
-from evaluator.service.messages import Position
+from evaluator.service.documents.messages import Position
 from evaluator.service.store.journal import Journal
 
 BEAT_S = 15.0

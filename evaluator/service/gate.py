@@ -10,7 +10,7 @@ from collections import Counter
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from evaluator.service.messages import MOST_BODY_BYTES, Refused, too_large
+from evaluator.service.documents.messages import MOST_BODY_BYTES, Refused, too_large
 from evaluator.service.metrics import Metrics
 from evaluator.service.tokens import Tokens
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problem_texts import ProblemText
-from evaluator.service.messages import GradeOrder, TextProblem
+from evaluator.service.documents.messages import GradeOrder, TextProblem
 
 
 class Grading(Protocol):

@@ -9,7 +9,7 @@ from msgspec.json import encode
 
 from evaluator.errors import InfraError
 from evaluator.service.dispatcher import MOST_ATTEMPTS, Dispatcher
-from evaluator.service.messages import GradeOrder
+from evaluator.service.documents.messages import GradeOrder
 from evaluator.service.metrics import Metrics
 from evaluator.service.server import LIMITS
 from evaluator.service.store.grades_table import Arrival

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.errors import InfraError
-from evaluator.service.messages import GradeState
+from evaluator.service.documents.messages import GradeState
 from evaluator.service.store import grades_table as table
 from evaluator.service.store.grades_table import Added, Arrival, Final, Limits, Numbers, QueueFull, Waiting
 from evaluator.service.store.journal import Journal

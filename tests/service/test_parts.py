@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from evaluator import schema
 from evaluator.commands.main import warpgrade
 from evaluator.errors import UsageError
-from evaluator.service import openapi, server, tokens
+from evaluator.service import server, tokens
+from evaluator.service.documents import openapi
 from evaluator.service.tokens import Tokens, add_token, revoke_tokens
 from tests.service.conftest import TOP
 

@@ -24,7 +24,7 @@ from evaluator.errors import UsageError
 from evaluator.grading.request import Unread
 from evaluator.service.client.event_reader import EventReader
 from evaluator.service.client.transport import Transport
-from evaluator.service.messages import Grade, GradeOrder, GradeState, TextProblem
+from evaluator.service.documents.messages import Grade, GradeOrder, GradeState, TextProblem
 
 _THREADS = 8
 """Requests at a time; also the number of bodies that the server reads from a client at a time."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from evaluator.records import Status
-from evaluator.service.messages import Grade, GradeState
+from evaluator.service.documents.messages import Grade, GradeState
 
 LAYOUT = 2
 _ROW_BYTES = 1000

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from evaluator.errors import InfraError
-from evaluator.service.messages import Grade
+from evaluator.service.documents.messages import Grade
 from evaluator.service.store import grades_table as table
 from evaluator.service.store.grades_table import (
     Added,
