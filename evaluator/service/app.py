@@ -109,7 +109,7 @@ class _Routes:
                 raise Refused(429, "too many or too large submissions of all clients wait", _LATER)
 
     async def show(self, request: Request) -> Response:
-        """Return a grade; with `wait_s`, wait for its end first."""
+        """Return a grade; with `wait_s`, wait for the end first."""
         news = self._parts.dispatcher.news(request.scope[CLIENT])
         until_s = asyncio.get_running_loop().time() + _wait_s(request)
         while True:

@@ -15,7 +15,7 @@ _OF_A_CLIENT = 8
 LARGE_BYTES = 256 << 20
 """Limit of the counted bytes of all bodies in memory."""
 _SMALL_BYTES = 64 << 10
-"""First bytes of a body, which do not count: small submissions pass beside any number of large bodies."""
+"""Uncounted first bytes of each body: small submissions pass beside any number of large bodies."""
 
 
 class Bodies:
@@ -27,7 +27,7 @@ class Bodies:
 
     @asynccontextmanager
     async def read(self, client: str, request: Request) -> AsyncIterator[bytearray]:
-        """Return the body of a request, which counts as memory until the exit of the context.
+        """Return the body of a request. The body counts as memory until the exit of the context.
 
         Raises:
             Refused: the body is too large or too slow, the memory is full, or the client has left.

@@ -19,21 +19,21 @@ from evaluator.service.store.grades_table import Added, Arrival, Begun, Final, O
 from evaluator.service.store.journal import Journal
 
 MOST_ATTEMPTS = 3
-"""Limit of attempts that end together with the server, after which a grade has a card of status `infra_error`."""
+"""Limit of attempts without a result because the server ended; then the card is of status `infra_error`."""
 _ALONE = MOST_ATTEMPTS - 1
-"""Ended attempts after which a grade runs alone: the last attempt then tells a culprit from a neighbour."""
+"""Number of lost attempts before a grade runs alone: the last attempt tells a culprit from a neighbour."""
 _TOO_MANY = f"the service ended during {MOST_ATTEMPTS} attempts to grade this submission, at last without other grades"
 _ROUND_S = 600.0
 """Time between two deletions of old grades."""
 
 
 class Dispatcher:
-    """Queue of the service. All methods belong to one event loop."""
+    """Queue of the service. All methods belong to a single event loop."""
 
     def __init__(
         self, journal: Journal, grading: Grading, metrics: Metrics, tell: Callable[[str], None], *, keep_s: float
     ) -> None:
-        """Grade the journal's queue by `grading`; forget grades that were final for `keep_s`."""
+        """Grade the journal's queue by `grading`; forget grades final for longer than `keep_s`."""
         self._journal = journal
         self._grading = grading
         self._metrics = metrics
@@ -90,7 +90,7 @@ class Dispatcher:
         self._end_waiting()
 
     def abort(self) -> None:
-        """End also the grades in progress, which stay in the journal."""
+        """End also the grades in progress; the journal keeps the requests."""
         self.stop()
         for task in self._tasks:
             task.cancel()
@@ -117,7 +117,7 @@ class Dispatcher:
         return True
 
     def at_present(self, grade: Grade) -> Grade:
-        """Return the grade with the state in progress, which the journal does not store."""
+        """Return the grade with the present state: the journal does not store the state `grading`."""
         if grade.id in self._at_work and not grade.state.is_final:
             return msgspec.structs.replace(grade, state=GradeState.GRADING)
         return grade
@@ -125,7 +125,7 @@ class Dispatcher:
     def news(self, client: str) -> "asyncio.Future[None]":
         """Return a future of the client's next final grade; done already if the server ends.
 
-        A caller asks for the future before reading the journal, so that no grade falls between.
+        A caller asks for the future before reading the journal: otherwise a grade may fall between.
         """
         if self._stopping:
             return _done()
@@ -183,7 +183,7 @@ class Dispatcher:
         if begun.attempt > MOST_ATTEMPTS + 1:
             return Final(GradeState.FAILED, reason=_TOO_MANY)
         order = msgspec.json.decode(begun.request, type=GradeOrder)
-        # Threads apart from those of requests: a problem may need a long search for its small size.
+        # Threads apart from the threads of requests: the search for a problem's small size may take long.
         loop = asyncio.get_running_loop()
         try:
             if begun.attempt > MOST_ATTEMPTS:
@@ -193,7 +193,7 @@ class Dispatcher:
         except UsageError as error:
             return Final(GradeState.FAILED, reason=error.message)
         except (ValueError, TypeError, RecursionError, MemoryError) as error:
-            # A fault of Warpgrade that this text caused would end every later start of the service too.
+            # The same text would cause the same fault of Warpgrade after every later start of the service.
             self._tell(f"{client} {grade}: {type(error).__name__}: {one_line(str(error), 200)}")
             return Final(GradeState.FAILED, reason="Warpgrade cannot read the problem or the submission")
         if self._grading.failure is not None:
@@ -226,7 +226,7 @@ class Dispatcher:
 
 async def until(news: "asyncio.Future[None]", timeout_s: float) -> bool:
     """Wait for news. Return false after the time."""
-    # Not `wait_for`, which would cancel the future of all other waiting clients.
+    # `wait_for` would cancel the future of all other waiting clients.
     done, _ = await asyncio.wait([news], timeout=timeout_s)
     return bool(done)
 

@@ -14,7 +14,7 @@ from evaluator.service.documents.messages import Position
 from evaluator.service.store.journal import Journal
 
 BEAT_S = 15.0
-"""Pause after which a comment is sent, so that clients and proxies see a living connection."""
+"""Pause before a comment, the sign of a living connection for clients and proxies."""
 _TOGETHER = 100
 
 

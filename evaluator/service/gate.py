@@ -1,6 +1,6 @@
 """Gate in front of all routes: token, size and number of requests. Nothing of a body is read before the gate.
 
-Without a valid token every path has the same response, except `/healthz`, which tells only that the server lives.
+Without a valid token every path has the same response, except `/healthz` with the state of the server.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from evaluator.service.tokens import Tokens
 CLIENT = "warpgrade.client"
 """Key of the client's name in the scope of a request."""
 STILL_VALID = "warpgrade.still_valid"
-"""Key of a function in the scope: whether the token is still valid, for responses that last."""
+"""Key of a function in the scope: whether the token is still valid, for long responses."""
 HEALTH = "/healthz"
 MOST_REQUESTS = 200
 """Limit of concurrent requests of a client, event streams included."""
@@ -27,7 +27,7 @@ _Headers = list[tuple[bytes, bytes]]
 
 
 class Gate:
-    """ASGI application that lets clients with a token through to `inner`."""
+    """ASGI application: requests with a token reach `inner`."""
 
     def __init__(self, inner: ASGIApp, tokens: Tokens, metrics: Metrics) -> None:
         self._inner = inner
@@ -87,19 +87,19 @@ class Gate:
 
 
 def _single(headers: _Headers, wanted: bytes) -> bytes:
-    """Return the value of a header; empty for no header, and for two, of which a proxy may have checked the other."""
+    """Return the value of a header; empty for no header and for two: a proxy may have checked the other value."""
     found = [value for name, value in headers if name == wanted]
     return found[0] if len(found) == 1 else b""
 
 
 def _declared_bytes(headers: _Headers) -> int:
-    """Return the declared length of the body. A body without a length is counted while it is read."""
+    """Return the declared length of the body. A body without a length is counted during reading."""
     declared = _single(headers, b"content-length")
     return int(declared) if declared.isdigit() else 0
 
 
 async def _discard(receive: Receive) -> None:
-    """Drop some of the body, for a short time: a client that still sends would lose the response at an early close."""
+    """Drop some of the body, for a short time: at an early close, a sending client would lose the response."""
     until_s, dropped = time.monotonic() + _DISCARD_S, 0
     try:
         while dropped < _MOST_DISCARDED_BYTES:

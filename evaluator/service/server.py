@@ -1,4 +1,4 @@
-"""The service as a process: state folder, HTTP server, grader, and their end."""
+"""The service as a process: start and end of state folder, HTTP server and grader."""
 
 import asyncio
 import contextlib

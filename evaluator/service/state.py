@@ -23,7 +23,7 @@ def default_tokens(state: Path) -> Path:
 
 @contextlib.contextmanager
 def locked(state: Path) -> Iterator[None]:
-    """Create the state folder, and hold its lock. Raises UsageError if another service holds the lock."""
+    """Create the state folder, and hold the folder's lock. Raises UsageError if another service holds the lock."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         facts = state.stat()

@@ -1,7 +1,7 @@
 """Bearer tokens of clients: 256 random bits, stored as SHA-256 hashes in a file that only the owner can read.
 
-A line of the file is `sha256:HASH CLIENT`. A client may have several tokens, so that tokens can be replaced without a
-pause. A token has too many bits to be guessed from the hash, so the hash needs neither salt nor stretching.
+A line of the file is `sha256:HASH CLIENT`. A client may have several tokens, to replace tokens without a pause. A
+token has too many bits to be guessed from the hash: the hash needs neither salt nor stretching.
 
 A change writes a new file and renames the file into place, under a lock of the folder: a full disk or a power cut
 leaves the old file, and of two concurrent changes neither is lost.
@@ -43,7 +43,7 @@ class _Stamp(NamedTuple):
 
 
 def add_token(path: Path, client: str) -> str:
-    """Create a token for `client`, add the hash to the file, and return the token, which is stored nowhere.
+    """Create a token for `client`, add the hash to the file, and return the token. The token itself is stored nowhere.
 
     Raises:
         UsageError: the client's name is invalid, or the file is not writable or not private.
@@ -80,7 +80,7 @@ def revoke_tokens(path: Path, client: str) -> int:
 
 
 class Tokens:
-    """Tokens in a file. Thread-safe. A changed file is read again, so that a revoked token fails at once."""
+    """Tokens in a file. Thread-safe. A changed file is read again: a revoked token fails at once."""
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises UsageError if the file is missing, empty, invalid, or open to other users."""
@@ -100,7 +100,7 @@ class Tokens:
         return found
 
     def _current(self) -> list[_Entry]:
-        """Return the entries of the file. An unreadable file has no entries, so every token is refused."""
+        """Return the entries of the file. An unreadable file has no entries: every token is refused."""
         with self._changing:
             try:
                 if _stamp(self._path.stat()) != self._stamp:

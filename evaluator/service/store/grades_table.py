@@ -1,8 +1,7 @@
 """Table of the journal's grades: layout, and the statements of each operation inside a transaction.
 
 A grade's row has a request until the result, then a card. `kept` counts the bytes of each client's final grades; two
-triggers keep the count right. `finished_s` is a time of the service's own clock, which no change of the system's clock
-moves.
+triggers keep the count right. `finished_s` is a time of the service's own clock, independent of the system's clock.
 """
 
 import datetime
@@ -52,7 +51,7 @@ class Limits(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A request for a grade, checked, with its bytes."""
+    """A checked request for a grade."""
 
     client: str
     key: str | None
@@ -80,7 +79,7 @@ class QueueFull(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A grade without a result, and the number of attempts that ended with the server."""
+    """A grade without a result, and the number of lost attempts."""
 
     client: str
     grade: str
@@ -104,7 +103,7 @@ class Final(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """A final grade with its number among the client's final grades."""
+    """A final grade, and the number among the client's final grades."""
 
     number: int
     grade: Grade
@@ -160,7 +159,7 @@ def begin(connection: sqlite3.Connection, grade: str) -> Begun | None:
 
 
 def uncount(connection: sqlite3.Connection, grades: Sequence[str]) -> None:
-    """Take back the last attempt of grades that are still without a result."""
+    """Take back the last attempt of grades without a result."""
     statement = "UPDATE grades SET attempts = attempts - 1 WHERE id = ? AND state = 'queued'"
     connection.executemany(statement, [(grade,) for grade in grades])
 
@@ -191,7 +190,7 @@ def finish(connection: sqlite3.Connection, grade: str, final: Final, *, at_s: fl
 
 
 def forget(connection: sqlite3.Connection, before_s: float) -> int:
-    """Delete grades that became final before a time, except the last of each client: its number is not used again."""
+    """Delete grades final before a time, except the last of each client: the last number is not used again."""
     return connection.execute(
         "DELETE FROM grades WHERE finished_s < ? AND final_number < "
         "(SELECT max(final_number) FROM grades AS others WHERE others.client = grades.client)",
@@ -219,7 +218,7 @@ def card(connection: sqlite3.Connection, client: str, grade: str) -> bytes | Non
 
 
 def final_after(connection: sqlite3.Connection, client: str, number: int, most: int) -> list[Numbered]:
-    """Return the client's final grades after a number, in the order of their ends."""
+    """Return the client's final grades after a number, in the order of the ends."""
     query = (
         f"SELECT final_number, {_COLUMNS} FROM grades "  # noqa: S608 - constant columns
         "WHERE client = ? AND final_number > ? ORDER BY final_number LIMIT ?"

@@ -1,7 +1,7 @@
 """Journal of the service: every grade from arrival to card, in an SQLite file.
 
 A grade is acknowledged only after the row is on the disk, and reported as finished only after the card is. After any
-end of the process, rows without a result are the queue. All operations run in one thread, which commits waiting
+end of the process, rows without a result are the queue. A single thread runs all operations and commits waiting
 operations together: a hundred clients share a flush of the disk.
 """
 
@@ -35,7 +35,7 @@ from evaluator.service.store.grades_table import (
 MOST_TOGETHER = 200
 """Limit of operations in a transaction."""
 _LOG_BYTES = 64 << 20
-"""Size to which SQLite shortens a longer write-ahead log."""
+"""Size of the write-ahead log after a commit; SQLite shortens a longer log."""
 _Result = TypeVar("_Result")
 
 
@@ -111,7 +111,7 @@ class Journal:
         return await self._do(lambda connection: table.card(connection, client, grade))
 
     async def final_after(self, client: str, number: int, most: int) -> list[Numbered]:
-        """Return the client's final grades after a number, in the order of their ends, at most `most`."""
+        """Return the client's final grades after a number, in the order of the ends, at most `most`."""
         return await self._do(lambda connection: table.final_after(connection, client, number, most))
 
     async def numbers(self, client: str) -> Numbers:
@@ -123,9 +123,9 @@ class Journal:
         return await self._do(table.waiting)
 
     async def forget(self, keep_s: float) -> int:
-        """Delete grades that have been final for longer than `keep_s`; return the number of deleted grades.
+        """Delete grades final for longer than `keep_s`; return the number of deleted grades.
 
-        Only time counts in which the service runs, so that no change of the system's clock deletes a card.
+        Only the running time of the service counts: no change of the system's clock deletes a card.
         """
 
         def forgotten(connection: sqlite3.Connection) -> int:
@@ -143,7 +143,7 @@ class Journal:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[_Result] = loop.create_future()
         self._operations.put(_Operation(run, loop, done))
-        # Shielded: a client that leaves must not cancel an operation that is committed anyway.
+        # Shielded: a lost client must not cancel an operation before the commit.
         return await asyncio.shield(done)
 
     def _work(self) -> None:
@@ -161,7 +161,7 @@ class Journal:
             self._commit(together)
 
     def _commit(self, together: list[_Operation]) -> None:
-        """Run operations in a transaction. After a failure, each operation runs in a transaction of its own.
+        """Run operations in a transaction. After a failure, each operation has a separate transaction.
 
         On a nearly full disk, only operations without space fail: a large request must not take a card along.
         """
