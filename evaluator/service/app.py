@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 import msgspec
@@ -33,6 +34,7 @@ from evaluator.service.metrics import Metrics
 from evaluator.service.store.grades_table import Added, Arrival, OtherRequest, QueueFull
 from evaluator.service.store.journal import Journal
 from evaluator.service.tokens import Tokens
+from evaluator.service.turns import PartsResponse, Turns
 
 _LATER = "submit again when some are graded"
 _orders = msgspec.json.Decoder(GradeOrder)
@@ -58,6 +60,7 @@ class _Routes:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._bodies = Bodies()
+        self._cards = Turns()
 
     def app(self) -> Starlette:
         app = Starlette(
@@ -129,11 +132,13 @@ class _Routes:
     async def card(self, request: Request) -> Response:
         """Return the card of a finished grade."""
         grade = await self._found(request)
-        card = await self._parts.journal.card(request.scope[CLIENT], grade.id)
-        if card is None:
-            state = self._parts.dispatcher.at_present(grade).state.value
-            raise Refused(409, f"the grade has no card: it is {state}", "ask /v1/grades/ID?wait_s=60 first")
-        return Response(card, media_type="application/json")
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._cards.turn(request.scope[CLIENT]))
+            card = await self._parts.journal.card(request.scope[CLIENT], grade.id)
+            if card is None:
+                state = self._parts.dispatcher.at_present(grade).state.value
+                raise Refused(409, f"the grade has no card: it is {state}", "ask /v1/grades/ID?wait_s=60 first")
+            return PartsResponse(card, held.pop_all())
 
     async def events(self, request: Request) -> Response:
         """Stream the client's final grades as server-sent events, from `Last-Event-ID` or from now on."""

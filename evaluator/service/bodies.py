@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from starlette.requests import ClientDisconnect, Request
 
 from evaluator.service.documents.messages import MOST_BODY_BYTES, Refused, too_large
+from evaluator.service.turns import Turns
 
 BODY_S = 60.0
 """Time limit for a client to send a body."""
-_OF_A_CLIENT = 8
-"""Limit of bodies that a client sends at the same time; further requests wait."""
 LARGE_BYTES = 256 << 20
 """Limit of the counted bytes of all bodies in memory."""
 _SMALL_BYTES = 64 << 10
@@ -22,7 +21,7 @@ class Bodies:
     """Bodies of all clients in memory."""
 
     def __init__(self) -> None:
-        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._turns = Turns()
         self._counted_bytes = 0
 
     @asynccontextmanager
@@ -32,7 +31,7 @@ class Bodies:
         Raises:
             Refused: the body is too large or too slow, the memory is full, or the client has left.
         """
-        async with self._turns.setdefault(client, asyncio.Semaphore(_OF_A_CLIENT)):
+        async with self._turns.turn(client):
             body = bytearray()
             try:
                 await self._receive(request, body)
@@ -50,7 +49,7 @@ class Bodies:
                     body += part
                     self._counted_bytes += _counted(body) - before
                     if self._counted_bytes > LARGE_BYTES:
-                        raise Refused(503, "the service receives too many large bodies", "submit again later")
+                        raise Refused(429, "the service receives too many large bodies", "submit again later")
         except TimeoutError:
             raise Refused(408, f"the body was not complete after {BODY_S:.0f} s") from None
         except ClientDisconnect:

@@ -16,6 +16,7 @@ import re
 import secrets
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,8 @@ _PREFIX = "wg_"
 _CLIENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LINE = re.compile(rf"sha256:([0-9a-f]{{64}}) ({_CLIENT.pattern})")
 _MOST_BYTES = 1 << 20
+_LOCK_S = 10.0
+_LOOK_S = 0.02
 _HINT = "make a token: warpgrade token CLIENT"
 
 
@@ -152,11 +155,26 @@ def _locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder. At the exit, the disk has the folder's entries."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor, folder)
         yield
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    """Lock a folder. Raises UsageError after a while: any user who can read the folder may hold the lock."""
+    until_s = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until_s:
+                hint = "end the other program, or choose a private folder with --tokens"
+                raise UsageError(f"another program locks the folder {folder}", hint=hint) from None
+            time.sleep(_LOOK_S)
+        else:
+            return
 
 
 def _refuse_public(facts: os.stat_result, path: Path) -> None:

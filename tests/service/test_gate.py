@@ -186,7 +186,7 @@ def test_the_memory_of_large_bodies_has_a_limit(service):
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
         head = f"POST /v1/grades HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.bob}\r\n"
         made.sendall(f"{head}Content-Length: 1000000\r\n\r\n".encode() + b"x" * 900_000)
-        soon(lambda: served.ask("POST", "/v1/grades", served.alice, large)[0] == 503)
+        soon(lambda: served.ask("POST", "/v1/grades", served.alice, large)[0] == 429)
         assert served.ask("POST", "/v1/grades", served.alice, small)[0] == 202
     soon(lambda: served.ask("POST", "/v1/grades", served.alice, large)[0] == 202)
 

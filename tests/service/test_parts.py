@@ -1,5 +1,7 @@
 """Tokens, OpenAPI description, command line."""
 
+import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -18,6 +20,7 @@ from evaluator.errors import UsageError
 from evaluator.service import server, tokens
 from evaluator.service.documents import openapi
 from evaluator.service.tokens import Tokens, add_token, revoke_tokens
+from evaluator.service.turns import OF_A_CLIENT, PartsResponse, Turns
 from tests.service.conftest import TOP
 
 
@@ -102,7 +105,68 @@ def test_of_two_changes_at_the_same_time_neither_is_lost(tmp_path, monkeypatch):
     assert sorted(line.split()[1] for line in path.read_text().splitlines()) == ["carol", "dave"]
 
 
-@pytest.mark.parametrize("call", ["fsync", "fdopen"])
+def test_a_lock_that_another_program_holds_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(tokens, "_LOCK_S", 0.05)
+    with tokens._locked(tmp_path), pytest.raises(UsageError, match="locks the folder"):
+        add_token(tmp_path / "tokens", "alice")
+    add_token(tmp_path / "tokens", "alice")
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted"), [(1024, 524288, (2000, 524288)), (256, -1, (2000, -1)), (4096, 4096, None)]
+)
+def test_the_service_may_open_more_files_than_it_has_connections(monkeypatch, soft, hard, wanted):
+    """Otherwise connections alone could keep workers and journal from opening files."""
+    found = []
+    monkeypatch.setattr("resource.getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr("resource.setrlimit", lambda _, limits: found.append(limits))
+    server._allow_open_files()
+    assert found == ([] if wanted is None else [wanted])
+
+
+def test_a_low_limit_of_open_files_is_told(monkeypatch):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (512, 1024))
+    with pytest.raises(UsageError, match="2000 open files, and may have 1024"):
+        server._allow_open_files()
+
+
+def test_a_card_is_sent_in_parts_and_holds_its_turn_until_the_last():
+    content = bytes(range(256)) * 1000
+    sent = []
+
+    async def program():
+        turns, may_send = Turns(), asyncio.Event()
+
+        async def send(message):
+            await may_send.wait()
+            sent.append(message)
+
+        async def respond():
+            async with contextlib.AsyncExitStack() as held:
+                await held.enter_async_context(turns.turn("alice"))
+                response = PartsResponse(content, held.pop_all())
+            await response({}, None, send)
+
+        async def others_turn(client):
+            async with turns.turn(client):
+                pass
+
+        running = [asyncio.create_task(respond()) for _ in range(OF_A_CLIENT)]
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(others_turn("alice"))
+        await others_turn("bob")
+        await asyncio.sleep(0.05)
+        assert not waiting.done()  # All turns of the client are held by cards on their way.
+        may_send.set()
+        await asyncio.gather(waiting, *running)
+
+    asyncio.run(program())
+    parts = [message["body"] for message in sent if message["type"] == "http.response.body"]
+    assert sum(map(len, parts)) == OF_A_CLIENT * len(content)
+    assert max(map(len, parts)) <= 64 << 10
+
+
+@pytest.mark.parametrize("call", ["fsync", "write"])
 def test_a_full_disk_leaves_the_file_of_tokens_as_before(tmp_path, monkeypatch, call):
     path = tmp_path / "tokens"
     token = add_token(path, "alice")
