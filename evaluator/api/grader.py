@@ -31,7 +31,7 @@ from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.catalog.kernelbench import read_text as read_problem_text
-from evaluator.errors import InfraError
+from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import with_options
 from evaluator.signatures.signing import signed
 
@@ -64,9 +64,11 @@ class Grader(AnyGrader):
 
         Raises:
             TypeError: the name of an option is unknown.
-            UsageError: the value of an option is invalid.
+            UsageError: the value of an option is invalid, or an option excludes another.
             InfraError: the machine has no GPU.
         """
+        if ray is not None and ready:
+            raise UsageError("a Ray cluster and the ready judge exclude each other", hint="omit ready=True")
         setup = setup_for(options, jobs, on_cluster=ray is not None)
         self._options, self._slots, self._problems, self._key, _ = setup
         self._jobs, self._ray = jobs, ray

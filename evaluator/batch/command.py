@@ -89,6 +89,8 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
 def _places(arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack) -> Places:
     if arguments.ray is None:
         return Places(slots_for(options.device, arguments.jobs, gpus_for(options)), None)
+    # Ray prints messages about lost machines. Writers to stdout already hold the stream.
+    stack.enter_context(contextlib.redirect_stdout(sys.stderr))
     return cluster_places(arguments.ray, options, arguments.jobs, stack)
 
 

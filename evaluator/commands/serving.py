@@ -1,5 +1,7 @@
 """The commands serve and token."""
 
+import contextlib
+import sys
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
@@ -164,8 +166,9 @@ def _serve_http(http: str, named: dict[str, Any], jobs: int | None) -> None:
         keep_days=named["keep_days"],
         allows_problem_text=named["allow_problem_text"],
     )
-    # Workers of the service's own: a ready judge of the user may end at any time.
-    serve(settings, lambda: Grader(jobs=jobs, ready=False, ray=ray, **options), terminal.tell)
+    with contextlib.redirect_stdout(sys.stderr):  # Ray prints messages about lost machines.
+        # Workers of the service's own: a ready judge of the user may end at any time.
+        serve(settings, lambda: Grader(jobs=jobs, ready=False, ray=ray, **options), terminal.tell)
 
 
 def _refuse_given(ctx: click.Context, names: Collection[str], why: str) -> None:

@@ -65,6 +65,11 @@ def test_a_cluster_that_cannot_grade_is_told_at_the_start():
         Grader(device="emulated", ray=ADDRESS, jobs=99).start()
 
 
+def test_a_cluster_and_the_ready_judge_exclude_each_other():
+    with pytest.raises(UsageError, match="exclude"):
+        Grader(device="emulated", ray=ADDRESS, ready=True)
+
+
 def test_a_gpu_of_this_machine_is_no_choice_on_a_cluster():
     with pytest.raises(UsageError, match="Ray assigns the GPUs"):
         Grader(device="cuda", gpu="0", ray=ADDRESS).start()
