@@ -18,11 +18,11 @@ TOP = Path(__file__).resolve().parents[1]
 PAGE = TOP / "docs" / "architecture.md"
 PACKAGE = "evaluator"
 FLOORS = (
-    ("commands", "service/client"),
-    ("agents", "service"),
+    ("commands",),
+    ("agents", "service", "service/client"),
     ("api",),
-    ("batch", "serve", "view"),
-    ("batch/workers", "schema"),
+    ("batch", "serve", "service/store", "view"),
+    ("batch/workers", "schema", "service/documents"),
     ("batch/runs",),
     ("grading",),
     ("judge",),

@@ -50,6 +50,7 @@ class Timed:
         self.at_once = grader.at_once
         self.failure = None
         self.refusal_of = grader.refusal_of
+        self.infra_card = grader.infra_card
 
     def submit(self, problem: Any, source: str | None, *, name: str) -> Future[Scorecard]:
         """Submit to the grader."""
@@ -77,6 +78,10 @@ class Instant:
         future: Future[Scorecard] = Future()
         future.set_result(replace(self._card, submission=replace(self._card.submission, name=name)))
         return future
+
+    def infra_card(self, _problem: Any, _source: str | None, *, name: str, reason: str) -> Scorecard:
+        """Fail: every grade ends at the first attempt."""
+        raise RuntimeError(f"{name}: {reason}")
 
 
 def main() -> int:

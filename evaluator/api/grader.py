@@ -9,27 +9,29 @@ async with Grader() as grader:
     card = await grader.grade_async("relu", source)
 """
 
-import asyncio
 import atexit
 import queue
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from evaluator.api.any_grader import AnyGrader, cards_of
 from evaluator.api.candidate import Candidate, task_for
 from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import setup_for
-from evaluator.batch.runs.inputs import ProblemText
+from evaluator.batch.runs.problem_texts import ProblemText
 from evaluator.batch.runs.tasks import Task
+from evaluator.batch.workers.cluster_places import cluster_places
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.catalog.kernelbench import read_text as read_problem_text
-from evaluator.errors import InfraError
+from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import with_options
 from evaluator.signatures.signing import signed
 
@@ -39,7 +41,7 @@ class _Waiting(NamedTuple):
     future: Future[Scorecard]
 
 
-class Grader:
+class Grader(AnyGrader):
     """Grader of submissions, with as many concurrent grades as the device allows.
 
     Grades between `start` and `close`; a context manager, sync or async, calls both. All methods that grade may be
@@ -47,22 +49,33 @@ class Grader:
     """
 
     @with_options
-    def __init__(self, *, jobs: int | None = None, ready: bool | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, jobs: int | None = None, ready: bool | None = None, ray: str | None = None, **options: Any
+    ) -> None:
         """Read the options. Workers start with `start`.
 
         Args:
             jobs: number of concurrent grades (on cuda: builds); None takes the limit of the device.
             ready: whether a ready judge (`warpgrade serve`), if running, makes the grades; None means yes, unless the
                 environment variable WARPGRADE_READY is 0.
+            ray: address of a Ray cluster, whose machines make the grades instead: `auto` for a running one of this
+                machine, `local` for a new one.
             **options: see `GradeOptions`.
 
         Raises:
             TypeError: the name of an option is unknown.
-            UsageError: the value of an option is invalid.
+            UsageError: the value of an option is invalid, or an option excludes another.
             InfraError: the machine has no GPU.
         """
-        self._options, slots, self._problems, self._key, _ = setup_for(options, jobs)
-        self._slots, self._hire = places(self._options, slots, jobs=jobs, ready=ready)
+        if ray is not None and ready:
+            raise UsageError("a Ray cluster and the ready judge exclude each other", hint="omit ready=True")
+        setup = setup_for(options, jobs, on_cluster=ray is not None)
+        self._options, self._slots, self._problems, self._key, _ = setup
+        self._jobs, self._ray = jobs, ray
+        self._hire: Hire | None = None
+        self._cluster = ExitStack()
+        if ray is None:
+            self._slots, self._hire = places(self._options, self._slots, jobs=jobs, ready=ready)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._waiting: dict[int, _Waiting] = {}
         self._changing = threading.Lock()
@@ -75,13 +88,19 @@ class Grader:
 
         Raises:
             RuntimeError: the grader has started already.
+            UsageError: Ray is not installed, or an option has no effect on a cluster.
+            InfraError: no Ray cluster answers, or the cluster lacks the resources to grade.
         """
         with self._changing:
             if self._worker_pool is not None:
                 raise RuntimeError("this Grader has started already")
+            if self._ray is not None:
+                self._slots, self._hire = cluster_places(self._ray, self._options, self._jobs, self._cluster)
             self._tasks = queue.SimpleQueue()
             self._lost, self._closed = None, False
-            self._worker_pool = WorkerPool(self._slots, self._options, self._tasks.get, hire=self._hire).__enter__()
+            tasks = self._tasks
+            worker_pool = WorkerPool(self._slots, self._options, tasks.get, hire=self._hire, give_back=tasks.put)
+            self._worker_pool = worker_pool.__enter__()
         atexit.register(self.close)
         reader = threading.Thread(target=self._read, args=(self._worker_pool,), name="grader", daemon=True)
         reader.start()
@@ -98,23 +117,7 @@ class Grader:
         if worker_pool is not None:
             worker_pool.__exit__(None, None, None)
         self._cancel(None)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Same as `close`."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
+        self._cluster.close()
 
     @property
     def at_once(self) -> int:
@@ -157,9 +160,11 @@ class Grader:
         """
         return self._submitted(task_for(Candidate(problem, source, name), self._problems))
 
-    def grade(self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate") -> Scorecard:
-        """Grade a submission and wait. Status `infra_error` is a failure of the machine. Raises like `submit`."""
-        return self.submit(problem, source, name=name).result()
+    def infra_card(
+        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate", reason: str
+    ) -> Scorecard:
+        """Return a card of status `infra_error` with the given reason, without a grade. Raises like `submit`."""
+        return self._infra_card(task_for(Candidate(problem, source, name), self._problems), reason, self._slots[0])
 
     def grade_many(self, candidates: Iterable[Candidate]) -> list[Scorecard]:
         """Grade candidates concurrently. Return the cards in the order of the candidates.
@@ -168,19 +173,7 @@ class Grader:
         read before the first grade: an unknown problem raises without any grade. Raises like `submit`.
         """
         tasks = [task_for(candidate, self._problems) for candidate in candidates]
-        futures = [self._submitted(task) for task in tasks]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
-
-    async def grade_async(
-        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
-    ) -> Scorecard:
-        """Grade a submission without blocking the event loop. Raises like `submit`."""
-        return await asyncio.wrap_future(self.submit(problem, source, name=name))
+        return cards_of([self._submitted(task) for task in tasks])
 
     def _submitted(self, task: Task) -> Future[Scorecard]:
         waiting = _Waiting(task, Future())
@@ -221,10 +214,12 @@ class Grader:
         if not waiting.future.set_running_or_notify_cancel():
             return
         try:
-            card = infra_card(waiting.task, self._options, reason, self._slots[slot])
-            waiting.future.set_result(Scorecard.of(signed(card, self._key)))
+            waiting.future.set_result(self._infra_card(waiting.task, reason, self._slots[slot]))
         except Exception as error:  # noqa: BLE001 - a caller waits for this future, in any case
             waiting.future.set_exception(error)
+
+    def _infra_card(self, task: Task, reason: str, slot: Slot) -> Scorecard:
+        return Scorecard.of(signed(infra_card(task, self._options, reason, slot), self._key))
 
     def _fail(self, error: BaseException, worker_pool: WorkerPool) -> None:
         """Answer all waiting futures after the loss of the workers; no worker would finish the futures.

@@ -13,8 +13,8 @@ from evaluator.batch.runs.inputs import Item, Problems, expected, named_once, op
 from evaluator.batch.runs.run_folder import Plan, manifest_for, opened
 from evaluator.batch.runs.tasks import Shard
 from evaluator.batch.scheduler import Scheduler, Tally
+from evaluator.batch.workers.cluster_places import Places, cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
-from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.errors import UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.resolved_request import options_for
@@ -64,7 +64,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         # Open the source before the run folder is created, or cleared by --fresh: the source may be refused.
         source = _source(arguments.submissions, stack)
         total = _total(source, arguments.limit) if shard is None else None
-        slots, hire = _worker_pool(arguments, options, stack)
+        slots, hire = _places(arguments, options, stack)
         manifest = manifest_for(options, arguments.submissions)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
         plan = stack.enter_context(Plan(folder))
@@ -86,18 +86,12 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         ).run()
 
 
-def _worker_pool(
-    arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack
-) -> tuple[list[Slot], Hire | None]:
-    """Return the slots, and a Ray cluster's worker factory (None: local processes). `stack` closes the cluster."""
+def _places(arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack) -> Places:
     if arguments.ray is None:
-        return slots_for(options.device, arguments.jobs, gpus_for(options)), None
-    if options.gpu is not None:
-        raise UsageError("--gpu has no effect with --ray: Ray assigns the GPUs")
-    from evaluator.batch.workers.ray_cluster import RayCluster
-
-    cluster = stack.enter_context(RayCluster(arguments.ray))
-    return cluster.slots(options.device, arguments.jobs), cluster.hire(options.device)
+        return Places(slots_for(options.device, arguments.jobs, gpus_for(options)), None)
+    # Ray prints messages about lost machines. Writers to stdout already hold the stream.
+    stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+    return cluster_places(arguments.ray, options, arguments.jobs, stack)
 
 
 def parse_shard(text: str) -> Shard:

@@ -15,7 +15,7 @@ from evaluator.submission.read import Submission
 
 
 class Setup(NamedTuple):
-    """Options, slots, problems and, if configured, the key that signs cards.
+    """Options, slots of this machine, problems and, if configured, the key that signs cards.
 
     `remarks` are the findings about the choice of the device.
     """
@@ -27,13 +27,20 @@ class Setup(NamedTuple):
     remarks: tuple[Finding, ...] = ()
 
 
-def setup_for(named: Mapping[str, Any], jobs: int | None, submission: Submission | Unread | None = None) -> Setup:
+def setup_for(
+    named: Mapping[str, Any],
+    jobs: int | None,
+    submission: Submission | Unread | None = None,
+    *,
+    on_cluster: bool = False,
+) -> Setup:
     """Parse options by name.
 
     Args:
         named: the options.
         jobs: number of concurrent grades; None takes the limit of the device.
         submission: the only submission; None if the program may grade several.
+        on_cluster: whether other machines grade: this machine then has no slots, and may lack a GPU.
 
     Raises:
         TypeError: the name of an option is unknown.
@@ -41,6 +48,6 @@ def setup_for(named: Mapping[str, Any], jobs: int | None, submission: Submission
         InfraError: this machine has no GPU.
     """
     options, remarks = options_for(named, submission)
-    slots = slots_for(options.device, jobs, gpus_for(options))
+    slots = [] if on_cluster else slots_for(options.device, jobs, gpus_for(options))
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
     return Setup(options, slots, Problems(options.problems, options.actual_size), key, remarks)

@@ -10,6 +10,7 @@ import click
 
 from evaluator.commands import streams, terminal, workflow
 from evaluator.commands.options import (
+    FOLDER_PATH,
     OutputFormat,
     ValueMayFollow,
     chosen_format,
@@ -17,6 +18,7 @@ from evaluator.commands.options import (
     format_option,
     grading_options,
     json_option,
+    ray_option,
     sign_option,
     taken_options,
 )
@@ -213,7 +215,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
 @click.option(
     "--run",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER_PATH,
     metavar="DIR",
     help="Folder of the run; repeat the command to resume the run.",
 )
@@ -226,11 +228,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
     metavar="N",
     help="Number of concurrent grades.  [default: the device's maximum]",
 )
-@click.option(
-    "--ray",
-    metavar="ADDRESS",
-    help="Grade on a Ray cluster: its address, auto for a running one, or local for a new one.",
-)
+@ray_option
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Grade only the first N submissions.")
 @click.option("--shard", metavar="K/N", help="Grade only part K of N; equal submissions are in the same part.")
 @click.option(

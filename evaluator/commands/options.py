@@ -61,21 +61,32 @@ def complete_problem(ctx: click.Context, _: click.Parameter, incomplete: str) ->
     return [problem.name for problem in problems if problem.name.startswith(incomplete)]
 
 
+FILE_PATH = click.Path(dir_okay=False, path_type=Path)
+"""Type of an option that names a file, which may be absent."""
+FOLDER_PATH = click.Path(file_okay=False, path_type=Path)
+"""Type of an option that names a folder, which may be absent."""
+run_argument = click.Path(exists=True, file_okay=False, path_type=Path)
+
 problems_option = click.option(
     "--problems",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="WARPGRADE_PROBLEMS",
     help="Folder of problems to use instead of the shipped ones.",
 )
+ray_option = click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Grade on a Ray cluster: its address, auto for a running one, or local for a new one.",
+)
 sign_option = click.option(
     "--sign",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE_PATH,
     metavar="KEYFILE",
     help="Sign every scorecard with this key from `warpgrade keygen`.  [default: the key in WARPGRADE_SIGNING_KEY]",
 )
 trusted_option = click.option(
     "--trusted",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE_PATH,
     metavar="FILE",
     help="Accept only cards signed with one of the public keys in FILE; refuse replays.",
 )
@@ -233,6 +244,3 @@ def options_besides_device(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OTHER_OPTIONS):
         command = option(command)
     return command
-
-
-run_argument = click.Path(exists=True, file_okay=False, path_type=Path)

@@ -6,7 +6,7 @@ import click
 
 from evaluator.catalog import OWN_PROBLEMS, find_problem, list_problems
 from evaluator.commands import terminal
-from evaluator.commands.options import complete_problem, json_option, problems_option
+from evaluator.commands.options import FOLDER_PATH, complete_problem, json_option, problems_option
 from evaluator.errors import ExitCode
 from evaluator.records import DeviceKind, SizeName
 from evaluator.report.problems import listing_document, listing_text, problem_text
@@ -86,7 +86,7 @@ def new() -> None:
 @click.argument("name")
 @click.option(
     "--problems",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER_PATH,
     default=OWN_PROBLEMS,
     show_default=True,
     help="Parent folder of the new problem.",

@@ -8,6 +8,8 @@ import click
 
 from evaluator.commands import terminal, workflow
 from evaluator.commands.options import (
+    FILE_PATH,
+    FOLDER_PATH,
     OutputFormat,
     chosen_format,
     format_option,
@@ -39,28 +41,26 @@ _MOST_SAID = 5
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown to stdout.")
 @click.option(
     "--submissions",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE_PATH,
     metavar="FILE",
     help="Write one row for each submission to FILE: .csv, .json or .parquet.",
 )
-@click.option(
-    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE."
-)
+@click.option("--junit", type=FILE_PATH, metavar="FILE", help="Write JUnit XML to FILE.")
 @click.option(
     "--html",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE_PATH,
     metavar="FILE",
     help="Write a self-contained HTML page to FILE.",
 )
 @click.option(
     "--timeline",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE_PATH,
     metavar="FILE",
     help="Write who had which worker and GPU, when, to FILE, for https://ui.perfetto.dev. The HTML page has a chart.",
 )
 @click.option(
     "--kernelbench",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER_PATH,
     metavar="DIR",
     help="Write KernelBench's levelN/eval_results.json and the reference's times to DIR.",
 )
@@ -254,7 +254,7 @@ def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], html: Path |
 @click.argument("run", metavar="RUN", type=run_argument)
 @click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER_PATH,
     metavar="DIR",
     help="Write the recomputed cards to a new run in DIR.",
 )
@@ -308,7 +308,7 @@ def _changed(change: "Change") -> str:
 @click.argument("file", metavar="CARD", type=click.Path(path_type=Path))
 @click.option(
     "--svg",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE_PATH,
     metavar="FILE",
     help="Also draw both sides' samples to FILE.",
 )

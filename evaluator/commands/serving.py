@@ -1,21 +1,27 @@
 """The commands serve and token."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import contextlib
+import sys
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from evaluator.commands import terminal
-from evaluator.commands.options import options_besides_device, sign_option, taken_options
+from evaluator.commands.options import (
+    FILE_PATH,
+    FOLDER_PATH,
+    options_besides_device,
+    ray_option,
+    sign_option,
+    taken_options,
+)
 from evaluator.errors import UsageError
 from evaluator.grade_options import AUTO
 from evaluator.records import DeviceKind, SandboxMode
-
-if TYPE_CHECKING:
-    from evaluator.service.dispatcher import Grading
 
 _EPILOG = """\b
 Environment:
@@ -24,6 +30,7 @@ Environment:
 """
 _IDLE_MINUTES = 30.0
 _KEEP_DAYS = 7.0
+_tokens_option = partial(click.option, "--tokens", type=FILE_PATH, metavar="FILE")
 _OF_BOTH = frozenset({"device", "jobs", "http"})
 _OF_THE_JUDGE = frozenset({"idle_minutes", "asks_status", "asks_stop"})
 
@@ -59,16 +66,12 @@ _OF_THE_JUDGE = frozenset({"idle_minutes", "asks_status", "asks_stop"})
 )
 @click.option(
     "--state",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER_PATH,
     metavar="DIR",
     help="Folder of queue and cards.  [default: warpgrade/service in XDG_STATE_HOME]",
 )
-@click.option(
-    "--tokens",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="File of `warpgrade token`.  [default: the file `tokens` in the state folder]",
-)
+@ray_option
+@_tokens_option(help="File of `warpgrade token`.  [default: the file `tokens` in the state folder]")
 @click.option(
     "--keep-days",
     type=click.FloatRange(min=0, min_open=True, max=36500),
@@ -104,12 +107,7 @@ def serve(ctx: click.Context, /, *, device: str, jobs: int | None, http: str | N
 
 @click.command(short_help="Create or revoke a client's token for `serve --http`.")
 @click.argument("client", metavar="CLIENT")
-@click.option(
-    "--tokens",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="File of the hashes.  [default: `tokens` in the default state folder of `serve --http`]",
-)
+@_tokens_option(help="File of the hashes.  [default: `tokens` in the default state folder of `serve --http`]")
 @click.option("--revoke", is_flag=True, help="Remove all tokens of the client; a running service notices at once.")
 def token(*, client: str, tokens: Path | None, revoke: bool) -> None:
     """Create a bearer token for CLIENT and write the token to stdout, once; the file stores only its hash.
@@ -156,9 +154,10 @@ def _serve_http(http: str, named: dict[str, Any], jobs: int | None) -> None:
         from evaluator.service.server import Settings, address_of, serve
     except ImportError as error:
         raise UsageError(f"{error.name} is not installed", hint="pip install 'warpgrade[http]'") from None
+    from evaluator.api.grader import Grader
     from evaluator.service.state import default_state, default_tokens
 
-    options = taken_options(named)
+    options, ray = taken_options(named), named["ray"]
     state = named["state"] or default_state()
     settings = Settings(
         address=address_of(http),
@@ -167,19 +166,12 @@ def _serve_http(http: str, named: dict[str, Any], jobs: int | None) -> None:
         keep_days=named["keep_days"],
         allows_problem_text=named["allow_problem_text"],
     )
-    serve(settings, lambda: _grading(options, jobs), terminal.tell)
+    with contextlib.redirect_stdout(sys.stderr):  # Ray prints messages about lost machines.
+        # Workers of the service's own: a ready judge of the user may end at any time.
+        serve(settings, lambda: Grader(jobs=jobs, ready=False, ray=ray, **options), terminal.tell)
 
 
-@contextmanager
-def _grading(options: Mapping[str, Any], jobs: int | None) -> "Iterator[Grading]":
-    from evaluator.api.grader import Grader
-
-    # Workers of the service's own: a ready judge of the user may end at any time.
-    with Grader(jobs=jobs, ready=False, **options) as grader:
-        yield grader
-
-
-def _refuse_given(ctx: click.Context, names: "set[str] | frozenset[str]", why: str) -> None:
+def _refuse_given(ctx: click.Context, names: Collection[str], why: str) -> None:
     """Raise UsageError if the user gave an option of `names`, on the command line."""
     for param in ctx.command.params:
         source = ctx.get_parameter_source(param.name or "")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evaluator.commands import terminal
-from evaluator.commands.options import trusted_option
+from evaluator.commands.options import FILE_PATH, trusted_option
 from evaluator.errors import CardError, ExitCode
 from evaluator.report.layout.text import counted, one_line
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Create a key pair for signing scorecards.")
-@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", metavar="FILE", type=FILE_PATH)
 @click.option("--name", default="", metavar="NAME", help="Name of the key's owner, shown with signatures.")
 @click.option("--replace", is_flag=True, help="Overwrite an existing key, which is lost.")
 def keygen(*, file: Path, name: str, replace: bool) -> None:

@@ -3,37 +3,40 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from evaluator.errors import InfraError, UsageError
-from evaluator.service import metrics, openapi
-from evaluator.service.dispatcher import Dispatcher, Grading, problem_of, until
-from evaluator.service.events import stream
-from evaluator.service.gate import CLIENT, HEALTH, STILL_VALID, Gate, too_large
-from evaluator.service.journal import Added, Arrival, Journal, OtherRequest, QueueFull
-from evaluator.service.messages import (
-    MOST_BODY_BYTES,
+from evaluator.service import metrics
+from evaluator.service.bodies import Bodies
+from evaluator.service.dispatcher import Dispatcher, until
+from evaluator.service.documents import openapi
+from evaluator.service.documents.messages import (
     MOST_KEY,
     MOST_WAIT_S,
     Grade,
     GradeOrder,
     Refusal,
+    Refused,
     TextProblem,
 )
+from evaluator.service.events import stream
+from evaluator.service.gate import CLIENT, HEALTH, STILL_VALID, Gate
+from evaluator.service.grading import Grading, problem_of
 from evaluator.service.metrics import Metrics
+from evaluator.service.store.grades_table import Added, Arrival, OtherRequest, QueueFull
+from evaluator.service.store.journal import Journal
 from evaluator.service.tokens import Tokens
+from evaluator.service.turns import PartsResponse, Turns
 
-BODY_S = 60.0
-"""Time limit for a client to send a body."""
-BODIES = 8
-"""Limit of bodies that a client sends at the same time; further requests wait."""
+_LATER = "submit again when some are graded"
 _orders = msgspec.json.Decoder(GradeOrder)
 
 
@@ -48,15 +51,6 @@ class Parts(NamedTuple):
     allows_problem_text: bool
 
 
-class _Refused(Exception):
-    """A request is refused."""
-
-    def __init__(self, status: int, error: str, hint: str = "") -> None:
-        super().__init__(error)
-        self.status = status
-        self.refusal = Refusal(error, hint)
-
-
 def app_of(parts: Parts) -> Gate:
     """Return the ASGI application of the service."""
     return Gate(_Routes(parts).app(), parts.tokens, parts.metrics)
@@ -65,10 +59,11 @@ def app_of(parts: Parts) -> Gate:
 class _Routes:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._bodies: dict[str, asyncio.Semaphore] = {}
+        self._bodies = Bodies()
+        self._cards = Turns()
 
     def app(self) -> Starlette:
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route("/v1/grades", self.submit, methods=["POST"]),
                 Route("/v1/grades/{grade}", self.show, methods=["GET"]),
@@ -80,26 +75,28 @@ class _Routes:
                 Route(HEALTH, self.health, methods=["GET"]),
             ],
             exception_handlers={
-                _Refused: self._on_refused,
+                Refused: self._on_refused,
                 UsageError: self._on_usage_error,
                 InfraError: self._on_infra_error,
                 HTTPException: self._on_http_error,
             },
         )
+        app.router.redirect_slashes = False  # The address of a redirect would come from the request's Host header.
+        return app
 
     async def submit(self, request: Request) -> Response:
         """Store a submission in the queue. Repeated with the same idempotency key, return the first grade."""
         client, key = request.scope[CLIENT], _key(request)
-        async with self._bodies.setdefault(client, asyncio.Semaphore(BODIES)):
-            body = await _body(request)
+        async with self._bodies.read(client, request) as body:
             order = await asyncio.to_thread(_order, body)
             await self._check_problem(order)
+            encoded = msgspec.json.encode(order)
             added = await self._parts.dispatcher.accept(
                 Arrival(
                     client=client,
                     key=key,
-                    request=msgspec.json.encode(order),
-                    request_sha256=hashlib.sha256(msgspec.json.encode(order)).hexdigest(),
+                    request=encoded,
+                    request_sha256=hashlib.sha256(encoded).hexdigest(),
                     problem=order.problem.name if isinstance(order.problem, TextProblem) else order.problem,
                     name=order.name,
                 )
@@ -108,14 +105,14 @@ class _Routes:
             case Added(grade=grade, is_new=is_new):
                 return self._grade(grade, 202 if is_new else 200)
             case OtherRequest():
-                raise _Refused(422, "an earlier request with this Idempotency-Key had another content", "use a new key")
+                raise Refused(422, "an earlier request with this Idempotency-Key had another content", "use a new key")
             case QueueFull(is_the_clients=True):
-                raise _Refused(429, "too many of your submissions wait", "submit again when some are graded")
+                raise Refused(429, "too many or too large submissions of this client wait", _LATER)
             case QueueFull():
-                raise _Refused(429, "too many submissions of all clients wait", "submit again when some are graded")
+                raise Refused(429, "too many or too large submissions of all clients wait", _LATER)
 
     async def show(self, request: Request) -> Response:
-        """Return a grade; with `wait_s`, wait for its end first."""
+        """Return a grade; with `wait_s`, wait for the end first."""
         news = self._parts.dispatcher.news(request.scope[CLIENT])
         until_s = asyncio.get_running_loop().time() + _wait_s(request)
         while True:
@@ -135,21 +132,25 @@ class _Routes:
     async def card(self, request: Request) -> Response:
         """Return the card of a finished grade."""
         grade = await self._found(request)
-        card = await self._parts.journal.card(request.scope[CLIENT], grade.id)
-        if card is None:
-            state = self._parts.dispatcher.at_present(grade).state.value
-            raise _Refused(409, f"the grade has no card: it is {state}", "ask /v1/grades/ID?wait_s=60 first")
-        return Response(card, media_type="application/json")
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._cards.turn(request.scope[CLIENT]))
+            card = await self._parts.journal.card(request.scope[CLIENT], grade.id)
+            if card is None:
+                state = self._parts.dispatcher.at_present(grade).state.value
+                raise Refused(409, f"the grade has no card: it is {state}", "ask /v1/grades/ID?wait_s=60 first")
+            return PartsResponse(card, held.pop_all())
 
     async def events(self, request: Request) -> Response:
         """Stream the client's final grades as server-sent events, from `Last-Event-ID` or from now on."""
         client, last = request.scope[CLIENT], request.headers.get("last-event-id")
         if last is not None and not (last.isascii() and last.isdigit() and len(last) < 19):
-            raise _Refused(400, "Last-Event-ID is not a number", "send the id of the last event, or no header")
-        number = await self._parts.journal.last_final(client)
-        if last is not None and int(last) > number:
-            raise _Refused(409, "no event has this Last-Event-ID: the service has lost its state", "submit again")
-        number = number if last is None else int(last)
+            raise Refused(400, "Last-Event-ID is not a number", "send the id of the last event, or no header")
+        first_stored, last_stored = await self._parts.journal.numbers(client)
+        number = last_stored if last is None else int(last)
+        if number > last_stored:
+            raise Refused(409, "no event has this Last-Event-ID: the service has lost its state", "submit again")
+        if number + 1 < first_stored:
+            raise Refused(409, "the next event is deleted, as old grades are", "ask for each grade, or submit again")
         is_valid = request.scope[STILL_VALID]
         content: AsyncIterator[bytes] = stream(self._parts.journal, self._parts.dispatcher, client, number, is_valid)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -170,16 +171,16 @@ class _Routes:
     async def _found(self, request: Request) -> Grade:
         grade = await self._parts.journal.grade(request.scope[CLIENT], request.path_params["grade"])
         if grade is None:
-            raise _Refused(404, "no such grade", "grades are kept for a limited time")
+            raise Refused(404, "no such grade", "grades are kept for a limited time")
         return grade
 
     async def _check_problem(self, order: GradeOrder) -> None:
         if isinstance(order.problem, TextProblem) and not self._parts.allows_problem_text:
             hint = "name one of its problems; the operator may start it with --allow-problem-text"
-            raise _Refused(403, "this service accepts no problems as text", hint)
+            raise Refused(403, "this service accepts no problems as text", hint)
         reason = await asyncio.to_thread(self._parts.grading.refusal_of, problem_of(order))
         if reason is not None:
-            raise _Refused(422, reason)
+            raise Refused(422, reason)
 
     def _grade(self, grade: Grade, status: int) -> Response:
         return _json(self._parts.dispatcher.at_present(grade), status)
@@ -194,7 +195,7 @@ class _Routes:
         return response
 
     async def _on_refused(self, _: Request, error: Exception) -> Response:
-        assert isinstance(error, _Refused)  # noqa: S101 - for the type checker: registered for this class
+        assert isinstance(error, Refused)  # noqa: S101 - for the type checker: registered for this class
         return self._refusal(error.status, error.refusal)
 
     async def _on_usage_error(self, _: Request, error: Exception) -> Response:
@@ -216,7 +217,7 @@ def _json(document: Grade | Refusal, status: int) -> Response:
 def _key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is not None and not (0 < len(key) <= MOST_KEY and key.isascii() and key.isprintable()):
-        raise _Refused(400, f"the Idempotency-Key is not 1 to {MOST_KEY} printable characters", "use a random UUID")
+        raise Refused(400, f"the Idempotency-Key is not 1 to {MOST_KEY} printable characters", "use a random UUID")
     return key
 
 
@@ -227,34 +228,15 @@ def _wait_s(request: Request) -> float:
     except ValueError:
         wait_s = -1.0
     if not 0 <= wait_s <= MOST_WAIT_S:
-        raise _Refused(400, f"wait_s is not a number from 0 to {MOST_WAIT_S:.0f}")
+        raise Refused(400, f"wait_s is not a number from 0 to {MOST_WAIT_S:.0f}")
     return wait_s
 
 
-async def _body(request: Request) -> bytes:
-    """Read the body of a request, within its limits of size and time."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                size += len(part)
-                if size > MOST_BODY_BYTES:
-                    refusal = too_large()
-                    raise _Refused(413, refusal.error, refusal.hint)
-                parts.append(part)
-    except TimeoutError:
-        raise _Refused(408, f"the body was not complete after {BODY_S:.0f} s") from None
-    except ClientDisconnect:
-        raise _Refused(400, "the client left before the end of the body") from None
-    return b"".join(parts)
-
-
-def _order(body: bytes) -> GradeOrder:
+def _order(body: bytearray) -> GradeOrder:
     try:
         order = _orders.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _Refused(400, f"the body is not a submission: {error}", "see GradeOrder in /openapi.json") from None
+        raise Refused(400, f"the body is not a submission: {error}", "see GradeOrder in /openapi.json") from None
     if not order.name.isprintable():
-        raise _Refused(400, "the submission's name is not printable")
+        raise Refused(400, "the submission's name is not printable")
     return order

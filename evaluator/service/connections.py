@@ -1,11 +1,19 @@
-"""HTTP connections with time limits: a client that sends or reads nothing loses the connection."""
+"""HTTP connections with limits of time and number.
+
+A client that sends or reads nothing loses the connection. At the limit of connections, a new connection replaces the
+oldest one without a request of a client with a token, so that strangers cannot keep clients out.
+"""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from evaluator.service.gate import CLIENT
+
+MOST_CONNECTIONS = 1_000
 HEAD_S = 10.0
 """Time limit for the head of a request, from its first byte or from the start of the connection."""
 STALL_S = 30.0
@@ -15,14 +23,18 @@ STALL_S = 30.0
 class LimitedConnection(H11Protocol):
     """Connection of uvicorn with time limits for the head of a request, and for a reader that reads nothing."""
 
+    made_s: float
     _head_limit: "_Limit"
     _stall_limit: "_Limit"
 
     def connection_made(self, transport: Any) -> None:
-        """Start the time limit of the first head."""
+        """Start the time limit of the first head. Close a connection beyond the limit."""
         super().connection_made(transport)
+        self.made_s = self.loop.time()
         self._head_limit, self._stall_limit = _Limit(self.loop), _Limit(self.loop)
         self._head_limit.start(HEAD_S, transport.abort)
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel all time limits."""
@@ -32,12 +44,29 @@ class LimitedConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass data on. Between two requests, data is the begin of a head."""
-        super().data_received(data)
+        try:
+            super().data_received(data)
+        except h11.ProtocolError:
+            # uvicorn responds to an invalid body, and fails where another response has begun.
+            self.transport.abort()
+            return
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is not None and not cycle.response_complete:
             self._head_limit.cancel()
         else:
             self._head_limit.start(HEAD_S, self.transport.abort)
+
+    def _make_room(self) -> None:
+        """Close the oldest connection without a client's request; this connection, if all have one."""
+        others = [each for each in self.connections if isinstance(each, LimitedConnection) and each.is_idle]
+        min(others, key=lambda each: each.made_s, default=self).transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the connection is open and has no request of a client with a token."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        is_served = cycle is not None and not cycle.response_complete and CLIENT in cycle.scope
+        return not is_served and not self.transport.is_closing()
 
     def pause_writing(self) -> None:
         """Start the time limit of a reader."""

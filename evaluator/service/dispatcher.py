@@ -1,70 +1,51 @@
-"""Way of grades from the journal's queue to the grader, and news about final grades for waiting clients."""
+"""Dispatcher: hands grades of the journal's queue to the grader, and tells waiting clients about final grades."""
 
 import asyncio
-import datetime
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
 
 import msgspec
 
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.runs.inputs import ProblemText
 from evaluator.errors import InfraError, UsageError
 from evaluator.report.layout.text import one_line
+from evaluator.service.documents.messages import Grade, GradeOrder, GradeState
 from evaluator.service.fair_queue import FairQueue
-from evaluator.service.journal import Added, Arrival, Final, Journal, Limits, OtherRequest, QueueFull
-from evaluator.service.messages import Grade, GradeOrder, GradeState, TextProblem
+from evaluator.service.grading import Grading, problem_of
 from evaluator.service.metrics import Metrics
+from evaluator.service.store.grades_table import Added, Arrival, Begun, Final, OtherRequest, QueueFull
+from evaluator.service.store.journal import Journal
 
+MOST_ATTEMPTS = 3
+"""Limit of attempts without a result because the server ended; then the card is of status `infra_error`."""
+_ALONE = MOST_ATTEMPTS - 1
+"""Number of lost attempts before a grade runs alone: the last attempt tells a culprit from a neighbour."""
+_TOO_MANY = f"the service ended during {MOST_ATTEMPTS} attempts to grade this submission, at last without other grades"
 _ROUND_S = 600.0
 """Time between two deletions of old grades."""
 
 
-class Grading(Protocol):
-    """The part of `Grader` that the service uses."""
-
-    @property
-    def at_once(self) -> int:
-        """Number of submissions to hand in ahead."""
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The error that ended the workers."""
-
-    def refusal_of(self, problem: str | ProblemText) -> str | None:
-        """Return the reason why a problem cannot be graded, as far as known without running code."""
-
-    def submit(self, problem: str | ProblemText, source: str | None, *, name: str) -> Future[Scorecard]:
-        """Submit a submission."""
-
-
 class Dispatcher:
-    """Queue of the service. All methods belong to one event loop."""
+    """Queue of the service. All methods belong to a single event loop."""
 
     def __init__(
-        self,
-        journal: Journal,
-        grading: Grading,
-        metrics: Metrics,
-        tell: Callable[[str], None],
-        *,
-        limits: Limits,
-        keep: datetime.timedelta,
+        self, journal: Journal, grading: Grading, metrics: Metrics, tell: Callable[[str], None], *, keep_s: float
     ) -> None:
-        """Grade the journal's queue by `grading`; forget grades that were final for the time `keep`."""
+        """Grade the journal's queue by `grading`; forget grades final for longer than `keep_s`."""
         self._journal = journal
         self._grading = grading
         self._metrics = metrics
         self._tell = tell
-        self._limits = limits
-        self._keep = keep
+        self._keep_s = keep_s
         self._queue = FairQueue()
         self._changed = asyncio.Event()
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._at_work: set[str] = set()
+        self._suspects: set[str] = set()
+        self._interrupted: list[str] = []
         self._news: dict[str, asyncio.Future[None]] = {}
         self._fault: BaseException | None = None
         self._handing_in = ThreadPoolExecutor(grading.at_once, "hand-in")
@@ -75,16 +56,19 @@ class Dispatcher:
         Raises:
             InfraError: the workers or the disk failed. Grades without a result stay in the journal.
         """
-        for client, grade in await self._journal.waiting():
+        for client, grade, attempts in await self._journal.waiting():
             self._queue.put(client, grade)
+            if attempts >= _ALONE:
+                self._suspects.add(grade)
         if len(self._queue):
             self._tell(f"{len(self._queue)} grades wait since an earlier start")
+        if self._suspects:
+            self._tell(f"{len(self._suspects)} of them were in progress at {_ALONE} ends of the service, and run alone")
         forgetting = asyncio.create_task(self._forget_old())
         try:
             while not self._stopping:
                 self._changed.clear()
-                while len(self._queue) and len(self._tasks) < self._grading.at_once and not self._stopping:
-                    self._begin(*self._queue.take())
+                self._begin_some()
                 self._show()
                 await self._changed.wait()
             while self._tasks and self._fault is None:
@@ -94,6 +78,8 @@ class Dispatcher:
                 task.cancel()
             await asyncio.gather(forgetting, *self._tasks, return_exceptions=True)
             self._handing_in.shutdown(wait=False, cancel_futures=True)
+            with contextlib.suppress(InfraError):  # A failed disk counts the attempts.
+                await self._journal.uncount(self._interrupted)
         if self._fault is not None:
             raise self._fault
 
@@ -104,7 +90,7 @@ class Dispatcher:
         self._end_waiting()
 
     def abort(self) -> None:
-        """End also the grades in progress; they stay in the journal."""
+        """End also the grades in progress; the journal keeps the requests."""
         self.stop()
         for task in self._tasks:
             task.cancel()
@@ -115,30 +101,31 @@ class Dispatcher:
         return self._stopping
 
     async def accept(self, arrival: Arrival) -> Added | OtherRequest | QueueFull:
-        """Store an arrival and put the arrival into the queue."""
-        added = await self._journal.add(arrival, self._limits)
+        """Store an arrival and put the new grade into the queue."""
+        added = await self._journal.add(arrival)
         if isinstance(added, Added) and added.is_new:
             self._queue.put(arrival.client, added.grade.id)
             self._changed.set()
         return added
 
     async def cancel(self, client: str, grade: str) -> bool:
-        """Cancel a waiting grade. Return false if the grade does not wait any more."""
+        """Cancel a waiting grade. Return false if the grade is in progress or final."""
         if not self._queue.remove(client, grade):
             return False
         await self._finish(client, grade, Final(GradeState.CANCELLED))
+        self._changed.set()  # The next grade may not need to run alone.
         return True
 
     def at_present(self, grade: Grade) -> Grade:
-        """Return the grade with the state that the journal does not store: in progress."""
+        """Return the grade with the present state: the journal does not store the state `grading`."""
         if grade.id in self._at_work and not grade.state.is_final:
             return msgspec.structs.replace(grade, state=GradeState.GRADING)
         return grade
 
     def news(self, client: str) -> "asyncio.Future[None]":
-        """Return a future of the next final grade of the client; done already if the server ends.
+        """Return a future of the client's next final grade; done already if the server ends.
 
-        A caller asks for the future before it reads the journal, so that no grade falls between.
+        A caller asks for the future before reading the journal: otherwise a grade may fall between.
         """
         if self._stopping:
             return _done()
@@ -149,6 +136,16 @@ class Dispatcher:
         for news in waiting.values():
             if not news.done():
                 news.set_result(None)
+
+    def _begin_some(self) -> None:
+        while len(self._queue) and self._has_room():
+            self._begin(*self._queue.take())
+
+    def _has_room(self) -> bool:
+        """Return whether the first grade of the queue may begin. A suspect runs without other grades."""
+        if self._queue.first in self._suspects or self._at_work & self._suspects:
+            return not self._tasks
+        return len(self._tasks) < self._grading.at_once
 
     def _begin(self, client: str, grade: str) -> None:
         self._at_work.add(grade)
@@ -165,34 +162,49 @@ class Dispatcher:
         self._changed.set()
 
     async def _graded(self, client: str, grade: str) -> None:
-        request = await self._journal.request(grade)
-        if request is None:
+        begun = await self._journal.begin(grade)
+        if begun is None:
             return
-        order = msgspec.json.decode(request, type=GradeOrder)
         started_s = time.monotonic()
         try:
-            # Threads apart from those of requests: a problem may need a long search for its small size.
-            loop = asyncio.get_running_loop()
-            future = await loop.run_in_executor(self._handing_in, self._submitted, order)
-            card = await asyncio.wrap_future(future)
-        except UsageError as error:
-            final = Final(GradeState.FAILED, reason=error.message)
-        except (ValueError, TypeError, RecursionError) as error:
-            # A fault of Warpgrade that this text caused would end every later start of the service too.
-            self._tell(f"{client} {grade}: {type(error).__name__}: {one_line(str(error), 200)}")
-            final = Final(GradeState.FAILED, reason="Warpgrade cannot read the problem or the submission")
-        else:
-            if self._grading.failure is not None:
-                raise InfraError(f"the workers failed: {self._grading.failure}", hint="start the service again")
-            final = Final(GradeState.FINISHED, card.status, msgspec.json.encode(card))
-        await self._finish(client, grade, final)
+            final = await self._result(client, grade, begun)
+            await self._finish(client, grade, final)
+        except (asyncio.CancelledError, InfraError):
+            # A signal, the workers or the disk ended the grade: no evidence against the submission.
+            self._interrupted.append(grade)
+            raise
         wall_s = time.monotonic() - started_s
         self._metrics.graded(final, wall_s)
         told = final.verdict.value.replace("_", " ") if final.verdict is not None else final.state.value
         self._tell(f"{client} {grade}: {told}, {wall_s:.2f} s")
 
+    async def _result(self, client: str, grade: str, begun: Begun) -> Final:
+        """Grade a request. After too many attempts, make the card of the failure; after a failed card, a reason."""
+        if begun.attempt > MOST_ATTEMPTS + 1:
+            return Final(GradeState.FAILED, reason=_TOO_MANY)
+        order = msgspec.json.decode(begun.request, type=GradeOrder)
+        # Threads apart from the threads of requests: the search for a problem's small size may take long.
+        loop = asyncio.get_running_loop()
+        try:
+            if begun.attempt > MOST_ATTEMPTS:
+                card = await loop.run_in_executor(self._handing_in, self._infra_card, order)
+            else:
+                card = await asyncio.wrap_future(await loop.run_in_executor(self._handing_in, self._submitted, order))
+        except UsageError as error:
+            return Final(GradeState.FAILED, reason=error.message)
+        except (ValueError, TypeError, RecursionError, MemoryError) as error:
+            # The same text would cause the same fault of Warpgrade after every later start of the service.
+            self._tell(f"{client} {grade}: {type(error).__name__}: {one_line(str(error), 200)}")
+            return Final(GradeState.FAILED, reason="Warpgrade cannot read the problem or the submission")
+        if self._grading.failure is not None:
+            raise InfraError(f"the workers failed: {self._grading.failure}", hint="start the service again")
+        return Final(GradeState.FINISHED, card.status, msgspec.json.encode(card))
+
     def _submitted(self, order: GradeOrder) -> Future[Scorecard]:
         return self._grading.submit(problem_of(order), order.source, name=order.name)
+
+    def _infra_card(self, order: GradeOrder) -> Scorecard:
+        return self._grading.infra_card(problem_of(order), order.source, name=order.name, reason=_TOO_MANY)
 
     async def _finish(self, client: str, grade: str, final: Final) -> None:
         await self._journal.finish(grade, final)
@@ -202,7 +214,10 @@ class Dispatcher:
 
     async def _forget_old(self) -> None:
         while True:
-            await self._journal.forget(datetime.datetime.now(datetime.UTC) - self._keep)
+            try:
+                await self._journal.forget(self._keep_s)
+            except InfraError as error:  # A later round may succeed.
+                self._tell(error.message)
             await asyncio.sleep(_ROUND_S)
 
     def _show(self) -> None:
@@ -211,7 +226,7 @@ class Dispatcher:
 
 async def until(news: "asyncio.Future[None]", timeout_s: float) -> bool:
     """Wait for news. Return false after the time."""
-    # Not `wait_for`, which would cancel the future of all other waiting clients.
+    # `wait_for` would cancel the future of all other waiting clients.
     done, _ = await asyncio.wait([news], timeout=timeout_s)
     return bool(done)
 
@@ -220,12 +235,3 @@ def _done() -> "asyncio.Future[None]":
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     future.set_result(None)
     return future
-
-
-def problem_of(order: GradeOrder) -> str | ProblemText:
-    """Return the problem of an order as the library names it."""
-    match order.problem:
-        case TextProblem(name=name, source=source):
-            return ProblemText(source, name)
-        case str() as name:
-            return name

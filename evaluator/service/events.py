@@ -1,6 +1,6 @@
-"""Server-sent events: a client's final grades, each once, in the order of their ends.
+"""Server-sent events: each final grade of a client once, in the order of the ends.
 
-The first event is `start` with the number of the last final grade. Each later event has the next number as its id. A
+The first event is `start` with the number of the last final grade. The id of each later event is the next number. A
 client that reconnects with `Last-Event-ID` misses no event and receives none twice, also after a restart of the server.
 """
 
@@ -10,23 +10,28 @@ import msgspec
 
 from evaluator.records import Record
 from evaluator.service.dispatcher import Dispatcher, until
-from evaluator.service.journal import Journal
-from evaluator.service.messages import Position
+from evaluator.service.documents.messages import Position
+from evaluator.service.store.journal import Journal
 
 BEAT_S = 15.0
-"""Pause after which a comment is sent, so that clients and proxies see a living connection."""
+"""Pause before a comment, the sign of a living connection for clients and proxies."""
 _TOGETHER = 100
 
 
 async def stream(
     journal: Journal, dispatcher: Dispatcher, client: str, after: int, is_valid: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """Yield the events after the number `after`, until the server ends or the token is not valid any more."""
+    """Yield the events after the number `after`.
+
+    The stream ends with the server, with the validity of the token, and before a deleted event.
+    """
     yield _event("start", after, Position(after))
     while not dispatcher.is_ending and is_valid():
         news = dispatcher.news(client)
         final = await journal.final_after(client, after, _TOGETHER)
         for number, grade in final:
+            if number != after + 1:
+                return
             after = number
             yield _event("grade", number, grade)
         if not final and not await until(news, BEAT_S):

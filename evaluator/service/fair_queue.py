@@ -25,6 +25,13 @@ class FairQueue:
         self._waiting.setdefault(client, deque()).append(grade)
         self._length += 1
 
+    @property
+    def first(self) -> str:
+        """Return the grade that `take` would remove. Raises IndexError if the queue is empty."""
+        for grades in self._waiting.values():
+            return grades[0]
+        raise IndexError("the queue is empty")
+
     def take(self) -> tuple[str, str]:
         """Remove and return the next client and grade. Raises IndexError if the queue is empty."""
         if not self._waiting:

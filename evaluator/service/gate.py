@@ -1,6 +1,6 @@
 """Gate in front of all routes: token, size and number of requests. Nothing of a body is read before the gate.
 
-Without a valid token every path has the same response, except `/healthz`, which tells only that the server lives.
+Without a valid token every path has the same response, except `/healthz` with the state of the server.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from collections import Counter
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from evaluator.service.messages import MOST_BODY_BYTES, Refusal
+from evaluator.service.documents.messages import MOST_BODY_BYTES, Refused, too_large
 from evaluator.service.metrics import Metrics
 from evaluator.service.tokens import Tokens
 
 CLIENT = "warpgrade.client"
 """Key of the client's name in the scope of a request."""
 STILL_VALID = "warpgrade.still_valid"
-"""Key of a function in the scope: whether the token is still valid, for responses that last."""
+"""Key of a function in the scope: whether the token is still valid, for long responses."""
 HEALTH = "/healthz"
 MOST_REQUESTS = 200
 """Limit of concurrent requests of a client, event streams included."""
@@ -27,7 +27,7 @@ _Headers = list[tuple[bytes, bytes]]
 
 
 class Gate:
-    """ASGI application that lets clients with a token through to `inner`."""
+    """ASGI application: requests with a token reach `inner`."""
 
     def __init__(self, inner: ASGIApp, tokens: Tokens, metrics: Metrics) -> None:
         self._inner = inner
@@ -42,17 +42,16 @@ class Gate:
         if scope["path"] == HEALTH:
             await self._inner(scope, receive, send)
             return
-        headers = dict(scope["headers"])
-        authorization = headers.get(b"authorization", b"")
+        authorization = _single(scope["headers"], b"authorization")
         client = self._client(authorization)
         if client is None:
             extra = [(b"www-authenticate", b"Bearer")]
-            await self._refuse(401, Refusal("a bearer token is required"), receive, send, extra)
-        elif _declared_bytes(headers) > MOST_BODY_BYTES:
-            await self._refuse(413, too_large(), receive, send)
+            await self._refuse(Refused(401, "a bearer token is required"), receive, send, extra)
+        elif _declared_bytes(scope["headers"]) > MOST_BODY_BYTES:
+            await self._refuse(too_large(), receive, send)
         elif self._requests[client] >= MOST_REQUESTS:
-            refusal = Refusal(f"more than {MOST_REQUESTS} requests at a time", "wait for earlier requests")
-            await self._refuse(429, refusal, receive, send, [(b"retry-after", b"1")])
+            refused = Refused(429, f"more than {MOST_REQUESTS} requests at a time", "wait for earlier requests")
+            await self._refuse(refused, receive, send, [(b"retry-after", b"1")])
         else:
             scope[CLIENT] = client
             scope[STILL_VALID] = lambda: self._client(authorization) == client
@@ -71,37 +70,36 @@ class Gate:
         kind, _, token = authorization.decode("latin-1").partition(" ")
         return self._tokens.client_of(token.strip()) if kind.lower() == "bearer" else None
 
-    async def _refuse(
-        self, status: int, refusal: Refusal, receive: Receive, send: Send, extra: _Headers | None = None
-    ) -> None:
+    async def _refuse(self, refused: Refused, receive: Receive, send: Send, extra: _Headers | None = None) -> None:
         """Send a refusal, then end the connection; the body of the request is never kept."""
-        self._metrics.refused(status)
-        content = msgspec.json.encode(refusal)
+        self._metrics.refused(refused.status)
+        content = msgspec.json.encode(refused.refusal)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(content)).encode()),
             (b"connection", b"close"),
             *(extra or []),
         ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await send({"type": "http.response.body", "body": content, "more_body": True})
         await _discard(receive)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def too_large() -> Refusal:
-    """Return the refusal of a large body."""
-    return Refusal(f"the body is larger than {MOST_BODY_BYTES >> 20} MiB", "a submission has at most 4 MiB of text")
+def _single(headers: _Headers, wanted: bytes) -> bytes:
+    """Return the value of a header; empty for no header and for two: a proxy may have checked the other value."""
+    found = [value for name, value in headers if name == wanted]
+    return found[0] if len(found) == 1 else b""
 
 
-def _declared_bytes(headers: dict[bytes, bytes]) -> int:
-    """Return the declared length of the body. A body without a length is counted while it is read."""
-    declared = headers.get(b"content-length", b"0")
+def _declared_bytes(headers: _Headers) -> int:
+    """Return the declared length of the body. A body without a length is counted during reading."""
+    declared = _single(headers, b"content-length")
     return int(declared) if declared.isdigit() else 0
 
 
 async def _discard(receive: Receive) -> None:
-    """Drop some of the body, for a short time: a client that still sends would lose the response at an early close."""
+    """Drop some of the body, for a short time: at an early close, a sending client would lose the response."""
     until_s, dropped = time.monotonic() + _DISCARD_S, 0
     try:
         while dropped < _MOST_DISCARDED_BYTES:

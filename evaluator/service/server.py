@@ -1,11 +1,11 @@
-"""The service as a process: state folder, HTTP server, grader, and their end."""
+"""The service as a process: start and end of state folder, HTTP server and grader."""
 
 import asyncio
 import contextlib
-import datetime
 import ipaddress
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -16,17 +16,21 @@ import uvicorn
 
 from evaluator.errors import UsageError
 from evaluator.service.app import Parts, app_of
-from evaluator.service.connections import LimitedConnection
-from evaluator.service.dispatcher import Dispatcher, Grading
-from evaluator.service.journal import Journal, Limits
+from evaluator.service.connections import MOST_CONNECTIONS, LimitedConnection
+from evaluator.service.dispatcher import Dispatcher
+from evaluator.service.grading import Grading
 from evaluator.service.metrics import Metrics
 from evaluator.service.state import locked
+from evaluator.service.store.grades_table import Limits
+from evaluator.service.store.journal import Journal
 from evaluator.service.tokens import Tokens
 
-LIMITS = Limits(of_a_client=2_000, of_all=20_000)
-MOST_CONNECTIONS = 1_000
+LIMITS = Limits(of_a_client=2_000, of_all=20_000, bytes_of_a_client=256 << 20, bytes_of_all=2 << 30, kept_bytes=2 << 30)
+_OPEN_FILES = 2 * MOST_CONNECTIONS
+"""Connections, and the pipes and files of workers and journal."""
 _KEEP_ALIVE_S = 30
 _LEAVE_S = 10
+_DAY_S = 86_400.0
 
 
 class Address(NamedTuple):
@@ -75,14 +79,15 @@ def serve(
         tell: prints a line.
 
     Raises:
-        UsageError: the address, the token file or the state folder cannot be used.
+        UsageError: the address, the token file or the state folder cannot be used, or too few files may be open.
         InfraError: the disk or the workers failed.
     """
     tokens = Tokens(settings.tokens)
+    _allow_open_files()
     with (
         locked(settings.state),
         _listening(settings.address) as listener,
-        contextlib.closing(Journal(settings.state)) as journal,
+        contextlib.closing(Journal(settings.state, LIMITS)) as journal,
         make_grading() as grading,
     ):
         port = listener.getsockname()[1]
@@ -105,8 +110,7 @@ class _Service:
         metrics = Metrics()
         self._tell = tell
         self._signals = 0
-        keep = datetime.timedelta(days=settings.keep_days)
-        self._dispatcher = Dispatcher(journal, grading, metrics, tell, limits=LIMITS, keep=keep)
+        self._dispatcher = Dispatcher(journal, grading, metrics, tell, keep_s=settings.keep_days * _DAY_S)
         parts = Parts(journal, self._dispatcher, grading, tokens, metrics, settings.allows_problem_text)
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         self._server = _Uvicorn(
@@ -118,7 +122,6 @@ class _Service:
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                limit_concurrency=MOST_CONNECTIONS,
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_LEAVE_S,
             )
@@ -179,6 +182,16 @@ def _listening(address: Address) -> Iterator[socket.socket]:
             hint = "choose another port, or end the program that listens there"
             raise UsageError(f"cannot listen on {address.host}:{address.port}: {error.strerror}", hint=hint) from None
         yield listener
+
+
+def _allow_open_files() -> None:
+    """Raise the limit of open files, so that connections leave enough for workers. Raises UsageError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= _OPEN_FILES:
+        return
+    if hard != resource.RLIM_INFINITY and hard < _OPEN_FILES:
+        raise UsageError(f"the service needs {_OPEN_FILES} open files, and may have {hard}", hint="raise `ulimit -Hn`")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""State folder of the service: its place, its mode and its lock."""
+"""State folder of the service: place, mode and lock."""
 
 import contextlib
 import fcntl
@@ -23,7 +23,7 @@ def default_tokens(state: Path) -> Path:
 
 @contextlib.contextmanager
 def locked(state: Path) -> Iterator[None]:
-    """Create the state folder, and hold its lock. Raises UsageError if another service holds the lock."""
+    """Create the state folder, and hold the folder's lock. Raises UsageError if another service holds the lock."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         facts = state.stat()
@@ -38,6 +38,9 @@ def locked(state: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"another service uses {state}", hint="choose --state DIR") from None
+        except OSError as error:
+            hint = "choose a --state DIR on a local disk"
+            raise InfraError(f"cannot lock the state folder {state}: {error.strerror}", hint=hint) from None
         yield
     finally:
         os.close(lock)

@@ -1,9 +1,14 @@
-"""Bearer tokens of clients: 256 random bits, stored as SHA-256 hashes in a file readable only by its owner.
+"""Bearer tokens of clients: 256 random bits, stored as SHA-256 hashes in a file that only the owner can read.
 
-A line of the file is `sha256:HASH CLIENT`. A client may have several tokens, so that tokens can be replaced without a
-pause. A token has too many bits to be guessed from its hash, so the hash needs neither salt nor stretching.
+A line of the file is `sha256:HASH CLIENT`. A client may have several tokens, to replace tokens without a pause. A
+token has too many bits to be guessed from the hash: the hash needs neither salt nor stretching.
+
+A change writes a new file and renames the file into place, under a lock of the folder: a full disk or a power cut
+leaves the old file, and of two concurrent changes neither is lost.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import hmac
 import os
@@ -11,16 +16,19 @@ import re
 import secrets
 import stat
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from evaluator.errors import UsageError
-from evaluator.files.safe_open import read_named_regular
 
 _PREFIX = "wg_"
 _CLIENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LINE = re.compile(rf"sha256:([0-9a-f]{{64}}) ({_CLIENT.pattern})")
 _MOST_BYTES = 1 << 20
+_LOCK_S = 10.0
+_LOOK_S = 0.02
 _HINT = "make a token: warpgrade token CLIENT"
 
 
@@ -30,63 +38,52 @@ class _Entry(NamedTuple):
 
 
 class _Stamp(NamedTuple):
-    """Identity of the read file's content."""
+    """Identity of the read file's content, mode and owner: every change of either changes `ctime_ns`."""
 
     inode: int
     size_bytes: int
-    mtime_ns: int
+    ctime_ns: int
 
 
 def add_token(path: Path, client: str) -> str:
-    """Create a token for `client`, append its hash to the file, and return the token, which is stored nowhere.
+    """Create a token for `client`, add the hash to the file, and return the token. The token itself is stored nowhere.
 
     Raises:
         UsageError: the client's name is invalid, or the file is not writable or not private.
     """
     _check_client(client)
     token = _PREFIX + secrets.token_urlsafe(32)
-    line = f"sha256:{_digest(token)} {client}\n"
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, flags, 0o600)
-        with os.fdopen(descriptor, "ab", buffering=0) as file:
-            _refuse_public(os.fstat(descriptor), path)
-            file.write(line.encode())  # One write in append mode: two commands at a time mix no lines.
-            os.fsync(descriptor)
+        with _locked(path.parent):
+            entries = _read(path)[1] if os.path.lexists(path) else []
+            _write(path, [*entries, _Entry(_digest(token), client)])
     except OSError as error:
         raise UsageError(f"cannot write the token file {path}: {error.strerror}") from error
     return token
 
 
 def revoke_tokens(path: Path, client: str) -> int:
-    """Remove all tokens of `client` from the file, and return their number. A running service notices at once.
+    """Remove all tokens of `client` from the file; return the number of tokens. A running service notices at once.
 
     Raises:
         UsageError: the client has no token, or the file cannot be read or written.
     """
     _check_client(client)
-    _, entries = _read(path)
-    kept = [each for each in entries if each.client != client]
-    if len(kept) == len(entries):
-        raise UsageError(f"{client} has no token in {path}")
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write("".join(f"sha256:{each.digest} {each.client}\n" for each in kept))
-            file.flush()
-            os.fsync(descriptor)
-        draft.replace(path)
+        with _locked(path.parent):
+            _, entries = _read(path)
+            kept = [each for each in entries if each.client != client]
+            if len(kept) == len(entries):
+                raise UsageError(f"{client} has no token in {path}")
+            _write(path, kept)
     except OSError as error:
         raise UsageError(f"cannot write the token file {path}: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)
     return len(entries) - len(kept)
 
 
 class Tokens:
-    """Tokens in a file. Thread-safe. A changed file is read again, so that a revoked token fails at once."""
+    """Tokens in a file. Thread-safe. A changed file is read again: a revoked token fails at once."""
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises UsageError if the file is missing, empty, invalid, or open to other users."""
@@ -106,7 +103,7 @@ class Tokens:
         return found
 
     def _current(self) -> list[_Entry]:
-        """Return the entries of the file. An unreadable file has none: nobody gets in."""
+        """Return the entries of the file. An unreadable file has no entries: every token is refused."""
         with self._changing:
             try:
                 if _stamp(self._path.stat()) != self._stamp:
@@ -118,9 +115,11 @@ class Tokens:
 
 def _read(path: Path) -> tuple[_Stamp, list[_Entry]]:
     try:
-        facts = path.stat()
-        _refuse_public(facts, path)
-        content = read_named_regular(path, _MOST_BYTES)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            facts = os.fstat(descriptor)  # The opened file is checked: a replaced path has no effect.
+            _refuse_public(facts, path)
+            content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(f"cannot read the token file {path}: {error.strerror}", hint=_HINT) from error
     if len(content) > _MOST_BYTES:
@@ -135,6 +134,49 @@ def _read(path: Path) -> tuple[_Stamp, list[_Entry]]:
     return _stamp(facts), entries
 
 
+def _write(path: Path, entries: list[_Entry]) -> None:
+    """Replace the file. Raises OSError, and UsageError for a link: the rename would replace the link alone."""
+    if path.is_symlink():
+        raise UsageError(f"the token file {path} is a link", hint="name the file itself with --tokens")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write("".join(f"sha256:{each.digest} {each.client}\n" for each in entries))
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. At the exit, the disk has the folder's entries."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock(descriptor, folder)
+        yield
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    """Lock a folder. Raises UsageError after a while: any user who can read the folder may hold the lock."""
+    until_s = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until_s:
+                hint = "end the other program, or choose a private folder with --tokens"
+                raise UsageError(f"another program locks the folder {folder}", hint=hint) from None
+            time.sleep(_LOOK_S)
+        else:
+            return
+
+
 def _refuse_public(facts: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(facts.st_mode):
         raise UsageError(f"the token file {path} is not a regular file")
@@ -145,7 +187,7 @@ def _refuse_public(facts: os.stat_result, path: Path) -> None:
 
 
 def _stamp(facts: os.stat_result) -> _Stamp:
-    return _Stamp(facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    return _Stamp(facts.st_ino, facts.st_size, facts.st_ctime_ns)
 
 
 def _digest(token: str) -> str:

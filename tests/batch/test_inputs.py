@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from evaluator.batch.runs import inputs
 from evaluator.batch.runs.inputs import Problems, named_once, read_folder, read_lines
+from evaluator.batch.runs.problem_texts import MOST_CHARACTERS, MOST_TEXTS, ProblemText, RecentProblems
 from evaluator.batch.runs.tasks import Refused, Shard, Task
-from evaluator.errors import UsageError
+from evaluator.errors import ProblemError, UsageError
 from evaluator.files.file_names import file_name
 from evaluator.grading.request import Unread
 from evaluator.records import SizeName
@@ -160,3 +161,39 @@ def test_equal_submissions_fall_into_one_shard(hand_in, problems):
     for task in tasks:
         twins = [each for each in tasks if each.submission.source == task.submission.source]
         assert len({[Shard(n, 4).holds(twin) for n in range(1, 5)].index(True) for twin in twins}) == 1
+
+
+TEXT = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+
+
+def test_an_endless_number_of_problem_texts_takes_limited_memory():
+    problems = Problems(None, SizeName.FULL)
+    first = ProblemText(f"{TEXT}# used all the time")
+    kept = problems.read(first)
+    for number in range(3 * MOST_TEXTS):
+        name = problems.read(ProblemText(f"{TEXT}# {number}", f"text-{number}")).name
+        assert name == f"text-{number}"
+        assert problems.read(first) is kept  # Used again, so never dropped.
+    assert len(problems._texts) == MOST_TEXTS
+
+
+def test_the_length_of_stored_problem_texts_is_limited():
+    recent = RecentProblems()
+    texts = [ProblemText("x" * (MOST_CHARACTERS // 4), str(number)) for number in range(6)]
+    reads = []
+    for text in texts:
+        recent.get(text, lambda text=text: reads.append(text) or text.name)
+    assert len(recent) == 4
+    assert recent.get(texts[-1], lambda: "read again") == "5"
+    assert recent.get(texts[0], lambda: "read again") == "read again"
+    huge = ProblemText("x" * (MOST_CHARACTERS + 1))
+    assert recent.get(huge, lambda: "huge") == "huge"
+    assert len(recent) == 0
+
+
+def test_a_text_that_is_no_problem_is_not_stored():
+    problems = Problems(None, SizeName.FULL)
+    for _ in range(2):
+        with pytest.raises(ProblemError):
+            problems.read(ProblemText("print()"))
+    assert len(problems._texts) == 0

@@ -182,3 +182,11 @@ def test_a_cluster_that_is_not_there_is_told(environment, tmp_path):
     assert process.returncode == 3
     assert "no Ray cluster answers at" in said
     assert "Traceback" not in said
+
+
+def test_a_program_keeps_its_own_output(environment, tmp_path):
+    program = "from warpgrade import Grader\nwith Grader(device='emulated', ray='local', jobs=1): print('own')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "own\n"

@@ -38,11 +38,18 @@ class Service:
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self):
+    def launch(self):
+        """Start the process without waiting for a response."""
         named = [f"{name}={value}" for name, value in self.named.items()]
         command = [sys.executable, "-m", "tests.service.fake_service", str(self.state), str(self.port), *named]
         with (self.state / "stderr").open("ab") as log:
             self.process = subprocess.Popen(command, cwd=TOP, stderr=log)
+
+    def start(self):
+        self.launch()
+        return self.until_up()
+
+    def until_up(self):
         until = time.monotonic() + 60
         while True:
             try:

@@ -2,11 +2,12 @@
 
     python -m tests.service.fake_service STATE PORT [NAME=VALUE …]
 
-Each graded submission is a line of STATE/graded. `# broken` ends the workers.
+Each graded submission is a line of STATE/graded. `# broken` ends the workers; `# 5 deadly` kills the process.
 """
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,7 @@ from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.errors import InfraError
 from evaluator.records import Status
-from evaluator.service import app, connections, events, server
-from evaluator.service.journal import Limits
+from evaluator.service import bodies, connections, events, server
 from evaluator.service.server import Settings, address_of, serve
 from tests import cards
 
@@ -43,8 +43,15 @@ class FakeGrading:
             raise RecursionError("too deep")
         return self._threads.submit(self._card, problem, source, name)
 
+    def infra_card(self, problem, source, *, name, reason):
+        if source == "# 0 deadly card":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._real.infra_card(problem, source, name=name, reason=reason)
+
     def _card(self, problem, source, name):
         time.sleep(int(source.split()[1]) / 1000 if source[:3].strip("# ").isdigit() else 0)
+        if "deadly" in source:
+            os.kill(os.getpid(), signal.SIGKILL)
         os.write(self._log, source.replace("\n", " ").encode() + b"\n")
         if source == "# broken":
             self.failure = InfraError("no worker starts")
@@ -64,10 +71,12 @@ def main() -> None:
     named = dict(each.split("=") for each in sys.argv[3:])
     connections.HEAD_S = float(named.get("head_s", connections.HEAD_S))
     connections.STALL_S = float(named.get("stall_s", connections.STALL_S))
-    app.BODY_S = float(named.get("body_s", app.BODY_S))
+    connections.MOST_CONNECTIONS = int(named.get("connections", connections.MOST_CONNECTIONS))
+    bodies.BODY_S = float(named.get("body_s", bodies.BODY_S))
+    bodies.LARGE_BYTES = int(named.get("large_bytes", bodies.LARGE_BYTES))
     events.BEAT_S = float(named.get("beat_s", events.BEAT_S))
-    if "of_a_client" in named:
-        server.LIMITS = Limits(int(named["of_a_client"]), server.LIMITS.of_all)
+    given = {name: int(value) for name, value in named.items() if name in server.LIMITS._fields}
+    server.LIMITS = server.LIMITS._replace(**given)
 
     @contextlib.contextmanager
     def grading():

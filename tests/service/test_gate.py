@@ -1,12 +1,14 @@
 """Who gets in, and how much a request may send: tokens, sizes, slow clients, other clients' grades."""
 
+import contextlib
 import json
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
-from evaluator.service.messages import MOST_BODY_BYTES
+from evaluator.service.documents.messages import MOST_BODY_BYTES, MOST_PROBLEM
 from evaluator.service.tokens import revoke_tokens
 from tests.service.conftest import soon
 
@@ -75,12 +77,13 @@ def test_a_revoked_token_ends_requests_and_streams(service):
     assert served.ask("GET", "/metrics", served.bob)[0] == 200
 
 
-def test_a_token_file_that_others_can_read_lets_nobody_in(service):
+def test_a_token_file_that_others_can_read_has_no_valid_token(service):
     served = service()
+    assert served.ask("GET", "/metrics", served.alice)[0] == 200
     (served.state / "tokens").chmod(0o644)
-    assert served.ask("GET", "/metrics", served.alice)[0] == 200  # The content is unchanged.
-    (served.state / "tokens").touch()
     assert served.ask("GET", "/metrics", served.alice)[0] == 401
+    (served.state / "tokens").chmod(0o600)
+    assert served.ask("GET", "/metrics", served.alice)[0] == 200
 
 
 def test_a_large_body_is_refused_before_it_is_sent(shared):
@@ -131,6 +134,63 @@ def test_slow_clients_lose_their_connection(service):
         assert made.recv(12) == b"HTTP/1.1 408"
 
 
+def test_a_stranger_writes_no_traceback_into_the_log(service):
+    served = service()
+    for authorization in ("", f"Authorization: Bearer {served.alice}\r\n"):
+        path = "/v1/events" if authorization else "/"
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
+            head = f"GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}Transfer-Encoding: chunked\r\n\r\n"
+            made.sendall(head.encode())
+            assert made.recv(9) == b"HTTP/1.1 "
+            made.sendall(b"not a chunk\r\n")  # The response has begun.
+            until = time.monotonic() + 30
+            while made.recv(1000):
+                assert time.monotonic() < until
+    assert "Traceback" not in served.said
+
+
+def test_strangers_with_many_connections_do_not_keep_a_client_out(service):
+    served = service(connections=20, head_s=600)
+    stream = served.events(served.alice)
+    with contextlib.ExitStack() as held:
+        for number in range(60):
+            made = held.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=60))
+            if number % 2:
+                made.sendall(b"POST /v1/grades HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+        grade = served.submit(served.alice, "# 0 beside strangers")["id"]
+        assert next(stream)["id"] == grade  # The stream of a client with a token stays.
+        soon(lambda: open_connections(served.port) <= 21)
+
+
+def open_connections(port):
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    return sum(local.endswith(f":{port:04X}") and state == "01" for _, local, _, state, *_ in lines[1:])
+
+
+def test_an_address_with_a_slash_is_unknown_and_no_redirect(shared):
+    status, headers, _ = shared.ask("GET", "/v1/grades/x/", shared.alice, Host="evil.example")
+    assert (status, "location" in headers) == (404, False)
+
+
+def test_two_authorization_headers_are_refused(shared):
+    """A proxy in front may have checked the other one."""
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=60) as made:
+        headers = "".join(f"Authorization: Bearer {token}\r\n" for token in (shared.alice, shared.bob))
+        made.sendall(f"GET /metrics HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+        assert made.recv(12) == b"HTTP/1.1 401"
+
+
+def test_the_memory_of_large_bodies_has_a_limit(service):
+    served = service(large_bytes=1 << 20, body_s=20)
+    large, small = {"problem": "relu", "source": "# 0 " + "x" * (600 << 10)}, {"problem": "relu", "source": "# 0 s"}
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
+        head = f"POST /v1/grades HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.bob}\r\n"
+        made.sendall(f"{head}Content-Length: 1000000\r\n\r\n".encode() + b"x" * 900_000)
+        soon(lambda: served.ask("POST", "/v1/grades", served.alice, large)[0] == 429)
+        assert served.ask("POST", "/v1/grades", served.alice, small)[0] == 202
+    soon(lambda: served.ask("POST", "/v1/grades", served.alice, large)[0] == 202)
+
+
 def test_a_reader_that_reads_nothing_loses_its_connection(service):
     served = service(stall_s=0.3)
     grade = served.submit(served.alice, "# 0 " + "x" * (3 << 20))["id"]
@@ -159,6 +219,10 @@ def test_a_reader_that_reads_nothing_loses_its_connection(service):
         (b'{"problem": "relu", "source": "\\ud800"}', 400),
         ({"problem": "../../etc/passwd", "source": "x"}, 422),
         ({"problem": {"name": "mine", "source": "import os"}, "source": "x"}, 403),
+        ({"problem": {"name": "mine", "source": "#" * (MOST_PROBLEM + 1)}, "source": "x"}, 400),
+        ({"problem": "relu", "source": "x", "more": [[[[]]]]}, 400),
+        (b'{"problem": {"name": ' + b'{"a":' * 1_000_000, 400),
+        (b'{"problem": ' + b"9" * 5_000_000 + b"}", 400),
     ],
 )
 def test_an_invalid_submission_is_refused_with_a_reason(shared, body, status):

@@ -1,41 +1,41 @@
-"""Tokens, journal, OpenAPI description, command line."""
+"""Tokens, OpenAPI description, command line."""
 
 import asyncio
-import datetime
+import contextlib
+import errno
 import json
+import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 from click.testing import CliRunner
 
 from evaluator import schema
 from evaluator.commands.main import warpgrade
-from evaluator.errors import InfraError, UsageError
-from evaluator.service import journal as journals
-from evaluator.service import openapi, server
-from evaluator.service.journal import Added, Arrival, Final, Journal, Limits
-from evaluator.service.messages import GradeState
+from evaluator.errors import UsageError
+from evaluator.service import server, tokens
+from evaluator.service.documents import openapi
 from evaluator.service.tokens import Tokens, add_token, revoke_tokens
+from evaluator.service.turns import OF_A_CLIENT, PartsResponse, Turns
 from tests.service.conftest import TOP
-
-LIMITS = Limits(100, 1000)
 
 
 def test_the_file_of_tokens_is_private_and_holds_no_token(tmp_path):
     path = tmp_path / "new" / "tokens"
-    tokens = [add_token(path, client) for client in ("alice", "bob", "alice")]
+    made = [add_token(path, client) for client in ("alice", "bob", "alice")]
     assert path.stat().st_mode & 0o777 == 0o600
-    assert not any(token in path.read_text() for token in tokens)
-    assert len(set(tokens)) == 3
+    assert not any(token in path.read_text() for token in made)
+    assert len(set(made)) == 3
     read = Tokens(path)
-    assert [read.client_of(token) for token in tokens] == ["alice", "bob", "alice"]
-    assert [read.client_of(token) for token in ("", tokens[0][:-1], tokens[0] + " ", "\ud800")] == [None] * 4
+    assert [read.client_of(token) for token in made] == ["alice", "bob", "alice"]
+    assert [read.client_of(token) for token in ("", made[0][:-1], made[0] + " ", "\ud800")] == [None] * 4
     assert revoke_tokens(path, "alice") == 2
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [read.client_of(token) for token in tokens] == [None, "bob", None]
+    assert [read.client_of(token) for token in made] == [None, "bob", None]
     with pytest.raises(UsageError, match="no token"):
         revoke_tokens(path, "alice")
 
@@ -79,64 +79,140 @@ def test_a_public_or_foreign_or_broken_file_of_tokens_is_refused(tmp_path):
         add_token(link, "bob")
 
 
-@pytest.fixture
-def journal(tmp_path):
-    made = Journal(tmp_path)
-    yield made
-    made.close()
+def test_of_two_changes_at_the_same_time_neither_is_lost(tmp_path, monkeypatch):
+    """Otherwise a revoked token might be valid again."""
+    path = tmp_path / "tokens"
+    for client in ("alice", "bob", "carol"):
+        add_token(path, client)
+    threads = [
+        threading.Thread(target=revoke_tokens, args=(path, "bob")),
+        threading.Thread(target=add_token, args=(path, "dave")),
+    ]
+    write = tokens._write
 
-
-def arrival(client="alice", key=None, text="x"):
-    return Arrival(client, key, text.encode(), text, "relu", "candidate")
-
-
-def test_a_second_result_changes_nothing(journal):
-    async def program():
-        grade = (await journal.add(arrival(), LIMITS)).grade.id
-        await journal.finish(grade, Final(GradeState.FINISHED, None, b"first"))
-        await journal.finish(grade, Final(GradeState.FAILED, reason="second"))
-        return await journal.card("alice", grade), await journal.final_after("alice", 0, 10), await journal.waiting()
-
-    card, final, waiting = asyncio.run(program())
-    assert (card, [each.number for each in final], waiting) == (b"first", [1], [])
-
-
-def test_a_commit_survives_a_power_cut(journal):
-    settings = [journal._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
-    assert settings == ["wal", 2]
-
-
-def test_old_grades_are_forgotten_and_numbers_are_not_used_again(journal):
-    async def program():
-        for _ in range(3):
-            added = await journal.add(arrival(), LIMITS)
-            await journal.finish(added.grade.id, Final(GradeState.CANCELLED))
-        await journal.add(arrival(), LIMITS)
-        later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=1)
-        forgotten = await journal.forget(later)
-        added = await journal.add(arrival(), LIMITS)
-        await journal.finish(added.grade.id, Final(GradeState.CANCELLED))
-        return forgotten, await journal.last_final("alice"), len(await journal.waiting())
-
-    assert asyncio.run(program()) == (2, 4, 1)
-
-
-def test_a_failed_disk_is_an_infra_error_and_stores_nothing(journal, monkeypatch):
-    async def program():
-        whole = journals._add
-
-        def fails(connection, *rest):
-            whole(connection, *rest)
-            raise OSError("no space")
-
-        monkeypatch.setattr(journals, "_add", fails)
-        with pytest.raises(InfraError, match="no space"):
-            await journal.add(arrival(), LIMITS)
+    def write_late(*arguments):
         monkeypatch.undo()
-        assert await journal.waiting() == []
-        assert isinstance(await journal.add(arrival(), LIMITS), Added)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(0.3)  # Both wait for the lock, or both are done.
+        write(*arguments)
+
+    monkeypatch.setattr(tokens, "_write", write_late)
+    revoke_tokens(path, "alice")
+    for thread in threads:
+        thread.join(60)
+    assert sorted(line.split()[1] for line in path.read_text().splitlines()) == ["carol", "dave"]
+
+
+def test_a_lock_that_another_program_holds_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(tokens, "_LOCK_S", 0.05)
+    with tokens._locked(tmp_path), pytest.raises(UsageError, match="locks the folder"):
+        add_token(tmp_path / "tokens", "alice")
+    add_token(tmp_path / "tokens", "alice")
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted"), [(1024, 524288, (2000, 524288)), (256, -1, (2000, -1)), (4096, 4096, None)]
+)
+def test_the_service_may_open_more_files_than_it_has_connections(monkeypatch, soft, hard, wanted):
+    """Otherwise connections alone could keep workers and journal from opening files."""
+    found = []
+    monkeypatch.setattr("resource.getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr("resource.setrlimit", lambda _, limits: found.append(limits))
+    server._allow_open_files()
+    assert found == ([] if wanted is None else [wanted])
+
+
+def test_a_low_limit_of_open_files_is_told(monkeypatch):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (512, 1024))
+    with pytest.raises(UsageError, match="2000 open files, and may have 1024"):
+        server._allow_open_files()
+
+
+def test_a_card_is_sent_in_parts_and_holds_its_turn_until_the_last():
+    content = bytes(range(256)) * 1000
+    sent = []
+
+    async def program():
+        turns, may_send = Turns(), asyncio.Event()
+
+        async def send(message):
+            await may_send.wait()
+            sent.append(message)
+
+        async def respond():
+            async with contextlib.AsyncExitStack() as held:
+                await held.enter_async_context(turns.turn("alice"))
+                response = PartsResponse(content, held.pop_all())
+            await response({}, None, send)
+
+        async def others_turn(client):
+            async with turns.turn(client):
+                pass
+
+        running = [asyncio.create_task(respond()) for _ in range(OF_A_CLIENT)]
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(others_turn("alice"))
+        await others_turn("bob")
+        await asyncio.sleep(0.05)
+        assert not waiting.done()  # All turns of the client are held by cards on their way.
+        may_send.set()
+        await asyncio.gather(waiting, *running)
 
     asyncio.run(program())
+    parts = [message["body"] for message in sent if message["type"] == "http.response.body"]
+    assert sum(map(len, parts)) == OF_A_CLIENT * len(content)
+    assert max(map(len, parts)) <= 64 << 10
+
+
+@pytest.mark.parametrize("call", ["fsync", "write"])
+def test_a_full_disk_leaves_the_file_of_tokens_as_before(tmp_path, monkeypatch, call):
+    path = tmp_path / "tokens"
+    token = add_token(path, "alice")
+    running = Tokens(path)
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for use in (lambda: add_token(path, "bob"), lambda: revoke_tokens(path, "alice")):
+        with monkeypatch.context() as full:
+            if call == "fsync":
+                full.setattr("os.fsync", fail)
+            else:
+                full.setattr(tokens, "_write", fail)
+            with pytest.raises(UsageError, match="No space left"):
+                use()
+        assert [each.name for each in tmp_path.iterdir()] == ["tokens"]
+    assert running.client_of(token) == Tokens(path).client_of(token) == "alice"
+
+
+def test_a_change_that_keeps_size_and_time_of_the_file_is_noticed(tmp_path):
+    path = tmp_path / "tokens"
+    token = add_token(path, "alice")
+    running = Tokens(path)
+    before = path.stat()
+    path.write_text(f"sha256:{'0' * 64} alice\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert running.client_of(token) is None
+
+
+def test_a_file_that_takes_the_place_of_the_checked_one_is_refused(tmp_path, monkeypatch):
+    path, public = tmp_path / "tokens", tmp_path / "public"
+    add_token(path, "alice")
+    add_token(public, "mallory")
+    public.chmod(0o666)
+    real = os.open
+
+    def late(name, *arguments, **named):
+        if name == path and public.exists():
+            public.replace(path)
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr("os.open", late)
+    with pytest.raises(UsageError, match="other users"):
+        Tokens(path)
 
 
 def test_the_description_has_the_schema_of_the_card_and_every_route(shared):
@@ -187,6 +263,7 @@ def test_a_token_of_the_command_line_is_for_the_default_service(tmp_path):
         (["--state", "x"], "--state needs --http"),
         (["--require-own-kernel", "0.5"], "--require-own-kernel needs --http"),
         (["--allow-problem-text"], "--allow-problem-text needs --http"),
+        (["--ray", "auto"], "--ray needs --http"),
         (["--http", "127.0.0.1:0", "--stop"], "--stop has no effect with --http"),
         (["--http", "127.0.0.1:0", "--idle-minutes", "1"], "--idle-minutes has no effect with --http"),
         (["--http", "127.0.0.1:0", "--sandbox", "none"], "only in the sandbox"),

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import threading
 import time
 
@@ -96,6 +97,28 @@ def test_nothing_is_lost_and_no_event_comes_twice_when_the_server_is_killed(serv
     for number, grade in enumerate(ids):
         status, _, card = served.ask("GET", f"/v1/grades/{grade}/card", served.alice)
         assert (status, json.loads(card)["submission"]["source"]) == (200, f"# 10 {number // 8} {number % 8}")
+
+
+def test_a_deleted_event_is_told_and_not_left_out(service):
+    served = service(kept_bytes=1)  # Each final grade makes room for the next one.
+    stream = served.events(served.alice)
+    for number in range(3):
+        grade = served.submit(served.alice, f"# 0 {number}")["id"]
+        assert next(stream)["id"] == grade
+    for last, status in [("3", 200), ("2", 200), ("1", 409), ("0", 409)]:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
+            headers = f"Authorization: Bearer {served.alice}\r\nLast-Event-ID: {last}\r\n"
+            made.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+            assert made.recv(12) == f"HTTP/1.1 {status}".encode(), last
+
+
+def test_a_queue_with_too_many_bytes_refuses(service):
+    served = service(at_once=1, bytes_of_a_client=100_000)
+    served.submit(served.alice, "# 2000 first")
+    large = {"problem": "relu", "source": "# 0 " + "x" * 60_000}
+    assert served.ask("POST", "/v1/grades", served.alice, large)[0] == 202
+    assert served.ask("POST", "/v1/grades", served.alice, large)[0] == 429
+    assert served.ask("POST", "/v1/grades", served.bob, large)[0] == 202
 
 
 def test_the_server_ends_after_the_grades_in_progress_and_keeps_the_queue(service):

@@ -12,20 +12,24 @@ import pytest
 from evaluator.records import Status
 from evaluator.submission.read import read_submission
 from tests import once
+from tests.batch.fake_cluster import ADDRESS
 from tests.grading.folders import HALVES, write
 from tests.service.conftest import MODEL, TOP, Service, soon
-from warpgrade import RemoteGrader, UsageError
+from warpgrade import Candidate, RemoteGrader, UsageError
 
 
 class RealService(Service):
-    """`warpgrade serve --http` on device cpu."""
+    """`warpgrade serve --http`."""
+
+    program = ("cli.py",)
+    options = ("--device", "cpu", "--require-own-kernel", "0.5")
 
     options = ("--device", "cpu", "--require-own-kernel", "0.5")
     environment = None
 
     def start(self):
         place = ["--http", f"127.0.0.1:{self.port}", "--state", str(self.state)]
-        command = [sys.executable, "cli.py", "serve", *place, *self.options]
+        command = [sys.executable, *self.program, "serve", *place, *self.options]
         with (self.state / "stderr").open("ab") as log:
             self.process = subprocess.Popen(command, cwd=TOP, stderr=log, env=self.environment)
         soon(self.is_up)
@@ -46,16 +50,65 @@ class RealService(Service):
         return json.loads(self.ask("GET", f"/v1/grades/{grade}", self.alice)[2])["state"]
 
 
+class ClusterService(RealService):
+    """The service in front of a fake cluster."""
+
+    program = ("-m", "tests.batch.fake_cluster")
+    options = ("--device", "emulated", "--ray", ADDRESS)
+
+
+class RayService(RealService):
+    """The service in front of a Ray cluster of this machine."""
+
+    options = ("--device", "emulated", "--size", "awkward", "--ray", "local", "--jobs", "1")
+
+
 @pytest.fixture
-def real(tmp_path):
-    made = RealService(tmp_path / "state")
-    made.alice = made.token("alice")
-    yield made.start()
-    made.close()
+def started(tmp_path):
+    """Factory of started services."""
+    made = []
+
+    def start(kind):
+        made.append(kind(tmp_path / "state"))
+        made[0].alice = made[0].token("alice")
+        return made[0].start()
+
+    yield start
+    made[0].close()
+
+
+def test_the_machines_of_a_cluster_grade_for_the_service(started):
+    served = started(ClusterService)
+    sources = [f"# {number}" for number in range(6)] + ["# power cut"]
+    with RemoteGrader(served.url, served.alice) as grader:
+        cards = grader.grade_many([Candidate("relu", source) for source in sources])
+    assert [card.submission.source for card in cards] == sources
+    assert {card.status.value for card in cards} == {"correct"}
+    assert served.end() == 0
+
+
+def test_the_service_ends_with_the_last_machine_and_grades_later(started):
+    served = started(ClusterService)
+    grade = served.submit(served.alice, "# all power cuts")["id"]
+    assert served.process.wait(60) == 3
+    assert "no machine is left" in served.said
+    served.start()
+    assert served.state_of(grade) in ("queued", "grading")
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_no_grade(real):
+def test_an_actor_of_ray_grades_for_the_service(started):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'warpgrade[ray]'")
+    served = started(RayService)
+    with RemoteGrader(served.url, served.alice) as grader:
+        card = grader.grade("relu", MODEL)
+    assert (card.status.value, card.device.kind.value, card.submission.source) == ("correct", "emulated", MODEL)
+    assert served.end() == 0
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_no_grade(started):
+    real = started(RealService)
     grade = real.submit(real.alice, MODEL)["id"]
     soon(lambda: real.state_of(grade) == "grading" and real.workers())
     real.workers()[0].kill()
@@ -70,7 +123,8 @@ def test_a_killed_worker_costs_no_grade(real):
 
 
 @pytest.mark.long
-def test_workers_and_server_killed_in_turn_cost_no_grade(real):
+def test_workers_and_server_killed_in_turn_cost_no_grade(started):
+    real = started(RealService)
     sources = [f"# {number}\n{MODEL}" for number in range(12)]
     with RemoteGrader(real.url, real.alice) as grader:
         futures = [grader.submit("relu", source) for source in sources]

@@ -10,10 +10,11 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import msgspec
 
+from evaluator.batch.runs.problem_texts import ProblemText, RecentProblems
 from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
 from evaluator.catalog import Origin, list_problems
 from evaluator.catalog.kernelbench import WHERE, looks_like_one, other_names
@@ -43,16 +44,6 @@ class Line(msgspec.Struct, frozen=True):
     source: str
 
 
-class ProblemText(NamedTuple):
-    """A problem as text in KernelBench's form: `Model`, `get_inputs` and `get_init_inputs`. `name` names its cards.
-
-    The text is a program of the caller, which the judge runs: never the text of a submission.
-    """
-
-    source: str
-    name: str = "problem"
-
-
 class Problems:
     """Problems that submissions may name. A name from a stream of submissions is never used as a path."""
 
@@ -61,7 +52,7 @@ class Problems:
         self._size = size
         self._shipped = folder is None
         self._tried: dict[str, Problem] = {}
-        self._texts: dict[ProblemText, Problem | str] = {}
+        self._texts = RecentProblems()
         listing = list_problems(folder)
         self._broken = [broken.message for broken in listing.broken]
         self._exact = {problem.name: problem for problem in listing.problems}
@@ -101,9 +92,9 @@ class Problems:
         Raises:
             ProblemError: the text is no problem.
         """
-        if text not in self._texts:
-            self._texts[text] = self._checked(with_small_size(read_problem_text(text.source, text.name), self._size))
-        return self._texts[text]
+        return self._texts.get(
+            text, lambda: self._checked(with_small_size(read_problem_text(text.source, text.name), self._size))
+        )
 
     def _sized(self, problem: Problem) -> Problem | str:
         """Return the problem with the graded size, or an error message. The search for a small size runs once."""

@@ -10,7 +10,6 @@ import logging
 import os
 import queue
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,13 +58,10 @@ class RayCluster:
             raise UsageError("Ray is not installed", hint="pip install 'warpgrade[ray]'") from None
         self._ray: Any = ray
         self._address = address
-        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         ray = self._ray
         _refuse_silence(self._address)
-        # Ray's messages about lost machines go to stderr. Writers to stdout already hold their stream.
-        self._stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         # Ray starts workers in another folder: PYTHONPATH lets them import the same package.
         paths = os.pathsep.join([str(source_root()), *filter(None, [os.environ.get("PYTHONPATH")])])
         try:
@@ -78,15 +74,13 @@ class RayCluster:
                 runtime_env={"env_vars": {"PYTHONPATH": paths}},
             )
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-            self._stack.close()
             first = str(error).strip().splitlines()[:1]
             hint = "start one with `ray start --head`, or say --ray local"
             raise InfraError(f"no Ray cluster answers at {self._address}: {' '.join(first)}", hint=hint) from error
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._stack:
-            self._ray.shutdown()
+        self._ray.shutdown()
 
     def slots(self, device: DeviceKind, jobs: int | None) -> list[Slot]:
         """Return the slots of the cluster.

@@ -77,6 +77,7 @@ class WorkerPool:
         logs: Path | None = None,
         fail_fast: bool = False,
         hire: Hire | None = None,
+        give_back: Callable[[Task], None] | None = None,
     ) -> None:
         """Create the threads. `next_task` is called by one thread at a time, until the first None.
 
@@ -87,9 +88,12 @@ class WorkerPool:
             logs: folder for the output of workers.
             fail_fast: take no further task after the first incorrect result, and end all current grades.
             hire: factory of a slot's worker, with its log file; None starts local processes.
+            give_back: returns the task of a lost slot to the source of `next_task`, which may be waiting for a task;
+                None keeps the task until the next call, for a source that soon ends.
         """
         self._hire = hire or LocalWorker
         self._returned: deque[Task] = deque()
+        self._give_back = give_back or self._returned.append
         self._more = True
         self._busy = 0
         self._places = Counter(slot.part for slot in slots)
@@ -155,7 +159,7 @@ class WorkerPool:
             try:
                 tried = self._tried(number, slot, task, None)
             except NoWorker:
-                self._returned.append(task)
+                self._give_back(task)
                 raise
             finally:
                 self._count_busy(-1)

@@ -10,7 +10,7 @@ import msgspec
 
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.service.client.transport import BUSY, SILENCE_S, Attempts, Transport
-from evaluator.service.messages import Grade
+from evaluator.service.documents.messages import Grade
 
 if TYPE_CHECKING:
     import httpx

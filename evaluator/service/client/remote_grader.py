@@ -5,7 +5,6 @@ with RemoteGrader("http://judge:8000", token) as grader:
     cards = grader.grade_many([Candidate("relu", each) for each in sources])
 """
 
-import asyncio
 import atexit
 import threading
 import time
@@ -13,19 +12,19 @@ import uuid
 from collections.abc import Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
 
+from evaluator.api.any_grader import AnyGrader, cards_of
 from evaluator.api.candidate import Candidate, submission_of
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.runs.inputs import ProblemText
+from evaluator.batch.runs.problem_texts import ProblemText
 from evaluator.errors import UsageError
 from evaluator.grading.request import Unread
 from evaluator.service.client.event_reader import EventReader
 from evaluator.service.client.transport import Transport
-from evaluator.service.messages import Grade, GradeOrder, GradeState, TextProblem
+from evaluator.service.documents.messages import Grade, GradeOrder, GradeState, TextProblem
 
 _THREADS = 8
 """Requests at a time; also the number of bodies that the server reads from a client at a time."""
@@ -45,7 +44,7 @@ class _Pools(NamedTuple):
     fetch: ThreadPoolExecutor
 
 
-class RemoteGrader:
+class RemoteGrader(AnyGrader):
     """Grader of submissions on another machine, by `warpgrade serve --http`.
 
     The service decides about device and options. Every submission has an idempotency key: after a lost connection the
@@ -115,23 +114,6 @@ class RemoteGrader:
         for pool in pools:
             pool.shutdown(wait=True)
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Same as `close`."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
-
     @property
     def at_once(self) -> int:
         """Number of submissions to hand in ahead."""
@@ -142,11 +124,11 @@ class RemoteGrader:
     ) -> Future[Scorecard]:
         """Submit Python text, or a model's answer with code. The future returns the scorecard.
 
-        A future raises UsageError if the service refuses the submission, for example for an unknown problem, and
+        The future raises UsageError if the service refuses the submission, for example for an unknown problem, and
         InfraError if the service stays unreachable.
 
         Raises:
-            TypeError: the source is not text.
+            TypeError: the source is neither text nor path.
             UsageError: a name is empty or too long.
             RuntimeError: the grader has not started, or is closed.
         """
@@ -165,19 +147,9 @@ class RemoteGrader:
             waiting.future.add_done_callback(lambda future: self._on_done(key, future))
         return waiting.future
 
-    def grade(self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate") -> Scorecard:
-        """Grade a submission and wait. Raises like `submit` and its future."""
-        return self.submit(problem, source, name=name).result()
-
     def grade_many(self, candidates: Iterable[Candidate]) -> list[Scorecard]:
         """Grade candidates concurrently. Return the cards in the order of the candidates. Raises like `grade`."""
-        futures = [self.submit(each.problem, each.source, name=each.name) for each in candidates]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+        return cards_of([self.submit(each.problem, each.source, name=each.name) for each in candidates])
 
     def grade_stream(self, candidates: Iterable[Candidate]) -> Generator[tuple[Candidate, Scorecard], None, None]:
         """Grade candidates concurrently. Yield each candidate with the card, in order of completion.
@@ -200,12 +172,6 @@ class RemoteGrader:
         finally:
             for future in running:
                 future.cancel()
-
-    async def grade_async(
-        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
-    ) -> Scorecard:
-        """Grade a submission without blocking the event loop. Raises like `grade`."""
-        return await asyncio.wrap_future(self.submit(problem, source, name=name))
 
     def _hand_in(self, waiting: _Waiting) -> None:
         if waiting.future.cancelled():

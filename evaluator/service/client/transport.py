@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evaluator.errors import InfraError, UsageError
-from evaluator.service.messages import MOST_BODY_BYTES, Refusal
+from evaluator.service.documents.messages import MOST_BODY_BYTES, Refusal
 
 if TYPE_CHECKING:
     import httpx

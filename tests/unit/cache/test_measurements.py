@@ -1,5 +1,6 @@
 import pytest
 
+from evaluator.cache import eviction
 from evaluator.cache.measurements import forget, look_up, measured_once
 from evaluator.records import Record
 
@@ -47,3 +48,16 @@ def test_a_forgotten_measurement_is_made_again_and_kept():
     assert measured_once(["it"], outer, lambda: outer(inner(2))).inner.a == 2
     assert look_up(["it"], outer).inner.a == 2
     forget(["never made"], outer)
+
+
+def test_an_endless_number_of_measurements_takes_limited_space(tmp_path, monkeypatch):
+    """A service with problems as text stores a measurement for each new text."""
+    limit_bytes = 200_000
+    monkeypatch.setenv("WARPGRADE_CACHE_LIMIT", str(limit_bytes))
+    monkeypatch.setattr(eviction, "RECENT_S", -1.0)
+    monkeypatch.setattr(eviction, "_BETWEEN_TRIMS_S", -1.0)
+    outer, inner = form_of(a=int)
+    for number in range(100):
+        assert measured_once(["text", number], outer, lambda number=number: outer(inner(number))).inner.a == number
+    assert 0 < eviction.usage(tmp_path, limit_bytes).bytes <= limit_bytes
+    assert look_up(["text", 99], outer) is not None

@@ -13,6 +13,9 @@ MOST_KEY = 200
 MOST_WAIT_S = 60.0
 """Longest time that a client may ask the server to wait for the end of a grade."""
 
+MOST_PROBLEM = 256 << 10
+"""Limit of the characters of a problem as text: the service parses the text, which delays other requests."""
+
 ShortName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -35,7 +38,7 @@ class TextProblem(Record, frozen=True):
     """A problem as text in KernelBench's form. `name` names the problem on cards."""
 
     name: ShortName
-    source: str
+    source: Annotated[str, msgspec.Meta(max_length=MOST_PROBLEM)]
 
 
 class GradeOrder(Record, frozen=True):
@@ -77,3 +80,18 @@ class Refusal(Record, frozen=True):
 
     error: str
     hint: str = ""
+
+
+class Refused(Exception):
+    """A request is refused, with an HTTP status and the body of the response."""
+
+    def __init__(self, status: int, error: str, hint: str = "") -> None:
+        super().__init__(error)
+        self.status = status
+        self.refusal = Refusal(error, hint)
+
+
+def too_large() -> Refused:
+    """Return the refusal of a large body."""
+    hint = "a submission has at most 4 MiB of text"
+    return Refused(413, f"the body is larger than {MOST_BODY_BYTES >> 20} MiB", hint)

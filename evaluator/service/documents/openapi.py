@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from evaluator.records import Scorecard
-from evaluator.service.messages import MOST_KEY, MOST_WAIT_S, Grade, GradeOrder, Position, Refusal
+from evaluator.service.documents.messages import MOST_KEY, MOST_WAIT_S, Grade, GradeOrder, Position, Refusal
 from evaluator.version import __version__
 
 _REF = "#/components/schemas/{name}"

@@ -1,0 +1,70 @@
+"""Methods that a grader of this machine and a grader of another machine share."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from evaluator.api.scorecard import Scorecard
+from evaluator.batch.runs.problem_texts import ProblemText
+
+
+class AnyGrader(ABC):
+    """Grader with futures of cards, as a context manager, and with blocking and awaitable grades."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Make the grader ready, and return the grader."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Cancel unfinished grades. A second call has no effect."""
+
+    @abstractmethod
+    def submit(
+        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
+    ) -> Future[Scorecard]:
+        """Submit Python text, or a model's answer with code. The future returns the scorecard."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Same as `close`."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def grade(self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate") -> Scorecard:
+        """Grade a submission and wait. Raises like `submit` and its future.
+
+        Status `infra_error` on the card is a failure of the machine.
+        """
+        return self.submit(problem, source, name=name).result()
+
+    async def grade_async(
+        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
+    ) -> Scorecard:
+        """Grade a submission without blocking the event loop. Raises like `grade`."""
+        return await asyncio.wrap_future(self.submit(problem, source, name=name))
+
+
+def cards_of(futures: Sequence[Future[Scorecard]]) -> list[Scorecard]:
+    """Return the cards of futures, in their order. The first error cancels the unfinished futures."""
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise

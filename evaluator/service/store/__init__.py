@@ -1,0 +1,1 @@
+"""Durable storage of the HTTP service: the journal of all grades."""
