@@ -29,6 +29,7 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         sandbox: layers and limits of the sandbox.
         tolerance: rule for the allowed error.
         values: rule for the values of the inputs.
+        mode: full, or check for a grade without times.
         l2: whether timed inputs were in the L2 cache of the GPU.
         weights: the rule for the weights, and how the weights were graded.
         seeds: seeds of all calls.

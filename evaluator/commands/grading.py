@@ -177,15 +177,16 @@ def _card_at(path: Path) -> Scorecard | None:
 
 
 def _tell_replaced(before: Scorecard | None, card: Scorecard, path: Path) -> None:
-    """Report a replaced card of another device or size: a path stores one card of a submission."""
+    """Report a replaced card of another device, size or mode: a path stores one card of a submission."""
     if before is None or _kind(before) == _kind(card):
         return
     was = f"{before.status.value} on {before.device.kind.value}, size {before.problem.size.value}"
+    was += f", mode {before.mode.value}" if before.mode is not card.mode else ""
     terminal.tell(f"replaced: {path} was another grade ({was}); --output FILE keeps both")
 
 
-def _kind(card: Scorecard) -> tuple[str, str]:
-    return card.device.kind.value, card.problem.size.value
+def _kind(card: Scorecard) -> tuple[str, str, str]:
+    return card.device.kind.value, card.problem.size.value, card.mode.value
 
 
 def _tell_replay(before: Scorecard, after: Scorecard) -> None:
@@ -230,6 +231,13 @@ def _exit_code(card: Scorecard) -> ExitCode:
     "--ray",
     metavar="ADDRESS",
     help="Grade on a Ray cluster: its address, auto for a running one, or local for a new one.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    shell_complete=complete_problem,
+    help="Grade only submissions to problems with such a name: --only 'level1/*'. Repeatable.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Grade only the first N submissions.")
 @click.option("--shard", metavar="K/N", help="Grade only part K of N; equal submissions are in the same part.")

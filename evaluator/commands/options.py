@@ -13,6 +13,7 @@ from evaluator.grade_options import AUTO, GradeOptions, check, default_of
 from evaluator.records import (
     BaselineKind,
     DeviceKind,
+    GradeMode,
     L2Rule,
     SandboxMode,
     SizeName,
@@ -122,6 +123,12 @@ _OTHER_OPTIONS = (
         help="Size of the problem.  [default: full on cuda, otherwise small]",
     ),
     problems_option,
+    click.option(
+        "--mode",
+        type=click.Choice([mode.value for mode in GradeMode]),
+        help=f"Extent of the grade; check measures no time, so there is no speedup.  "
+        f"[default: {default_of('mode').value}]",
+    ),
     click.option(
         "--tolerance",
         type=click.Choice([rule.value for rule in ToleranceRule]),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from evaluator.records import Finding, Scorecard, Status
+from evaluator.records import Finding, GradeMode, Scorecard, Status
 from evaluator.report.layout.text import one_line, ratio
 from evaluator.report.layout.workflow_commands import Level, annotation
 
@@ -28,6 +28,7 @@ class Verdict(NamedTuple):
     reason: Finding | None = None
     findings: tuple[Finding, ...] = ()
     speedup: float | None = None
+    mode: GradeMode = GradeMode.FULL
 
     @property
     def label(self) -> str:
@@ -65,6 +66,7 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
         reason=card.reason,
         findings=tuple(each for each in card.findings if each != card.reason),
         speedup=card.timing.speedup if card.status is Status.CORRECT and card.timing is not None else None,
+        mode=card.mode,
     )
 
 
@@ -81,6 +83,8 @@ def _place(verdict: Verdict) -> str:
 
 
 def _said(verdict: Verdict) -> str:
+    if verdict.status is Status.CORRECT and verdict.mode is GradeMode.CHECK:
+        return "correct, not timed (mode check)"
     if verdict.status is Status.CORRECT:
         return "correct" if verdict.speedup is None else f"correct, {ratio(verdict.speedup)}x"
     return " ".join(filter(None, (verdict.status_text, verdict.message)))
