@@ -19,7 +19,7 @@ PAGE = TOP / "docs" / "architecture.md"
 PACKAGE = "evaluator"
 FLOORS = (
     ("commands", "service/client"),
-    ("agents", "service"),
+    ("agents", "commands/shell", "service"),
     ("api",),
     ("batch", "serve"),
     ("batch/workers", "schema"),

@@ -20,6 +20,7 @@ from evaluator.commands.options import (
     sign_option,
     taken_options,
 )
+from evaluator.commands.shell.configured import Configured, file_options
 from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
 
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     default=True,
     show_default=True,
     envvar="WARPGRADE_READY",
+    show_envvar=True,
     help="Let the ready judge grade if it runs (see `warpgrade serve`).",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
@@ -101,6 +103,7 @@ def grade(
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
     from evaluator.signatures.keys import signing_key
 
+    _tell_file_options()
     form = chosen_format(output_format, as_json=as_json)
     options = taken_options(named)
     request = request_for(GradeArguments(**named), options)
@@ -130,6 +133,12 @@ def grade(
     if not_written is not None:
         raise not_written
     return _exit_code(card)
+
+
+def _tell_file_options() -> None:
+    """Report options from a pyproject.toml: the author of a submission may have written the file."""
+    if (said := file_options(click.get_current_context())) is not None:
+        terminal.tell(said)
 
 
 def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
@@ -209,7 +218,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
             return ExitCode.NOT_CORRECT
 
 
-@click.command()
+@click.command(cls=Configured)
 @click.argument("submissions", type=click.Path(allow_dash=True))
 @click.option(
     "--run",
@@ -225,6 +234,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
     "-j",
     type=click.IntRange(1),
     metavar="N",
+    show_envvar=True,
     help="Number of concurrent grades.  [default: the device's maximum]",
 )
 @click.option(
@@ -259,6 +269,7 @@ def batch(*, jsonl: bool, **named: Any) -> ExitCode:
     """
     from evaluator.batch.command import BatchArguments, run_batch
 
+    _tell_file_options()
     options = taken_options(named)
     arguments = BatchArguments(**named)
     try:

@@ -32,7 +32,7 @@ _MODULES = {
     "signatures": ("check-card", "keygen"),
     "problems": ("problems", "new"),
     "machine": ("doctor", "cache"),
-    "reference": ("explain", "schema"),
+    "reference": ("explain", "schema", "config", "completion"),
 }
 """Commands of each module of this folder. A module is imported when one of its commands is used, or listed."""
 
@@ -102,7 +102,10 @@ def _left_to_run() -> Iterator[None]:
     epilog=_EXIT_STATUS,
 )
 @click.version_option(__version__, prog_name="warpgrade", message="%(prog)s %(version)s")
-def warpgrade() -> None:
+@click.option(
+    "--no-config", is_flag=True, show_envvar=True, help="Read no options from [tool.warpgrade] in pyproject.toml."
+)
+def warpgrade(*, no_config: bool) -> None:
     """Grade GPU kernels written against PyTorch references."""
 
 
