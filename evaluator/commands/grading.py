@@ -81,16 +81,15 @@ if TYPE_CHECKING:
     show_envvar=True,
     help="Let the ready judge grade if it runs (see `warpgrade serve`).",
 )
+@click.option("--watch", is_flag=True, help="Grade again when a file of submission or problem changes, until Ctrl-C.")
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def grade(
     *,
-    output: Path | None,
     as_json: bool,
     output_format: str | None,
-    ready: bool,
-    quiet: bool,
+    watch: bool,
     **named: Any,
-) -> ExitCode:
+) -> int:
     """Grade SUBMISSION against PROBLEM and write its scorecard.
 
     PROBLEM is a name from `warpgrade problems list`, or a path. SUBMISSION is a Python file that defines ModelNew,
@@ -98,13 +97,20 @@ def grade(
     With --replay CARD both arguments are optional: the card contains the submission, and the card's problem name is
     looked up among the shipped problems or in --problems. A card never causes another file to be read or run.
     """
+    _tell_file_options()
+    form = chosen_format(output_format, as_json=as_json)
+    if watch:
+        return _watched(named, form)
+    return _grade(form, **named)
+
+
+def _grade(form: OutputFormat, *, output: Path | None, ready: bool, quiet: bool, **named: Any) -> ExitCode:
+    """Make one grade, write the card and show it."""
     from evaluator.commands.ready import graded_ready
     from evaluator.files.card_files import check_target, write_card
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
     from evaluator.signatures.keys import signing_key
 
-    _tell_file_options()
-    form = chosen_format(output_format, as_json=as_json)
     options = taken_options(named)
     request = request_for(GradeArguments(**named), options)
     key = signing_key(request.terms.options.signing_key, sandboxed=request.terms.options.is_sandboxed)
@@ -133,6 +139,33 @@ def grade(
     if not_written is not None:
         raise not_written
     return _exit_code(card)
+
+
+def _watched(named: dict[str, Any], form: OutputFormat) -> int:
+    """Grade after each change of a file. Each grade has a process of its own, as without --watch."""
+    import time
+
+    from evaluator.commands.main import guarded
+    from evaluator.commands.shell.watch import Watched, watch
+    from evaluator.commands.shell.watched_files import files_of
+
+    files = files_of(named)
+
+    def grade_and_leave() -> NoReturn:
+        try:
+            terminal.leave(guarded(lambda: _grade(form, **named)))
+        except KeyboardInterrupt:  # The process that watches says so.
+            os._exit(ExitCode.INTERRUPTED)
+        except SystemExit as ended:
+            os._exit(ended.code if isinstance(ended.code, int) else ExitCode.INFRASTRUCTURE)
+
+    def tell() -> None:
+        terminal.tell(f"watching {files.what}: graded at {time.strftime('%H:%M:%S')}, Ctrl-C ends")
+
+    code = watch(Watched(files.paths, files.submission), grade_and_leave, tell, click.clear)
+    if code == ExitCode.INTERRUPTED:
+        terminal.tell("no longer watching")
+    return code
 
 
 def _tell_file_options() -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import importlib
 import io
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 import click
@@ -112,8 +112,13 @@ def warpgrade(*, no_config: bool) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. `arguments` default to the process's own."""
     take_from_environment()
+    return guarded(lambda: warpgrade.main(arguments, prog_name="warpgrade", standalone_mode=False))
+
+
+def guarded(command: Callable[[], int | None]) -> int:
+    """Run `command` and return its exit code; an exception is a message on stderr and an exit code."""
     try:
-        code = warpgrade.main(arguments, prog_name="warpgrade", standalone_mode=False)
+        code = command()
     except WarpgradeError as error:
         terminal.complain("error", error)
         return error.exit_code
