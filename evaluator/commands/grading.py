@@ -105,7 +105,7 @@ def grade(
 
 
 def _grade(form: OutputFormat, *, output: Path | None, ready: bool, quiet: bool, **named: Any) -> ExitCode:
-    """Make one grade, write the card and show it."""
+    """Make a grade, then write and show the card."""
     from evaluator.commands.ready import graded_ready
     from evaluator.files.card_files import check_target, write_card
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
@@ -142,7 +142,7 @@ def _grade(form: OutputFormat, *, output: Path | None, ready: bool, quiet: bool,
 
 
 def _watched(named: dict[str, Any], form: OutputFormat) -> int:
-    """Grade after each change of a file. Each grade has a process of its own, as without --watch."""
+    """Grade after each change of a file. Every grade runs in a new process, as without --watch."""
     import time
 
     from evaluator.commands.main import guarded
@@ -154,7 +154,7 @@ def _watched(named: dict[str, Any], form: OutputFormat) -> int:
     def grade_and_leave() -> NoReturn:
         try:
             terminal.leave(guarded(lambda: _grade(form, **named)))
-        except KeyboardInterrupt:  # The process that watches says so.
+        except KeyboardInterrupt:  # The watching process reports the end.
             os._exit(ExitCode.INTERRUPTED)
         except SystemExit as ended:
             os._exit(ended.code if isinstance(ended.code, int) else ExitCode.INFRASTRUCTURE)

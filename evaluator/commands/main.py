@@ -34,11 +34,11 @@ _MODULES = {
     "machine": ("doctor", "cache"),
     "reference": ("explain", "schema", "config", "completion"),
 }
-"""Commands of each module of this folder. A module is imported when one of its commands is used, or listed."""
+"""Commands of each module of this folder. A module is imported when a command of the module is used, or listed."""
 
 
 class _CommandTable(MutableMapping[str, click.Command]):
-    """Commands by name, imported at their first use: the imports of the others would delay each grade."""
+    """Commands by name, imported at the first use: all imports together would delay each grade."""
 
     def __init__(self) -> None:
         self._modules = {name: module for module, names in _MODULES.items() for name in names}
@@ -110,13 +110,13 @@ def warpgrade(*, no_config: bool) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. `arguments` default to the process's own."""
+    """Run a command and return the exit code. `arguments` default to `sys.argv`."""
     take_from_environment()
     return guarded(lambda: warpgrade.main(arguments, prog_name="warpgrade", standalone_mode=False))
 
 
 def guarded(command: Callable[[], int | None]) -> int:
-    """Run `command` and return its exit code; an exception is a message on stderr and an exit code."""
+    """Run `command` and return the exit code; an exception is a message on stderr and an exit code."""
     try:
         code = command()
     except WarpgradeError as error:

@@ -17,7 +17,7 @@ from evaluator.submission.read import Submission
 
 
 def graded_ready(request: GradeRequest, *, quiet: bool) -> Scorecard | None:
-    """Return the card by the ready judge; None if none runs, or after a line on stderr why this process must grade."""
+    """Return the card by the ready judge; None without a ready judge, or after a refusal, with a line on stderr."""
     reason = _reason_against(request)
     if reason is None:
         # Without an estimate: a ready judge needs seconds, and the usual times would delay every question.
@@ -37,7 +37,7 @@ def graded_ready(request: GradeRequest, *, quiet: bool) -> Scorecard | None:
 
 
 def _reason_against(request: GradeRequest) -> str | None:
-    """Return why the ready judge cannot make this grade; "" if none runs, None if nothing is against it."""
+    """Return why the ready judge cannot make the grade; "" without a ready judge, None if nothing prevents a grade."""
     if request.replay is not None:
         reason = "a replay needs the seeds of its card"
     elif not request.terms.options.is_sandboxed:

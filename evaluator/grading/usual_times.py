@@ -1,4 +1,4 @@
-"""Usual times of a grade's stages, from earlier grades on this machine."""
+"""Usual times of a grade's stages, from earlier grades on the same machine."""
 
 import contextlib
 from statistics import median
@@ -10,7 +10,7 @@ from evaluator.records import Record, Scorecard, Status
 
 _VERSION = 1
 _KEPT = 5
-"""Number of grades whose times are kept; the median of so many follows a changed machine soon."""
+"""Number of grades with kept times. The median of five follows a changed machine soon."""
 
 
 class StageTimes(Record, frozen=True):
@@ -20,7 +20,7 @@ class StageTimes(Record, frozen=True):
 
 
 def usual_s(terms: GradeTerms) -> dict[str, float]:
-    """Return the median time of each stage in earlier grades with such terms; a stage never seen is missing."""
+    """Return the median time of each stage in earlier grades with equal terms; an unknown stage is missing."""
     found = look_up(_key(terms), StageTimes)
     return {} if found is None else {name: median(times) for name, times in found.stages_s.items() if times}
 

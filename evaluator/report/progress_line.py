@@ -40,13 +40,13 @@ class Lines:
 
 
 class MovingLine:
-    """Progress as one live line on a terminal: a spinner, the stage with its place, its seconds, and an estimate.
+    """Progress as one live line on a terminal: a spinner, the stage with place, seconds, and estimate.
 
     A thread updates the line during the grade. The line disappears at the end.
     """
 
     def __init__(self, console: "Console", track: StageTrack | None = None) -> None:
-        """Draw on `console`, which is a terminal, with places and estimates of `track`."""
+        """Draw on the terminal `console`, with places and estimates of `track`."""
         from rich.live import Live
         from rich.spinner import Spinner
 
@@ -112,7 +112,7 @@ def _has_dots(encoding: str) -> bool:
 
 @contextlib.contextmanager
 def progress_on(stream: TextIO, *, quiet: bool = False, track: StageTrack | None = None) -> Iterator[Progress]:
-    """Select the progress display for `stream`, and clean up after it. `track` has the planned stages."""
+    """Select the progress display for `stream`, and clean up at the end. `track` has the planned stages."""
     if quiet:
         yield Silent()
     elif not stream.isatty():

@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 
 
 class StageTrack:
-    """Stages begun so far, out of the planned ones."""
+    """Begun stages, out of the planned stages."""
 
     def __init__(self, stages: Sequence[str] = (), usual_s: Mapping[str, float] | None = None) -> None:
-        """Start before the first stage. Without planned stages there are neither places nor estimates."""
+        """Start before the first stage. Without planned stages, places and estimates are empty."""
         self._stages = tuple(stages)
         self._usual_s = dict(usual_s or {})
         self._begun: list[str] = []
 
     def begin(self, name: str) -> None:
-        """Begin a stage. A stage that is begun again keeps the highest place so far."""
+        """Begin a stage. A repeated stage keeps the highest place."""
         if name in self._stages and name not in self._begun:
             self._begun.append(name)
 
     def place(self, name: str) -> str:
-        """Return the place of the stage that is running: `3 of 6`; empty for an unplanned stage.
+        """Return the place of the running stage: `3 of 6`; empty for an unplanned stage.
 
         >>> track = StageTrack(["read", "build", "check"])
         >>> track.begin("read"); track.begin("build"); track.place("build")
@@ -46,4 +46,4 @@ class StageTrack:
 
 
 _NOTICED_S = 2.0
-"""A stage of milliseconds that takes a second is not worth a remark."""
+"""Shorter stages get no remark."""

@@ -1,6 +1,6 @@
 """Bytes and FLOP of a problem's call for each size, from a separate process with PyTorch, counted once and cached.
 
-The process runs the reference's own code on the meta device (`count_process.py`), so this process needs no PyTorch.
+The process runs the reference's own code on the meta device (`count_process.py`). The caller needs no PyTorch.
 """
 
 import importlib.metadata
@@ -46,7 +46,7 @@ def work_of(problem: Problem) -> WorkBySize:
 
 
 class _NoProcess(Exception):
-    """The count was ended by its time limit or by the machine."""
+    """The count was ended by the time limit or by the machine."""
 
 
 def _counted(problem: Problem) -> WorkBySize:

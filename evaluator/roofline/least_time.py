@@ -13,7 +13,7 @@ from evaluator.roofline.peaks import known_bandwidth, known_peak
 
 
 class Roofs(NamedTuple):
-    """A GPU with its measured limits. None: no grade has measured the limit yet."""
+    """A GPU with measured limits. None: no grade has measured the limit yet."""
 
     gpu: Gpu
     bandwidth_bytes_per_s: float | None
@@ -48,7 +48,7 @@ def roofs_of(problem: Problem) -> Roofs | None:
 
 
 def stated(problem: Problem, size: SizeName, work: CallWork) -> CallWork:
-    """Return the counted work with the numbers that the problem's author states instead."""
+    """Return the counted work with the numbers of the problem's author in place of counts."""
     override = problem.roofline
     if override is None:
         return work

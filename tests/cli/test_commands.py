@@ -319,7 +319,7 @@ def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade,
     assert run("grade", "relu", submission) == 0
     assert run.out.startswith("✓ correct  all calls agree")
     assert "scorecards/relu/mine.json" in run.out
-    assert run.err == "build: relu\n"
+    assert run.err == "build (1 of 6): relu\n"
     assert check_card(Path("scorecards/relu/mine.json")) == []
     (request,) = graded.requests
     assert request.terms.device is DeviceKind.CPU  # the submission is C++ alone

@@ -18,7 +18,7 @@ _NOTHING = "none"
 
 
 class Setting(NamedTuple):
-    """Value of an option that the command line does not set; `source` is the variable, the file or `default`."""
+    """Value of an option without a word on the command line; `source` is the variable, the file or `default`."""
 
     option: str
     source: str
@@ -28,7 +28,7 @@ class Setting(NamedTuple):
 class Configured(click.Command):
     """Command with defaults from the nearest pyproject.toml.
 
-    A replay has the options of its card instead, and no file can break --help.
+    A replay has the options of the card instead, and no file can break --help.
     """
 
     def make_context(
@@ -45,7 +45,7 @@ class Configured(click.Command):
 
 
 def file_options(ctx: click.Context) -> str | None:
-    """Return a line about the options of a command that came from a file; None without any."""
+    """Return a line about the options of a command from a file; None without such options."""
     file = ctx.meta.get(_FILE)
     used = [
         f"{name_of(param)} = {shown(ctx.params[param.name or ''])}"
@@ -56,14 +56,14 @@ def file_options(ctx: click.Context) -> str | None:
 
 
 def file_for(parent: click.Context | None) -> ProjectFile | None:
-    """Return the file for the current folder, unless the command line or a variable turns it off."""
+    """Return the file for the current folder, unless the command line or a variable forbids files."""
     if parent is not None and parent.find_root().params.get(NO_CONFIG):
         return None
     return nearest(Path.cwd())
 
 
 def defaults(command: click.Command, file: ProjectFile) -> MutableMapping[str, Any]:
-    """Return the options of `file` that `command` has, by parameter. Raises UsageError for an invalid value."""
+    """Return the options of `command` in `file`, by parameter. Raises UsageError for an invalid value."""
     found: dict[str, Any] = {}
     ctx = click.Context(command)
     for param in configurable(command):
@@ -91,7 +91,7 @@ def _unlike(param: click.Option, value: Any) -> str | None:
 
 
 def configurable(command: click.Command) -> Iterator[click.Option]:
-    """Yield the options that a file may set."""
+    """Yield the options permitted in a file."""
     for param in command.params:
         if isinstance(param, click.Option) and name_of(param) in KEYS:
             yield param
@@ -103,7 +103,7 @@ def name_of(param: click.Parameter) -> str:
 
 
 def settings(command: click.Command, parent: click.Context, file: ProjectFile | None) -> Iterator[Setting]:
-    """Yield the settings of the options that a file or the environment can set.
+    """Yield the settings of all options permitted in a file or the environment.
 
     Raises:
         UsageError: the file, or a variable, has an invalid value.
@@ -143,7 +143,7 @@ def variable(param: click.Option, ctx: click.Context) -> str:
 
 
 def default_text(param: click.Option) -> Any:
-    """Return the default, in the words of the help text where those state it."""
+    """Return the default, in the words of the help text if possible."""
     _, stated, words = (param.help or "").rpartition("[default: ")
     if stated:
         return words.rstrip("] ")

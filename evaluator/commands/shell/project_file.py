@@ -1,7 +1,7 @@
 """Options in `[tool.warpgrade]` of the nearest pyproject.toml: defaults of `grade` and `batch`.
 
-A submission's author may be able to write into the current folder. So the file cannot name code to trust, weaken the
-sandbox or sign cards, and each command says on stderr which options came from the file.
+A submission's author may be able to write into the current folder. Therefore no file can name code to trust, weaken
+the sandbox or sign cards, and each command reports the options from the file on stderr.
 """
 
 import os
@@ -40,12 +40,12 @@ class ProjectFile(NamedTuple):
 
 
 def nearest(start: Path) -> ProjectFile | None:
-    """Return the nearest pyproject.toml with `[tool.warpgrade]`, in `start` or a folder above; None without one.
+    """Return the nearest pyproject.toml with `[tool.warpgrade]`, in `start` or a folder above, or None.
 
     A file of another user is ignored, because /tmp and other shared folders are above many projects.
 
     Raises:
-        UsageError: the file cannot be read, or has an option that is unknown or not accepted.
+        UsageError: the file cannot be read, or has an unknown or refused option.
     """
     for folder in (start, *start.parents):
         path = folder / NAME

@@ -1,4 +1,4 @@
-"""Grades that start again when a file changes: a look at a few files five times a second, and a process per grade."""
+"""Repeated grades after changes of files: a look at a few files five times a second, and a process per grade."""
 
 import os
 import select
@@ -13,7 +13,7 @@ from evaluator.sandbox.kernel.syscalls import die_with_parent
 
 POLL_S = 0.2
 _GRACE_S = 20.0
-"""Time in which an interrupted grade removes its processes and files."""
+"""Time for an interrupted grade to remove processes and files."""
 
 Stamp = tuple[int, int, int] | None
 """Inode, size and modification time of a file: an editor writes in place, or renames a new file. None: no file."""
@@ -51,10 +51,10 @@ def _stamp(path: Path) -> Stamp:
 
 
 class Grading:
-    """A grade in a process of its own, outside the terminal's process group: Ctrl-C reaches it once, through us."""
+    """A grade in a new process, outside the terminal's process group: the parent passes Ctrl-C on, once."""
 
     def __init__(self, grade: Callable[[], NoReturn]) -> None:
-        """Start the process, which ends with this process."""
+        """Start the process. The kernel ends the process with the parent."""
         us = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
@@ -71,7 +71,7 @@ class Grading:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Interrupt a grade that is still running."""
+        """Interrupt a running grade."""
         if self.code_within(0.0) is None:
             signal.pidfd_send_signal(self._ended, signal.SIGINT)
             if self.code_within(_GRACE_S) is None:
@@ -88,7 +88,7 @@ class Grading:
 
 
 def watch(watched: Watched, grade: Callable[[], NoReturn], tell: Callable[[], None], clear: Callable[[], None]) -> int:
-    """Grade, and grade again after each change, until Ctrl-C; a change during a grade ends that grade.
+    """Grade, and grade again after each change, until Ctrl-C; a change during a grade ends the grade.
 
     `tell` reports a finished grade, `clear` prepares the screen for the next. Returns early if the first grade is not
     possible: then a change of the files would hardly help.

@@ -1,4 +1,4 @@
-"""Files whose change starts a grade again: those of the submission, of the problem, and of the other submission."""
+"""Files to watch: of the submission, of the problem, and of the other submission."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ class WatchedFiles(NamedTuple):
 
 
 def files_of(named: Mapping[str, Any]) -> WatchedFiles:
-    """Return the files of a grade with these arguments.
+    """Return the files of a grade with the given arguments.
 
     Raises:
         UsageError: the arguments name no file of a submission, or no problem.
