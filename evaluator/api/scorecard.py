@@ -5,7 +5,7 @@ from typing import Self
 
 from evaluator import records
 from evaluator.files import card_files
-from evaluator.records import Status
+from evaluator.records import GradeMode, Status
 from evaluator.report.card.feedback import CHARACTERS, feedback
 from evaluator.report.card.notebook import html
 from evaluator.report.layout.quotation import plain
@@ -94,6 +94,8 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         parts = [plain(f"{self.problem.name}/{self.submission.name}", _NAME), f"on {self.device.kind.value}"]
+        if self.mode is not GradeMode.FULL:
+            parts.append(f"mode {self.mode.value}")
         if self.speedup is not None:
             parts.append(f"{ratio(self.speedup)}x")
         if self.reason is not None:

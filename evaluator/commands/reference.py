@@ -1,5 +1,9 @@
 """Commands that print reference text: findings by code, schemas by name, options in force, completion scripts."""
 
+import shutil
+import sys
+import textwrap
+
 import click
 
 from evaluator.commands import terminal
@@ -7,7 +11,7 @@ from evaluator.commands.options import complete_code, json_option
 from evaluator.commands.shell.configured import Setting, file_for, settings
 from evaluator.findings import ENTRIES
 from evaluator.findings.lookup import code_named
-from evaluator.report.layout.text import printable
+from evaluator.report.layout.text import NO_WIDTH, printable
 
 SCHEMAS = ["scorecard", "problem", "run"]
 """Values of evaluator.schema.SchemaName, without importing the module for a help text; a test compares the two."""
@@ -63,8 +67,13 @@ def show_config(ctx: click.Context, *, as_json: bool) -> None:
 
 def _settings_text(command: str, found: list[Setting]) -> str:
     widths = [max(len(row[column]) for row in found) for column in (0, 1)]
-    lines = [f"  {each.option:<{widths[0]}}  {each.source:<{widths[1]}}  {each.value}\n" for each in found]
-    return f"{command}\n{printable(''.join(lines))}"
+    indent = sum(widths) + 6
+    room = max(shutil.get_terminal_size().columns - indent, 20) if sys.stdout.isatty() else NO_WIDTH
+    lines = []
+    for each in found:
+        value = textwrap.fill(printable(str(each.value)), room).replace("\n", "\n" + " " * indent)
+        lines.append(f"  {each.option:<{widths[0]}}  {each.source:<{widths[1]}}  {value}\n")
+    return f"{command}\n{''.join(lines)}"
 
 
 @click.command()

@@ -178,6 +178,18 @@ def test_a_change_counts_when_it_is_complete():
     assert watched.has_changed()
 
 
+def test_other_files_in_the_folder_of_a_submission_are_no_change():
+    Path("submission.toml").write_text("")
+    found = files_of(named(submission="."))
+    watched = Watched(found.paths, found.submission)
+    Path("scorecards").mkdir()
+    Path(".kernel.cu.swp").touch()
+    assert not any(watched.has_changed() for _ in range(3))
+    Path("kernel.cu").touch()
+    assert not watched.has_changed()
+    assert watched.has_changed()
+
+
 def test_a_grade_that_fails_or_is_killed_has_an_exit_code():
     with Grading(lambda: os._exit(1)) as one, Grading(lambda: 1 / 0) as other:
         assert (one.code_within(None), other.code_within(None)) == (1, ExitCode.INFRASTRUCTURE)

@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import stat
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -47,6 +48,8 @@ def _stamp(path: Path) -> Stamp:
         facts = path.stat()
     except OSError:
         return None
+    if stat.S_ISDIR(facts.st_mode):  # A card or a swap file in a folder changes the time of the folder.
+        return facts.st_ino, 0, 0
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
